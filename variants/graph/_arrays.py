@@ -1,0 +1,115 @@
+"""Turning what callers give into checked int32 tensors."""
+
+from typing import TypeAlias
+
+import numpy as np
+import torch
+
+from hetune.variants.errors import GraphError
+
+IdArray: TypeAlias = torch.Tensor | np.ndarray
+
+MAX_COUNT = 2**31 - 1
+_TORCH_DTYPES = (torch.int16, torch.int32, torch.int64)
+_NUMPY_DTYPES = (np.dtype(np.int16), np.dtype(np.int32), np.dtype(np.int64))
+
+
+def as_ids(name: str, values: object) -> torch.Tensor:
+    """A 1-D integer tensor of what was given, not yet range-checked.
+
+    Args:
+        name: How error messages call the array.
+        values: A torch tensor or NumPy array of int16, int32 or int64, shape [n].
+
+    Raises:
+        GraphError: Another type, dtype or rank; the message says how to convert.
+    """
+    if isinstance(values, np.ndarray):
+        native = values.dtype.newbyteorder("=")
+        if native not in _NUMPY_DTYPES:
+            raise GraphError(
+                f"{name} has dtype {values.dtype}: ids must be int16, int32 or int64; "
+                f"convert with {name}.astype(numpy.int64)"
+            )
+        # A copy: read-only and byte-swapped arrays have no tensor view.
+        tensor = torch.from_numpy(np.array(values, dtype=native))
+    elif isinstance(values, torch.Tensor):
+        if values.dtype not in _TORCH_DTYPES:
+            raise GraphError(
+                f"{name} has dtype {values.dtype}: ids must be int16, int32 or int64; "
+                f"convert with {name}.to(torch.int64)"
+            )
+        if values.layout != torch.strided:
+            raise GraphError(f"{name} is a sparse tensor: give its ids as a dense [n] tensor")
+        tensor = values.detach()
+    else:
+        raise GraphError(
+            f"{name} is a {type(values).__name__}: give a torch tensor or NumPy array; "
+            f"convert with torch.as_tensor({name}, dtype=torch.int64)"
+        )
+    if tensor.dim() != 1:
+        raise GraphError(
+            f"{name} has shape {list(tensor.shape)}: it must be one-dimensional; "
+            f"an edge_index of shape [2, E] is given as src=edge_index[0], dst=edge_index[1]"
+        )
+    return tensor
+
+
+def check_count(name: str, count: int) -> None:
+    """Refuse a count that is negative or does not fit int32."""
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise GraphError(f"{name} is a {type(count).__name__}: give an int")
+    if not 0 <= count <= MAX_COUNT:
+        raise GraphError(
+            f"{name} is {count}: counts must be in 0..2**31-1; split a larger graph into parts"
+        )
+
+
+def check_range(name: str, ids: torch.Tensor, limit: int, what: str, grow: str) -> None:
+    """Check `0 <= ids < limit`.
+
+    Args:
+        name: How the message calls the array.
+        ids: Integer tensor, shape [n].
+        limit: Exclusive upper bound.
+        what: What the ids count, plural: "nodes".
+        grow: The argument that raises the bound: "num_nodes".
+
+    Raises:
+        GraphError: Names the first offending position and value, and how to mend it.
+    """
+    if ids.numel() == 0:
+        return
+    low, high = (int(bound) for bound in torch.aminmax(ids))
+    if low >= 0 and high < limit:
+        return
+    position = int(((ids < 0) | (ids >= limit)).int().argmax())
+    value = int(ids[position])
+    mend = "number them from 0" if value < 0 else f"pass {grow}={high + 1} or more, or renumber"
+    ids_are = f" (ids 0..{limit - 1})" if limit else ""
+    raise GraphError(
+        f"{name}[{position}] is {value}, but the graph has {limit} {what}{ids_are}: {mend}"
+    )
+
+
+def check_sorted(name: str, ids: torch.Tensor) -> None:
+    """Check that node types do not decrease over node ids."""
+    falls = ids[1:] < ids[:-1]
+    if bool(falls.any()):
+        position = int(falls.int().argmax()) + 1
+        raise GraphError(
+            f"{name}[{position}] is {int(ids[position])} after {int(ids[position - 1])}: nodes of "
+            f"one type must be contiguous; relabel nodes by type, e.g. order = "
+            f"torch.argsort({name}, stable=True), and renumber src and dst by its inverse"
+        )
+
+
+def largest(ids: torch.Tensor) -> int:
+    """The largest id, -1 where there is none."""
+    return int(ids.max()) if ids.numel() else -1
+
+
+def own_int32(ids: torch.Tensor, *, copy: bool) -> torch.Tensor:
+    """Contiguous int32; a copy where asked, so that the caller's later writes cannot reach it."""
+    ids = ids.contiguous()
+    return ids.to(torch.int32, copy=copy)

@@ -1,0 +1,541 @@
+"""The graph that every part of hetune works on."""
+
+import hashlib
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cached_property
+from typing import Any, Self, TypeAlias, TypeVar, cast
+
+import torch
+
+from hetune.variants.errors import GraphError
+from hetune.variants.graph._arrays import (
+    IdArray,
+    as_ids,
+    check_count,
+    check_range,
+    check_sorted,
+    largest,
+    own_int32,
+)
+
+CanonicalEtype: TypeAlias = tuple[str, str, str]
+_Built = TypeVar("_Built")
+
+
+class HeteroGraph:
+    """A directed graph with typed edges and nodes. Immutable.
+
+    Node ids are global; nodes of one type are contiguous (type-major). Edges keep the order in
+    which they were given. Duplicate edges, self loops, isolated nodes and relations without edges
+    are ordinary.
+
+    Args:
+        src: Source node of each edge, shape [E]; int16, int32 or int64 tensor or NumPy array.
+        dst: Destination node of each edge, shape [E].
+        etype: Type of each edge, shape [E]; all 0 by default.
+        ntype: Type of each node, shape [N], non-decreasing; all 0 by default.
+        num_nodes: N; by default the length of `ntype`, else the largest id plus one.
+        num_etypes: R; by default the count of names, else the largest type plus one.
+        num_ntypes: T; by default the count of names, else the largest type plus one.
+        ntype_names: T distinct names; by default "0", "1", ... ("node" for a single type).
+        etype_names: R distinct names; by default "0", "1", ...
+        canonical_etypes: R triples (source type, relation, destination type), where they are
+            known; needed for relations without edges, otherwise derived from the edges.
+        validate: Check everything and copy the arrays. With False the caller vouches for both:
+            int32 tensors are shared, ids are not looked at.
+
+    Raises:
+        GraphError: Something does not fit; the message says what, where and how to mend it.
+    """
+
+    def __init__(
+        self,
+        src: IdArray,
+        dst: IdArray,
+        etype: IdArray | None = None,
+        ntype: IdArray | None = None,
+        *,
+        num_nodes: int | None = None,
+        num_etypes: int | None = None,
+        num_ntypes: int | None = None,
+        ntype_names: Iterable[str] | None = None,
+        etype_names: Iterable[str] | None = None,
+        canonical_etypes: Iterable[Sequence[str]] | None = None,
+        validate: bool = True,
+    ) -> None:
+        src, dst = as_ids("src", src), as_ids("dst", dst)
+        etype = None if etype is None else as_ids("etype", etype)
+        ntype = None if ntype is None else as_ids("ntype", ntype)
+        ntype_names = None if ntype_names is None else tuple(map(str, ntype_names))
+        etype_names = None if etype_names is None else tuple(map(str, etype_names))
+        declared = None if canonical_etypes is None else _triples(canonical_etypes)
+
+        if num_nodes is None:
+            by_ids = 1 + max(largest(src), largest(dst))
+            num_nodes = by_ids if ntype is None else ntype.numel()
+        if num_etypes is None:
+            known = etype_names if etype_names is not None else declared
+            seen = 1 if etype is None else max(1, 1 + largest(etype))
+            num_etypes = seen if known is None else len(known)
+        if num_ntypes is None:
+            seen = 1 if ntype is None else max(1, 1 + largest(ntype))
+            num_ntypes = seen if ntype_names is None else len(ntype_names)
+        for name, count in (
+            ("num_nodes", num_nodes),
+            ("num_edges", src.numel()),
+            ("num_etypes", num_etypes),
+            ("num_ntypes", num_ntypes),
+        ):
+            check_count(name, count)
+        if ntype_names is None:
+            single = num_ntypes == 1
+            ntype_names = ("node",) if single else tuple(str(t) for t in range(num_ntypes))
+        if etype_names is None:
+            etype_names = tuple(str(r) for r in range(num_etypes))
+        if etype is None:
+            etype = torch.zeros(src.numel(), dtype=torch.int32, device=src.device)
+        if ntype is None:
+            ntype = torch.zeros(num_nodes, dtype=torch.int32, device=src.device)
+
+        self._num_nodes, self._num_etypes, self._num_ntypes = num_nodes, num_etypes, num_ntypes
+        self._ntype_names, self._etype_names = ntype_names, etype_names
+        self._declared = declared
+        self._src, self._dst, self._etype, self._ntype = src, dst, etype, ntype
+        self._cache: dict[Hashable, Any] = {}
+        self._lock = threading.RLock()
+        if validate:
+            self._check_shapes()
+            self._check_ids()
+        self._src, self._dst, self._etype, self._ntype = (
+            own_int32(ids, copy=validate) for ids in (src, dst, etype, ntype)
+        )
+        if validate:
+            self._check_canonical()
+
+    # The arrays and counts.
+
+    @property
+    def src(self) -> torch.Tensor:
+        """Source node of each edge, int32 [E]."""
+        return self._src
+
+    @property
+    def dst(self) -> torch.Tensor:
+        """Destination node of each edge, int32 [E]."""
+        return self._dst
+
+    @property
+    def etype(self) -> torch.Tensor:
+        """Type of each edge, int32 [E]."""
+        return self._etype
+
+    @property
+    def ntype(self) -> torch.Tensor:
+        """Type of each node, int32 [N], non-decreasing."""
+        return self._ntype
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return self._num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """E."""
+        return self._src.numel()
+
+    @property
+    def num_etypes(self) -> int:
+        """R, relations without edges included."""
+        return self._num_etypes
+
+    @property
+    def num_ntypes(self) -> int:
+        """T, node types without nodes included."""
+        return self._num_ntypes
+
+    @property
+    def ntype_names(self) -> tuple[str, ...]:
+        """T names."""
+        return self._ntype_names
+
+    @property
+    def etype_names(self) -> tuple[str, ...]:
+        """R names."""
+        return self._etype_names
+
+    @property
+    def device(self) -> torch.device:
+        """Where the arrays are."""
+        return self._src.device
+
+    @cached_property
+    def node_offsets(self) -> tuple[int, ...]:
+        """First global id of each node type, and N: length T + 1."""
+        counts = torch.bincount(self._ntype, minlength=self._num_ntypes)
+        return (0, *counts.cumsum(0).tolist())
+
+    # Canonical edge types.
+
+    @cached_property
+    def _type_pairs(self) -> tuple[tuple[int, int, int], ...]:
+        """The (etype, source ntype, destination ntype) that occur, sorted."""
+        if self._num_ntypes == 1:
+            used = torch.bincount(self._etype, minlength=self._num_etypes).nonzero().flatten()
+            return tuple((r, 0, 0) for r in used.tolist())
+        types = self._num_ntypes
+        found = torch.unique(self._type_keys()).tolist()
+        return tuple((k // types**2, k // types % types, k % types) for k in found)
+
+    def _type_keys(self) -> torch.Tensor:
+        """(etype, source ntype, destination ntype) of each edge as one number, int64 [E]."""
+        key = self._etype.long()
+        for ends in (self._src, self._dst):
+            key = key.mul_(self._num_ntypes).add_(self._ntype[ends])
+        return key
+
+    @property
+    def is_canonical(self) -> bool:
+        """Whether each edge type has one source and one destination node type."""
+        etypes = [r for r, _, _ in self._type_pairs]
+        return len(etypes) == len(set(etypes))
+
+    @cached_property
+    def canonical_etypes(self) -> tuple[CanonicalEtype, ...]:
+        """(source type, relation, destination type) of each edge type, length R.
+
+        The relation of an edge type named "src|rel|dst" after its own node types is "rel". A
+        relation without edges, for which none was given, joins the first node type to itself.
+
+        Raises:
+            GraphError: An edge type joins several pairs of node types.
+        """
+        if self._declared is not None:
+            return self._declared
+        if not self.is_canonical:
+            raise GraphError(self._not_canonical())
+        ends = {r: (s, d) for r, s, d in self._type_pairs}
+        return self._name_triples([(r, ends.get(r)) for r in range(self._num_etypes)])
+
+    def _name_triples(
+        self, entries: Sequence[tuple[int, tuple[int, int] | None]]
+    ) -> tuple[CanonicalEtype, ...]:
+        triples = tuple(self._triple(r, ends) for r, ends in entries)
+        if len(set(triples)) < len(triples):  # "a|rel|b" beside "rel": keep the whole names
+            named = zip(triples, entries, strict=True)
+            return tuple((s, self._etype_names[r], d) for (s, _, d), (r, _) in named)
+        return triples
+
+    def _triple(self, r: int, ends: tuple[int, int] | None) -> CanonicalEtype:
+        name = self._etype_names[r]
+        parts = name.split("|")
+        if ends is None:
+            if len(parts) == 3 and parts[0] in self._ntype_names and parts[2] in self._ntype_names:
+                return parts[0], parts[1], parts[2]
+            first = self._ntype_names[0] if self._ntype_names else "node"
+            return first, name, first
+        source, target = self._ntype_names[ends[0]], self._ntype_names[ends[1]]
+        prefix, suffix = f"{source}|", f"|{target}"
+        if name.startswith(prefix) and name.endswith(suffix) and len(parts) >= 3:
+            return source, name[len(prefix) : -len(suffix)], target
+        return source, name, target
+
+    def _not_canonical(self) -> str:
+        previous = (-1, 0, 0)
+        for pair in self._type_pairs:
+            if pair[0] == previous[0]:
+                names = self._ntype_names
+                return (
+                    f"edge type {pair[0]} ({self._etype_names[pair[0]]!r}) joins several pairs of "
+                    f"node types, among them {names[previous[1]]} -> {names[previous[2]]} and "
+                    f"{names[pair[1]]} -> {names[pair[2]]}: call canonicalize() to split it"
+                )
+            previous = pair
+        raise AssertionError("the graph is canonical")
+
+    @cached_property
+    def etype_src_ntype(self) -> torch.Tensor:
+        """Source node type of each edge type, int32 [R]. Needs a canonical graph."""
+        return self._end_types(0)
+
+    @cached_property
+    def etype_dst_ntype(self) -> torch.Tensor:
+        """Destination node type of each edge type, int32 [R]. Needs a canonical graph."""
+        return self._end_types(2)
+
+    def _end_types(self, side: int) -> torch.Tensor:
+        ids = {name: t for t, name in enumerate(self._ntype_names)}
+        ends = [ids[triple[side]] for triple in self.canonical_etypes]
+        return torch.tensor(ends, dtype=torch.int32, device=self.device)
+
+    def metadata(self) -> tuple[list[str], list[CanonicalEtype]]:
+        """Node types and canonical edge types, as PyG's `HeteroData.metadata()` gives them."""
+        return list(self._ntype_names), list(self.canonical_etypes)
+
+    # Checks.
+
+    def validate(self) -> None:
+        """Check every rule that the class promises.
+
+        Raises:
+            GraphError: Names the array, the first offending position and value, and how to mend it.
+        """
+        self._check_shapes()
+        self._check_ids()
+        self._check_canonical()
+
+    def _check_shapes(self) -> None:
+        edges = self._src.numel()
+        for name, ids in (("dst", self._dst), ("etype", self._etype)):
+            if ids.numel() != edges:
+                raise GraphError(
+                    f"{name} has {ids.numel()} entries but src has {edges}: give one per edge"
+                )
+        if self._ntype.numel() != self._num_nodes:
+            raise GraphError(
+                f"ntype has {self._ntype.numel()} entries but num_nodes is {self._num_nodes}: "
+                "give one type per node"
+            )
+        for name, ids in (("dst", self._dst), ("etype", self._etype), ("ntype", self._ntype)):
+            if ids.device != self._src.device:
+                raise GraphError(
+                    f"{name} is on {ids.device} but src is on {self._src.device}: "
+                    f"move it with {name}.to({str(self._src.device)!r})"
+                )
+        for kind, names, count in (
+            ("ntype", self._ntype_names, self._num_ntypes),
+            ("etype", self._etype_names, self._num_etypes),
+        ):
+            if len(names) != count:
+                raise GraphError(
+                    f"{kind}_names has {len(names)} names but num_{kind}s is {count}: "
+                    "give one name per type"
+                )
+            if len(set(names)) != count:
+                double = next(name for i, name in enumerate(names) if name in names[:i])
+                raise GraphError(f"{kind}_names holds {double!r} twice: names must be distinct")
+
+    def _check_ids(self) -> None:
+        check_range("src", self._src, self._num_nodes, "nodes", "num_nodes")
+        check_range("dst", self._dst, self._num_nodes, "nodes", "num_nodes")
+        check_range("etype", self._etype, self._num_etypes, "edge types", "num_etypes")
+        check_range("ntype", self._ntype, self._num_ntypes, "node types", "num_ntypes")
+        check_sorted("ntype", self._ntype)
+
+    def _check_canonical(self) -> None:
+        if self._declared is None:
+            return
+        if len(self._declared) != self._num_etypes:
+            raise GraphError(
+                f"canonical_etypes has {len(self._declared)} triples but num_etypes is "
+                f"{self._num_etypes}: give one per edge type"
+            )
+        if len(set(self._declared)) != self._num_etypes:
+            raise GraphError("canonical_etypes holds a triple twice: triples must be distinct")
+        for r, (source, _, target) in enumerate(self._declared):
+            for name in (source, target):
+                if name not in self._ntype_names:
+                    raise GraphError(
+                        f"canonical_etypes[{r}] names the node type {name!r}, which is not one of "
+                        f"ntype_names {list(self._ntype_names)}: add it or correct the triple"
+                    )
+        for r, s, d in self._type_pairs:
+            source, target = self._ntype_names[s], self._ntype_names[d]
+            given = self._declared[r]
+            if (given[0], given[2]) != (source, target):
+                raise GraphError(
+                    f"canonical_etypes[{r}] is {given}, but an edge of type {r} goes from "
+                    f"{source!r} to {target!r}: correct the triple, or leave canonical_etypes out "
+                    "and call canonicalize()"
+                )
+
+    # Derived graphs.
+
+    def canonicalize(self) -> "HeteroGraph":
+        """Split edge types so that each has one source and one destination type (DGL's rule).
+
+        Edges keep their order. An edge type that splits gets the names "src|rel|dst"; one that
+        does not keeps its name. New types are ordered by (old type, source type, destination type).
+        """
+        if self.is_canonical:
+            return self
+        entries: list[tuple[int, tuple[int, int] | None]] = [
+            (r, (source, target)) for r, source, target in self._type_pairs
+        ]
+        used = {r for r, _ in entries}
+        entries += [(r, None) for r in range(self._num_etypes) if r not in used]
+        entries.sort(key=lambda entry: entry[0])  # stable: pairs of one type stay in order
+        parts = Counter(r for r, _ in entries)
+        triples = self._name_triples(entries)
+        taken = {self._etype_names[r] for r, count in parts.items() if count == 1}
+        names = [
+            self._etype_names[r] if parts[r] == 1 else _fresh("|".join(triple), taken)
+            for (r, _), triple in zip(entries, triples, strict=True)
+        ]
+        new_ids = [i for i, (_, ends) in enumerate(entries) if ends is not None]
+        types = self._num_ntypes
+        known = [(r * types + s) * types + d for r, s, d in self._type_pairs]
+        position = torch.searchsorted(torch.tensor(known, device=self.device), self._type_keys())
+        etype = torch.tensor(new_ids, dtype=torch.int32, device=self.device)[position]
+        return self._with(self._src, self._dst, etype, names, triples)
+
+    def add_inverse(self) -> "HeteroGraph":
+        """Add the inverse of each edge, with a relation of its own: 2 E edges, 2 R types.
+
+        The inverse of relation r is r + R and is named "inv_<name>"; edge e's inverse is e + E.
+        """
+        taken = set(self._etype_names)
+        inverse_names = [_fresh(f"inv_{name}", taken) for name in self._etype_names]
+        triples = None
+        if self._is_resolved:
+            known = set(self.canonical_etypes)
+            triples = list(self.canonical_etypes)
+            for source, relation, target in self.canonical_etypes:
+                triple = (target, f"inv_{relation}", source)
+                while triple in known:
+                    triple = (target, f"inv_{triple[1]}", source)
+                known.add(triple)
+                triples.append(triple)
+        return self._with(
+            torch.cat([self._src, self._dst]),
+            torch.cat([self._dst, self._src]),
+            torch.cat([self._etype, self._etype + self._num_etypes]),
+            [*self._etype_names, *inverse_names],
+            triples,
+        )
+
+    def add_self_loops(self, name: str = "self") -> "HeteroGraph":
+        """Add an edge from each node to itself, whatever loops there are already.
+
+        The loops are a new relation called `name`; with several node types each gets a relation of
+        its own, named "<name>_<node type>". They follow the other edges, in the order of the nodes.
+        """
+        taken = set(self._etype_names)
+        nodes = torch.arange(self._num_nodes, dtype=torch.int32, device=self.device)
+        several = self._num_ntypes > 1
+        wanted = [f"{name}_{t}" for t in self._ntype_names] if several else [name]
+        loops = [_fresh(loop, taken) for loop in wanted]
+        triples = None
+        if self._is_resolved:
+            own = [
+                (t, name if several else loop, t)
+                for t, loop in zip(self._ntype_names, loops, strict=False)
+            ]
+            if set(own) & set(self.canonical_etypes):
+                own = [(t, loop, t) for t, loop in zip(self._ntype_names, loops, strict=True)]
+            triples = [*self.canonical_etypes, *own]
+        return self._with(
+            torch.cat([self._src, nodes]),
+            torch.cat([self._dst, nodes]),
+            torch.cat([self._etype, self._ntype + self._num_etypes]),
+            [*self._etype_names, *loops],
+            triples,
+        )
+
+    @property
+    def _is_resolved(self) -> bool:
+        return self._declared is not None or self.is_canonical
+
+    def _with(
+        self,
+        src: torch.Tensor,
+        dst: torch.Tensor,
+        etype: torch.Tensor,
+        etype_names: Sequence[str],
+        canonical_etypes: Sequence[CanonicalEtype] | None,
+    ) -> "HeteroGraph":
+        check_count("num_edges", src.numel())
+        return HeteroGraph(
+            src,
+            dst,
+            etype,
+            self._ntype,
+            num_nodes=self._num_nodes,
+            num_ntypes=self._num_ntypes,
+            ntype_names=self._ntype_names,
+            etype_names=etype_names,
+            canonical_etypes=canonical_etypes,
+            validate=False,
+        )
+
+    def to(self, device: str | torch.device) -> "HeteroGraph":
+        """The same graph with its arrays on another device; itself where they are there already."""
+        target = torch.empty(0, device=device).device
+        if target == self.device:
+            return self
+        moved = HeteroGraph(
+            *(ids.to(target) for ids in (self._src, self._dst, self._etype, self._ntype)),
+            num_nodes=self._num_nodes,
+            num_etypes=self._num_etypes,
+            num_ntypes=self._num_ntypes,
+            ntype_names=self._ntype_names,
+            etype_names=self._etype_names,
+            canonical_etypes=self._declared,
+            validate=False,
+        )
+        for name in ("node_offsets", "_type_pairs", "fingerprint"):
+            if name in self.__dict__:
+                moved.__dict__[name] = self.__dict__[name]
+        return moved
+
+    # Identity and derived objects.
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Content hash in hex, the same in every process and on every machine.
+
+        Over counts, names and the arrays, in the order of the edges; the device does not matter.
+        """
+        digest = hashlib.blake2b(digest_size=16)
+        triples = self.canonical_etypes if self._is_resolved else None
+        header = [self.num_nodes, self.num_edges, self.ntype_names, self.etype_names, triples]
+        digest.update(json.dumps(["HeteroGraph/1", *header]).encode())
+        for ids in (self._src, self._dst, self._etype, self._ntype):
+            digest.update(ids.cpu().numpy().astype("<i4", copy=False).data)
+        return digest.hexdigest()
+
+    def cached(self, key: Hashable, build: Callable[[], _Built]) -> _Built:
+        """What `build()` returned the first time `key` was asked for.
+
+        Built once, also when several threads ask at the same time; kept as long as the graph.
+        `build` may itself call `cached` on the same graph.
+        """
+        with self._lock:
+            if key not in self._cache:
+                self._cache[key] = build()
+            return cast(_Built, self._cache[key])
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __repr__(self) -> str:
+        where = "" if self.device.type == "cpu" else f", device={str(self.device)!r}"
+        return (
+            f"HeteroGraph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, "
+            f"num_ntypes={self.num_ntypes}, num_etypes={self.num_etypes}{where})"
+        )
+
+
+def _triples(given: Iterable[Sequence[str]]) -> tuple[CanonicalEtype, ...]:
+    triples: list[CanonicalEtype] = []
+    for r, item in enumerate(given):
+        if isinstance(item, str) or len(item) != 3:
+            raise GraphError(
+                f"canonical_etypes[{r}] is {item!r}: give (source type, relation, destination type)"
+            )
+        triples.append((str(item[0]), str(item[1]), str(item[2])))
+    return tuple(triples)
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    """A name that is not taken yet; it is taken afterwards."""
+    while name in taken:
+        name = f"{name.split('_', 1)[0]}_{name}"
+    taken.add(name)
+    return name
