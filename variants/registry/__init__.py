@@ -1,0 +1,27 @@
+"""Content-addressed compiled kernels: build, verify, load, evict."""
+
+from hetune.variants.registry.records import (
+    BuildReport,
+    Entry,
+    GcReport,
+    KernelSource,
+    VerifyReport,
+)
+from hetune.variants.registry.store import (
+    Registry,
+    default_registry,
+    override_default_registry,
+)
+from hetune.variants.registry.toolchain import Toolchain
+
+__all__ = [
+    "BuildReport",
+    "Entry",
+    "GcReport",
+    "KernelSource",
+    "Registry",
+    "Toolchain",
+    "VerifyReport",
+    "default_registry",
+    "override_default_registry",
+]

@@ -1,0 +1,392 @@
+"""The content-addressed store of compiled kernels."""
+
+import ctypes
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from pathlib import Path
+
+import platformdirs
+
+from hetune.variants.errors import CompileError, RegistryError
+from hetune.variants.registry.folder import DamagedEntryError, FolderUnusableError, KernelFolder
+from hetune.variants.registry.openmp import share_openmp_with_torch
+from hetune.variants.registry.records import (
+    FORMAT,
+    BuildReport,
+    Entry,
+    GcReport,
+    KernelSource,
+    Manifest,
+    VerifyReport,
+)
+from hetune.variants.registry.toolchain import Toolchain
+
+_log = logging.getLogger(__name__)
+_FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+
+
+class Registry:
+    """Compiled kernels by the SHA-256 of everything that decides what they are.
+
+    Safe with many threads and processes at once. Creating one does no I/O.
+
+    Args:
+        root: folder of the binaries; by default `kernels` in $HETUNE_CACHE, or else in the user's
+            cache folder.
+        quota_bytes: size above which the entries used longest ago are removed.
+        toolchain: the compiler; detected at first need by default.
+    """
+
+    def __init__(
+        self,
+        root: Path | None = None,
+        *,
+        quota_bytes: int = 2 << 30,
+        toolchain: Toolchain | None = None,
+    ) -> None:
+        self.root = _default_root() if root is None else Path(root)
+        self.quota_bytes = quota_bytes
+        self._toolchain = toolchain
+        self._folder = KernelFolder(self.root)
+        self._mutex = threading.Lock()
+        self._loaded: dict[str, ctypes.CDLL] = {}
+        self._temporary: Path | None = None
+        self._trusted = False
+
+    @property
+    def toolchain(self) -> Toolchain:
+        """The compiler. Raises CompileError where there is none."""
+        if self._toolchain is None:
+            self._toolchain = Toolchain.detect()
+        return self._toolchain
+
+    def key(self, source: KernelSource) -> str:
+        """SHA-256, in hexadecimal digits, over all that decides what the binary is.
+
+        That is the text, the recipe, the registry's format, the compiler's identity, its options
+        and the CPU's features; not the name.
+        """
+        chain = self.toolchain
+        fields = (
+            str(FORMAT),
+            chain.identity,
+            *chain.flags,
+            *chain.link_flags,
+            chain.cpu,
+            source.recipe,
+            source.text,
+        )
+        # Each field with its length: two lists of fields never read as the same bytes.
+        return hashlib.sha256(
+            b"".join(b"%d:%b" % (len(raw), raw) for raw in (f.encode() for f in fields))
+        ).hexdigest()
+
+    def load(self, source: KernelSource) -> ctypes.CDLL:
+        """The compiled kernel: from memory, from disk (digest checked), or compiled now.
+
+        Where the folder cannot be written, the kernel is compiled into a temporary folder that
+        lives as long as this registry, and one warning is logged.
+
+        Raises:
+            CompileError: the compiler is missing, or refused the source.
+            RegistryError: others could put binaries into the folder.
+        """
+        key = self.key(source)
+        library = self._loaded.get(key)
+        if library is not None:
+            return library
+        share_openmp_with_torch()
+        try:
+            library = self._load_stored(key, source)
+        except FolderUnusableError as error:
+            library = self._load_temporary(key, source, error)
+        with self._mutex:
+            return self._loaded.setdefault(key, library)
+
+    def build(
+        self,
+        sources: Iterable[KernelSource],
+        *,
+        jobs: int | None = None,
+        progress: Callable[[int, int, str], None] | None = None,
+    ) -> BuildReport:
+        """Compile what is not there yet, several at once.
+
+        Args:
+            sources: kernels; those with equal keys are compiled once.
+            jobs: compilers at once; by default HETUNE_JOBS, or else one per processor.
+            progress: called after each kernel, in the caller's thread, with how many are done,
+                how many there are, and the kernel's name.
+
+        Raises:
+            CompileError: there is no compiler. (A kernel that fails is reported, not raised.)
+            RegistryError: the folder cannot be written.
+        """
+        start = time.perf_counter()
+        unique = {self.key(source): source for source in sources}
+        self._folder.prepare()
+        self._folder.sweep()
+        built = size = 0
+        failed: dict[str, str] = {}
+        with _pool(_jobs(jobs)) as pool:
+            futures: dict[Future[tuple[Manifest, bool]], str] = {
+                pool.submit(self._ensure, key, source): key for key, source in unique.items()
+            }
+            for done, future in enumerate(as_completed(futures), start=1):
+                key = futures[future]
+                name = unique[key].name
+                try:
+                    manifest, fresh = future.result()
+                    built += fresh
+                    size += manifest.bytes
+                except CompileError as error:
+                    failed[name if name not in failed else f"{name} ({key[:12]})"] = str(error)
+                if progress is not None:
+                    progress(done, len(unique), name)
+        self._enforce_quota()
+        reused = len(unique) - built - len(failed)
+        return BuildReport(built, reused, failed, time.perf_counter() - start, size)
+
+    def entries(self) -> list[Entry]:
+        """All entries with a readable manifest, the most recently used first."""
+        found = []
+        for key in self._folder.list_keys():
+            try:
+                manifest = Manifest.from_json(self._folder.manifest(key).read_text("utf-8"))
+                used = self._folder.binary(key).stat().st_mtime
+            except (OSError, ValueError):
+                continue  # `verify` reports it; or another process has just removed it
+            found.append(
+                Entry(key, manifest.name, manifest.recipe, manifest.bytes, manifest.created, used)
+            )
+        return sorted(found, key=lambda entry: (-entry.last_used, entry.key))
+
+    def verify(self) -> VerifyReport:
+        """Check the digest of every entry, and quarantine those that fail."""
+        keys = self._folder.list_keys()
+        bad: dict[str, str] = {}
+        for key in keys:
+            if not self._folder.manifest(key).exists():
+                continue  # a build in progress, or a killed one's: `gc` sweeps it
+            try:
+                self._folder.read(key)
+            except DamagedEntryError:
+                self._folder.prepare()
+                with self._folder.lock(key):
+                    reason = self._quarantine_if_damaged(key)
+                if reason:
+                    bad[key] = reason
+        return VerifyReport(len(keys), bad)
+
+    def gc(self, quota_bytes: int | None = None) -> GcReport:
+        """Sweep what killed builds left, then evict the longest unused down to the quota.
+
+        What this process has loaded is never evicted, nor what another process is building.
+
+        Args:
+            quota_bytes: bytes to keep at most; the registry's quota by default.
+        """
+        if not self._folder.exists():
+            return GcReport((), 0, 0, 0)
+        self._folder.prepare()
+        swept = self._folder.sweep()
+        entries = self.entries()
+        known = {entry.key for entry in entries}
+        for key in self._folder.list_keys():
+            if key not in known:
+                with self._folder.lock(key, wait=False) as mine:
+                    if mine and self._is_orphan(key):
+                        self._folder.remove(key)
+                        swept += 1
+        evicted, freed = self._evict(
+            entries, self.quota_bytes if quota_bytes is None else quota_bytes
+        )
+        return GcReport(evicted, freed, swept, sum(e.bytes for e in entries) - freed)
+
+    def _load_stored(self, key: str, source: KernelSource) -> ctypes.CDLL:
+        path = self._folder.binary(key)
+        if not self._trusted:
+            self._trusted = self._folder.exists()
+        try:
+            found = self._trusted and self._folder.read(key) is not None
+        except DamagedEntryError:
+            found = False
+        if found:
+            try:
+                library = _open(path)
+            except OSError as error:
+                with self._folder.lock(key):
+                    self._folder.quarantine(key, f"it cannot be loaded: {error}")
+            else:
+                self._folder.touch(key)
+                return library
+        self._ensure(key, source)
+        try:
+            library = _open(path)
+        except OSError as error:
+            with self._folder.lock(key):
+                self._folder.quarantine(key, f"it cannot be loaded: {error}")
+            raise _unloadable(source, error) from error
+        with self._mutex:
+            self._loaded.setdefault(key, library)
+        self._enforce_quota()
+        return library
+
+    def _load_temporary(self, key: str, source: KernelSource, why: Exception) -> ctypes.CDLL:
+        with self._mutex:
+            if self._temporary is None:
+                _log.warning("%s. Until then kernels are compiled anew in each process", why)
+                self._temporary = Path(tempfile.mkdtemp(prefix="hetune-"))
+                weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
+            path = self._temporary / f"{key}.so"
+        self.toolchain.compile(source.text, path)
+        try:
+            return _open(path)
+        except OSError as error:
+            raise _unloadable(source, error) from error
+
+    def _ensure(self, key: str, source: KernelSource) -> tuple[Manifest, bool]:
+        """A good entry of this key on disk; whether it was compiled now."""
+        self._folder.prepare()
+        with self._folder.lock(key):
+            self._quarantine_if_damaged(key)
+            manifest = self._folder.read(key)
+            if manifest is not None:
+                return manifest, False
+            with self._folder.stage(key) as stage:
+                staged = stage / "kernel.so"
+                try:
+                    self.toolchain.compile(source.text, staged)
+                except CompileError as error:
+                    if any(sign in str(error) for sign in _FULL):
+                        raise FolderUnusableError(
+                            f"the disk of the kernel registry {self.root} is full: free some space "
+                            "(`hetune registry gc`), or set HETUNE_CACHE to another folder"
+                        ) from error
+                    raise
+                manifest = self._describe(key, source, staged.read_bytes())
+                self._folder.publish(manifest, staged)
+            return manifest, True
+
+    def _describe(self, key: str, source: KernelSource, binary: bytes) -> Manifest:
+        chain = self.toolchain
+        return Manifest(
+            format=FORMAT,
+            key=key,
+            name=source.name,
+            recipe=source.recipe,
+            sha256=hashlib.sha256(binary).hexdigest(),
+            bytes=len(binary),
+            created=time.time(),
+            compiler=f"{chain.compiler} ({chain.identity})",
+            flags=" ".join((*chain.flags, *chain.link_flags)),
+            cpu=chain.cpu,
+        )
+
+    def _quarantine_if_damaged(self, key: str) -> str:
+        """The reason, or an empty text; the caller holds the key's lock."""
+        try:
+            self._folder.read(key)
+        except DamagedEntryError as error:
+            self._folder.quarantine(key, str(error))
+            return str(error)
+        return ""
+
+    def _is_orphan(self, key: str) -> bool:
+        return self._folder.binary(key).exists() and not self._folder.manifest(key).exists()
+
+    def _enforce_quota(self) -> None:
+        entries = self.entries()
+        if sum(entry.bytes for entry in entries) > self.quota_bytes:
+            self._evict(entries, self.quota_bytes)
+
+    def _evict(self, entries: list[Entry], quota: int) -> tuple[tuple[str, ...], int]:
+        """Remove the entries used longest ago until the rest fits; their keys, and their bytes."""
+        excess = sum(entry.bytes for entry in entries) - quota
+        evicted: list[str] = []
+        freed = 0
+        for entry in reversed(entries):
+            if freed >= excess:
+                break
+            if entry.key in self._loaded:
+                continue
+            with self._folder.lock(entry.key, wait=False) as mine:
+                if mine:
+                    self._folder.remove(entry.key)
+                    evicted.append(entry.key)
+                    freed += entry.bytes
+        return tuple(evicted), freed
+
+
+_default: Registry | None = None
+_default_mutex = threading.Lock()
+
+
+def default_registry() -> Registry:
+    """The registry that this process shares; its folder is that of `Registry()`."""
+    global _default
+    with _default_mutex:
+        if _default is None:
+            _default = Registry()
+        return _default
+
+
+@contextmanager
+def override_default_registry(registry: Registry | None) -> Iterator[None]:
+    """Let `default_registry` answer another one for a while; None makes a new one at first need."""
+    global _default
+    with _default_mutex:
+        before, _default = _default, registry
+    try:
+        yield
+    finally:
+        with _default_mutex:
+            _default = before
+
+
+def _default_root() -> Path:
+    cache = os.environ.get("HETUNE_CACHE") or platformdirs.user_cache_dir("hetune")
+    return Path(cache).expanduser().absolute() / "kernels"
+
+
+def _jobs(jobs: int | None) -> int:
+    if jobs is None:
+        text = os.environ.get("HETUNE_JOBS") or str(os.cpu_count() or 1)
+        if not text.strip().isdigit():
+            raise RegistryError(
+                f"HETUNE_JOBS={text!r} is no count: set it to 1 or more, or unset it"
+            )
+        jobs = int(text)
+    if jobs < 1:
+        raise RegistryError(f"{jobs} jobs cannot compile anything: ask for 1 or more")
+    return jobs
+
+
+@contextmanager
+def _pool(jobs: int) -> Iterator[ThreadPoolExecutor]:
+    """A thread pool that drops what has not begun when the caller is interrupted."""
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="hetune-build")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _open(path: Path) -> ctypes.CDLL:
+    return ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+
+
+def _unloadable(source: KernelSource, error: OSError) -> CompileError:
+    return CompileError(
+        f"the kernel {source.name} compiles but cannot be loaded ({error}): check that the "
+        "compiler makes code for this machine, or set HETUNE_CXX to another one"
+    )
