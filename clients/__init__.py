@@ -1,0 +1,1 @@
+"""Ways to use hetune from outside: the command line."""

@@ -1,0 +1,1 @@
+"""Graphs, programs, plans, kernels and how they are compiled and run."""

@@ -1,0 +1,1 @@
+"""Backends: each turns a kernel and its schedule into something that runs."""

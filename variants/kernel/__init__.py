@@ -1,0 +1,1 @@
+"""Intra-operator IR: nodes, printer and parser, verifier, interpreter, schedules."""

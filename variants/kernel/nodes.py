@@ -1,0 +1,241 @@
+"""The intra-operator IR: how one pass over a graph's rows is computed.
+
+A *kernel* is a typed matrix product (`Gemm`) or a loop nest (`Traversal`) over *buffers*. A
+buffer has one row for every element of a space, in the order of the graph's index
+(`GraphIndex`): edges by (dst, etype, src), dst_pairs by (dst, etype), src_pairs by
+(etype, src). Edge buffers always hold all edges; an inner loop over a group of edges reads
+them through the group's positions. Pair buffers belong to one group.
+
+A *launch* runs one or more kernels block by block: with several, all walk the same blocks of
+destination nodes, so what one writes for a block is still in cache when the next reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hetune.variants.program.nodes import End, Space, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A float32 matrix: rows of ``type.space`` and ``type.group``, row-major, contiguous."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A loop's domain: the rows of a space, restricted to a group of edge types."""
+
+    space: Space
+    group: str = ""
+
+
+# --- typed matrix product ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """Row ``i`` of the buffer, which lives in the Gemm's own space (and group)."""
+
+    buffer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """The row of the (node) buffer at one end of the Gemm's row."""
+
+    buffer: str
+    end: End
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSum:
+    """The sum over a dst_pair's edges of ``weight[e] * buffer[end of e]`` (aggregate first).
+
+    ``buffer`` is a node buffer (``end`` SRC), or an edge buffer (``end`` NONE).
+    ``weight`` is an edge buffer of row shape () or (H,), or None for 1. With a weight of row
+    shape (H,), the operand has row shape (H, K): with a buffer (K,) every head sums the same
+    rows with its own weights; with a buffer (H, K) each head has its own columns.
+    """
+
+    buffer: str
+    end: End
+    weight: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """``out[S(i)] (+)= scale[i] * (X[i] @ w[type of i]) + bias`` for every row ``i``.
+
+    X has row shape (heads, k) and ``w`` (heads, k, n): each head has its own product, and the
+    product's row shape is (heads, n), flattened. Row type: ``w`` lives in etype (edgewise
+    rows), ntype (node rows) or shared. ``scatter`` sends the row to its destination node, adding
+    up there (``accumulate`` must be set; rows are edges or dst_pairs). ``scale`` is a buffer
+    of the Gemm's rows, row shape () or (heads,). ``bias`` is a shared or (node rows) ntype
+    buffer of width heads * n, added once per row (not with scatter).
+    """
+
+    out: str
+    x: Direct | Gather | SegmentSum
+    w: str
+    rows: Rows
+    heads: int
+    k: int
+    n: int
+    scatter: bool = False
+    accumulate: bool = False
+    scale: str | None = None
+    bias: str | None = None
+
+
+# --- traversal --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A row of a buffer, seen from the innermost enclosing loop.
+
+    node buffers from edges or pairs: ``end`` says which end; from a node loop: the row itself.
+    etype buffers: the row of the edge's or pair's type; ntype: of the node's; shared: row 0.
+    src_pair/src_dense/dst_pair buffers from an edge loop: the pair that the edge belongs to.
+    Where loops nest (node, then dst_pair, then edge), an enclosing row is the current one.
+    """
+
+    buffer: str
+    end: End = End.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An elementwise function of named values (`MAP_ARITY` lists them, plus max).
+
+    Prefix broadcasting as in the program IR.
+    """
+
+    fn: str
+    args: tuple[str, ...]
+    const: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """Inner product of two values over the last axis (as the program IR's `Dot`)."""
+
+    x: str
+    y: str
+
+
+Expr = Read | Apply | Inner
+
+
+@dataclass(frozen=True, slots=True)
+class Def:
+    """Names a row value; it lives in registers. ``shape`` is its row shape."""
+
+    name: str
+    shape: tuple[int, ...]
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    """Declares an accumulator of the current row: ``sum`` starts at 0, ``max`` at -inf."""
+
+    name: str
+    shape: tuple[int, ...]
+    reduce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Adds a value to an accumulator of an enclosing row (by its reduction)."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Writes (or adds) a value to the buffer's row of the current loop.
+
+    From an edge loop also into edge buffers of all edges (through positions).
+    """
+
+    buffer: str
+    value: str
+    accumulate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForEach:
+    """An inner loop over the current row's dst_pairs or edges of a group.
+
+    Nesting: node > dst_pair > edge, node > edge, dst_pair > edge.
+    """
+
+    rows: Rows
+    body: tuple[Stmt, ...]
+
+
+Stmt = Def | Init | Update | Store | ForEach
+
+
+@dataclass(frozen=True, slots=True)
+class Traversal:
+    """A loop over all rows of a space with a fused body."""
+
+    rows: Rows
+    body: tuple[Stmt, ...]
+
+
+Kernel = Gemm | Traversal
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Kernels that run together, block by block.
+
+    With more than one kernel all must be *node-blocked*: their rows are nodes, or dst_pairs or
+    edges (blocked by destination). No kernel may then read, at a source node or a src_pair, what
+    the same launch wrote.
+    ``buffers`` are all buffers that the kernels name; ``outs`` those that they write.
+    """
+
+    kernels: tuple[Kernel, ...]
+    buffers: tuple[Buffer, ...]
+
+    def type_of(self, name: str) -> Type:
+        """The type of a buffer."""
+        for buffer in self.buffers:
+            if buffer.name == name:
+                return buffer.type
+        raise KeyError(name)
+
+
+# --- schedules --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How a launch is tiled and shared out (choice 6); one for the whole launch.
+
+    Attributes:
+        block_nodes: Largest number of destination nodes in a block (node-blocked launches),
+            the unit that threads take and that should stay in a core's own cache.
+        row_tile: Rows of a Gemm's register tile.
+        col_vectors: Vectors of a Gemm's register tile across columns.
+        lanes: float32 elements of the widest vector used (16, 8 or 4).
+        unroll: Edges of an innermost loop in flight.
+        balance: ``"node"``: blocks of nodes; ``"edge"``: chunks of edges of equal size whose
+            partial sums are added up in a second pass (for hubs; single Traversals only).
+    """
+
+    block_nodes: int = 1024
+    row_tile: int = 6
+    col_vectors: int = 4
+    lanes: int = 16
+    unroll: int = 2
+    balance: str = "node"

@@ -1,0 +1,1 @@
+"""Inter-operator IR: nodes, printer and parser, verifier, interpreter."""

@@ -1,0 +1,270 @@
+"""The inter-operator IR: what a layer computes, without layout or schedule.
+
+A program is a list of values in single-assignment form. Each value has one row for every
+element of a *space* (nodes, edges, pairs, types, or one shared row), and every row has the
+same shape. Literature: data residency (Graphiler), graph types S/D/E/P (Seastar),
+materialization scheme (Hector).
+
+Shapes are row shapes: ``node[4,16]`` is a tensor of shape ``[N, 4, 16]``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Space(StrEnum):
+    """What a value has a row for."""
+
+    NODE = "node"
+    EDGE = "edge"
+    SRC_PAIR = "src_pair"
+    """Distinct (source node, edge type) pairs that have an edge."""
+    SRC_DENSE = "src_dense"
+    """Every node of an edge type's source node type, for each edge type that has edges."""
+    DST_PAIR = "dst_pair"
+    """Distinct (destination node, edge type) pairs that have an edge."""
+    NTYPE = "ntype"
+    ETYPE = "etype"
+    SHARED = "shared"
+    """A single row."""
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether rows are counted by types alone, never by nodes or edges."""
+        return self in (Space.NTYPE, Space.ETYPE, Space.SHARED)
+
+    @property
+    def is_edgewise(self) -> bool:
+        """Whether every row belongs to exactly one edge type."""
+        return self in (Space.EDGE, Space.SRC_PAIR, Space.SRC_DENSE, Space.DST_PAIR)
+
+
+class End(StrEnum):
+    """Which end of an edge a row is taken from; ``NONE`` where there is only one way."""
+
+    SRC = "src"
+    DST = "dst"
+    NONE = "-"
+
+
+ALL_EDGES = ""
+"""The group of all edge types. Other groups are named sets of edge types, chosen per graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """Space, group of edge types (edgewise spaces only) and row shape of a value."""
+
+    space: Space
+    shape: tuple[int, ...] = ()
+    group: str = ALL_EDGES
+
+    @property
+    def width(self) -> int:
+        """Elements in a row."""
+        product = 1
+        for extent in self.shape:
+            product *= extent
+        return product
+
+    def with_shape(self, *shape: int) -> Type:
+        """The same rows with another row shape."""
+        return replace(self, shape=shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Copies rows to a finer space: ``out[i] = x[row of x that i belongs to]``.
+
+    node -> edge (src or dst), node -> src_pair/src_dense (src), node -> dst_pair (dst),
+    src_pair/src_dense/dst_pair -> edge of the same group, edge -> edge of a group,
+    etype -> edge or pair, ntype -> node, ntype -> etype (src or dst; canonical graphs).
+    """
+
+    x: str
+    space: Space
+    end: End = End.NONE
+    group: str = ALL_EDGES
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A linear map with the weight of the row's type.
+
+    ``x`` has row shape (K,) and ``w`` (K, *out): out row shape is ``out``. Or, per head,
+    ``x`` (H, K) and ``w`` (H, K, D): out (H, D). ``w`` lives in etype (``x`` edgewise), ntype
+    (``x`` on nodes) or shared.
+    """
+
+    x: str
+    w: str
+
+
+MAP_ARITY = {
+    "add": 2,
+    "sub": 2,
+    "mul": 2,
+    "div": 2,
+    "outer": 2,  # (H,) and (K,) -> (H, K)
+    "leaky_relu": 1,  # constant: negative slope
+    "scale": 1,  # constant: factor
+    "relu": 1,
+    "gelu": 1,  # exact, by erf
+    "exp": 1,
+    "sigmoid": 1,
+    "tanh": 1,
+    "reciprocal": 1,
+    "one_minus": 1,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """An elementwise function. The shorter row shape must be a prefix of the longer one.
+
+    ``mul`` of (H,) and (H, D) scales each head. A value in a weight space joins any row as if
+    taken there (etype needs edgewise rows; ntype needs nodes).
+    """
+
+    fn: str
+    args: tuple[str, ...]
+    const: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """Inner product over the last axis of two rows: (H, D) . (H, D) -> (H,).
+
+    Where ``y`` has one axis less than ``x`` it is used for every leading row of ``x`` and
+    vice versa: (D,) . (H, D) -> (H,). Weight-space rules as for `Map`.
+    """
+
+    x: str
+    y: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Adds rows up to a coarser space: edge -> dst_pair, edge -> node, dst_pair -> node."""
+
+    x: str
+    space: Space
+
+
+@dataclass(frozen=True, slots=True)
+class Softmax:
+    """Softmax of edge scores over the edges that share a node (``NODE``) or a ``DST_PAIR``."""
+
+    x: str
+    over: Space
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many edges a node (in-edges) or a dst_pair has, as a float; row shape ()."""
+
+    space: Space
+    group: str = ALL_EDGES
+
+
+@dataclass(frozen=True, slots=True)
+class Einsum:
+    """A product of weights with weights, row by row of a weight space.
+
+    ``spec`` is an einsum over row axes, e.g. ``"khd,hd->hk"``. Done once per set of
+    parameters, not once per run.
+    """
+
+    spec: str
+    args: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Edge rows put together from groups of edges that do not overlap and leave none out.
+
+    ``parts`` live in ``edge@g`` for different groups g, with equal row shapes; the result lives in
+    ``edge``, every row coming from the one part whose group holds the edge's type.
+    """
+
+    parts: tuple[str, ...]
+
+
+Op = Take | Linear | Map | Dot | Sum | Softmax | Count | Einsum | Merge
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """An input of the program: per-run ``feature`` or a ``weight`` of the layer."""
+
+    name: str
+    type: Type
+    role: str = "weight"
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """One value of a program."""
+
+    name: str
+    type: Type
+    op: Op
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A layer's meaning. ``groups`` names the sets of edge types that the body refers to."""
+
+    name: str
+    params: tuple[Param, ...]
+    lets: tuple[Let, ...]
+    result: str
+    groups: tuple[str, ...] = ()
+
+    def type_of(self, name: str) -> Type:
+        """The type of a parameter or value."""
+        for value in (*self.params, *self.lets):
+            if value.name == name:
+                return value.type
+        raise KeyError(name)
+
+    @property
+    def types(self) -> dict[str, Type]:
+        """All names with their types."""
+        return {value.name: value.type for value in (*self.params, *self.lets)}
+
+
+def operands(op: Op) -> tuple[str, ...]:
+    """The names that an operator reads."""
+    match op:
+        case Take(x=x) | Sum(x=x) | Softmax(x=x) | Reshape(x=x):
+            return (x,)
+        case Linear(x=x, w=w):
+            return (x, w)
+        case Dot(x=x, y=y):
+            return (x, y)
+        case Map(args=args) | Einsum(args=args):
+            return args
+        case Merge(parts=parts):
+            return parts
+        case Count():
+            return ()
+
+
+def with_operands(op: Op, names: tuple[str, ...]) -> Op:
+    """The same operator over other names, in the order of `operands`."""
+    match op:
+        case Take() | Sum() | Softmax() | Reshape():
+            return replace(op, x=names[0])
+        case Linear():
+            return replace(op, x=names[0], w=names[1])
+        case Dot():
+            return replace(op, x=names[0], y=names[1])
+        case Map() | Einsum():
+            return replace(op, args=names)
+        case Merge():
+            return replace(op, parts=names)
+        case Count():
+            return op
