@@ -1,5 +1,6 @@
 """Content-addressed compiled kernels: build, verify, load, evict."""
 
+from hetune.variants.registry.default import default_registry, override_default_registry
 from hetune.variants.registry.records import (
     BuildReport,
     Entry,
@@ -7,11 +8,7 @@ from hetune.variants.registry.records import (
     KernelSource,
     VerifyReport,
 )
-from hetune.variants.registry.store import (
-    Registry,
-    default_registry,
-    override_default_registry,
-)
+from hetune.variants.registry.store import Registry
 from hetune.variants.registry.toolchain import Toolchain
 
 __all__ = [

@@ -22,7 +22,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -98,6 +98,8 @@ class KernelFolder:
         with self._io("create"):
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.exists()
+            if stat.S_IMODE(self.root.stat().st_mode) & 0o077:
+                self.root.chmod(0o700)  # others could only read it, so what it holds is ours
             for folder in (self._locks, self._staging, self._quarantine):
                 folder.mkdir(mode=0o700, exist_ok=True)
 
@@ -108,13 +110,19 @@ class KernelFolder:
         try:
             with self._io("lock"):
                 lock.acquire()
+        except NotImplementedError:
+            raise FolderUnusableError(
+                f"the file system of the kernel registry {self.root} has no locks: set "
+                "HETUNE_CACHE to a folder on a local disk"
+            ) from None
         except Timeout:
             if not wait:
                 yield False
                 return
             raise FolderUnusableError(
-                f"another process has held {lock.lock_file} for {_LOCK_SECONDS:g} s: end it, or "
-                "set HETUNE_CACHE to another folder"
+                f"the kernel registry {self.root} is busy: another process has held "
+                f"{lock.lock_file} for {_LOCK_SECONDS:g} s: end it, or set HETUNE_CACHE to another "
+                "folder"
             ) from None
         try:
             yield True
@@ -156,6 +164,15 @@ class KernelFolder:
         with self._io("list"):
             names = {p.stem for p in self.root.iterdir() if p.suffix in (".so", ".json")}
         return sorted(name for name in names if _KEY.fullmatch(name))
+
+    def size(self) -> int:
+        """Bytes of all the binaries."""
+        total = 0
+        with self._io("list"):
+            for path in self.root.glob("*.so"):
+                with suppress(FileNotFoundError):  # another process has just removed it
+                    total += path.stat().st_size
+        return total
 
     def touch(self, key: str) -> None:
         """Note that a key is used now; does nothing in a read-only folder."""

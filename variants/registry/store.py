@@ -4,6 +4,7 @@ import ctypes
 import hashlib
 import logging
 import os
+import shlex
 import shutil
 import tempfile
 import threading
@@ -11,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import platformdirs
@@ -31,7 +32,12 @@ from hetune.variants.registry.records import (
 from hetune.variants.registry.toolchain import Toolchain
 
 _log = logging.getLogger(__name__)
-_FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+_FULL = (
+    "No space left on device",
+    "Disk quota exceeded",
+    "File too large",
+    "File size limit exceeded",
+)
 
 
 class Registry:
@@ -81,6 +87,7 @@ class Registry:
             chain.identity,
             *chain.flags,
             *chain.link_flags,
+            *shlex.split(chain.compiler)[1:],
             chain.cpu,
             source.recipe,
             source.text,
@@ -105,10 +112,9 @@ class Registry:
         if library is not None:
             return library
         share_openmp_with_torch()
-        try:
-            library = self._load_stored(key, source)
-        except FolderUnusableError as error:
-            library = self._load_temporary(key, source, error)
+        library = self._load_stored(key)
+        if library is None:
+            library = self._load_compiled(key, source)
         with self._mutex:
             return self._loaded.setdefault(key, library)
 
@@ -172,20 +178,21 @@ class Registry:
 
     def verify(self) -> VerifyReport:
         """Check the digest of every entry, and quarantine those that fail."""
-        keys = self._folder.list_keys()
+        checked = 0
         bad: dict[str, str] = {}
-        for key in keys:
-            if not self._folder.manifest(key).exists():
-                continue  # a build in progress, or a killed one's: `gc` sweeps it
+        for key in self._folder.list_keys():
             try:
-                self._folder.read(key)
+                if self._folder.read(key) is None:
+                    continue  # a build in progress, or a killed one's: `gc` sweeps it
+                checked += 1
             except DamagedEntryError:
                 self._folder.prepare()
                 with self._folder.lock(key):
                     reason = self._quarantine_if_damaged(key)
                 if reason:
+                    checked += 1
                     bad[key] = reason
-        return VerifyReport(len(keys), bad)
+        return VerifyReport(checked, bad)
 
     def gc(self, quota_bytes: int | None = None) -> GcReport:
         """Sweep what killed builds left, then evict the longest unused down to the quota.
@@ -212,54 +219,82 @@ class Registry:
         )
         return GcReport(evicted, freed, swept, sum(e.bytes for e in entries) - freed)
 
-    def _load_stored(self, key: str, source: KernelSource) -> ctypes.CDLL:
-        path = self._folder.binary(key)
-        if not self._trusted:
-            self._trusted = self._folder.exists()
+    def _load_stored(self, key: str) -> ctypes.CDLL | None:
+        """The kernel if it is on disk and sound; takes no lock."""
         try:
-            found = self._trusted and self._folder.read(key) is not None
-        except DamagedEntryError:
-            found = False
-        if found:
-            try:
-                library = _open(path)
-            except OSError as error:
-                with self._folder.lock(key):
-                    self._folder.quarantine(key, f"it cannot be loaded: {error}")
-            else:
-                self._folder.touch(key)
-                return library
-        self._ensure(key, source)
-        try:
-            library = _open(path)
-        except OSError as error:
-            with self._folder.lock(key):
-                self._folder.quarantine(key, f"it cannot be loaded: {error}")
-            raise _unloadable(source, error) from error
-        with self._mutex:
-            self._loaded.setdefault(key, library)
-        self._enforce_quota()
+            self._trusted = self._trusted or self._folder.exists()
+            if not self._trusted or self._folder.read(key) is None:
+                return None
+            library = _open(self._folder.binary(key))
+        except (DamagedEntryError, FolderUnusableError):
+            return None  # looked at again under the lock, when it is compiled
+        except _LoadError as error:
+            self._reject(key, str(error))
+            return None
+        self._folder.touch(key)
         return library
 
-    def _load_temporary(self, key: str, source: KernelSource, why: Exception) -> ctypes.CDLL:
+    def _load_compiled(self, key: str, source: KernelSource) -> ctypes.CDLL:
+        """The kernel, compiled into the folder, or into a temporary one if that cannot be used."""
+        path = self._folder.binary(key)
+        try:
+            if self._temporary is None:
+                self._ensure(key, source)
+        except FolderUnusableError as error:
+            self._go_temporary(error)
+        if self._temporary is not None:
+            path = self._compile_temporary(key, source)
+        try:
+            library = _open(path)
+        except _LoadError as error:
+            if self._temporary is None:
+                self._reject(key, str(error))
+            raise CompileError(
+                f"the kernel {source.name} compiles but cannot be loaded ({error}): check that the "
+                f"compiler makes code for this machine and that {path.parent} is not mounted "
+                "noexec, or set HETUNE_CXX or HETUNE_CACHE to others"
+            ) from error
+        with self._mutex:
+            self._loaded.setdefault(key, library)  # before evicting, so that it is spared
+        with suppress(FolderUnusableError):
+            self._enforce_quota()
+        return library
+
+    def _go_temporary(self, why: FolderUnusableError) -> None:
         with self._mutex:
             if self._temporary is None:
-                _log.warning("%s. Until then kernels are compiled anew in each process", why)
-                self._temporary = Path(tempfile.mkdtemp(prefix="hetune-"))
-                weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
-            path = self._temporary / f"{key}.so"
-        self.toolchain.compile(source.text, path)
-        try:
-            return _open(path)
-        except OSError as error:
-            raise _unloadable(source, error) from error
+                with _temporary_io():
+                    folder = Path(tempfile.mkdtemp(prefix="hetune-"))
+                _log.warning("%s. Until then each process compiles its kernels anew", why)
+                weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+                self._temporary = folder
+
+    def _compile_temporary(self, key: str, source: KernelSource) -> Path:
+        assert self._temporary is not None
+        path = self._temporary / f"{key}.so"
+        with _temporary_io():
+            self.toolchain.compile(source.text, path)
+        return path
+
+    def _reject(self, key: str, reason: str) -> None:
+        """Quarantine an entry whose digest is right but which cannot be loaded."""
+        with suppress(FolderUnusableError):
+            self._folder.prepare()
+            with self._folder.lock(key):
+                self._folder.quarantine(key, f"it cannot be loaded: {reason}")
 
     def _ensure(self, key: str, source: KernelSource) -> tuple[Manifest, bool]:
         """A good entry of this key on disk; whether it was compiled now."""
+        with suppress(DamagedEntryError):
+            manifest = self._folder.read(key)
+            if manifest is not None:
+                self._folder.touch(key)
+                return manifest, False
         self._folder.prepare()
         with self._folder.lock(key):
-            self._quarantine_if_damaged(key)
-            manifest = self._folder.read(key)
+            # Another process may have built it while this one waited for the lock.
+            damaged = self._quarantine_if_damaged(key)
+            manifest = None if damaged else self._folder.read(key)
             if manifest is not None:
                 return manifest, False
             with self._folder.stage(key) as stage:
@@ -305,9 +340,8 @@ class Registry:
         return self._folder.binary(key).exists() and not self._folder.manifest(key).exists()
 
     def _enforce_quota(self) -> None:
-        entries = self.entries()
-        if sum(entry.bytes for entry in entries) > self.quota_bytes:
-            self._evict(entries, self.quota_bytes)
+        if self._folder.size() > self.quota_bytes:
+            self._evict(self.entries(), self.quota_bytes)
 
     def _evict(self, entries: list[Entry], quota: int) -> tuple[tuple[str, ...], int]:
         """Remove the entries used longest ago until the rest fits; their keys, and their bytes."""
@@ -325,32 +359,6 @@ class Registry:
                     evicted.append(entry.key)
                     freed += entry.bytes
         return tuple(evicted), freed
-
-
-_default: Registry | None = None
-_default_mutex = threading.Lock()
-
-
-def default_registry() -> Registry:
-    """The registry that this process shares; its folder is that of `Registry()`."""
-    global _default
-    with _default_mutex:
-        if _default is None:
-            _default = Registry()
-        return _default
-
-
-@contextmanager
-def override_default_registry(registry: Registry | None) -> Iterator[None]:
-    """Let `default_registry` answer another one for a while; None makes a new one at first need."""
-    global _default
-    with _default_mutex:
-        before, _default = _default, registry
-    try:
-        yield
-    finally:
-        with _default_mutex:
-            _default = before
 
 
 def _default_root() -> Path:
@@ -381,12 +389,23 @@ def _pool(jobs: int) -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+@contextmanager
+def _temporary_io() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RegistryError(
+            "neither the kernel registry nor a temporary folder can be written "
+            f"({error.strerror or error}): free some space, or set HETUNE_CACHE to another folder"
+        ) from error
+
+
+class _LoadError(Exception):
+    """The dynamic linker refuses a binary."""
+
+
 def _open(path: Path) -> ctypes.CDLL:
-    return ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
-
-
-def _unloadable(source: KernelSource, error: OSError) -> CompileError:
-    return CompileError(
-        f"the kernel {source.name} compiles but cannot be loaded ({error}): check that the "
-        "compiler makes code for this machine, or set HETUNE_CXX to another one"
-    )
+    try:
+        return ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    except OSError as error:
+        raise _LoadError(str(error)) from error

@@ -67,14 +67,12 @@ class Toolchain:
         """
         command = _find_compiler()
         identity = _ask_version(command)
-        link_flags = ("-shared",)
-        if "clang" in identity.lower():
+        link_flags: tuple[str, ...] = ("-shared",)
+        if platform.system() == "Darwin":
+            link_flags = ("-shared", "-undefined", "dynamic_lookup")
+        elif "clang" in identity.lower():
             # Clang calls LLVM's OpenMP library, which torch's wheels for Linux do not bring along.
-            link_flags = (
-                ("-shared", "-fopenmp")
-                if platform.system() == "Linux"
-                else ("-shared", "-undefined", "dynamic_lookup")
-            )
+            link_flags = ("-shared", "-fopenmp")
         flags = (*_FLAGS, _NATIVE)
         refusal = _refusal(command, flags)
         if refusal and platform.machine().lower() in ("x86_64", "amd64"):
@@ -141,7 +139,8 @@ def _find_compiler() -> list[str]:
                 f"{variable}={text!r} names a C++ compiler that is not there: mend or unset "
                 f"{variable}, or {_MEND}"
             )
-        return [found, *command[1:]]
+        # Absolute, for the compiler runs in a folder of its own.
+        return [str(Path(found).absolute()), *command[1:]]
     for name in ("g++", "clang++", "c++"):
         found = shutil.which(name)
         if found is not None:
