@@ -1,0 +1,421 @@
+// Builds the indexes of a typed graph: plain C ABI, raw pointers; counts are int64_t, ids int32.
+//
+// Everything is a stable counting sort or a linear scan over fixed chunks, so that the result is
+// bitwise the same whatever the number of threads. A function returns a negative number when
+// memory runs out; nothing else can fail, because the graph has been validated before.
+#include <omp.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <new>
+#include <vector>
+
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
+#define EXPORT __attribute__((visibility("default")))
+
+namespace {
+
+constexpr int64_t kOutOfMemory = -1;
+constexpr int kDigitBits = 11;
+// Below this many elements a fork and a join cost more than the loop.
+constexpr int64_t kElementsPerThread = 1 << 14;
+
+int chunks_for(int64_t count, int64_t threads) {
+    return static_cast<int>(
+        std::clamp<int64_t>(count / kElementsPerThread, 1, std::max<int64_t>(threads, 1)));
+}
+
+struct Chunk {
+    int64_t begin, end;
+};
+
+Chunk chunk_of(int64_t count, int chunks, int index) {
+    return {count * index / chunks, count * (index + 1) / chunks};
+}
+
+int bits_for(int64_t buckets) {
+    return buckets <= 1 ? 0 : std::bit_width(static_cast<uint64_t>(buckets - 1));
+}
+
+struct alignas(16) Edge {
+    uint32_t src, etype_or_pair, dst, id;
+};
+
+struct alignas(8) Keyed {
+    uint32_t key, id;
+};
+
+// One pass of a stable counting sort: `read(i)` yields a record, `key(record)` its digit.
+template <class Record, class Read, class Key>
+void counting_pass(Read read, Key key, int digit_bits, Record* out, int64_t count,
+                   int64_t threads) {
+    const int chunks = chunks_for(count, threads);
+    const int64_t buckets = int64_t{1} << digit_bits;
+    std::vector<int64_t> offsets(chunks * buckets, 0);
+#pragma omp parallel for schedule(static) num_threads(chunks)
+    for (int c = 0; c < chunks; ++c) {
+        int64_t* histogram = offsets.data() + c * buckets;
+        const auto [begin, end] = chunk_of(count, chunks, c);
+        for (int64_t i = begin; i < end; ++i) ++histogram[key(read(i))];
+    }
+    int64_t sum = 0;
+    for (int64_t b = 0; b < buckets; ++b) {
+        for (int c = 0; c < chunks; ++c) {
+            const int64_t size = offsets[c * buckets + b];
+            offsets[c * buckets + b] = sum;
+            sum += size;
+        }
+    }
+#pragma omp parallel for schedule(static) num_threads(chunks)
+    for (int c = 0; c < chunks; ++c) {
+        int64_t* offset = offsets.data() + c * buckets;
+        const auto [begin, end] = chunk_of(count, chunks, c);
+        for (int64_t i = begin; i < end; ++i) {
+            const Record record = read(i);
+            out[offset[key(record)]++] = record;
+        }
+    }
+}
+
+// Sorts the records of `from` by `field`, using `to` as the other buffer; returns where they are.
+template <class Record>
+Record* radix_sort(Record* from, Record* to, uint32_t Record::*field, int64_t buckets,
+                   int64_t count, int64_t threads) {
+    const int bits = bits_for(buckets);
+    const int passes = (bits + kDigitBits - 1) / kDigitBits;
+    for (int pass = 0; pass < passes; ++pass) {
+        const int low = bits * pass / passes, high = bits * (pass + 1) / passes;
+        const uint32_t mask = (uint32_t{1} << (high - low)) - 1;
+        counting_pass<Record>([=](int64_t i) { return from[i]; },
+                              [=](const Record& r) { return (r.*field >> low) & mask; }, high - low,
+                              to, count, threads);
+        std::swap(from, to);
+    }
+    return from;
+}
+
+// Numbers the runs of equal (first, second) of `count` sorted elements: calls
+// `visit(i, run, is_first)` for each, in parallel, and returns how many runs there are.
+// `same(i)` says whether i and i - 1 are equal; it is never called after the first `visit`.
+template <class Same, class Visit>
+int64_t number_runs(Same same, Visit visit, int64_t count, int64_t threads) {
+    if (count == 0) return 0;
+    const int chunks = chunks_for(count, threads);
+    std::vector<int64_t> runs(chunks, 0);
+    std::vector<uint8_t> is_first(count);
+#pragma omp parallel for schedule(static) num_threads(chunks)
+    for (int c = 0; c < chunks; ++c) {
+        const auto [begin, end] = chunk_of(count, chunks, c);
+        int64_t found = 0;
+        for (int64_t i = begin; i < end; ++i) found += is_first[i] = i == 0 || !same(i);
+        runs[c] = found;
+    }
+    int64_t sum = 0;
+    for (int64_t& run : runs) {
+        const int64_t size = run;
+        run = sum;
+        sum += size;
+    }
+#pragma omp parallel for schedule(static) num_threads(chunks)
+    for (int c = 0; c < chunks; ++c) {
+        const auto [begin, end] = chunk_of(count, chunks, c);
+        int64_t run = runs[c] - 1;
+        for (int64_t i = begin; i < end; ++i) {
+            run += is_first[i];
+            visit(i, run, is_first[i] != 0);
+        }
+    }
+    return sum;
+}
+
+int64_t order_edges(const int32_t* src, const int32_t* dst, const int32_t* etype, int64_t edges,
+                    int64_t nodes, int64_t etypes, Edge* a, Edge* b, int32_t* edge_id,
+                    int32_t* out_src, int32_t* out_dst, int32_t* out_etype, int32_t* src_pair,
+                    int32_t* pair_node, int32_t* pair_etype, int64_t threads) {
+#pragma omp parallel for schedule(static) num_threads(chunks_for(edges, threads))
+    for (int64_t i = 0; i < edges; ++i) {
+        a[i] = {static_cast<uint32_t>(src[i]), static_cast<uint32_t>(etype[i]),
+                static_cast<uint32_t>(dst[i]), static_cast<uint32_t>(i)};
+    }
+    Edge* sorted = radix_sort(a, b, &Edge::src, nodes, edges, threads);
+    sorted = radix_sort(sorted, sorted == a ? b : a, &Edge::etype_or_pair, etypes, edges, threads);
+    // By (etype, src): the order in which source pairs are numbered.
+    const int64_t pairs = number_runs(
+        [=](int64_t i) {
+            return sorted[i].src == sorted[i - 1].src &&
+                   sorted[i].etype_or_pair == sorted[i - 1].etype_or_pair;
+        },
+        [=](int64_t i, int64_t pair, bool is_first) {
+            if (is_first) {
+                pair_node[pair] = static_cast<int32_t>(sorted[i].src);
+                pair_etype[pair] = static_cast<int32_t>(sorted[i].etype_or_pair);
+            }
+            sorted[i].etype_or_pair = static_cast<uint32_t>(pair);
+        },
+        edges, threads);
+    sorted = radix_sort(sorted, sorted == a ? b : a, &Edge::dst, nodes, edges, threads);
+#pragma omp parallel for schedule(static) num_threads(chunks_for(edges, threads))
+    for (int64_t i = 0; i < edges; ++i) {
+        const Edge edge = sorted[i];
+        edge_id[i] = static_cast<int32_t>(edge.id);
+        out_src[i] = static_cast<int32_t>(edge.src);
+        out_dst[i] = static_cast<int32_t>(edge.dst);
+        out_etype[i] = pair_etype[edge.etype_or_pair];
+        src_pair[i] = static_cast<int32_t>(edge.etype_or_pair);
+    }
+    return pairs;
+}
+
+void sort_keys(const int32_t* keys, int64_t count, int64_t buckets, bool descending, Keyed* a,
+               Keyed* b, int32_t* order, int64_t threads) {
+    const uint32_t last = static_cast<uint32_t>(std::max<int64_t>(buckets - 1, 0));
+#pragma omp parallel for schedule(static) num_threads(chunks_for(count, threads))
+    for (int64_t i = 0; i < count; ++i) {
+        const uint32_t key = static_cast<uint32_t>(keys[i]);
+        a[i] = {descending ? last - key : key, static_cast<uint32_t>(i)};
+    }
+    const Keyed* sorted = radix_sort(a, b, &Keyed::key, buckets, count, threads);
+#pragma omp parallel for schedule(static) num_threads(chunks_for(count, threads))
+    for (int64_t i = 0; i < count; ++i) order[i] = static_cast<int32_t>(sorted[i].id);
+}
+
+int64_t group_rows(const int32_t* etype, const int32_t* row_ptr, int64_t blocks, int64_t etypes,
+                   int32_t* rows, int32_t* block_ptr, int64_t threads) {
+    const int64_t count = row_ptr[blocks];
+    const int workers = chunks_for(count, threads);
+    struct Scratch {
+        std::vector<int32_t> next, touched;
+    };
+    std::vector<Scratch> scratch(workers);
+    for (Scratch& s : scratch) {
+        s.next.assign(etypes, 0);
+        s.touched.reserve(etypes);
+    }
+    block_ptr[0] = 0;
+#pragma omp parallel for schedule(dynamic, 16) num_threads(workers)
+    for (int64_t b = 0; b < blocks; ++b) {
+        auto& [next, touched] = scratch[omp_get_thread_num()];
+        touched.clear();
+        for (int32_t row = row_ptr[b]; row < row_ptr[b + 1]; ++row) {
+            if (next[etype[row]]++ == 0) touched.push_back(etype[row]);
+        }
+        std::sort(touched.begin(), touched.end());
+        int32_t start = row_ptr[b];
+        for (const int32_t t : touched) {
+            const int32_t size = next[t];
+            next[t] = start;
+            start += size;
+        }
+        for (int32_t row = row_ptr[b]; row < row_ptr[b + 1]; ++row) rows[next[etype[row]]++] = row;
+        for (const int32_t t : touched) next[t] = 0;
+        block_ptr[b + 1] = static_cast<int32_t>(touched.size());
+    }
+    for (int64_t b = 0; b < blocks; ++b) block_ptr[b + 1] += block_ptr[b];
+    return block_ptr[blocks];
+}
+
+template <class Body>
+int64_t guarded(Body body) {
+    try {
+        return body();
+    } catch (const std::bad_alloc&) {
+        return kOutOfMemory;
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+// Asks for large pages: fewer page faults, and a scatter misses the TLB less. Only a hint.
+EXPORT int64_t hetune_index_prefer_large_pages([[maybe_unused]] void* data,
+                                               [[maybe_unused]] int64_t bytes) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    constexpr uintptr_t kPage = uintptr_t{1} << 21;
+    const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + kPage - 1) & ~(kPage - 1);
+    const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) & ~(kPage - 1);
+    if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#endif
+    return 0;
+}
+
+// Canonical order by (dst, etype, src, input), and the source pairs, numbered by (etype, src).
+// scratch_a and scratch_b hold 16 bytes per edge each; pair_* have room for one pair per edge.
+// Returns the number of source pairs.
+EXPORT int64_t hetune_index_order(const int32_t* src, const int32_t* dst, const int32_t* etype,
+                                  int64_t edges, int64_t nodes, int64_t etypes, void* scratch_a,
+                                  void* scratch_b, int32_t* edge_id, int32_t* out_src,
+                                  int32_t* out_dst, int32_t* out_etype, int32_t* src_pair,
+                                  int32_t* pair_node, int32_t* pair_etype, int64_t threads) {
+    return guarded([&] {
+        return order_edges(src, dst, etype, edges, nodes, etypes, static_cast<Edge*>(scratch_a),
+                           static_cast<Edge*>(scratch_b), edge_id, out_src, out_dst, out_etype,
+                           src_pair, pair_node, pair_etype, threads);
+    });
+}
+
+// order = the stable argsort of keys, all in [0, buckets). The scratch holds 8 bytes per key.
+EXPORT int64_t hetune_index_sort(const int32_t* keys, int64_t count, int64_t buckets,
+                                 int64_t descending, void* scratch_a, void* scratch_b,
+                                 int32_t* order, int64_t threads) {
+    return guarded([&] {
+        sort_keys(keys, count, buckets, descending != 0, static_cast<Keyed*>(scratch_a),
+                  static_cast<Keyed*>(scratch_b), order, threads);
+        return int64_t{0};
+    });
+}
+
+// pointers[k] = how many of the sorted keys are smaller than k, for k in [0, buckets].
+EXPORT int64_t hetune_index_pointers(const int32_t* keys, int64_t count, int64_t buckets,
+                                     int32_t* pointers, int64_t threads) {
+    const int chunks = chunks_for(count, threads);
+#pragma omp parallel for schedule(static) num_threads(chunks)
+    for (int c = 0; c < chunks; ++c) {
+        const auto [begin, end] = chunk_of(count, chunks, c);
+        int64_t next = begin == 0 ? 0 : int64_t{keys[begin - 1]} + 1;
+        for (int64_t i = begin; i < end; ++i) {
+            for (; next <= keys[i]; ++next) pointers[next] = static_cast<int32_t>(i);
+        }
+    }
+    const int64_t tail = count == 0 ? 0 : int64_t{keys[count - 1]} + 1;
+    std::fill(pointers + tail, pointers + buckets + 1, static_cast<int32_t>(count));
+    return 0;
+}
+
+// Numbers the runs of equal (dst, etype) of the canonical order; returns how many there are.
+EXPORT int64_t hetune_index_number_pairs(const int32_t* dst, const int32_t* etype, int64_t edges,
+                                         int32_t* pair_of_edge, int64_t threads) {
+    return guarded([&] {
+        return number_runs(
+            [=](int64_t i) { return dst[i] == dst[i - 1] && etype[i] == etype[i - 1]; },
+            [=](int64_t i, int64_t pair, bool) { pair_of_edge[i] = static_cast<int32_t>(pair); },
+            edges, threads);
+    });
+}
+
+EXPORT int64_t hetune_index_fill_pairs(const int32_t* dst, const int32_t* etype,
+                                       const int32_t* pair_of_edge, int64_t edges, int64_t pairs,
+                                       int32_t* indptr, int32_t* node, int32_t* pair_etype,
+                                       int64_t threads) {
+#pragma omp parallel for schedule(static) num_threads(chunks_for(edges, threads))
+    for (int64_t i = 0; i < edges; ++i) {
+        const int32_t pair = pair_of_edge[i];
+        if (i > 0 && pair_of_edge[i - 1] == pair) continue;
+        indptr[pair] = static_cast<int32_t>(i);
+        node[pair] = dst[i];
+        pair_etype[pair] = etype[i];
+    }
+    indptr[pairs] = static_cast<int32_t>(edges);
+    return 0;
+}
+
+// counts[k] = how many keys are k, for k in [0, buckets).
+EXPORT int64_t hetune_index_histogram(const int32_t* keys, int64_t count, int64_t buckets,
+                                      int64_t* counts, int64_t threads) {
+    return guarded([&] {
+        // A table per thread pays only where it is small beside the keys.
+        const int chunks = buckets > count ? 1 : chunks_for(count, threads);
+        std::vector<int64_t> tables(chunks * buckets, 0);
+#pragma omp parallel for schedule(static) num_threads(chunks)
+        for (int c = 0; c < chunks; ++c) {
+            int64_t* table = tables.data() + c * buckets;
+            const auto [begin, end] = chunk_of(count, chunks, c);
+            for (int64_t i = begin; i < end; ++i) ++table[keys[i]];
+        }
+        for (int64_t b = 0; b < buckets; ++b) {
+            counts[b] = 0;
+            for (int c = 0; c < chunks; ++c) counts[b] += tables[c * buckets + b];
+        }
+        return int64_t{0};
+    });
+}
+
+// positions = where etype[i] is wanted, ascending; the caller knows how many those are.
+EXPORT int64_t hetune_index_select(const int32_t* etype, int64_t edges, const uint8_t* wanted,
+                                   int32_t* positions, int64_t threads) {
+    return guarded([&] {
+        const int chunks = chunks_for(edges, threads);
+        std::vector<int64_t> starts(chunks, 0);
+#pragma omp parallel for schedule(static) num_threads(chunks)
+        for (int c = 0; c < chunks; ++c) {
+            const auto [begin, end] = chunk_of(edges, chunks, c);
+            int64_t found = 0;
+            for (int64_t i = begin; i < end; ++i) found += wanted[etype[i]];
+            starts[c] = found;
+        }
+        int64_t sum = 0;
+        for (int64_t& start : starts) {
+            const int64_t size = start;
+            start = sum;
+            sum += size;
+        }
+#pragma omp parallel for schedule(static) num_threads(chunks)
+        for (int c = 0; c < chunks; ++c) {
+            const auto [begin, end] = chunk_of(edges, chunks, c);
+            int64_t out = starts[c];
+            for (int64_t i = begin; i < end; ++i) {
+                if (wanted[etype[i]]) positions[out++] = static_cast<int32_t>(i);
+            }
+        }
+        return sum;
+    });
+}
+
+// Inside each block of rows [row_ptr[b], row_ptr[b + 1]), sorts the rows by etype, stably.
+// block_ptr counts the runs of equal etype before each block; returns their total.
+EXPORT int64_t hetune_index_group_rows(const int32_t* etype, const int32_t* row_ptr, int64_t blocks,
+                                       int64_t etypes, int32_t* rows, int32_t* block_ptr,
+                                       int64_t threads) {
+    return guarded([&] {
+        return group_rows(etype, row_ptr, blocks, etypes, rows, block_ptr, threads);
+    });
+}
+
+EXPORT int64_t hetune_index_fill_groups(const int32_t* etype, const int32_t* rows,
+                                        const int32_t* row_ptr, const int32_t* block_ptr,
+                                        int64_t blocks, int32_t* group_ptr, int32_t* group_etype,
+                                        int64_t threads) {
+#pragma omp parallel for schedule(dynamic, 64) num_threads(chunks_for(row_ptr[blocks], threads))
+    for (int64_t b = 0; b < blocks; ++b) {
+        int32_t group = block_ptr[b];
+        for (int32_t i = row_ptr[b]; i < row_ptr[b + 1]; ++i) {
+            if (i > row_ptr[b] && etype[rows[i]] == etype[rows[i - 1]]) continue;
+            group_ptr[group] = i;
+            group_etype[group] = etype[rows[i]];
+            ++group;
+        }
+    }
+    group_ptr[block_ptr[blocks]] = row_ptr[blocks];
+    return 0;
+}
+
+// Cuts nodes into ranges of at most block_nodes nodes and, but for single nodes, at most
+// work_limit units of work (4 a node, 1 an incoming edge, 2 a destination pair).
+// Returns the number of blocks; writes their boundaries unless cuts is null.
+EXPORT int64_t hetune_index_node_blocks(const int32_t* indptr, const int32_t* pair_indptr,
+                                        int64_t nodes, int64_t block_nodes, int64_t work_limit,
+                                        int32_t* cuts) {
+    const auto work_before = [=](int64_t n) {
+        return 4 * n + int64_t{indptr[n]} + 2 * int64_t{pair_indptr[n]};
+    };
+    int64_t blocks = 0;
+    if (cuts) cuts[0] = 0;
+    for (int64_t start = 0; start < nodes;) {
+        const int64_t limit = work_before(start) + work_limit;
+        int64_t fits = start + 1, above = std::min(nodes, start + block_nodes) + 1;
+        while (above - fits > 1) {
+            const int64_t middle = fits + (above - fits) / 2;
+            (work_before(middle) <= limit ? fits : above) = middle;
+        }
+        start = fits;
+        ++blocks;
+        if (cuts) cuts[blocks] = static_cast<int32_t>(start);
+    }
+    return blocks;
+}
+
+}  // extern "C"

@@ -1,0 +1,143 @@
+"""The primitives of the graph indexes in C++ (`index.cpp`), called through ctypes.
+
+Every function equals its namesake in `index_numpy`, with `torch.get_num_threads()` threads; the
+result does not depend on their number.
+"""
+
+import ctypes
+from functools import cache
+from importlib.resources import files
+
+import torch
+
+from hetune.variants.registry import KernelSource, default_registry
+
+_RECORD_INTS = 4  # what `struct Edge` and `struct Keyed` take, in int32
+_KEYED_INTS = 2
+_LARGE_BYTES = 4 << 20  # two large pages
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The compiled primitives.
+
+    Raises:
+        CompileError: There is no compiler, or it refused the source.
+    """
+    text = files("hetune.variants.graph").joinpath("index.cpp").read_text(encoding="utf-8")
+    return default_registry().load(KernelSource("graph-index", text, "indexes of a typed graph"))
+
+
+def _call(name: str, *args: torch.Tensor | int | None) -> int:
+    function = getattr(library(), f"hetune_index_{name}")
+    function.restype = ctypes.c_int64
+    # Vectors keep their tensor alive for the time of the call; numbers are int64_t throughout.
+    result = function(
+        *(
+            ctypes.c_int64(arg)
+            if isinstance(arg, int)
+            else ctypes.c_void_p(None if arg is None else arg.data_ptr())
+            for arg in args
+        )
+    )
+    if result < 0:
+        raise MemoryError(f"out of memory while indexing a graph ({name})")
+    return int(result)
+
+
+def _new(count: int) -> torch.Tensor:
+    new = torch.empty(count, dtype=torch.int32)
+    if new.nbytes >= _LARGE_BYTES:
+        _call("prefer_large_pages", new, new.nbytes)
+    return new
+
+
+def order_edges(
+    src: torch.Tensor, dst: torch.Tensor, etype: torch.Tensor, num_nodes: int, num_etypes: int
+) -> tuple[torch.Tensor, ...]:
+    """Sort edges by (dst, etype, src, position) and number the distinct (etype, src) pairs.
+
+    Returns:
+        `(edge_id, src, dst, etype, src_pair_of_edge, src_pair_node, src_pair_etype)`.
+    """
+    edges = src.numel()
+    scratch = _new(edges * _RECORD_INTS), _new(edges * _RECORD_INTS)
+    out = tuple(_new(edges) for _ in range(7))
+    counts = edges, num_nodes, num_etypes
+    threads = torch.get_num_threads()
+    pairs = _call("order", src, dst, etype, *counts, *scratch, *out, threads)
+    pair_columns = out[5:] if pairs == edges else tuple(a[:pairs].clone() for a in out[5:])
+    return out[:5] + pair_columns
+
+
+def sort_by_key(keys: torch.Tensor, buckets: int, descending: bool = False) -> torch.Tensor:
+    """Stable argsort of keys in [0, buckets)."""
+    count = keys.numel()
+    scratch = _new(count * _KEYED_INTS), _new(count * _KEYED_INTS)
+    order = _new(count)
+    threads = torch.get_num_threads()
+    _call("sort", keys, count, buckets, int(descending), *scratch, order, threads)
+    return order
+
+
+def pointers(keys: torch.Tensor, buckets: int) -> torch.Tensor:
+    """How many of the sorted keys are smaller than k, for each k in [0, buckets]."""
+    out = _new(buckets + 1)
+    _call("pointers", keys, keys.numel(), buckets, out, torch.get_num_threads())
+    return out
+
+
+def number_pairs(dst: torch.Tensor, etype: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Number the runs of equal (dst, etype) in canonical order.
+
+    Returns:
+        `(pair_of_edge, indptr, node, etype)`.
+    """
+    edges, threads = dst.numel(), torch.get_num_threads()
+    pair_of_edge = _new(edges)
+    pairs = _call("number_pairs", dst, etype, edges, pair_of_edge, threads)
+    out = pair_of_edge, _new(pairs + 1), _new(pairs), _new(pairs)
+    _call("fill_pairs", dst, etype, pair_of_edge, edges, pairs, *out[1:], threads)
+    return out
+
+
+def histogram(keys: torch.Tensor, buckets: int) -> torch.Tensor:
+    """How many keys are k, for each k in [0, buckets): int64."""
+    counts = torch.empty(buckets, dtype=torch.int64)
+    _call("histogram", keys, keys.numel(), buckets, counts, torch.get_num_threads())
+    return counts
+
+
+def select(etype: torch.Tensor, wanted: torch.Tensor, count: int) -> torch.Tensor:
+    """The `count` positions whose etype is wanted (bool [R])."""
+    out = _new(count)
+    found = _call("select", etype, etype.numel(), wanted, out, torch.get_num_threads())
+    assert found == count
+    return out
+
+
+def group_rows(
+    etype: torch.Tensor, row_ptr: torch.Tensor, num_etypes: int
+) -> tuple[torch.Tensor, ...]:
+    """Sort the rows of each block `[row_ptr[b], row_ptr[b + 1])` by etype, stably.
+
+    Returns:
+        `(rows, group_ptr, group_etype, block_ptr)`, a group being a run of one etype.
+    """
+    blocks, threads = row_ptr.numel() - 1, torch.get_num_threads()
+    rows, block_ptr = _new(etype.numel()), _new(blocks + 1)
+    groups = _call("group_rows", etype, row_ptr, blocks, num_etypes, rows, block_ptr, threads)
+    group_ptr, group_etype = _new(groups + 1), _new(groups)
+    out = group_ptr, group_etype
+    _call("fill_groups", etype, rows, row_ptr, block_ptr, blocks, *out, threads)
+    return rows, group_ptr, group_etype, block_ptr
+
+
+def node_blocks(
+    indptr: torch.Tensor, pair_indptr: torch.Tensor, block_nodes: int, work_limit: int
+) -> torch.Tensor:
+    """Cut nodes into ranges of at most `block_nodes` nodes and `work_limit` units of work."""
+    given = indptr, pair_indptr, indptr.numel() - 1, block_nodes, work_limit
+    cuts = _new(_call("node_blocks", *given, None) + 1)
+    _call("node_blocks", *given, cuts)
+    return cuts

@@ -1,0 +1,103 @@
+"""Rows of a space, grouped by type and bundled into blocks: what typed products run over."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from hetune.variants.errors import InputError
+from hetune.variants.graph.hetero import HeteroGraph
+
+GROUP_ROWS = 512
+"""Rows per group, and about the rows per block, where no node blocks are given."""
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Rows in groups of one type; groups in blocks, which are the units of parallel work.
+
+    Attributes:
+        rows: Row ids in group order, int32 [rows].
+        group_ptr: First row (into `rows`) of each group, and the end: int32 [G + 1].
+        group_etype: Type of each group, int32 [G]; the node type for rows of nodes.
+        block_ptr: First group of each block, and the end: int32 [B + 1].
+    """
+
+    rows: torch.Tensor
+    group_ptr: torch.Tensor
+    group_etype: torch.Tensor
+    block_ptr: torch.Tensor
+
+    @property
+    def num_groups(self) -> int:
+        """G."""
+        return self.group_etype.numel()
+
+    @property
+    def num_blocks(self) -> int:
+        """B."""
+        return self.block_ptr.numel() - 1
+
+
+def as_int32(values: np.ndarray) -> torch.Tensor:
+    """The values as an int32 tensor of their own."""
+    return torch.from_numpy(values.astype(np.int32))
+
+
+def cut_by_type(rows: torch.Tensor, counts: np.ndarray) -> RowGroups:
+    """Cut rows that are sorted by type into groups of at most `GROUP_ROWS`, and bundle those.
+
+    A long type is cut evenly; blocks start where another `GROUP_ROWS` rows have passed.
+
+    Args:
+        rows: Row ids, int32 [rows], all of type 0 first.
+        counts: Rows of each type, int64 [R].
+    """
+    pieces = -(-counts // GROUP_ROWS)
+    group_etype = np.repeat(np.arange(counts.size), pieces)
+    # Even pieces, in whole sixteens: the row tiles of a product stay full.
+    size = -(-counts // np.maximum(pieces, 1))
+    size = -(-size // 16) * 16
+    first_group, first_row = np.cumsum(pieces) - pieces, np.cumsum(counts) - counts
+    piece = np.arange(group_etype.size) - first_group[group_etype]
+    start = first_row[group_etype] + np.minimum(piece * size[group_etype], counts[group_etype])
+    group_ptr = np.append(start, rows.numel())
+    window = start // GROUP_ROWS
+    is_first = np.ones(window.size, dtype=bool)
+    is_first[1:] = window[1:] != window[:-1]
+    block_ptr = np.append(np.flatnonzero(is_first), window.size)
+    return RowGroups(rows, as_int32(group_ptr), as_int32(group_etype), as_int32(block_ptr))
+
+
+def node_type_groups(
+    graph: HeteroGraph, block_nodes: int, blocks: torch.Tensor | None = None
+) -> RowGroups:
+    """Group nodes by node type inside blocks of consecutive nodes.
+
+    Args:
+        graph: The graph.
+        block_nodes: Nodes per block, where no blocks are given.
+        blocks: Boundaries of the blocks, int32 [B + 1], from 0 to N, as `GraphIndex.node_blocks`
+            yields them.
+
+    Raises:
+        InputError: `block_nodes` is not positive.
+    """
+    nodes = graph.num_nodes
+    if blocks is None:
+        check_block_nodes(block_nodes)
+        cuts = np.append(np.arange(0, nodes, block_nodes), nodes)
+    else:
+        cuts = blocks.numpy()
+    offsets = np.asarray(graph.node_offsets)
+    group_ptr = np.union1d(cuts, offsets)
+    group_type = np.searchsorted(offsets, group_ptr[:-1], side="right") - 1
+    block_ptr = np.searchsorted(group_ptr, cuts)
+    rows = torch.arange(nodes, dtype=torch.int32)
+    return RowGroups(rows, as_int32(group_ptr), as_int32(group_type), as_int32(block_ptr))
+
+
+def check_block_nodes(block_nodes: int) -> None:
+    """Raise `InputError` unless there is at least one node per block."""
+    if block_nodes < 1:
+        raise InputError(f"block_nodes is {block_nodes}: give at least one node per block")
