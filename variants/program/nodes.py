@@ -192,7 +192,15 @@ class Merge:
     parts: tuple[str, ...]
 
 
-Op = Take | Linear | Map | Dot | Sum | Softmax | Count | Einsum | Merge
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """The same elements of each row under another row shape of the same width; moves nothing."""
+
+    x: str
+    shape: tuple[int, ...]
+
+
+Op = Take | Linear | Map | Dot | Sum | Softmax | Count | Einsum | Merge | Reshape
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,15 +233,13 @@ class Program:
 
     def type_of(self, name: str) -> Type:
         """The type of a parameter or value."""
-        for value in (*self.params, *self.lets):
-            if value.name == name:
-                return value.type
-        raise KeyError(name)
+        return self.types[name]
 
     @property
     def types(self) -> dict[str, Type]:
         """All names with their types."""
-        return {value.name: value.type for value in (*self.params, *self.lets)}
+        values: tuple[Param | Let, ...] = (*self.params, *self.lets)
+        return {value.name: value.type for value in values}
 
 
 def operands(op: Op) -> tuple[str, ...]:

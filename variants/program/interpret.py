@@ -1,0 +1,370 @@
+"""Runs a program on plain torch, value by value: the oracle of every pass and backend.
+
+Slow and complete: any float dtype, any device, differentiable. Edges keep the order in which the
+graph was given; pairs are ordered by (edge type, node). Nothing here is shared with the indexes
+that compiled variants run on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from hetune.variants.errors import InputError
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.program.nodes import (
+    ALL_EDGES,
+    Count,
+    Dot,
+    Einsum,
+    End,
+    Linear,
+    Map,
+    Merge,
+    Op,
+    Param,
+    Program,
+    Reshape,
+    Softmax,
+    Space,
+    Sum,
+    Take,
+    Type,
+)
+from hetune.variants.program.text import show_type
+from hetune.variants.program.verify import join
+
+Groups = Mapping[str, tuple[int, ...]]
+
+
+def interpret(
+    program: Program, values: Mapping[str, Tensor], graph: HeteroGraph, groups: Groups | None = None
+) -> Tensor:
+    """The result of a verified program.
+
+    Args:
+        program: What to compute.
+        values: A tensor for each parameter, ``[rows, *row shape]``, all of one float dtype; a
+            shared parameter has one row.
+        graph: What to compute it on.
+        groups: The edge types of each of the program's groups.
+
+    Returns:
+        ``[rows, *row shape]`` of the program's result.
+
+    Raises:
+        InputError: A parameter or group is missing, or a tensor does not fit.
+    """
+    return interpret_all(program, values, graph, groups)[program.result]
+
+
+def interpret_all(
+    program: Program, values: Mapping[str, Tensor], graph: HeteroGraph, groups: Groups | None = None
+) -> dict[str, Tensor]:
+    """Every parameter and value of a verified program by name; see `interpret`."""
+    machine = _Machine(program, graph, dict(groups or {}), _check_dtype(program, values))
+    known: dict[str, Tensor] = {}
+    for param in program.params:
+        known[param.name] = machine.checked(param, values[param.name])
+    types = program.types
+    for let in program.lets:
+        known[let.name] = machine.run(let.op, let.type, known, types)
+    return known
+
+
+def _check_dtype(program: Program, values: Mapping[str, Tensor]) -> torch.dtype:
+    missing = [param.name for param in program.params if param.name not in values]
+    if missing:
+        raise InputError(f"no tensor for the parameters {', '.join(missing)}: pass one for each")
+    dtypes = {values[param.name].dtype for param in program.params}
+    if len(dtypes) > 1 or not all(dtype.is_floating_point for dtype in dtypes):
+        found = ", ".join(f"{p.name}: {values[p.name].dtype}" for p in program.params)
+        raise InputError(f"parameters need one float dtype, found {found}: convert them")
+    return dtypes.pop() if dtypes else torch.get_default_dtype()
+
+
+class _Rows:
+    """A group's edges and pairs, each pair once, with the pair of every edge."""
+
+    def __init__(self, graph: HeteroGraph, etypes: tuple[int, ...] | None) -> None:
+        self._graph = graph
+        etype = graph.etype.long()
+        if etypes is None:
+            self.edges = torch.arange(graph.num_edges, device=graph.device)
+        else:
+            wanted = torch.tensor(etypes, dtype=torch.int64, device=graph.device)
+            self.edges = torch.isin(etype, wanted).nonzero().flatten()
+        self.src = graph.src.long()[self.edges]
+        self.dst = graph.dst.long()[self.edges]
+        self.etype = etype[self.edges]
+
+    @cached_property
+    def src_pair(self) -> tuple[Tensor, Tensor]:
+        """Sorted keys ``etype * N + src``, and the position of each edge's key."""
+        keys = self.etype * self._graph.num_nodes + self.src
+        return _unique(keys)
+
+    @cached_property
+    def dst_pair(self) -> tuple[Tensor, Tensor]:
+        """Sorted keys ``etype * N + dst``, and the position of each edge's key."""
+        keys = self.etype * self._graph.num_nodes + self.dst
+        return _unique(keys)
+
+    @cached_property
+    def src_dense(self) -> tuple[Tensor, Tensor]:
+        """Sorted keys of all nodes of the source types of each edge type, as for `src_pair`."""
+        graph = self._graph
+        blocks = [torch.empty(0, dtype=torch.int64, device=graph.device)]
+        ntype = graph.ntype.long()
+        for r in torch.unique(self.etype).tolist():
+            source_types = torch.unique(ntype[self.src[self.etype == r]])
+            nodes = torch.isin(ntype, source_types).nonzero().flatten()
+            blocks.append(nodes + r * graph.num_nodes)
+        keys = torch.cat(blocks)
+        return keys, torch.searchsorted(keys, self.etype * graph.num_nodes + self.src)
+
+    def pairs(self, space: Space) -> tuple[Tensor, Tensor]:
+        """Keys and the pair of each edge, in one of the three pair spaces."""
+        match space:
+            case Space.SRC_PAIR:
+                return self.src_pair
+            case Space.SRC_DENSE:
+                return self.src_dense
+            case Space.DST_PAIR:
+                return self.dst_pair
+        raise AssertionError(f"{space} is no space of pairs")
+
+
+class _Machine:
+    """Runs operators over one graph."""
+
+    def __init__(
+        self,
+        program: Program,
+        graph: HeteroGraph,
+        groups: dict[str, tuple[int, ...]],
+        dtype: torch.dtype,
+    ) -> None:
+        missing = [group for group in program.groups if group not in groups]
+        if missing:
+            raise InputError(f"no edge types for the groups {', '.join(missing)}: pass groups=")
+        self._graph = graph
+        self._dtype = dtype
+        self._rows = {name: _Rows(graph, groups[name]) for name in program.groups}
+        self._rows[ALL_EDGES] = _Rows(graph, None)
+
+    def checked(self, param: Param, value: Tensor) -> Tensor:
+        shape = (self._num_rows(param.type), *param.type.shape)
+        if value.shape != shape:
+            raise InputError(
+                f"parameter {param.name!r} is {show_type(param.type)} and needs the shape "
+                f"{list(shape)}, but has {list(value.shape)}"
+            )
+        if value.device != self._graph.device:
+            raise InputError(
+                f"parameter {param.name!r} is on {value.device} but the graph is on "
+                f"{self._graph.device}: move one of them"
+            )
+        return value
+
+    def run(
+        self, op: Op, out: Type, known: Mapping[str, Tensor], types: Mapping[str, Type]
+    ) -> Tensor:
+        match op:
+            case Take(x, space, end, group):
+                return known[x][self._take_index(types[x].space, space, end, group)]
+            case Linear(x, w):
+                return self._linear(known[x], known[w], types[w].space, out)
+            case Map("outer", (x, y)):
+                left, right = (self._to_rows(known[name], types[name], out) for name in (x, y))
+                return left.unsqueeze(2) * right.unsqueeze(1)
+            case Map(fn, args, const):
+                rows = [self._to_rows(known[name], types[name], out) for name in args]
+                depth = max(row.dim() for row in rows)
+                return _apply(fn, [_pad_right(row, depth) for row in rows], const)
+            case Dot(x, y):
+                space, group = join([types[x], types[y]])
+                left, right = (
+                    self._to_rows(known[name], types[name], Type(space, (), group))
+                    for name in (x, y)
+                )
+                if left.dim() < right.dim():
+                    left = left.unsqueeze(1)
+                elif right.dim() < left.dim():
+                    right = right.unsqueeze(1)
+                return (left * right).sum(-1)
+            case Sum(x, space):
+                index = self._segments(types[x], space)
+                return _segment_sum(known[x], index, self._num_rows(out))
+            case Softmax(x, over):
+                count = self._num_rows(Type(over, (), types[x].group))
+                return _softmax(known[x], self._segments(types[x], over), count)
+            case Count(space, group):
+                index = self._segments(Type(Space.EDGE, (), group), space)
+                count = self._num_rows(Type(space, (), group))
+                return torch.bincount(index, minlength=count).to(self._dtype)
+            case Einsum(spec, args):
+                rows = [self._to_rows(known[name], types[name], out) for name in args]
+                return _einsum(spec, rows)
+            case Merge(parts):
+                return self._merge([(known[part], types[part].group) for part in parts], out)
+            case Reshape(x, shape):
+                return known[x].reshape(known[x].shape[0], *shape)
+
+    def _num_rows(self, type_: Type) -> int:
+        match type_.space:
+            case Space.NODE:
+                return self._graph.num_nodes
+            case Space.EDGE:
+                return self._rows[type_.group].edges.numel()
+            case Space.NTYPE:
+                return self._graph.num_ntypes
+            case Space.ETYPE:
+                return self._graph.num_etypes
+            case Space.SHARED:
+                return 1
+        return self._rows[type_.group].pairs(type_.space)[0].numel()
+
+    def _take_index(self, source: Space, space: Space, end: End, group: str) -> Tensor:
+        """For each row of ``space``, the row of ``source`` that it belongs to."""
+        rows = self._rows[group]
+        match source, space:
+            case Space.NODE, Space.EDGE:
+                return rows.src if end is End.SRC else rows.dst
+            case Space.NODE, _:
+                return rows.pairs(space)[0] % max(self._graph.num_nodes, 1)
+            case Space.EDGE, _:
+                return rows.edges
+            case Space.ETYPE, Space.EDGE:
+                return rows.etype
+            case Space.ETYPE, _:
+                return torch.div(
+                    rows.pairs(space)[0], max(self._graph.num_nodes, 1), rounding_mode="floor"
+                )
+            case Space.NTYPE, Space.NODE:
+                return self._graph.ntype.long()
+            case Space.NTYPE, _:
+                graph = self._graph
+                ends = graph.etype_src_ntype if end is End.SRC else graph.etype_dst_ntype
+                return ends.long()
+        return rows.pairs(source)[1]
+
+    def _type_index(self, weight: Space, out: Type) -> Tensor:
+        """The row of an ntype or etype value that joins each row of ``out``."""
+        return self._take_index(weight, out.space, End.NONE, out.group)
+
+    def _to_rows(self, value: Tensor, type_: Type, out: Type) -> Tensor:
+        if type_.space is Space.SHARED or type_.space is out.space:
+            return value  # one row broadcasts
+        return value[self._type_index(type_.space, out)]
+
+    def _linear(self, x: Tensor, w: Tensor, weight: Space, out: Type) -> Tensor:
+        if weight is Space.SHARED:
+            return _product(x, w[0])
+        index = self._type_index(weight, out)
+        order = torch.argsort(index, stable=True)
+        counts = torch.bincount(index, minlength=w.shape[0]).tolist()
+        parts = [
+            _product(part, w[t])
+            for t, part in enumerate(torch.split(x[order], counts))
+            if counts[t]
+        ]
+        if not parts:
+            return x.new_zeros((x.shape[0], *out.shape))
+        inverse = torch.empty_like(order)
+        inverse[order] = torch.arange(order.numel(), device=order.device)
+        return torch.cat(parts)[inverse]
+
+    def _merge(self, parts: list[tuple[Tensor, str]], out: Type) -> Tensor:
+        edges = torch.cat([self._rows[group].edges for _, group in parts])
+        count = self._num_rows(out)
+        if not torch.equal(edges.sort().values, torch.arange(count, device=edges.device)):
+            named = ", ".join(group for _, group in parts)
+            raise InputError(
+                f"the groups {named} are merged but do not hold every edge exactly once: "
+                "give groups that part the edge types"
+            )
+        order = torch.empty_like(edges)
+        order[edges] = torch.arange(count, device=edges.device)
+        return torch.cat([rows for rows, _ in parts])[order]
+
+    def _segments(self, x: Type, space: Space) -> Tensor:
+        """For each row of ``x``, the row of the coarser ``space`` that it adds to."""
+        rows = self._rows[x.group]
+        if x.space is Space.DST_PAIR:
+            return rows.dst_pair[0] % max(self._graph.num_nodes, 1)
+        return rows.dst if space is Space.NODE else rows.dst_pair[1]
+
+
+def _unique(keys: Tensor) -> tuple[Tensor, Tensor]:
+    found, inverse = torch.unique(keys, return_inverse=True)
+    return found, inverse
+
+
+def _product(x: Tensor, w: Tensor) -> Tensor:
+    """[n, K] with [K, *out], or [n, H, K] with [H, K, D]."""
+    if x.dim() == 3:
+        return torch.einsum("nhk,hkd->nhd", x, w)
+    return (x @ w.reshape(w.shape[0], -1)).reshape(x.shape[0], *w.shape[1:])
+
+
+def _segment_sum(x: Tensor, index: Tensor, count: int) -> Tensor:
+    return x.new_zeros((count, *x.shape[1:])).index_add(0, index, x)
+
+
+def _softmax(score: Tensor, index: Tensor, count: int) -> Tensor:
+    segments = index.view(-1, *[1] * (score.dim() - 1)).expand_as(score)
+    # The largest score only shifts: leaving it out of the gradient changes nothing.
+    top = score.new_full((count, *score.shape[1:]), -math.inf)
+    top = top.scatter_reduce(0, segments, score.detach(), "amax")
+    weight = (score - top[index]).exp()
+    return weight / _segment_sum(weight, index, count)[index]
+
+
+def _pad_right(x: Tensor, dim: int) -> Tensor:
+    return x.reshape(*x.shape, *[1] * (dim - x.dim()))
+
+
+def _einsum(spec: str, args: list[Tensor]) -> Tensor:
+    inputs, result = spec.split("->")
+    row = next(letter for letter in "ZYXWVUTSRQPONMLKJIHGFEDCBAzyxw" if letter not in spec)
+    count = max(arg.shape[0] for arg in args)
+    rows = [arg.expand(count, *arg.shape[1:]) if arg.shape[0] == 1 else arg for arg in args]
+    terms = ",".join(row + axes for axes in inputs.split(","))
+    return torch.einsum(f"{terms}->{row}{result}", *rows)
+
+
+def _apply(fn: str, args: list[Tensor], const: float | None) -> Tensor:
+    match fn, args, const:
+        case "add", [x, y], _:
+            return x + y
+        case "sub", [x, y], _:
+            return x - y
+        case "mul", [x, y], _:
+            return x * y
+        case "div", [x, y], _:
+            return x / y
+        case "leaky_relu", [x], float(slope):
+            return functional.leaky_relu(x, slope)
+        case "scale", [x], float(factor):
+            return x * factor
+        case "relu", [x], _:
+            return x.relu()
+        case "gelu", [x], _:
+            return functional.gelu(x)
+        case "exp", [x], _:
+            return x.exp()
+        case "sigmoid", [x], _:
+            return x.sigmoid()
+        case "tanh", [x], _:
+            return x.tanh()
+        case "reciprocal", [x], _:
+            return x.reciprocal()
+        case "one_minus", [x], _:
+            return 1 - x
+    raise AssertionError(f"no function {fn} of {len(args)} operands with the constant {const}")

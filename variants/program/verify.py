@@ -1,0 +1,351 @@
+"""The rules of the inter-operator IR: what type an operator gives, and when it gives none."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from hetune.variants.errors import ProgramError
+from hetune.variants.program.nodes import (
+    ALL_EDGES,
+    MAP_ARITY,
+    Count,
+    Dot,
+    Einsum,
+    End,
+    Linear,
+    Map,
+    Merge,
+    Op,
+    Param,
+    Program,
+    Reshape,
+    Softmax,
+    Space,
+    Sum,
+    Take,
+    Type,
+    operands,
+)
+from hetune.variants.program.text import show_op, show_space, show_type
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_RESERVED = ("program", "return", "groups")
+_WITH_CONSTANT = ("leaky_relu", "scale")
+
+
+def verify(program: Program) -> None:
+    """Check every rule of a program.
+
+    Raises:
+        ProgramError: Names the value, what is wrong with it and how to mend it.
+    """
+    _check_name(program.name, "the program's name")
+    _check_groups(program)
+    types: dict[str, Type] = {}
+    for param in program.params:
+        _check_new(param.name, types)
+        _check_param(param)
+        types[param.name] = param.type
+    for let in program.lets:
+        _check_new(let.name, types)
+        where = f"value {let.name!r} = {show_op(let.op)}"
+        try:
+            found = infer(let.op, types)
+        except ProgramError as error:
+            raise ProgramError(f"{where}: {error}") from None
+        if found.group not in (ALL_EDGES, *program.groups) or (
+            isinstance(let.op, Count) and let.op.group not in (ALL_EDGES, *program.groups)
+        ):
+            raise ProgramError(
+                f"{where}: the program has no group {found.group!r}: add it to its groups"
+            )
+        if found != let.type:
+            raise ProgramError(
+                f"{where}: declared as {show_type(let.type)} but gives {show_type(found)}: "
+                "correct the declared type"
+            )
+        types[let.name] = let.type
+    if program.result not in types:
+        raise ProgramError(f"the result {program.result!r} is not defined: return a value or param")
+
+
+def _check_name(name: str, what: str) -> None:
+    if not _NAME.fullmatch(name) or name in _RESERVED:
+        raise ProgramError(
+            f"{what} is {name!r}: take letters, digits, '_' and '.', no digit first, and none of "
+            f"{', '.join(_RESERVED)}"
+        )
+
+
+def _check_new(name: str, types: Mapping[str, Type]) -> None:
+    _check_name(name, "a value's name")
+    if name in types:
+        raise ProgramError(f"value {name!r} is defined twice: give the second one another name")
+
+
+def _check_groups(program: Program) -> None:
+    for i, group in enumerate(program.groups):
+        _check_name(group, "a group's name")
+        if group in program.groups[:i]:
+            raise ProgramError(f"group {group!r} is listed twice: list it once")
+
+
+def _check_param(param: Param) -> None:
+    where = f"parameter {param.name!r}"
+    if param.role not in ("weight", "feature"):
+        raise ProgramError(f"{where} has the role {param.role!r}: make it 'weight' or 'feature'")
+    space = param.type.space
+    if param.role == "weight" and not space.is_weight:
+        raise ProgramError(
+            f"{where} is a weight in {space}: give it a type space (ntype, etype, shared), or make "
+            "it a feature"
+        )
+    if param.role == "feature" and space not in (Space.NODE, Space.EDGE):
+        raise ProgramError(f"{where} is a feature in {space}: features are given per node or edge")
+    if param.type.group != ALL_EDGES:
+        raise ProgramError(
+            f"{where} has the group {param.type.group!r}: parameters have rows for all; "
+            "take the group inside the program"
+        )
+    _check_shape(param.type.shape, where)
+
+
+def _check_shape(shape: tuple[int, ...], where: str) -> None:
+    if any(extent < 1 for extent in shape):
+        raise ProgramError(f"{where} has the row shape {list(shape)}: extents are at least 1")
+
+
+def infer(op: Op, types: Mapping[str, Type]) -> Type:
+    """The type of the value that `op` gives, from the types of what it reads.
+
+    Raises:
+        ProgramError: The operands do not fit the operator; says why and how to mend it.
+    """
+    for name in operands(op):
+        if name not in types:
+            raise ProgramError(f"{name!r} is not defined before it is used: define it, or reorder")
+    match op:
+        case Take():
+            return _infer_take(op, types[op.x])
+        case Linear(x, w):
+            return _infer_linear(types[x], types[w])
+        case Map():
+            return _infer_map(op, types)
+        case Dot(x, y):
+            return _infer_dot(types[x], types[y])
+        case Sum(x, space):
+            return _infer_sum(types[x], space)
+        case Softmax(x, over):
+            if types[x].space is not Space.EDGE:
+                raise ProgramError(f"scores are {show_type(types[x])}: softmax needs edge rows")
+            if over not in (Space.NODE, Space.DST_PAIR):
+                raise ProgramError(f"no softmax over {over}: take node or dst_pair")
+            return types[x]
+        case Count(space, group):
+            if space is Space.NODE:
+                return Type(Space.NODE)
+            if space is Space.DST_PAIR:
+                return Type(Space.DST_PAIR, (), group)
+            raise ProgramError(f"{space} has no edges to count: count per node or dst_pair")
+        case Einsum():
+            return _infer_einsum(op, [types[name] for name in op.args])
+        case Merge(parts):
+            return _infer_merge([types[name] for name in parts])
+        case Reshape(x, shape):
+            _check_shape(shape, "the result")
+            if math.prod(shape) != types[x].width:
+                raise ProgramError(
+                    f"{list(types[x].shape)} has {types[x].width} elements but {list(shape)} has "
+                    f"{math.prod(shape)}: keep the width"
+                )
+            return types[x].with_shape(*shape)
+
+
+def join(types: Sequence[Type]) -> tuple[Space, str]:
+    """The rows on which values meet; weights join any rows that know their type.
+
+    Returns:
+        Space and group of the result.
+
+    Raises:
+        ProgramError: They do not meet.
+    """
+    rows = {(type_.space, type_.group) for type_ in types if not type_.space.is_weight}
+    weights = {type_.space for type_ in types if type_.space.is_weight} - {Space.SHARED}
+    if len(rows) > 1:
+        named = " and ".join(sorted(show_space(*row) for row in rows))
+        raise ProgramError(f"operands live in {named}: take or sum them to one space and group")
+    if rows:
+        (space, group) = rows.pop()
+        if Space.ETYPE in weights and not space.is_edgewise:
+            raise ProgramError(
+                f"an etype value cannot join {space} rows, which have no edge type: "
+                "use it on edges or pairs"
+            )
+        if Space.NTYPE in weights and space is not Space.NODE:
+            raise ProgramError(
+                f"an ntype value cannot join {space} rows: use it on nodes, or take it to etype"
+            )
+        return space, group
+    if len(weights) > 1:
+        raise ProgramError("operands live in etype and ntype: take the ntype value to etype first")
+    return (weights.pop() if weights else Space.SHARED), ALL_EDGES
+
+
+def _infer_take(op: Take, x: Type) -> Type:
+    out = Type(op.space, x.shape, op.group)
+    if op.group != ALL_EDGES and not op.space.is_edgewise:
+        raise ProgramError(f"{op.space} rows have no group: leave @{op.group} out")
+    ends: tuple[End, ...] = (End.NONE,)
+    match x.space, op.space:
+        case (Space.NODE, Space.EDGE) | (Space.NTYPE, Space.ETYPE):
+            ends = (End.SRC, End.DST)
+        case Space.NODE, (Space.SRC_PAIR | Space.SRC_DENSE):
+            ends = (End.SRC,)
+        case Space.NODE, Space.DST_PAIR:
+            ends = (End.DST,)
+        case ((Space.SRC_PAIR | Space.SRC_DENSE | Space.DST_PAIR), Space.EDGE):
+            if x.group != op.group:
+                raise ProgramError(
+                    f"{show_type(x)} has rows for the group {x.group!r} but the edges are of "
+                    f"{op.group!r}: take edges of the same group"
+                )
+        case Space.EDGE, Space.EDGE:
+            if x.group != ALL_EDGES or op.group == ALL_EDGES:
+                raise ProgramError(
+                    "edges are taken from all edges to a named group: use the value itself"
+                )
+        case (Space.ETYPE, space) if space.is_edgewise:
+            pass
+        case Space.NTYPE, Space.NODE:
+            pass
+        case _:
+            raise ProgramError(
+                f"rows of {x.space} cannot be taken to {op.space}: take goes from node to edges "
+                "or pairs, from pairs to edges, from all edges to a group, from etype to edges or "
+                "pairs, and from ntype to node or etype"
+            )
+    if op.end not in ends:
+        wanted = " or ".join(end.name for end in ends)
+        raise ProgramError(
+            f"taking {x.space} to {op.space} by the end {op.end.name} is not possible: "
+            f"take {wanted}"
+        )
+    return out
+
+
+def _infer_linear(x: Type, w: Type) -> Type:
+    if not w.space.is_weight:
+        raise ProgramError(f"{show_type(w)} is no weight: take one from ntype, etype or shared")
+    if x.space.is_weight:
+        raise ProgramError(f"{show_type(x)} is a weight: multiply weights with einsum")
+    space, group = join([x, w])
+    match x.shape, w.shape:
+        case (k,), (k_w, *out) if k == k_w:
+            return Type(space, tuple(out), group)
+        case (h, k), (h_w, k_w, d) if (h, k) == (h_w, k_w):
+            return Type(space, (h, d), group)
+    raise ProgramError(
+        f"row shapes {list(x.shape)} and {list(w.shape)} do not multiply: give [K] and [K,...], "
+        "or per head [H,K] and [H,K,D]"
+    )
+
+
+def _infer_map(op: Map, types: Mapping[str, Type]) -> Type:
+    if op.fn not in MAP_ARITY:
+        raise ProgramError(f"no function is called {op.fn!r}: take one of {', '.join(MAP_ARITY)}")
+    if len(op.args) != MAP_ARITY[op.fn]:
+        raise ProgramError(
+            f"{op.fn} takes {MAP_ARITY[op.fn]} operands, not {len(op.args)}: name that many"
+        )
+    if op.fn in _WITH_CONSTANT:
+        if op.const is None or not math.isfinite(op.const):
+            raise ProgramError(f"{op.fn} has the constant {op.const}: give it a finite number")
+    elif op.const is not None:
+        raise ProgramError(f"{op.fn} takes no constant: leave {op.const} out")
+    args = [types[name] for name in op.args]
+    space, group = join(args)
+    if op.fn == "outer":
+        if any(len(arg.shape) != 1 for arg in args):
+            raise ProgramError("outer takes row shapes [H] and [K]: reshape the operands")
+        return Type(space, args[0].shape + args[1].shape, group)
+    longest = max((arg.shape for arg in args), key=len)
+    for arg in args:
+        if longest[: len(arg.shape)] != arg.shape:
+            raise ProgramError(
+                f"row shape {list(arg.shape)} is no prefix of {list(longest)}: make the leading "
+                "axes equal"
+            )
+    return Type(space, longest, group)
+
+
+def _infer_dot(x: Type, y: Type) -> Type:
+    space, group = join([x, y])
+    longer, shorter = (x.shape, y.shape) if len(x.shape) >= len(y.shape) else (y.shape, x.shape)
+    if not shorter or len(longer) - len(shorter) > 1 or longer[-len(shorter) :] != shorter:
+        raise ProgramError(
+            f"row shapes {list(x.shape)} and {list(y.shape)} have no inner product: give equal "
+            "shapes, or leave the leading axis of one out"
+        )
+    return Type(space, longer[:-1], group)
+
+
+def _infer_sum(x: Type, space: Space) -> Type:
+    match x.space, space:
+        case Space.EDGE, Space.DST_PAIR:
+            return Type(Space.DST_PAIR, x.shape, x.group)
+        case ((Space.EDGE | Space.DST_PAIR), Space.NODE):
+            return Type(Space.NODE, x.shape)
+    raise ProgramError(
+        f"rows of {x.space} cannot be summed to {space}: sum goes from edges to dst_pair or node, "
+        "and from dst_pair to node"
+    )
+
+
+def _infer_merge(parts: Sequence[Type]) -> Type:
+    groups = [part.group for part in parts]
+    for part in parts:
+        if part.space is not Space.EDGE or part.group == ALL_EDGES:
+            raise ProgramError(f"{show_type(part)} is no group of edges: merge rows of edge@group")
+        if part.shape != parts[0].shape:
+            raise ProgramError(
+                f"row shapes {list(parts[0].shape)} and {list(part.shape)} differ: make them equal"
+            )
+    if not parts or len(set(groups)) < len(groups):
+        raise ProgramError("merge needs one part for each of some groups: name each group once")
+    return Type(Space.EDGE, parts[0].shape)
+
+
+def _infer_einsum(op: Einsum, args: Sequence[Type]) -> Type:
+    for arg in args:
+        if not arg.space.is_weight:
+            raise ProgramError(
+                f"{show_type(arg)} is no weight: einsum multiplies weights only, use linear"
+            )
+    match = re.fullmatch(r"([A-Za-z]*(?:,[A-Za-z]*)*)->([A-Za-z]*)", op.spec)
+    if not args or match is None or len(match[1].split(",")) != len(args):
+        raise ProgramError(
+            f"{op.spec!r} does not name {len(args)} operands and a result: write it like "
+            "'khd,hd->hk'"
+        )
+    extents: dict[str, int] = {}
+    for axes, arg in zip(match[1].split(","), args, strict=True):
+        if len(axes) != len(arg.shape) or len(set(axes)) != len(axes):
+            raise ProgramError(
+                f"{axes!r} does not name the axes of the row shape {list(arg.shape)}: give one "
+                "letter per axis"
+            )
+        for axis, extent in zip(axes, arg.shape, strict=True):
+            if extents.setdefault(axis, extent) != extent:
+                raise ProgramError(
+                    f"axis {axis!r} has {extents[axis]} elements in one operand and {extent} in "
+                    "another: make them equal"
+                )
+    if len(set(match[2])) != len(match[2]) or not set(match[2]) <= set(extents):
+        raise ProgramError(
+            f"the result {match[2]!r} repeats an axis or has one that no operand has: correct it"
+        )
+    space, group = join(args)
+    return Type(space, tuple(extents[axis] for axis in match[2]), group)
