@@ -55,12 +55,9 @@ def verify(program: Program) -> None:
             found = infer(let.op, types)
         except ProgramError as error:
             raise ProgramError(f"{where}: {error}") from None
-        if found.group not in (ALL_EDGES, *program.groups) or (
-            isinstance(let.op, Count) and let.op.group not in (ALL_EDGES, *program.groups)
-        ):
-            raise ProgramError(
-                f"{where}: the program has no group {found.group!r}: add it to its groups"
-            )
+        group = let.op.group if isinstance(let.op, Count) else found.group
+        if group not in (ALL_EDGES, *program.groups):
+            raise ProgramError(f"{where}: the program has no group {group!r}: add it to its groups")
         if found != let.type:
             raise ProgramError(
                 f"{where}: declared as {show_type(let.type)} but gives {show_type(found)}: "
