@@ -1,0 +1,405 @@
+"""The indexes against plain Python, NumPy against C++, and what the words promise."""
+
+import gc
+import logging
+import threading
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hetune.variants.errors import CompileError, GraphError, InputError
+from hetune.variants.graph import index as index_module
+from hetune.variants.graph import index_native, index_numpy
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.index import GraphIndex, RowGroups, node_type_groups
+from hetune.variants.graph.index_primitives import primitives
+
+ARRAYS = [
+    *("edge_id", "position", "src", "dst", "etype", "indptr", "in_degree", "degree_order"),
+    *("csc_edge", "csc_indptr", "node_dst_pair_indptr", "src_pair_etype_ptr"),
+    *("dst_pair_of_edge", "dst_pair_indptr", "dst_pair_node", "dst_pair_etype", "dst_pair_count"),
+    *("src_pair_of_edge", "src_pair_node", "src_pair_etype"),
+    *("src_dense_of_edge", "src_dense_node", "src_dense_etype"),
+]
+
+
+def random_graph(
+    edges: int, nodes: int, etypes: int, ntypes: int = 1, seed: int = 0, skew: float = 2.0
+) -> HeteroGraph:
+    rng = np.random.default_rng(seed)
+    sizes = rng.multinomial(nodes, np.full(ntypes, 1 / ntypes))
+    src, dst = ((nodes * rng.random(edges) ** skew).astype(np.int64) for _ in range(2))
+    return HeteroGraph(
+        src,
+        dst,
+        (etypes * rng.random(edges) ** skew).astype(np.int64),
+        np.repeat(np.arange(ntypes), sizes),
+        num_nodes=nodes,
+        num_etypes=etypes,
+        num_ntypes=ntypes,
+    )
+
+
+def typed_edges(edges: list[tuple[int, int, int]], **counts: int) -> HeteroGraph:
+    """From (src, dst, etype) triples."""
+    src, dst, etype = np.array(edges, dtype=np.int64).reshape(-1, 3).T.copy()
+    return HeteroGraph(src, dst, etype, **counts)
+
+
+def hub() -> HeteroGraph:
+    rng = np.random.default_rng(3)
+    dst = np.where(rng.random(40_000) < 0.5, 17, rng.integers(0, 3000, 40_000))
+    etype = rng.integers(0, 7, 40_000)
+    return HeteroGraph(rng.integers(0, 3000, 40_000), dst, etype, num_nodes=3000, num_etypes=7)
+
+
+AWKWARD = {
+    "nothing": lambda: typed_edges([], num_nodes=0, num_etypes=0),
+    "no edges": lambda: typed_edges([], num_nodes=5, num_etypes=3),
+    "one edge": lambda: typed_edges([(1, 0, 2)], num_nodes=2, num_etypes=4),
+    "one node": lambda: typed_edges([(0, 0, 1), (0, 0, 0), (0, 0, 1)]),
+    "one relation": lambda: random_graph(500, 60, 1),
+    "duplicates": lambda: random_graph(3000, 6, 2),
+    "thousands of relations": lambda: random_graph(4000, 300, 5000, ntypes=3),
+    "more nodes than edges": lambda: random_graph(50, 200_000, 3, ntypes=4),
+    "several threads": lambda: random_graph(80_000, 9000, 40, ntypes=5),
+    "hub": hub,
+}
+
+
+def _graph(draw: st.DrawFn) -> HeteroGraph:
+    nodes, etypes = draw(st.integers(1, 40)), draw(st.integers(1, 9))
+    edge = st.tuples(*(st.integers(0, n - 1) for n in (nodes, nodes, etypes)))
+    edges = np.array(draw(st.lists(edge, max_size=60)), dtype=np.int64).reshape(-1, 3)
+    ntype = sorted(draw(st.lists(st.integers(0, 3), min_size=nodes, max_size=nodes)))
+    src, dst, etype = edges.T.copy()
+    return HeteroGraph(src, dst, etype, np.array(ntype), num_etypes=etypes, num_ntypes=4)
+
+
+graphs = st.composite(_graph)()
+
+
+@pytest.fixture(params=AWKWARD, ids=str)
+def graph(request: pytest.FixtureRequest) -> HeteroGraph:
+    return AWKWARD[request.param]()
+
+
+def everything(index: GraphIndex) -> dict[str, torch.Tensor]:
+    built = {name: getattr(index, name) for name in ARRAYS}
+    for block_nodes in (1, 7, 64):
+        built[f"node_blocks({block_nodes})"] = index.node_blocks(block_nodes)
+    for space in ("edge", "dst_pair", "src_pair", "src_dense"):
+        for block_nodes in (None, 7, 64) if space in ("edge", "dst_pair") else (None,):
+            groups = index.row_groups(space, block_nodes)
+            for part in ("rows", "group_ptr", "group_etype", "block_ptr"):
+                built[f"{space}({block_nodes}).{part}"] = getattr(groups, part)
+    stats = index.relation_stats
+    for part in ("edges", "src_pairs", "dst_pairs"):
+        built[f"stats.{part}"] = torch.from_numpy(getattr(stats, part))
+    return built
+
+
+def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
+    assert a.keys() == b.keys()
+    for name in a:
+        assert a[name].dtype == b[name].dtype, name
+        assert torch.equal(a[name], b[name]), name
+
+
+def assert_numpy_equals_native(graph: HeteroGraph, relations: tuple[int, ...] | None) -> None:
+    native = everything(GraphIndex.of(graph, relations))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_module, "primitives", lambda: index_numpy)
+        # Nor must it find the whole index that the graph has cached.
+        patch.setattr(GraphIndex, "of", classmethod(lambda cls, g, r=None: cls(g, r)))
+        assert_same(native, everything(GraphIndex(graph, relations)))
+
+
+def subset(graph: HeteroGraph) -> tuple[int, ...]:
+    return tuple(range(0, graph.num_etypes, 2))
+
+
+def check_against_plain_python(graph: HeteroGraph, relations: tuple[int, ...] | None) -> None:
+    """Every array again, from its definition."""
+    index = GraphIndex.of(graph, relations)
+    edges = list(zip(graph.dst.tolist(), graph.etype.tolist(), graph.src.tolist(), strict=True))
+    order = sorted(range(len(edges)), key=edges.__getitem__)
+    kept = [
+        (position, i)
+        for position, i in enumerate(order)
+        if relations is None or edges[i][1] in relations
+    ]
+    chosen = [edges[i] for _, i in kept]
+    nodes, etypes = range(graph.num_nodes), range(graph.num_etypes)
+    dst_pairs = sorted({(d, t) for d, t, _ in chosen})
+    src_pairs = sorted({(t, s) for _, t, s in chosen})
+    ntype = graph.ntype.tolist()
+    dense: list[tuple[int, int]] = []
+    for t in etypes:
+        types = {ntype[s] for _, r, s in chosen if r == t}
+        if types:
+            dense += [(t, n) for n in nodes if min(types) <= ntype[n] <= max(types)]
+    dst_number, src_number, dense_number = (
+        {pair: i for i, pair in enumerate(pairs)} for pairs in (dst_pairs, src_pairs, dense)
+    )
+    degree = Counter(d for d, _, _ in chosen)
+    csc = sorted(range(len(chosen)), key=lambda i: chosen[i][2])
+    expected = {
+        "position": [p for p, _ in kept],
+        "edge_id": [i for _, i in kept],
+        "dst": [d for d, _, _ in chosen],
+        "etype": [t for _, t, _ in chosen],
+        "src": [s for _, _, s in chosen],
+        "indptr": [sum(d < n for d, _, _ in chosen) for n in (*nodes, graph.num_nodes)],
+        "in_degree": [degree[n] for n in nodes],
+        "degree_order": sorted(nodes, key=lambda n: -degree[n]),
+        "csc_edge": csc,
+        "csc_indptr": [sum(s < n for _, _, s in chosen) for n in (*nodes, graph.num_nodes)],
+        "dst_pair_of_edge": [dst_number[d, t] for d, t, _ in chosen],
+        "dst_pair_node": [d for d, _ in dst_pairs],
+        "dst_pair_etype": [t for _, t in dst_pairs],
+        "dst_pair_count": [sum((d, t) == p for d, t, _ in chosen) for p in dst_pairs],
+        "node_dst_pair_indptr": [sum(d < n for d, _ in dst_pairs) for n in range(len(nodes) + 1)],
+        "src_pair_of_edge": [src_number[t, s] for _, t, s in chosen],
+        "src_pair_node": [s for _, s in src_pairs],
+        "src_pair_etype": [t for t, _ in src_pairs],
+        "src_pair_etype_ptr": [sum(t < r for t, _ in src_pairs) for r in range(len(etypes) + 1)],
+        "src_dense_of_edge": [dense_number[t, s] for _, t, s in chosen],
+        "src_dense_node": [n for _, n in dense],
+        "src_dense_etype": [t for t, _ in dense],
+    }
+    assert (index.num_edges, index.num_dst_pairs) == (len(chosen), len(dst_pairs))
+    assert (index.num_src_pairs, index.num_src_dense) == (len(src_pairs), len(dense))
+    for name, values in expected.items():
+        assert getattr(index, name).tolist() == values, name
+    stats = index.relation_stats
+    assert stats.edges.tolist() == [sum(t == r for _, t, _ in edges) for r in etypes]
+    assert stats.src_pairs.tolist() == [len({s for _, t, s in edges if t == r}) for r in etypes]
+    assert stats.dst_pairs.tolist() == [len({d for d, t, _ in edges if t == r}) for r in etypes]
+
+
+def check_groups(groups: RowGroups, etype: torch.Tensor) -> None:
+    """Rows are a permutation; groups are runs of one type; blocks cut the groups."""
+    rows = groups.rows.long()
+    assert sorted(rows.tolist()) == list(range(etype.numel()))
+    sizes = torch.diff(groups.group_ptr)
+    assert (sizes > 0).all()
+    repeated = groups.group_etype.repeat_interleave(sizes.long())
+    assert torch.equal(etype[rows], repeated)
+    for ptr, end in ((groups.group_ptr, rows.numel()), (groups.block_ptr, groups.num_groups)):
+        assert (int(ptr[0]), int(ptr[-1])) == (0, end)
+        assert (torch.diff(ptr) >= 0).all()
+    assert groups.num_blocks == groups.block_ptr.numel() - 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs)
+def test_definitions(graph: HeteroGraph) -> None:
+    check_against_plain_python(graph, None)
+    check_against_plain_python(graph, subset(graph))
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs)
+def test_numpy_equals_native(graph: HeteroGraph) -> None:
+    assert_numpy_equals_native(graph, None)
+    assert_numpy_equals_native(graph, subset(graph))
+
+
+@pytest.mark.parametrize("part", ["all", "some", "none"])
+def test_awkward_numpy_equals_native(graph: HeteroGraph, part: str) -> None:
+    assert_numpy_equals_native(graph, {"all": None, "some": subset(graph), "none": ()}[part])
+
+
+def test_threads_do_not_matter(graph: HeteroGraph) -> None:
+    threads = torch.get_num_threads()
+    built = []
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            built.append(everything(GraphIndex(graph)))
+    finally:
+        torch.set_num_threads(threads)
+    assert_same(built[0], built[1])
+    assert_same(built[0], built[2])
+
+
+@pytest.mark.parametrize("block_nodes", [1, 5, 64, 10**6])
+def test_node_blocks_are_bounded(graph: HeteroGraph, block_nodes: int) -> None:
+    index = GraphIndex.of(graph)
+    cuts = index.node_blocks(block_nodes).long()
+    nodes = graph.num_nodes
+    assert (int(cuts[0]), int(cuts[-1])) == (0, nodes)
+    sizes = torch.diff(cuts)
+    assert (sizes > 0).all()
+    assert (sizes <= block_nodes).all()
+    work = 4 * torch.arange(nodes + 1) + index.indptr + 2 * index.node_dst_pair_indptr
+    total = int(work[-1])
+    share = torch.diff(work[cuts])
+    assert (share[sizes > 1] <= max(-(-total // 64), 512)).all()
+    if total >= 16 * 512 and int(torch.diff(work).max()) < total / 16:
+        assert sizes.numel() >= 16
+    assert index.node_blocks(block_nodes) is index.node_blocks(block_nodes)
+
+
+@pytest.mark.parametrize("space", ["edge", "dst_pair", "src_pair", "src_dense"])
+def test_rows_are_grouped_by_type(graph: HeteroGraph, space: str) -> None:
+    index = GraphIndex.of(graph)
+    etype = index.etype if space == "edge" else getattr(index, f"{space}_etype")
+    groups = index.row_groups(space, None)
+    check_groups(groups, etype)
+    assert groups.rows.tolist() == sorted(range(etype.numel()), key=etype.tolist().__getitem__)
+    assert (torch.diff(groups.group_ptr) <= 512).all()
+    rows_of_block = torch.diff(groups.group_ptr[groups.block_ptr.long()])
+    assert (rows_of_block > 0).all()
+    assert (rows_of_block < 1024).all()
+    assert groups.num_blocks <= etype.numel() // 512 + 1
+
+
+@pytest.mark.parametrize("block_nodes", [3, 64])
+@pytest.mark.parametrize("space", ["edge", "dst_pair"])
+def test_rows_are_grouped_inside_node_blocks(
+    graph: HeteroGraph, space: str, block_nodes: int
+) -> None:
+    index = GraphIndex.of(graph)
+    etype = index.etype if space == "edge" else index.dst_pair_etype
+    node = index.dst if space == "edge" else index.dst_pair_node
+    cuts = index.node_blocks(block_nodes)
+    groups = index.row_groups(space, block_nodes)
+    check_groups(groups, etype)
+    assert groups.num_blocks == cuts.numel() - 1
+    block = torch.searchsorted(cuts, node, right=True) - 1
+    keys = list(zip(block.tolist(), etype.tolist(), range(etype.numel()), strict=True))
+    assert groups.rows.tolist() == [row for _, _, row in sorted(keys)]
+    rows_per_block = torch.diff(groups.group_ptr[groups.block_ptr.long()])
+    assert rows_per_block.tolist() == block.bincount(minlength=groups.num_blocks).tolist()
+    assert groups.num_groups == len({key[:2] for key in keys})
+
+
+def test_nodes_are_grouped_by_type(graph: HeteroGraph) -> None:
+    cuts = GraphIndex.of(graph).node_blocks(64)
+    for blocks in (cuts, None):
+        groups = node_type_groups(graph, 64, blocks)
+        check_groups(groups, graph.ntype)
+        bounds = groups.group_ptr[groups.block_ptr.long()]
+        if blocks is not None:
+            assert torch.equal(bounds, cuts)
+        assert (torch.diff(bounds) <= 64).all()
+
+
+def test_a_hub_is_a_block_of_its_own() -> None:
+    index = GraphIndex.of(hub())
+    cuts = index.node_blocks(64).tolist()
+    assert 17 in cuts
+    assert 18 in cuts
+
+
+def test_indexes_are_shared_and_accounted_for() -> None:
+    graph = random_graph(1000, 50, 6)
+    index = GraphIndex.of(graph, (4, 1, 1))
+    assert index is GraphIndex.of(graph, (1, 4))
+    assert index.relations == (1, 4)
+    assert index.graph is graph
+    assert GraphIndex.of(graph) is GraphIndex.of(graph)
+    assert GraphIndex.of(graph) is not index
+    assert index.nbytes == 0
+    assert index.indptr is index.indptr
+    assert index.build_seconds.keys() == {"order", "indptr"}
+    assert all(seconds >= 0 for seconds in index.build_seconds.values())
+    parts = (index.position, index.edge_id, index.src, index.dst, index.etype)
+    pairs = (index.src_pair_of_edge, index.src_pair_node, index.src_pair_etype)
+    assert index.nbytes == sum(t.nbytes for t in (*parts, *pairs, index.indptr))
+
+
+def test_the_graph_is_freed_with_its_indexes() -> None:
+    graph = random_graph(100, 10, 2)
+    index = GraphIndex.of(graph)
+    gc.disable()
+    try:
+        del graph
+        assert index.csc_edge.numel() == 100
+        with pytest.raises(GraphError, match="has been freed: keep a reference"):
+            index.graph  # noqa: B018
+    finally:
+        gc.enable()
+
+
+def test_built_once_by_many_threads() -> None:
+    graph = random_graph(20_000, 500, 30)
+    start = threading.Barrier(4)
+    seen: list[tuple[int, ...]] = []
+
+    def ask(relations: tuple[int, ...] | None) -> None:
+        start.wait()
+        index = GraphIndex.of(graph, relations)
+        seen.append((id(index.src), id(index.dst_pair_node), id(GraphIndex.of(graph).src)))
+
+    asked = (None, None, (1, 2), (1, 2))
+    threads = [threading.Thread(target=ask, args=(relations,)) for relations in asked]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert len(seen) == 4
+    assert len(set(seen)) == 2
+
+
+@pytest.mark.parametrize("relations", [(-1,), (0, 3), (7,)])
+def test_unknown_relations_are_refused(relations: tuple[int, ...]) -> None:
+    graph = random_graph(10, 5, 3)
+    with pytest.raises(GraphError, match="the graph has relations 0 to 2"):
+        GraphIndex.of(graph, relations)
+
+
+def test_what_cannot_be_grouped_is_refused() -> None:
+    index = GraphIndex.of(random_graph(10, 5, 3))
+    with pytest.raises(InputError, match="give at least one node per block"):
+        index.node_blocks(0)
+    with pytest.raises(InputError, match="the spaces are 'edge'"):
+        index.row_groups("node", None)
+    with pytest.raises(InputError, match="give block_nodes=None"):
+        index.row_groups("src_pair", 64)
+
+
+def test_too_many_dense_rows_are_counted_but_refused() -> None:
+    etypes = 11_000
+    ids = np.zeros(etypes, dtype=np.int64)
+    graph = HeteroGraph(ids, ids, np.arange(etypes), num_nodes=200_000, num_etypes=etypes)
+    index = GraphIndex.of(graph)
+    assert index.num_src_dense == 200_000 * etypes
+    with pytest.raises(GraphError, match="use a variant with source pairs"):
+        index.src_dense_of_edge  # noqa: B018
+
+
+def test_without_a_compiler_numpy_takes_over(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> None:
+        raise CompileError("no compiler: install one")
+
+    monkeypatch.setattr(index_native, "library", refuse)
+    primitives.cache_clear()
+    try:
+        with caplog.at_level(logging.WARNING):
+            check_against_plain_python(random_graph(60, 12, 3, ntypes=2), None)
+            check_against_plain_python(random_graph(60, 12, 3, ntypes=2), (0, 2))
+        warnings = [r.getMessage() for r in caplog.records if "NumPy" in r.getMessage()]
+        assert len(warnings) == 1
+        assert "no compiler: install one" in warnings[0]
+    finally:
+        primitives.cache_clear()
+
+
+def test_out_of_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Library:
+        @staticmethod
+        def hetune_index_histogram(*args: object) -> int:
+            return -1
+
+    monkeypatch.setattr(index_native, "library", Library)
+    with pytest.raises(MemoryError, match="while indexing a graph"):
+        index_native.histogram(torch.zeros(3, dtype=torch.int32), 1)
