@@ -6,6 +6,7 @@ import platform
 import shlex
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ _PORTABLE_X86 = "-march=x86-64-v3"  # AVX2 and FMA, for compilers that refuse th
 _MEND = "install one (`apt-get install g++`), or set HETUNE_CXX to a C++20 compiler with OpenMP"
 _PROBE_SECONDS = 20.0
 _MESSAGE_LINES = 20
+_ELF64_HEADER_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +123,8 @@ class Toolchain:
             binary = folder / "kernel.so"
             if not _is_shared_object(binary):
                 raise CompileError(
-                    f"`{self.compiler}` ({self.identity}) ended well but wrote no shared object: "
-                    f"{_MEND}"
+                    f"`{self.compiler}` ({self.identity}) ended well but wrote no whole "
+                    f"shared object: {_MEND}"
                 )
             binary.replace(output)
 
@@ -208,12 +210,22 @@ def _head(said: str) -> str:
 
 
 def _is_shared_object(path: Path) -> bool:
-    """Whether the file starts as an ELF or a Mach-O file does."""
+    """Whether the file is an ELF file with its end in place, or starts as a Mach-O file does.
+
+    Loading one that is cut off would end the process with a bus error.
+    """
     try:
-        with path.open("rb") as file:
-            return file.read(4) in (b"\x7fELF", b"\xcf\xfa\xed\xfe")
+        data = path.read_bytes()
     except FileNotFoundError:
         return False
+    if data[:4] != b"\x7fELF":
+        return data[:4] == b"\xcf\xfa\xed\xfe"
+    if len(data) < _ELF64_HEADER_BYTES:
+        return False
+    # Linkers put the table of sections last.
+    (table,) = struct.unpack_from("<Q", data, 0x28)
+    size, count = struct.unpack_from("<HH", data, 0x3A)
+    return bool(0 < table + size * count <= len(data))
 
 
 @functools.cache

@@ -1,0 +1,137 @@
+"""Several processes at once, and processes that die."""
+
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from hetune.variants.registry import Registry
+
+BUILD = "report = registry.build([source]); print(report.built, report.reused)"
+
+
+def _wait_for(path: Path, process) -> str:
+    deadline = time.monotonic() + 30
+    while not (path.exists() and path.read_text()):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return path.read_text()
+
+
+def test_builders_of_one_key_compile_it_once(tmp_path, scripted, source, spawn):
+    log = tmp_path / "log"
+    chain = scripted(f'echo run >> {log}\nsleep 0.5\nexec $CXX "$@"')
+    registry = Registry(tmp_path / "kernels", toolchain=chain)
+    children = [spawn(BUILD, registry, source(3)) for _ in range(3)]
+    said = [child.communicate(timeout=60) for child in children]
+    assert sorted(out for out, _ in said) == ["0 1\n", "0 1\n", "1 0\n"], said
+    assert log.read_text().splitlines() == ["run", "run"]  # once to compile, once to link
+    assert registry.load(source(3)).answer() == 3
+
+
+def test_threads_that_load_one_key_share_it(tmp_path, scripted, source):
+    log = tmp_path / "log"
+    chain = scripted(f'echo run >> {log}\nexec $CXX "$@"')
+    registry = Registry(tmp_path / "kernels", toolchain=chain)
+    with ThreadPoolExecutor(8) as pool:
+        libraries = list(pool.map(registry.load, [source(3)] * 8))
+    assert len({id(library) for library in libraries}) == 1
+    assert log.read_text().splitlines() == ["run", "run"]
+
+
+def test_kill_while_the_compiler_runs(tmp_path, scripted, toolchain, source, spawn):
+    note = tmp_path / "compiler"
+    slow = Registry(tmp_path / "kernels", toolchain=scripted(f"echo $$ > {note}\nexec sleep 60"))
+    child = spawn(BUILD, slow, source(3))
+    compiler = int(_wait_for(note, child))
+    child.kill()
+    child.communicate()
+    os.kill(compiler, signal.SIGKILL)
+    assert len(list((slow.root / "staging").iterdir())) == 1
+    registry = Registry(slow.root, toolchain=toolchain)
+    assert registry.key(source(3)) == slow.key(source(3))
+    assert registry.load(source(3)).answer() == 3
+    assert list((registry.root / "staging").iterdir()) == []
+
+
+def test_gc_spares_a_build_that_is_alive(tmp_path, scripted, toolchain, source, spawn):
+    note = tmp_path / "compiler"
+    chain = scripted(f'[ -f {note} ] || {{ echo $$ > {note}; sleep 1; }}\nexec $CXX "$@"')
+    registry = Registry(tmp_path / "kernels", toolchain=chain)
+    child = spawn(BUILD, registry, source(3))
+    _wait_for(note, child)
+    assert registry.gc(0).swept == 0
+    assert child.communicate(timeout=60)[0] == "1 0\n"
+
+
+# Dies at the n-th change of the folder: whatever Python creates, writes, renames or deletes.
+DIE = """
+import os, signal, sys
+left = {n}
+def hook(event, arguments):
+    global left
+    changes = event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod") or (
+        event == "open" and isinstance(arguments[2], int) and arguments[2] & 3
+    )
+    if changes and any(str(a).startswith({root!r}) for a in arguments):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(hook)
+registry.build([source])
+"""
+
+
+def test_kill_at_every_change_of_the_folder(tmp_path, scripted, toolchain, source, spawn):
+    """Whenever a build dies, the next one finds no wrong entry and cleans up."""
+    toolchain.compile(source(3).text, tmp_path / "ready.so")
+    quick = scripted(
+        f"""
+        for last in "$@"; do :; done
+        case "$last" in *.so) cp {tmp_path}/ready.so "$last";; esac
+        """
+    )
+
+    def die_at(n: int) -> int:
+        registry = Registry(tmp_path / f"kernels-{n}", toolchain=quick)
+        child = spawn(DIE.format(n=n, root=str(registry.root)), registry, source(3))
+        _, said = child.communicate(timeout=60)
+        assert child.returncode in (0, -signal.SIGKILL), said
+        after = Registry(registry.root, toolchain=quick)
+        assert after.verify().bad == {}
+        assert all(entry.name == "answer-3" for entry in after.entries())
+        report = after.build([source(3)])
+        assert report.built + report.reused == 1
+        assert after.verify().checked == 1
+        assert after.load(source(3)).answer() == 3
+        after.gc()
+        assert list((registry.root / "staging").iterdir()) == []
+        return int(child.returncode)
+
+    with ThreadPoolExecutor(2) as pool:
+        codes = list(pool.map(die_at, range(1, 31)))
+    assert codes[0] == -signal.SIGKILL
+    assert codes[-1] == 0, "raise the range: the build makes more changes than that"
+    survived = codes.index(0)
+    assert survived >= 10
+    assert not any(codes[survived:])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_can_be_taken_up(tmp_path, scripted, toolchain, source, spawn, number):
+    note = tmp_path / "compiler"
+    slow = Registry(
+        tmp_path / "kernels", toolchain=scripted(f"echo $$ > {note}\nexec sleep 60", timeout_s=1.0)
+    )
+    child = spawn(BUILD, slow, source(3))
+    compiler = int(_wait_for(note, child))
+    child.send_signal(number)
+    child.communicate(timeout=30)
+    assert child.returncode != 0
+    if number == signal.SIGTERM:
+        os.kill(compiler, signal.SIGKILL)
+    assert Registry(slow.root, toolchain=toolchain).load(source(3)).answer() == 3
