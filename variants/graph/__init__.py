@@ -1,5 +1,30 @@
 """Typed graphs: the graph itself, its conversions, loaders and generators."""
 
-from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.convert import (
+    from_dgl,
+    from_edge_index_dict,
+    from_networkx,
+    from_pyg,
+    from_scipy,
+    to_dgl,
+    to_edge_index_dict,
+    to_networkx,
+    to_pyg,
+    to_scipy,
+)
+from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 
-__all__ = ["HeteroGraph"]
+__all__ = [
+    "CanonicalEtype",
+    "HeteroGraph",
+    "from_dgl",
+    "from_edge_index_dict",
+    "from_networkx",
+    "from_pyg",
+    "from_scipy",
+    "to_dgl",
+    "to_edge_index_dict",
+    "to_networkx",
+    "to_pyg",
+    "to_scipy",
+]

@@ -1,0 +1,93 @@
+"""PyTorch Geometric's `Data` and `HeteroData`, read by duck typing."""
+
+import warnings
+from typing import Any
+
+import torch
+
+from hetune.variants.errors import GraphError
+from hetune.variants.graph._extras import require
+from hetune.variants.graph.convert.edge_index_dict import from_edge_index_dict, to_edge_index_dict
+from hetune.variants.graph.hetero import HeteroGraph
+
+
+def from_pyg(data: Any) -> HeteroGraph:
+    """A graph of a PyG `HeteroData`, or of a `Data` with `edge_index` [2, E].
+
+    From `Data`, `edge_type` [E] and `node_type` [N] are read where they exist; `node_type` must be
+    non-decreasing. Node counts are PyG's own `num_nodes`.
+
+    Raises:
+        GraphError: It is neither, has no `edge_index`, or an id does not fit.
+    """
+    if hasattr(data, "edge_types") and hasattr(data, "node_types"):
+        return _from_hetero_data(data)
+    edge_index = getattr(data, "edge_index", None)
+    if edge_index is None:
+        raise GraphError(
+            f"from_pyg got a {type(data).__name__} without edge_index: give a PyG Data or "
+            "HeteroData with edge_index; torch_geometric.transforms.ToSparseTensor removes it"
+        )
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise GraphError(f"data.edge_index has shape {list(edge_index.shape)}: it must be [2, E]")
+    return HeteroGraph(
+        edge_index[0],
+        edge_index[1],
+        getattr(data, "edge_type", None),
+        getattr(data, "node_type", None),
+        num_nodes=_num_nodes(data),
+    )
+
+
+def _from_hetero_data(data: Any) -> HeteroGraph:
+    edge_index_dict = {}
+    for key in data.edge_types:
+        if "edge_index" not in data[key]:
+            raise GraphError(
+                f"data[{key}] has no edge_index but {sorted(data[key].keys())}: give an "
+                "edge_index of shape [2, E]"
+            )
+        edge_index_dict[key] = data[key].edge_index
+    counts = {ntype: _num_nodes(data[ntype]) for ntype in data.node_types}
+    return from_edge_index_dict(
+        edge_index_dict,
+        {ntype: count for ntype, count in counts.items() if count is not None},
+        metadata=(data.node_types, data.edge_types),
+    )
+
+
+def _num_nodes(store: Any) -> int | None:
+    with warnings.catch_warnings():
+        # PyG warns where it infers the count from the edges; so do we, without a warning.
+        warnings.simplefilter("ignore")
+        count = store.num_nodes
+    return None if count is None else int(count)
+
+
+def to_pyg(graph: HeteroGraph, *, homogeneous: bool = False) -> Any:
+    """A PyG `HeteroData` with `edge_index` per canonical edge type and `num_nodes` per node type.
+
+    Args:
+        graph: A canonical graph.
+        homogeneous: Give a `Data` with `edge_index` [2, E], `edge_type` [E] and `node_type` [N]
+            over global ids instead; any graph will do.
+
+    Raises:
+        GraphError: The graph is not canonical, or torch_geometric is not installed.
+    """
+    pyg = require("torch_geometric.data", "pyg", "to_pyg")
+    if homogeneous:
+        return pyg.Data(
+            edge_index=torch.stack([graph.src, graph.dst]).long(),
+            edge_type=graph.etype.long(),
+            node_type=graph.ntype.long(),
+            num_nodes=graph.num_nodes,
+        )
+    data = pyg.HeteroData()
+    for ntype, first, end in zip(
+        graph.ntype_names, graph.node_offsets, graph.node_offsets[1:], strict=False
+    ):
+        data[ntype].num_nodes = end - first
+    for key, edge_index in to_edge_index_dict(graph).items():
+        data[key].edge_index = edge_index
+    return data

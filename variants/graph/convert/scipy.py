@@ -1,0 +1,72 @@
+"""SciPy sparse matrices and arrays."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from hetune.variants.errors import GraphError
+from hetune.variants.graph.hetero import HeteroGraph
+
+
+def from_scipy(matrix: Any | Mapping[str, Any]) -> HeteroGraph:
+    """A graph with an edge i -> j for each stored entry (i, j), explicit zeros included.
+
+    Args:
+        matrix: A sparse matrix or array [N, N], or a dictionary of them by edge type, all of the
+            same shape. One that is not square, [A, B], gives two node types "row" and "col".
+
+    Raises:
+        GraphError: It is not sparse, or shapes differ.
+    """
+    matrices = dict(matrix) if isinstance(matrix, Mapping) else {"0": matrix}
+    if not matrices:
+        raise GraphError("from_scipy got an empty dictionary: give at least one matrix")
+    for name, item in matrices.items():
+        if not scipy.sparse.issparse(item):
+            raise GraphError(
+                f"from_scipy got a {type(item).__name__} for {name!r}: give a sparse matrix, "
+                "e.g. scipy.sparse.coo_array(dense)"
+            )
+    shapes = {item.shape for item in matrices.values()}
+    if len(shapes) > 1 or len(next(iter(shapes))) != 2:
+        raise GraphError(f"from_scipy got shapes {sorted(shapes)}: give matrices of one 2-D shape")
+    rows, columns = next(iter(shapes))
+    parts = [item.tocoo() for item in matrices.values()]
+    square = rows == columns
+    shift = 0 if square else rows
+    return HeteroGraph(
+        np.concatenate([part.row.astype(np.int64) for part in parts]),
+        np.concatenate([part.col.astype(np.int64) + shift for part in parts]),
+        np.repeat(np.arange(len(parts)), [part.nnz for part in parts]),
+        None if square else np.repeat([0, 1], [rows, columns]),
+        num_nodes=rows if square else rows + columns,
+        etype_names=matrices,
+        ntype_names=None if square else ["row", "col"],
+        canonical_etypes=None if square else [("row", name, "col") for name in matrices],
+    )
+
+
+def to_scipy(graph: HeteroGraph, etype: int | str | None = None) -> Any:
+    """A `coo_array` [N, N] of float32 ones, entry (i, j) for each edge i -> j; repeats stay.
+
+    Args:
+        graph: Any graph.
+        etype: Only the edges of this type, by number or name; all by default.
+
+    Raises:
+        GraphError: There is no such edge type.
+    """
+    src, dst = (ids.cpu().numpy() for ids in (graph.src, graph.dst))
+    if etype is not None:
+        if isinstance(etype, str):
+            if etype not in graph.etype_names:
+                raise GraphError(f"no edge type {etype!r}: one of {list(graph.etype_names)}")
+            etype = graph.etype_names.index(etype)
+        if not 0 <= etype < graph.num_etypes:
+            raise GraphError(f"no edge type {etype}: the graph has {graph.num_etypes}")
+        chosen = (graph.etype == etype).cpu().numpy()
+        src, dst = src[chosen], dst[chosen]
+    ones = np.ones(len(src), dtype=np.float32)
+    return scipy.sparse.coo_array((ones, (src, dst)), shape=(graph.num_nodes, graph.num_nodes))
