@@ -1,0 +1,392 @@
+"""Runs launches on plain tensors: the oracle of the other backends, and the fallback.
+
+Each statement runs over the whole domain at once, kernel after kernel; `verify` has made sure
+that a launch's blocks do not see each other, so block order does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from hetune.variants.errors import InputError
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.nodes import (
+    Apply,
+    Def,
+    Direct,
+    Expr,
+    ForEach,
+    Gather,
+    Gemm,
+    Init,
+    Inner,
+    Launch,
+    Read,
+    Rows,
+    SegmentSum,
+    Stmt,
+    Store,
+    Traversal,
+    Update,
+)
+from hetune.variants.program.nodes import End, Space, Type
+
+IndexOf = Callable[[str], GraphIndex]
+"""The index of a group of edge types; "" means all."""
+
+
+def interpret(
+    launch: Launch,
+    values: Mapping[str, torch.Tensor],
+    index_of: IndexOf,
+    graph: HeteroGraph,
+) -> None:
+    """Run a verified launch.
+
+    Args:
+        launch: The launch; `verify` accepts it.
+        values: A contiguous tensor for each buffer, [rows, *shape] or [rows, width] (a row shape
+            of () also [rows]), all of one floating dtype on one device. Written in place.
+        index_of: The index of each group that the launch names.
+        graph: The graph that the indexes belong to.
+
+    Raises:
+        InputError: A tensor is missing, or its shape or dtype does not fit.
+    """
+    machine = _Machine(launch, values, index_of, graph)
+    for kernel in launch.kernels:
+        match kernel:
+            case Gemm():
+                machine.gemm(kernel)
+            case Traversal(rows, body):
+                _Loop(machine, rows, None).run(body)
+
+
+def row_count(rows: Rows, index_of: IndexOf, graph: HeteroGraph) -> int:
+    """How many rows a space (of a group) has."""
+    match rows.space:
+        case Space.NODE:
+            return graph.num_nodes
+        case Space.NTYPE:
+            return graph.num_ntypes
+        case Space.ETYPE:
+            return graph.num_etypes
+        case Space.SHARED:
+            return 1
+        case Space.EDGE:
+            return index_of(rows.group).num_edges
+        case Space.SRC_PAIR:
+            return index_of(rows.group).num_src_pairs
+        case Space.SRC_DENSE:
+            return index_of(rows.group).num_src_dense
+        case Space.DST_PAIR:
+            return index_of(rows.group).num_dst_pairs
+
+
+class _Machine:
+    """The buffers of a launch and the way from a loop's rows to theirs."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        values: Mapping[str, torch.Tensor],
+        index_of: IndexOf,
+        graph: HeteroGraph,
+    ) -> None:
+        self._index_of, self._graph = index_of, graph
+        self._types = {buffer.name: buffer.type for buffer in launch.buffers}
+        self._tensors: dict[str, torch.Tensor] = {}
+        for name, type in self._types.items():
+            if name not in values:
+                raise InputError(f"no tensor for buffer {name!r}: add it to values")
+            self._tensors[name] = self._view(name, type, values[name])
+        first = next(iter(self._tensors.values()))
+        self.dtype, self.device = first.dtype, first.device
+        for name, tensor in self._tensors.items():
+            if (tensor.dtype, tensor.device) != (self.dtype, self.device):
+                raise InputError(
+                    f"buffer {name!r} is {tensor.dtype} on {tensor.device}, others are "
+                    f"{self.dtype} on {self.device}: convert it"
+                )
+
+    def _view(self, name: str, type: Type, tensor: torch.Tensor) -> torch.Tensor:
+        count = self.count(Rows(type.space, type.group))
+        shape = (count, *type.shape)
+        if tensor.shape[:1] != (count,) or tensor.numel() != count * type.width:
+            raise InputError(
+                f"the tensor of buffer {name!r} has shape {tuple(tensor.shape)}: {shape} is needed"
+            )
+        if not (tensor.is_contiguous() and tensor.is_floating_point()):
+            raise InputError(
+                f"the tensor of buffer {name!r} must be contiguous and of a floating dtype: call "
+                ".contiguous(), or convert it"
+            )
+        return tensor.view(shape)
+
+    def count(self, rows: Rows) -> int:
+        return row_count(rows, self._index_of, self._graph)
+
+    # Which rows belong to which. None stands for "the same rows".
+
+    def _ids(self, ids: torch.Tensor) -> torch.Tensor:
+        return ids.to(device=self.device, dtype=torch.int64)
+
+    def node(self, rows: Rows, end: End) -> torch.Tensor | None:
+        """The node at one end of each row."""
+        index = self._index_of(rows.group)
+        match rows.space, end:
+            case Space.NODE, _:
+                return None
+            case Space.EDGE, End.SRC:
+                return self._ids(index.src)
+            case Space.EDGE, _:
+                return self._ids(index.dst)
+            case Space.SRC_PAIR, _:
+                return self._ids(index.src_pair_node)
+            case Space.SRC_DENSE, _:
+                return self._ids(index.src_dense_node)
+            case Space.DST_PAIR, _:
+                return self._ids(index.dst_pair_node)
+        raise AssertionError(f"{rows.space} rows have no node")
+
+    def etype(self, rows: Rows) -> torch.Tensor:
+        """The edge type of each row."""
+        index = self._index_of(rows.group)
+        match rows.space:
+            case Space.EDGE:
+                return self._ids(index.etype)
+            case Space.SRC_PAIR:
+                return self._ids(index.src_pair_etype)
+            case Space.SRC_DENSE:
+                return self._ids(index.src_dense_etype)
+            case Space.DST_PAIR:
+                return self._ids(index.dst_pair_etype)
+        raise AssertionError(f"{rows.space} rows have no edge type")
+
+    def pair(self, group: str, space: Space) -> torch.Tensor:
+        """The pair of each edge of a group."""
+        index = self._index_of(group)
+        match space:
+            case Space.SRC_PAIR:
+                return self._ids(index.src_pair_of_edge)
+            case Space.SRC_DENSE:
+                return self._ids(index.src_dense_of_edge)
+            case Space.DST_PAIR:
+                return self._ids(index.dst_pair_of_edge)
+        raise AssertionError(f"{space} is no pair")
+
+    def _places(self, type: Type, rows: Rows, end: End) -> torch.Tensor | None:
+        """The buffer row that each of the loop's rows belongs to."""
+        match type.space:
+            case Space.NODE:
+                return self.node(rows, end)
+            case Space.NTYPE:
+                ntype, node = self._ids(self._graph.ntype), self.node(rows, end)
+                return ntype if node is None else ntype[node]
+            case Space.ETYPE:
+                return self.etype(rows)
+            case Space.SHARED:
+                return torch.zeros(self.count(rows), dtype=torch.int64, device=self.device)
+            case Space.EDGE:
+                return self._ids(self._index_of(rows.group).position) if rows.group else None
+            case _:
+                return None if type.space is rows.space else self.pair(rows.group, type.space)
+
+    def read(self, name: str, rows: Rows, end: End = End.NONE) -> torch.Tensor:
+        """A copy of the buffer's row for each of the loop's rows."""
+        places = self._places(self._types[name], rows, end)
+        tensor = self._tensors[name]
+        return tensor.clone() if places is None else tensor[places]
+
+    def write(self, name: str, rows: Rows, value: torch.Tensor, accumulate: bool) -> None:
+        """Set, or add to, the buffer's row of each of the loop's rows."""
+        places = self._places(self._types[name], rows, End.NONE)
+        tensor = self._tensors[name]
+        if places is None and accumulate:
+            tensor += value
+        elif places is None:
+            tensor.copy_(value)
+        elif accumulate:
+            tensor.index_add_(0, places, value)
+        else:
+            tensor[places] = value
+
+    # Typed matrix products.
+
+    def gemm(self, gemm: Gemm) -> None:
+        rows = gemm.rows
+        x = self._operand(gemm).view(-1, gemm.heads, gemm.k)
+        product = self._product(gemm, x)
+        if gemm.scale is not None:
+            product *= self.read(gemm.scale, rows).view(len(x), -1, 1)
+        if gemm.bias is not None:
+            product += self.read(gemm.bias, rows).view(product.shape)
+        out = self._types[gemm.out]
+        product = product.view(len(x), *out.shape)
+        if gemm.scatter:
+            node = self.node(rows, End.DST)
+            assert node is not None
+            self._tensors[gemm.out].index_add_(0, node, product)
+        else:
+            self.write(gemm.out, rows, product, gemm.accumulate)
+
+    def _operand(self, gemm: Gemm) -> torch.Tensor:
+        match gemm.x:
+            case Direct(buffer):
+                return self.read(buffer, gemm.rows)
+            case Gather(buffer, end):
+                return self.read(buffer, gemm.rows, end)
+            case SegmentSum(buffer, end, weight):
+                edges = Rows(Space.EDGE, gemm.rows.group)
+                summand = self.read(buffer, edges, end)
+                summand = summand.reshape(len(summand), -1, gemm.k)
+                if weight is not None:
+                    summand = summand * self.read(weight, edges).view(len(summand), -1, 1)
+                total = summand.new_zeros(self.count(gemm.rows), *summand.shape[1:])
+                pair = self.pair(gemm.rows.group, Space.DST_PAIR)
+                return total.index_add_(0, pair, summand)
+
+    def _product(self, gemm: Gemm, x: torch.Tensor) -> torch.Tensor:
+        """Rows of one type at a time: a weight per row would take gigabytes."""
+        weights = self._tensors[gemm.w].view(-1, gemm.heads, gemm.k, gemm.n)
+        if self._types[gemm.w].space is Space.SHARED:
+            return torch.einsum("mhk,hkn->mhn", x, weights[0])
+        places = self._places(self._types[gemm.w], gemm.rows, End.NONE)
+        assert places is not None
+        product = x.new_empty(len(x), gemm.heads, gemm.n)
+        counts = torch.bincount(places, minlength=len(weights)).tolist()
+        chunks = torch.split(places.argsort(stable=True), counts)
+        for type, chosen in enumerate(chunks):
+            if len(chosen):
+                product[chosen] = torch.einsum("mhk,hkn->mhn", x[chosen], weights[type])
+        return product
+
+
+@dataclass(slots=True)
+class _Value:
+    """A row value of one loop, and the reduction if it is an accumulator."""
+
+    tensor: torch.Tensor
+    reduce: str | None = None
+
+
+class _Loop:
+    """One loop of a nest, over its whole domain: all edges of the group, not one node's."""
+
+    def __init__(self, machine: _Machine, rows: Rows, outer: _Loop | None) -> None:
+        self._machine, self._rows, self._outer = machine, rows, outer
+        self._values: dict[str, _Value] = {}
+
+    def run(self, body: tuple[Stmt, ...]) -> None:
+        for statement in body:
+            self._statement(statement)
+
+    def _statement(self, statement: Stmt) -> None:
+        match statement:
+            case Def(name, _, expr):
+                self._values[name] = _Value(self._evaluate(expr))
+            case Init(name, shape, reduce):
+                size = (self._machine.count(self._rows), *shape)
+                start = 0.0 if reduce == "sum" else -torch.inf
+                tensor = torch.full(
+                    size, start, dtype=self._machine.dtype, device=self._machine.device
+                )
+                self._values[name] = _Value(tensor, reduce)
+            case Update(name, value):
+                owner = self._owner(name)
+                places = self._places_in(owner)
+                owner._add(name, places, self._value(value))
+            case Store(buffer, value, accumulate):
+                self._machine.write(buffer, self._rows, self._value(value), accumulate)
+            case ForEach(rows, body):
+                _Loop(self._machine, rows, self).run(body)
+
+    def _owner(self, name: str) -> _Loop:
+        loop = self
+        while name not in loop._values:
+            assert loop._outer is not None, f"{name!r} is undefined: the launch is not verified"
+            loop = loop._outer
+        return loop
+
+    def _places_in(self, outer: _Loop) -> torch.Tensor | None:
+        """The row of an enclosing loop that each row of this loop lies in."""
+        if outer is self:
+            return None
+        if outer._rows.space is Space.NODE:
+            return self._machine.node(self._rows, End.DST)
+        return self._machine.pair(self._rows.group, outer._rows.space)
+
+    def _value(self, name: str) -> torch.Tensor:
+        owner = self._owner(name)
+        places = self._places_in(owner)
+        tensor = owner._values[name].tensor
+        return tensor if places is None else tensor[places]
+
+    def _add(self, name: str, places: torch.Tensor | None, value: torch.Tensor) -> None:
+        """Out of place: other names may hold the tensor."""
+        held = self._values[name]
+        if places is None:
+            by = torch.add if held.reduce == "sum" else torch.maximum
+            held.tensor = by(held.tensor, value)
+        elif held.reduce == "sum":
+            held.tensor = held.tensor.index_add(0, places, value)
+        else:
+            index = places.view(-1, *(1 for _ in value.shape[1:])).expand_as(value)
+            held.tensor = held.tensor.scatter_reduce(0, index, value, "amax")
+
+    def _evaluate(self, expr: Expr) -> torch.Tensor:
+        match expr:
+            case Read(buffer, end):
+                return self._machine.read(buffer, self._rows, end)
+            case Apply(fn, args, const):
+                return apply(fn, [self._value(arg) for arg in args], const)
+            case Inner(x, y):
+                return _inner(self._value(x), self._value(y))
+
+
+def _inner(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    if x.dim() < y.dim():
+        x = x.unsqueeze(1)
+    elif y.dim() < x.dim():
+        y = y.unsqueeze(1)
+    return (x * y).sum(-1)
+
+
+def apply(fn: str, args: list[torch.Tensor], const: float | None) -> torch.Tensor:
+    """An elementwise function of tensors [rows, *shape] with prefix broadcasting."""
+    axes = max(arg.dim() for arg in args)
+    x, *rest = (arg.reshape(*arg.shape, *(1 for _ in range(axes - arg.dim()))) for arg in args)
+    match fn, rest, const:
+        case "add", [y], _:
+            return x + y
+        case "sub", [y], _:
+            return x - y
+        case "mul", [y], _:
+            return x * y
+        case "div", [y], _:
+            return x / y
+        case "max", [y], _:
+            return torch.maximum(x, y)
+        case "leaky_relu", [], float() | int():
+            return torch.where(x > 0, x, x * const)
+        case "scale", [], float() | int():
+            return x * const
+        case "relu", [], _:
+            return torch.relu(x)
+        case "gelu", [], _:
+            return torch.nn.functional.gelu(x)
+        case "exp", [], _:
+            return torch.exp(x)
+        case "sigmoid", [], _:
+            return torch.sigmoid(x)
+        case "tanh", [], _:
+            return torch.tanh(x)
+        case "reciprocal", [], _:
+            return torch.reciprocal(x)
+        case "one_minus", [], _:
+            return 1 - x
+    raise AssertionError(f"no function {fn!r} of {len(args)} arguments: the launch is not verified")

@@ -1,0 +1,90 @@
+"""The rules of the intra-operator IR, checked."""
+
+from __future__ import annotations
+
+from hetune.variants.errors import KernelError
+from hetune.variants.kernel.check import NAME, PAIRS
+from hetune.variants.kernel.check_gemm import GemmCheck
+from hetune.variants.kernel.check_traversal import TraversalCheck
+from hetune.variants.kernel.nodes import Buffer, Gemm, Launch, Traversal
+from hetune.variants.kernel.text import show_kernel, show_type
+from hetune.variants.kernel.walk import reads, writes
+from hetune.variants.program.nodes import End, Space
+
+_NODE_BLOCKED = (Space.NODE, Space.EDGE, Space.DST_PAIR)
+
+
+def verify(launch: Launch) -> None:
+    """Check every rule that the classes of the IR promise.
+
+    Raises:
+        KernelError: Names the kernel, the statement, the broken rule and how to mend it.
+    """
+    _check_buffers(launch)
+    if not launch.kernels:
+        raise KernelError("the launch has no kernels: give it one, or drop it")
+    types = {buffer.name: buffer.type for buffer in launch.buffers}
+    for position, kernel in enumerate(launch.kernels):
+        place = f"kernel {position} `{show_kernel(kernel)}`"
+        match kernel:
+            case Gemm():
+                GemmCheck(place, types, kernel).run()
+            case Traversal():
+                TraversalCheck(place, types, kernel).run()
+    _check_order(launch)
+    _check_used(launch)
+
+
+def _check_buffers(launch: Launch) -> None:
+    seen: set[str] = set()
+    for buffer in launch.buffers:
+        place = f"buffer `{buffer.name}: {show_type(buffer.type)}`"
+        if not NAME.fullmatch(buffer.name):
+            raise KernelError(f"{place}: the name is no identifier: use letters, digits and _")
+        if buffer.name in seen:
+            raise KernelError(f"{place}: there are two buffers of that name: rename one")
+        seen.add(buffer.name)
+        _check_buffer_type(place, buffer)
+
+
+def _check_buffer_type(place: str, buffer: Buffer) -> None:
+    space, group = buffer.type.space, buffer.type.group
+    if group and space not in PAIRS:
+        mend = "edge buffers hold all edges" if space is Space.EDGE else f"{space} has no groups"
+        raise KernelError(f"{place}: {mend}: drop @{group}")
+    if group and not NAME.fullmatch(group):
+        raise KernelError(f"{place}: group {group!r} is no identifier: use letters, digits and _")
+    if any(extent < 1 for extent in buffer.type.shape):
+        raise KernelError(f"{place}: an extent is below 1: give each axis at least 1 element")
+
+
+def _check_order(launch: Launch) -> None:
+    """Blocks run in any order, so no row may be read at a source while the launch writes it."""
+    written = {name for kernel in launch.kernels for name in writes(kernel)}
+    fused = len(launch.kernels) > 1
+    for position, kernel in enumerate(launch.kernels):
+        place = f"kernel {position} `{show_kernel(kernel)}`"
+        if fused and kernel.rows.space not in _NODE_BLOCKED:
+            raise KernelError(
+                f"{place}: a launch of several kernels cannot walk {kernel.rows.space} rows: use "
+                "node, dst_pair or edge rows, or give the kernel a launch of its own"
+            )
+        for name, end in reads(kernel):
+            at_source = end is End.SRC or launch.type_of(name).space in (
+                Space.SRC_PAIR,
+                Space.SRC_DENSE,
+            )
+            own_rows = not fused and kernel.rows.space in (Space.SRC_PAIR, Space.SRC_DENSE)
+            if name in written and at_source and not own_rows:
+                raise KernelError(
+                    f"{place}: reads {name!r} at a source that the same launch writes: split the "
+                    "launch before this kernel, or write another buffer"
+                )
+
+
+def _check_used(launch: Launch) -> None:
+    used = {name for kernel in launch.kernels for name, _ in reads(kernel)}
+    used |= {name for kernel in launch.kernels for name in writes(kernel)}
+    for buffer in launch.buffers:
+        if buffer.name not in used:
+            raise KernelError(f"buffer {buffer.name!r} is named by no kernel: drop it")
