@@ -85,9 +85,9 @@ class Registry:
         fields = (
             str(FORMAT),
             chain.identity,
-            *chain.flags,
-            *chain.link_flags,
-            *shlex.split(chain.compiler)[1:],
+            shlex.join(chain.flags),
+            shlex.join(chain.link_flags),
+            shlex.join(shlex.split(chain.compiler)[1:]),
             chain.cpu,
             source.recipe,
             source.text,
