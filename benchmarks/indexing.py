@@ -1,0 +1,109 @@
+"""What indexing costs: seconds of each index of a large graph, built by C++ and by NumPy.
+
+python benchmarks/indexing.py [--edges 5000000] [--nodes 1000000] [--etypes 100]
+"""
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from _machine import commit, fingerprint, set_threads
+
+from hetune.variants.graph import index as index_module
+from hetune.variants.graph import index_numpy
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.index import GraphIndex
+from hetune.variants.graph.index_primitives import primitives
+
+RESULTS = Path(__file__).parent / "results" / "indexing.json"
+BLOCK_NODES = 64
+
+
+def skewed_graph(edges: int, nodes: int, etypes: int, seed: int = 0) -> HeteroGraph:
+    """Sources, destinations and types drawn from powers of uniform numbers, edges unordered."""
+    rng = np.random.default_rng(seed)
+    src, dst, etype = (
+        (count * rng.random(edges) ** power).astype(np.int32)
+        for count, power in ((nodes, 2.0), (nodes, 3.0), (etypes, 2.0))
+    )
+    return HeteroGraph(src, dst, etype, num_nodes=nodes, num_etypes=etypes)
+
+
+def build_all(graph: HeteroGraph) -> GraphIndex:
+    """A fresh index with everything that a variant may ask for, but dense rows (they are N x R)."""
+    index = GraphIndex(graph)
+    for name in (
+        *("edge_id", "indptr", "in_degree", "degree_order", "csc_edge", "csc_indptr"),
+        *("dst_pair_of_edge", "dst_pair_count", "node_dst_pair_indptr"),
+        *("src_pair_of_edge", "src_pair_etype_ptr", "relation_stats"),
+    ):
+        getattr(index, name)
+    for space in ("dst_pair", "src_pair"):
+        index.row_groups(space, None)
+    index.row_groups("dst_pair", BLOCK_NODES)
+    return index
+
+
+def measure(graph: HeteroGraph, rounds: int) -> dict[str, Any]:
+    """Median and minimum seconds of the whole, and of each step in the round of least time."""
+    totals, best = [], None
+    for _ in range(rounds):
+        start = time.perf_counter()
+        index = build_all(graph)
+        totals.append(time.perf_counter() - start)
+        if best is None or totals[-1] == min(totals):
+            best = {name: round(seconds, 6) for name, seconds in index.build_seconds.items()}
+        nbytes = index.nbytes
+        del index
+    return {
+        "seconds_median": statistics.median(totals),
+        "seconds_min": min(totals),
+        "rounds": rounds,
+        "bytes": nbytes,
+        "steps_of_best_round": best,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--edges", type=int, default=5_000_000)
+    parser.add_argument("--nodes", type=int, default=1_000_000)
+    parser.add_argument("--etypes", type=int, default=100)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--no-numpy", action="store_true", help="leave the slow reference out")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+
+    set_threads(options.threads)
+    native = primitives()
+    graph = skewed_graph(options.edges, options.nodes, options.etypes)
+    report: dict[str, Any] = {
+        "graph": {name: getattr(options, name) for name in ("edges", "nodes", "etypes")},
+        "machine": fingerprint(options.threads),
+        "commit": commit(),
+        "native": None if native is index_numpy else measure(graph, options.rounds),
+    }
+    if not options.no_numpy:
+        index_module.primitives = lambda: index_numpy
+        report["numpy"] = measure(graph, 1)
+        index_module.primitives = primitives
+    for name in ("native", "numpy"):
+        result = report.get(name)
+        if result is None:
+            continue
+        print(f"{name}: {result['seconds_median']:.3f} s (median of {result['rounds']}), ", end="")
+        print(f"least {result['seconds_min']:.3f} s, {result['bytes'] / 1e6:.0f} MB")
+        for step, seconds in result["steps_of_best_round"].items():
+            print(f"  {step:28} {seconds * 1e3:9.1f} ms")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
