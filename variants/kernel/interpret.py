@@ -219,20 +219,24 @@ class _Machine:
 
     def gemm(self, gemm: Gemm) -> None:
         rows = gemm.rows
-        x = self._operand(gemm).view(-1, gemm.heads, gemm.k)
+        x = self._operand(gemm).view(self.count(rows), gemm.heads, gemm.k)
         product = self._product(gemm, x)
         if gemm.scale is not None:
-            product *= self.read(gemm.scale, rows).view(len(x), -1, 1)
+            product *= self._factors(gemm.scale, rows)
         if gemm.bias is not None:
             product += self.read(gemm.bias, rows).view(product.shape)
         out = self._types[gemm.out]
-        product = product.view(len(x), *out.shape)
+        product = product.reshape(len(x), *out.shape)
         if gemm.scatter:
             node = self.node(rows, End.DST)
             assert node is not None
             self._tensors[gemm.out].index_add_(0, node, product)
         else:
             self.write(gemm.out, rows, product, gemm.accumulate)
+
+    def _factors(self, name: str, rows: Rows) -> torch.Tensor:
+        """Factors of row shape () or (heads,) as [rows, 1 or heads, 1]."""
+        return self.read(name, rows).view(self.count(rows), self._types[name].width, 1)
 
     def _operand(self, gemm: Gemm) -> torch.Tensor:
         match gemm.x:
@@ -243,16 +247,17 @@ class _Machine:
             case SegmentSum(buffer, end, weight):
                 edges = Rows(Space.EDGE, gemm.rows.group)
                 summand = self.read(buffer, edges, end)
-                summand = summand.reshape(len(summand), -1, gemm.k)
+                summand = summand.view(len(summand), self._types[buffer].width // gemm.k, gemm.k)
                 if weight is not None:
-                    summand = summand * self.read(weight, edges).view(len(summand), -1, 1)
+                    summand = summand * self._factors(weight, edges)
                 total = summand.new_zeros(self.count(gemm.rows), *summand.shape[1:])
                 pair = self.pair(gemm.rows.group, Space.DST_PAIR)
                 return total.index_add_(0, pair, summand)
 
     def _product(self, gemm: Gemm, x: torch.Tensor) -> torch.Tensor:
         """Rows of one type at a time: a weight per row would take gigabytes."""
-        weights = self._tensors[gemm.w].view(-1, gemm.heads, gemm.k, gemm.n)
+        weights = self._tensors[gemm.w]
+        weights = weights.view(len(weights), gemm.heads, gemm.k, gemm.n)
         if self._types[gemm.w].space is Space.SHARED:
             return torch.einsum("mhk,hkn->mhn", x, weights[0])
         places = self._places(self._types[gemm.w], gemm.rows, End.NONE)

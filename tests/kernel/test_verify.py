@@ -1,0 +1,288 @@
+"""Each rule of the intra-operator IR: a launch that breaks it, and what the message says."""
+
+import dataclasses
+import re
+
+import pytest
+
+from hetune.variants.errors import KernelError
+from hetune.variants.kernel.nodes import Launch
+from hetune.variants.kernel.text import parse
+from hetune.variants.kernel.verify import verify
+
+GOOD = """
+launch
+  buffer x: node[4,3]
+  buffer z: node[6]
+  buffer a: edge[4]
+  buffer u: edge[]
+  buffer m: edge[4,3]
+  buffer b: shared[8]
+  buffer c: ntype[8]
+  buffer w: etype[4,3,2]
+  buffer wn: ntype[4,3,2]
+  buffer ws: shared[4,3,2]
+  buffer w1: etype[6,2,4]
+  buffer xs: node[3]
+  buffer p: dst_pair@s[4,3]
+  buffer t: src_pair@s[4,2]
+  buffer q: dst_pair@s[8]
+  buffer y: node[8]
+  buffer o: node[4,3]
+  buffer e: edge[8]
+  buffer v: etype[4,3]
+"""
+
+
+def build(kernels, buffers=GOOD):
+    """The launch of some kernels' text, with the buffers that they name and no others."""
+    lines = buffers.strip().splitlines()[1:]
+    used = [line for line in lines if _named(line.split()[1].rstrip(":"), kernels)]
+    body = [f"  {line}" for line in kernels.strip("\n").splitlines()]
+    return parse("\n".join(["launch", *used, *body]))
+
+
+def _named(name, kernels):
+    return re.search(rf"\b{name}\b", kernels) is not None
+
+
+GOOD_KERNELS = [
+    "gemm t[src_pair@s] = x[src] @ w heads=4 k=3 n=2",
+    "gemm e[edge@s] = z[dst] @ w1 + b heads=1 k=6 n=8",
+    "gemm e[edge] += u * m @ w heads=4 k=3 n=2",
+    "gemm y[edge -> node] += a * m @ ws heads=4 k=3 n=2",
+    "gemm y[dst_pair@s -> node] += p @ w heads=4 k=3 n=2",
+    "gemm q[dst_pair@s] = sum(a * xs[src]) @ w heads=4 k=3 n=2",
+    "gemm q[dst_pair@s] = sum(a * x[src]) @ w heads=4 k=3 n=2",
+    "gemm q[dst_pair@s] = sum(u * m) @ w heads=4 k=3 n=2",
+    "gemm q[dst_pair@s] = sum(x[src]) @ w heads=4 k=3 n=2",
+    "gemm y[node] = x @ wn + c heads=4 k=3 n=2",
+    # A launch of several kernels: what one writes the next reads at the same rows.
+    """
+gemm q[dst_pair@s] = sum(x[src]) @ w heads=4 k=3 n=2
+traverse node
+  init acc: [8] sum
+  for dst_pair@s
+    h: [8] = read q
+    update acc h
+  store y = acc
+""",
+    # Softmax in three loops; the same name in loops that do not see each other.
+    """
+traverse node
+  init top: [4] max
+  init total: [4] sum
+  for edge@s
+    h: [4] = read a
+    update top h
+  for edge@s
+    h: [4] = read a
+    s: [4] = sub(h, top)
+    r: [4] = exp(s)
+    update total r
+    store a = r
+  one: [4] = reciprocal(total)
+  for edge@s
+    r: [4] = read a
+    s: [4] = mul(r, one)
+    store a = s
+""",
+    """
+traverse edge@s
+  d: [4,3] = read x[dst]
+  g: [4,3] = read v
+  s: [4] = dot(d, g)
+  f: [3] = read xs[src]
+  k: [4] = dot(f, d)
+  n: [4] = max(s, k)
+  l: [4] = leaky_relu(n, const=0.2)
+  store a = l
+""",
+    """
+traverse node
+  init acc: [8] sum
+  b1: [8] = read b
+  update acc b1
+  store y += acc
+""",
+]
+
+
+@pytest.mark.parametrize("kernels", GOOD_KERNELS)
+def test_good_launches_pass(kernels):
+    verify(build(kernels))
+
+
+def node(body):
+    return "traverse node\n" + body
+
+
+BAD_GEMMS = [
+    ("gemm y[node] = nix @ wn heads=4 k=3 n=2", "there is no buffer 'nix' (there are: wn, y)"),
+    ("gemm y[node] = x @ nix heads=4 k=3 n=2", "there is no buffer 'nix'"),
+    ("gemm y[node] = x @ wn heads=0 k=3 n=2", "heads is 0: it must be at least 1"),
+    ("gemm y[node] = x @ wn heads=4 k=3 n=0", "n is 0: it must be at least 1"),
+    ("gemm v[etype] = v @ w heads=4 k=3 n=2", "cannot walk etype rows: use node, edge"),
+    ("gemm y[node@s] = x @ wn heads=4 k=3 n=2", "nodes have no groups: drop @s"),
+    (
+        "gemm e[edge] = x @ w heads=4 k=3 n=2",
+        "'x' is node[4,3] but the rows are edge: use a buffer of edge",
+    ),
+    ("gemm t[src_pair@r] = x[src] @ w heads=4 k=3 n=2", "'t' is src_pair@s[4,2] but the rows"),
+    ("gemm t[src_pair@s] = x[dst] @ w heads=4 k=3 n=2", "src_pair rows have no node at dst"),
+    ("gemm y[node] = x[src] @ wn heads=4 k=3 n=2", "node rows have no node at src: gather at no"),
+    ("gemm e[edge] = m[src] @ w heads=4 k=3 n=2", "only node buffers can be gathered"),
+    ("gemm e[edge] = xs[src] @ w heads=4 k=3 n=2", "'xs' has width 3: it must be heads * k = 12"),
+    ("gemm e[edge] = sum(x[src]) @ w heads=4 k=3 n=2", "sum(...) needs dst_pair rows, not edge"),
+    ("gemm q[dst_pair@s] = sum(x[dst]) @ w heads=4 k=3 n=2", "read it at src"),
+    ("gemm q[dst_pair@s] = sum(x) @ w heads=4 k=3 n=2", "'x' is node[4,3] but the rows are edge@s"),
+    ("gemm q[dst_pair@s] = sum(m * m) @ w heads=4 k=3 n=2", "it must be () or (heads,) = (4,)"),
+    ("gemm q[dst_pair@s] = sum(u * xs[src]) @ w heads=4 k=3 n=2", "must be heads * k = 12"),
+    ("gemm y[node] = x @ w heads=4 k=3 n=2", "with node rows it must be ntype or shared"),
+    ("gemm e[edge] = m @ wn heads=4 k=3 n=2", "with edge rows it must be etype or shared"),
+    ("gemm e[edge] = m @ w heads=4 k=3 n=4", "it must be (heads, k, n) = (4, 3, 4)"),
+    ("gemm e[edge] = m @ w heads=1 k=12 n=2", "with one head (k, *out) will do"),
+    (
+        "gemm y[edge -> node] = m @ w heads=4 k=3 n=2",
+        "scatters without adding up: set accumulate (`+=`)",
+    ),
+    ("gemm y[src_pair@s -> node] += x[src] @ w heads=4 k=3 n=2", "src_pair rows cannot scatter"),
+    ("gemm e[edge -> node] += m @ w heads=4 k=3 n=2", "'e' is edge[8] but the rows are node"),
+    ("gemm o[node] = x @ wn heads=4 k=3 n=2", "out 'o' has width 12: it must be heads * n = 8"),
+    ("gemm e[edge] = y * m @ w heads=4 k=3 n=2", "'y' is node[8] but the rows are edge"),
+    ("gemm e[edge] = m * m @ w heads=4 k=3 n=2", "scale 'm' has row shape (4, 3): it must be ()"),
+    ("gemm y[edge -> node] += m @ w + b heads=4 k=3 n=2", "once per row that scatters"),
+    ("gemm e[edge] = m @ w + c heads=4 k=3 n=2", "it must be shared, or ntype on node rows"),
+    ("gemm e[edge] = m @ w + ws heads=4 k=3 n=2", "bias 'ws' has width 24"),
+    ("gemm e[edge] = e @ w1 heads=1 k=8 n=8", "weight 'w1' has row shape (6, 2, 4)"),
+    ("gemm m[edge] += m @ w3 heads=4 k=3 n=3", "'m' is both read and written: write another"),
+]
+BAD_TRAVERSALS = [
+    ("traverse shared\n  h: [8] = read b", "cannot walk shared rows"),
+    ("traverse node\n  h: [8] = read y", "stores nothing: add a store, or drop the kernel"),
+    ("traverse node", "the body is empty"),
+    (node("  for edge@s\n  h: [8] = read y\n  store y = h"), "`for edge@s`: the body is empty"),
+    (node("  store y = h"), "`store y = h`: there is no value 'h' here: define it"),
+    (node("  store y = b"), "read the buffer first: `v = read b`"),
+    (node("  h: [8] = read nix\n  store y = h"), "there is no buffer 'nix'"),
+    (node("  h: [7] = read y\n  store y = h"), "the value has row shape (8,): declare that"),
+    (node("  h: [8] = read y[src]\n  store y = h"), "cannot be read at src of node rows: read `y`"),
+    (node("  h: [8] = read e\n  store y = h"), "'e' is edge[8] but the rows are node"),
+    (node("  h: [4,3] = read v\n  store o = h"), "node rows have no edge type"),
+    (node("  h: [8] = read b[src]\n  store y = h"), "cannot be read at src of node rows"),
+    ("traverse edge@s\n  h: [8] = read y\n  store e = h", "read `y[src]` or `y[dst]`"),
+    ("traverse dst_pair@s\n  h: [8] = read y[src]\n  store q = h", "read `y[dst]`"),
+    ("traverse edge@r\n  h: [8] = read q\n  store e = h", "'q' is dst_pair@s[8] but the rows"),
+    ("traverse edge\n  h: [8] = read q\n  store e = h", "the rows are edge: use a buffer of edge"),
+    (node("  h: [8] = read y\n  h: [8] = relu(h)\n  store y = h"), "'h' is defined already"),
+    (node("  h: [8] = read y\n  store z = h"), "row shape (6,) but 'h' has (8,): make them equal"),
+    (node("  h: [8] = read y\n  store e = h"), "'e' is edge[8] but the rows are node"),
+    (node("  h: [8] = read y\n  g: [8] = sinh(h)\n  store y = g"), "there is no function 'sinh'"),
+    (node("  h: [8] = read y\n  g: [8] = add(h)\n  store y = g"), "add takes 2 arguments, not 1"),
+    (node("  h: [8] = read y\n  g: [8] = relu(h, const=1)\n  store y = g"), "takes no constant"),
+    (node("  h: [8] = read y\n  g: [8] = scale(h)\n  store y = g"), "needs a finite constant"),
+    (
+        node("  h: [8] = read y\n  g: [8] = scale(h, const=inf)\n  store y = g"),
+        "needs a finite constant",
+    ),
+    (
+        node("  h: [8] = read y\n  f: [6] = read z\n  g: [8] = add(h, f)\n  store y = g"),
+        "row shape (6,) is no prefix of (8,)",
+    ),
+    (
+        node("  h: [8] = read y\n  f: [6] = read z\n  g: [] = dot(h, f)\n  store y = h"),
+        "row shapes (8,) and (6,) have no inner product",
+    ),
+    (node("  init h: [8] mean\n  store y = h"), "there is no reduction 'mean': use sum or max"),
+    (node("  init h: [0] sum\n  store y = h"), "an extent is below 1"),
+    (node("  h: [8] = read y\n  update h h\n  store y = h"), "there is no accumulator 'h' here"),
+    (
+        node("  init h: [6] sum\n  g: [8] = read y\n  update h g\n  store y = g"),
+        "accumulator 'h' has row shape (6,) but 'g' has (8,)",
+    ),
+    (
+        "traverse edge\n  for edge\n    h: [8] = read e\n    store e = h",
+        "edge rows cannot nest in edge rows: nest node > dst_pair > edge",
+    ),
+    (
+        "traverse dst_pair@s\n  for edge@r\n    h: [8] = read e\n    store e = h",
+        "the edges are of another group than dst_pair@s: walk edge@s",
+    ),
+    (
+        node(
+            "  init h: [8] sum\n  for edge@s\n    g: [8] = read e\n    update h g\n"
+            "    f: [8] = add(h, g)\n    store e = f"
+        ),
+        "'h' is read in a loop that still updates it: read it after the loop",
+    ),
+    (
+        node("  for edge@s\n    h: [8] = read e\n    store e = h\n  store y = h"),
+        "there is no value 'h' here",
+    ),
+    (
+        node("  for edge@s\n    h: [8] = read y[src]\n  store y = h"),
+        "there is no value 'h' here",
+    ),
+]
+BAD_LAUNCHES = [
+    (
+        "gemm y[node] = x @ wn heads=4 k=3 n=2\ngemm t[src_pair@s] = x[src] @ w heads=4 k=3 n=2",
+        "kernel 1 `gemm t[src_pair@s] = x[src] @ w heads=4 k=3 n=2`: a launch of several kernels "
+        "cannot walk src_pair rows",
+    ),
+    (
+        "traverse node\n  h: [4,3] = read x\n  store o = h\n"
+        "gemm q[dst_pair@s] = sum(o[src]) @ w heads=4 k=3 n=2",
+        "kernel 1 `gemm q[dst_pair@s] = sum(o[src]) @ w heads=4 k=3 n=2`: reads 'o' at a source "
+        "that the same launch writes: split the launch before this kernel",
+    ),
+    (
+        # The other way round: a later kernel may not overwrite what other blocks still read.
+        "gemm q[dst_pair@s] = sum(x[src]) @ w heads=4 k=3 n=2\n"
+        "traverse node\n  h: [4,3] = read o\n  store x = h",
+        "kernel 0 `gemm q[dst_pair@s] = sum(x[src]) @ w heads=4 k=3 n=2`: reads 'x' at a source",
+    ),
+    (
+        "traverse node\n  init acc: [8] sum\n  for edge@s\n    h: [8] = read y[src]\n"
+        "    update acc h\n  store y = acc",
+        "reads 'y' at a source that the same launch writes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kernels", "message"), BAD_GEMMS + BAD_TRAVERSALS + BAD_LAUNCHES)
+def test_bad_launches(kernels, message):
+    launch = build(kernels, GOOD + "  buffer w3: etype[4,3,3]\n")
+    with pytest.raises(KernelError) as caught:
+        verify(launch)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("kernel ")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("launch\n  buffer y: node[8]", "the launch has no kernels"),
+        ("launch\n  buffer y: node[8]\n  buffer y: node[8]", "two buffers of that name: rename"),
+        ("launch\n  buffer y: node@s[8]", "node has no groups: drop @s"),
+        ("launch\n  buffer y: edge@s[8]", "edge buffers hold all edges: drop @s"),
+        ("launch\n  buffer y: node[8,0]", "an extent is below 1: give each axis at least 1"),
+        (
+            "launch\n  buffer y: node[8]\n  buffer z: node[8]\n"
+            "  traverse node\n    h: [8] = read y\n    store y = h",
+            "buffer 'z' is named by no kernel: drop it",
+        ),
+    ],
+)
+def test_bad_buffers(text, message):
+    with pytest.raises(KernelError) as caught:
+        verify(parse(text))
+    assert message in str(caught.value)
+
+
+def test_names_are_identifiers():
+    launch = build("traverse node\n  h: [8] = read y\n  store y = h")
+    (buffer,) = launch.buffers
+    renamed = Launch(launch.kernels, (dataclasses.replace(buffer, name="y'"),))
+    with pytest.raises(KernelError, match="no identifier: use letters, digits and _"):
+        verify(renamed)
