@@ -186,7 +186,7 @@ class _Machine:
             case Map(fn, args, const):
                 rows = [self._to_rows(known[name], types[name], out) for name in args]
                 depth = max(row.dim() for row in rows)
-                return _apply(fn, [_pad_right(row, depth) for row in rows], const)
+                return apply_map(fn, [_pad_right(row, depth) for row in rows], const)
             case Dot(x, y):
                 space, group = join([types[x], types[y]])
                 left, right = (
@@ -339,7 +339,8 @@ def _einsum(spec: str, args: list[Tensor]) -> Tensor:
     return torch.einsum(f"{terms}->{row}{result}", *rows)
 
 
-def _apply(fn: str, args: list[Tensor], const: float | None) -> Tensor:
+def apply_map(fn: str, args: list[Tensor], const: float | None) -> Tensor:
+    """A `Map` function of tensors that broadcast as torch's do."""
     match fn, args, const:
         case "add", [x, y], _:
             return x + y

@@ -1,0 +1,49 @@
+"""What every backend offers the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.nodes import Launch, Rows, Schedule
+
+Runner = Callable[[Mapping[str, Tensor]], None]
+"""Runs a launch once over the given buffers: contiguous tensors [rows, ...] by name."""
+
+
+class Place(Protocol):
+    """What a launch is bound to: a graph, its groups of edge types, and their indexes."""
+
+    @property
+    def graph(self) -> HeteroGraph:
+        """The graph."""
+        ...
+
+    def index(self, group: str) -> GraphIndex:
+        """The index of a group's edges."""
+        ...
+
+    def count(self, rows: Rows) -> int:
+        """Rows of a loop's domain."""
+        ...
+
+
+class Backend(Protocol):
+    """Turns launches into something that runs."""
+
+    @property
+    def name(self) -> str:
+        """Short and stable, e.g. ``"cpp"``."""
+        ...
+
+    def bind(self, launch: Launch, schedule: Schedule, place: Place) -> Runner:
+        """Makes a launch ready to run on a graph; compiles it if that was not done before.
+
+        Raises:
+            CompileError: The launch cannot be compiled here.
+        """
+        ...

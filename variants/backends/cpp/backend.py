@@ -1,0 +1,128 @@
+"""Launches compiled by the C++ compiler and called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from hetune.variants.backends.base import Place, Runner
+from hetune.variants.backends.cpp.abi import (
+    BufferSlot,
+    CountSlot,
+    GroupsSlot,
+    IndexSlot,
+    NodeBlocksSlot,
+    NodeTypeSlot,
+    Slot,
+)
+from hetune.variants.backends.cpp.emit import Emitted, emit
+from hetune.variants.graph.index import RowGroups, node_type_groups
+from hetune.variants.kernel.nodes import Launch, Rows, Schedule
+from hetune.variants.program.nodes import Space
+from hetune.variants.registry import KernelSource, Registry, default_registry
+
+emit_cached = functools.lru_cache(maxsize=4096)(emit)
+"""`emit`, remembering what it printed."""
+
+
+class CppBackend:
+    """C++ for this machine's CPU.
+
+    Args:
+        registry: Where compiled launches are kept; the process's default registry if None.
+    """
+
+    name = "cpp"
+
+    def __init__(self, registry: Registry | None = None) -> None:
+        self._registry = registry
+
+    @property
+    def registry(self) -> Registry:
+        """Where compiled launches are kept."""
+        return self._registry or default_registry()
+
+    def source(self, launch: Launch, schedule: Schedule) -> KernelSource:
+        """The translation unit of a launch."""
+        return emit_cached(launch, schedule).source
+
+    def bind(self, launch: Launch, schedule: Schedule, place: Place) -> Runner:
+        """Loads (or compiles) the launch and looks up the graph's arrays that it needs."""
+        emitted = emit_cached(launch, schedule)
+        function = self.registry.load(emitted.source).hetune_launch
+        function.restype = None
+        function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+        return _bound(emitted, function, schedule, place)
+
+
+def _bound(
+    emitted: Emitted, function: ctypes._NamedFuncPointer, schedule: Schedule, place: Place
+) -> Runner:
+    pointers = (ctypes.c_void_p * max(len(emitted.pointers), 1))()
+    kept: list[Tensor] = []
+    buffers: list[tuple[int, str]] = []
+    for position, slot in enumerate(emitted.pointers):
+        if isinstance(slot, BufferSlot):
+            buffers.append((position, slot.name))
+        else:
+            array = _array(slot, schedule, place)
+            kept.append(array)
+            pointers[position] = array.data_ptr()
+    counts = (ctypes.c_int64 * max(len(emitted.counts), 1))(
+        *(_count(slot, emitted, schedule, place) for slot in emitted.counts)
+    )
+
+    def run(tensors: Mapping[str, Tensor]) -> None:
+        for position, name in buffers:
+            pointers[position] = tensors[name].data_ptr()
+        function(pointers, counts, torch.get_num_threads())
+
+    run.kept = kept  # type: ignore[attr-defined]  # the arrays live as long as the runner
+    return run
+
+
+def _array(slot: Slot, schedule: Schedule, place: Place) -> Tensor:
+    match slot:
+        case IndexSlot(group=group, name=name):
+            array = getattr(place.index(group), name)
+            assert isinstance(array, Tensor)
+            return array
+        case GroupsSlot(field=field):
+            array = getattr(_groups(slot, schedule, place), field)
+            assert isinstance(array, Tensor)
+            return array
+        case NodeTypeSlot():
+            return place.graph.ntype
+        case NodeBlocksSlot():
+            return place.index("").node_blocks(schedule.block_nodes)
+        case BufferSlot():
+            raise AssertionError("buffers are given with every run")
+
+
+def _groups(slot: GroupsSlot, schedule: Schedule, place: Place) -> RowGroups:
+    if slot.space is Space.NODE:
+        size = schedule.block_nodes
+        return place.graph.cached(
+            ("node_type_groups", size),
+            lambda: node_type_groups(place.graph, size, place.index("").node_blocks(size)),
+        )
+    block_nodes = schedule.block_nodes if slot.blocked else None
+    return place.index(slot.group).row_groups(slot.space.value, block_nodes)
+
+
+def _count(slot: CountSlot, emitted: Emitted, schedule: Schedule, place: Place) -> int:
+    match slot.of:
+        case Rows() as rows:
+            return place.count(rows)
+        case "blocks":
+            return place.index("").node_blocks(schedule.block_nodes).numel() - 1
+        case "row_blocks":
+            groups = next(
+                s for s in emitted.pointers if isinstance(s, GroupsSlot) and not s.blocked
+            )
+            return _groups(groups, schedule, place).num_blocks
+    raise AssertionError(f"no such count: {slot}")

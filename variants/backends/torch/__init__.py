@@ -1,0 +1,1 @@
+"""The interpreter as a backend: slow, complete, any device."""

@@ -1,0 +1,1 @@
+"""Rewrites of programs, the choices between them, and the enumerator of variants."""

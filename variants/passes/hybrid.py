@@ -1,0 +1,97 @@
+"""Hybrid plans: each edge type is transformed on its smaller side. hetune's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hetune.variants.passes.product import product_of
+from hetune.variants.passes.rewrite import Builder, rewrite
+from hetune.variants.passes.transform_side import score_of
+from hetune.variants.program.nodes import (
+    ALL_EDGES,
+    Count,
+    Dot,
+    Linear,
+    Map,
+    Merge,
+    Op,
+    Program,
+    Space,
+    Sum,
+    Take,
+    operands,
+    with_operands,
+)
+
+SRC_SIDE = "s"
+"""Edge types with fewer (src, etype) than (dst, etype) pairs."""
+DST_SIDE = "d"
+"""All other edge types."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitMessages:
+    """Splits the sum of typed messages into one sum for each group of edge types."""
+
+    def __call__(self, program: Program) -> Program:
+        """Applies the pass."""
+        return rewrite(program, _split_sum)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitScores:
+    """Splits bilinear edge scores by group; the parts are merged into one score per edge."""
+
+    def __call__(self, program: Program) -> Program:
+        """Applies the pass."""
+        return rewrite(program, _split_score)
+
+
+def _split_sum(builder: Builder, op: Op, hint: str) -> str | None:
+    if not isinstance(op, Sum) or op.space is not Space.NODE or not _all_edges(builder, op.x):
+        return None
+    linear = builder.op(product_of(builder, op.x).core)
+    if not isinstance(linear, Linear) or builder.types[linear.w].space is not Space.ETYPE:
+        return None
+    source, destination = (
+        builder.emit(Sum(_restrict(builder, op.x, group), Space.NODE), f"{hint}_{group}")
+        for group in (SRC_SIDE, DST_SIDE)
+    )
+    return builder.emit(Map("add", (destination, source)), hint)
+
+
+def _split_score(builder: Builder, op: Op, hint: str) -> str | None:
+    if not isinstance(op, Dot) or score_of(builder, op) is None or not _all_edges(builder, op.x):
+        return None
+    parts = tuple(
+        builder.emit(
+            with_operands(op, tuple(_restrict(builder, a, group) for a in operands(op))),
+            f"{hint}_{group}",
+        )
+        for group in (SRC_SIDE, DST_SIDE)
+    )
+    return builder.emit(Merge(parts), hint)
+
+
+def _all_edges(builder: Builder, name: str) -> bool:
+    kind = builder.types[name]
+    return kind.space is Space.EDGE and kind.group == ALL_EDGES
+
+
+def _restrict(builder: Builder, name: str, group: str) -> str:
+    """An edge or pair value, for a group's edge types only."""
+    kind = builder.types[name]
+    if not kind.space.is_edgewise:
+        return name
+    hint = f"{name}_{group}"
+    match builder.op(name):
+        case Take(x=x, end=end):
+            rows = _restrict(builder, x, group)
+            return builder.emit(Take(rows, kind.space, end, group), hint)
+        case Count(space=space):
+            return builder.emit(Count(space, group), hint)
+        case Linear() | Map() | Dot() as op:
+            parts = tuple(_restrict(builder, a, group) for a in operands(op))
+            return builder.emit(with_operands(op, parts), hint)
+        case _:
+            return builder.emit(Take(name, Space.EDGE, group=group), hint)

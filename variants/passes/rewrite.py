@@ -1,0 +1,90 @@
+"""Rewriting programs: hash-consing builder and the bottom-up driver that passes share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from hetune.variants.program.nodes import (
+    Let,
+    Op,
+    Param,
+    Program,
+    Type,
+    operands,
+    with_operands,
+)
+from hetune.variants.program.verify import infer
+
+
+class Builder:
+    """Collects values, giving equal operators one name (common subexpressions, for free)."""
+
+    def __init__(self, params: Iterable[Param]) -> None:
+        self.params = tuple(params)
+        self.types: dict[str, Type] = {param.name: param.type for param in self.params}
+        self.ops: dict[str, Op] = {}
+        self._names: dict[Op, str] = {}
+
+    def op(self, name: str) -> Op | None:
+        """The operator that defines a value; None for a parameter."""
+        return self.ops.get(name)
+
+    def emit(self, op: Op, hint: str) -> str:
+        """The value of ``op``: an existing name, or a new one made from ``hint``."""
+        if op in self._names:
+            return self._names[op]
+        name, count = hint, 1
+        while name in self.types:
+            count += 1
+            name = f"{hint}_{count}"
+        self.types[name] = infer(op, self.types)
+        self._names[op] = name
+        self.ops[name] = op
+        return name
+
+    def finish(self, program: Program, result: str) -> Program:
+        """The program that computes ``result``; values that nothing needs are left out."""
+        live = {result}
+        for name in reversed(self.ops):
+            if name in live:
+                live.update(operands(self.ops[name]))
+        lets = tuple(
+            Let(name, self.types[name], op) for name, op in self.ops.items() if name in live
+        )
+        groups = sorted({let.type.group for let in lets if let.type.group})
+        return Program(program.name, self.params, lets, result, tuple(groups))
+
+
+Rule = Callable[[Builder, Op, str], str | None]
+"""Given the builder, an operator over already rewritten operands, and its old name: the name of
+what replaces it, or None to keep it."""
+
+
+def rewrite(program: Program, rule: Rule) -> Program:
+    """Applies a rule to every value, operands first. Also removes equal and dead values."""
+    builder = Builder(program.params)
+    renamed = {param.name: param.name for param in program.params}
+    for let in program.lets:
+        op = with_operands(let.op, tuple(renamed[name] for name in operands(let.op)))
+        replaced = rule(builder, op, let.name)
+        renamed[let.name] = builder.emit(op, let.name) if replaced is None else replaced
+    return builder.finish(program, renamed[program.result])
+
+
+def to_fixpoint(program: Program, rule: Rule, limit: int = 8) -> Program:
+    """Applies a rule until nothing changes."""
+    for _ in range(limit):
+        rewritten = rewrite(program, rule)
+        if rewritten == program:
+            return program
+        program = rewritten
+    return program
+
+
+def users(program: Program) -> dict[str, tuple[Let, ...]]:
+    """For each name the values that read it, in program order."""
+    readers: dict[str, list[Let]] = {name: [] for name in program.types}
+    for let in program.lets:
+        for name in dict.fromkeys(operands(let.op)):
+            readers[name].append(let)
+    return {name: tuple(lets) for name, lets in readers.items()}

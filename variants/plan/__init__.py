@@ -1,0 +1,1 @@
+"""Plans: programs with their choices made, lowered to launches over buffers."""

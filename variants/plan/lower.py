@@ -1,0 +1,377 @@
+"""Lowering: from a program with its choices made to kernels over buffers.
+
+Works backwards from the result. A value gets a buffer when a later kernel must find it there;
+everything else is computed in the loops that use it. Sums into nodes accumulate in one buffer,
+whichever kernels contribute.
+"""
+
+from __future__ import annotations
+
+from hetune.variants.kernel.nodes import (
+    Buffer,
+    Def,
+    Direct,
+    ForEach,
+    Gather,
+    Gemm,
+    Init,
+    Kernel,
+    Read,
+    Rows,
+    SegmentSum,
+    Stmt,
+    Store,
+    Traversal,
+    Update,
+)
+from hetune.variants.passes.product import multiply_chain
+from hetune.variants.passes.rewrite import users
+from hetune.variants.plan.body import Body
+from hetune.variants.plan.launches import form_launches
+from hetune.variants.plan.nodes import Plan, View
+from hetune.variants.plan.terms import Term, TermKind, terms_of
+from hetune.variants.program.nodes import (
+    Count,
+    End,
+    Let,
+    Linear,
+    Map,
+    Merge,
+    Op,
+    Program,
+    Reshape,
+    Softmax,
+    Space,
+    Sum,
+    Take,
+    Type,
+    operands,
+)
+
+
+def lower(program: Program, *, fuse_sums: bool = True) -> Plan:
+    """Turns a verified program into a plan.
+
+    Args:
+        program: The program, after its passes.
+        fuse_sums: Whether a sum that feeds a linear map is computed inside the product's
+            kernel, tile by tile, or by a traversal of its own (which suits hubs).
+    """
+    return Lowering(program, fuse_sums).plan()
+
+
+class Lowering:
+    """One run of `lower`; `Body` asks it for the buffers that loop bodies read."""
+
+    def __init__(self, program: Program, fuse_sums: bool) -> None:
+        self.program = program
+        self.types = program.types
+        self.ops: dict[str, Op] = {let.name: let.op for let in program.lets}
+        self.users = users(program)
+        self._fuse_sums = fuse_sums
+        self._kernels: list[Kernel] = []
+        self._buffers: dict[str, Type] = {}
+        self._views: dict[str, str] = {}
+        self._weights = [let for let in program.lets if let.type.space.is_weight]
+        self._constants = _constants(program)
+        for name in (p.name for p in program.params):
+            self._buffers[name] = self.types[name]
+        for let in (*self._weights, *self._constants):
+            self._buffers[let.name] = let.type
+        self.given = frozenset(self._buffers)
+
+    def plan(self) -> Plan:
+        """Lowers everything that the result needs."""
+        result = self.buffer(self.program.result)
+        launches = form_launches(tuple(self._kernels), self._buffers, self._views)
+        used = {buffer.name for launch in launches for buffer in launch.buffers}
+        used |= {self._views.get(name, name) for name in used}
+        return Plan(
+            self.program,
+            tuple(self._weights),
+            tuple(let for let in self._constants if let.name in used | self._constant_inputs(used)),
+            launches,
+            tuple(
+                Buffer(name, kind)
+                for name, kind in self._buffers.items()
+                if name in used and name not in self.given and name not in self._views
+            ),
+            self._views.get(result, result),
+            tuple(View(name, base) for name, base in self._views.items() if name in used),
+        )
+
+    def _constant_inputs(self, used: set[str]) -> set[str]:
+        needed = set(used)
+        for let in reversed(self._constants):
+            if let.name in needed:
+                needed.update(operands(let.op))
+        return needed
+
+    def only_user(self, name: str) -> bool:
+        """Whether exactly one value reads ``name``, and the program does not return it."""
+        return len(self.users[name]) == 1 and name != self.program.result
+
+    def accumulates(self, name: str) -> bool:
+        """Whether a node value is a sum that kernels add up in a buffer of its own."""
+        if name not in self.ops or self.types[name].space is not Space.NODE:
+            return False
+        return any(term.accumulates for term in terms_of(self, name))
+
+    def buffer(self, name: str) -> str:
+        """The buffer that holds a value; emits the kernels that fill it, once."""
+        if name in self._buffers:
+            return name
+        match self.ops[name]:
+            case Reshape(x=x, shape=shape):
+                return self.view(self.buffer(x), shape)
+            case Linear() as op:
+                self._gemm(name, name, op)
+            case Softmax() as op:
+                self._softmax(name, op)
+            case Merge(parts=parts):
+                loops = tuple(self._store_edges(name, part) for part in parts)
+                self._buffers[name] = self.types[name]
+                self._kernels.append(Traversal(Rows(Space.NODE), loops))
+            case Sum(x=x, space=Space.DST_PAIR):
+                self._sum_pairs(name, x)
+            case _:
+                self._node_terms(name)
+        return name
+
+    def view(self, name: str, shape: tuple[int, ...]) -> str:
+        """A name for a buffer under another row shape of the same width."""
+        kind = self._buffers[name]
+        if kind.shape == shape:
+            return name
+        view = f"{name}_as_{'x'.join(map(str, shape))}"
+        self._buffers[view] = kind.with_shape(*shape)
+        self._views[view] = self._views.get(name, name)
+        return view
+
+    # --- sums into nodes ----------------------------------------------------------------
+
+    def _node_terms(self, name: str) -> None:
+        """Fills a buffer with a sum of terms: products first, then what accumulates."""
+        terms = terms_of(self, name)
+        if not any(term.accumulates for term in terms):
+            self._map(name)
+            return
+        ordered = sorted(terms, key=lambda term: term.kind.value)
+        extras = [term.name for term in terms if term.kind is TermKind.VALUE]
+        products = [term for term in ordered if term.kind is TermKind.PRODUCT]
+        bias = self._bias(products, extras)
+        written = False
+        for term in ordered:
+            match term.kind:
+                case TermKind.PRODUCT:
+                    op = self.ops[term.name]
+                    assert isinstance(op, Linear)
+                    self._gemm(name, term.name, op, bias=bias, accumulate=written)
+                    bias = None
+                case TermKind.EDGES:
+                    self._sum_edges(name, term, extras, accumulate=written)
+                case TermKind.PAIRS:
+                    if not written:
+                        self._store_sum(name, extras)
+                        extras = []
+                    self._scatter(name, term)
+                case TermKind.VALUE:
+                    continue
+            written = True
+        if extras:
+            self._store_sum(name, extras, accumulate=True)
+
+    def _bias(self, products: list[Term], extras: list[str]) -> str | None:
+        """A weight among the terms that the first product can start from."""
+        if not products:
+            return None
+        op = self.ops[products[0].name]
+        assert isinstance(op, Linear)
+        for name in extras:
+            kind = self.types[name]
+            if kind.space is Space.SHARED or kind.space is self.types[op.w].space is Space.NTYPE:
+                extras.remove(name)
+                return name
+        return None
+
+    def _store_sum(self, name: str, terms: list[str], *, accumulate: bool = False) -> None:
+        body = Body(self, Rows(Space.NODE))
+        if terms:
+            total = body.total(terms, self.types[name].shape)
+        else:
+            total = "zero"
+            body.add(Init(total, self.types[name].shape, "sum"))
+        body.add(Store(name, total, accumulate))
+        self._traverse(name, body)
+
+    def _sum_edges(self, name: str, term: Term, extras: list[str], *, accumulate: bool) -> None:
+        body = Body(self, Rows(Space.NODE))
+        shape = self.types[term.rows].shape
+        total = f"{name}_sum"
+        body.add(Init(total, shape, "sum"))
+        edges = body.inner(Rows(self.types[term.rows].space, self.types[term.rows].group))
+        edges.add(Update(total, edges.value(term.rows)))
+        body.loop(edges)
+        fitting = [extra for extra in extras if self.types[extra].shape == shape]
+        if fitting:
+            total = body.total(fitting, shape, start=total)
+            extras[:] = [extra for extra in extras if extra not in fitting]
+        self._buffers.setdefault(name, self.types[name])
+        body.add(Store(self.view(name, shape), total, accumulate))
+        self._traverse(name, body)
+
+    def _sum_pairs(self, name: str, rows: str) -> None:
+        body = Body(self, Rows(Space.DST_PAIR, self.types[name].group))
+        total = f"{name}_sum"
+        body.add(Init(total, self.types[name].shape, "sum"))
+        edges = body.inner(Rows(Space.EDGE, self.types[name].group))
+        edges.add(Update(total, edges.value(rows)))
+        body.loop(edges)
+        body.add(Store(name, total))
+        self._traverse(name, body)
+
+    # --- products -----------------------------------------------------------------------
+
+    def _scatter(self, name: str, term: Term) -> None:
+        chain = multiply_chain(self.ops, self.types, term.rows)
+        op = self.ops[chain.core]
+        assert isinstance(op, Linear)
+        scale = None
+        if chain.factors:
+            scale = self.buffer(chain.factors[0])
+        self._gemm(name, chain.core, op, scale=scale, scatter=True, accumulate=True)
+
+    def _gemm(
+        self,
+        out: str,
+        value: str,
+        op: Linear,
+        *,
+        bias: str | None = None,
+        scale: str | None = None,
+        scatter: bool = False,
+        accumulate: bool = False,
+    ) -> None:
+        x, w = self.types[op.x], self.types[op.w]
+        heads = x.shape[0] if len(x.shape) == 2 else 1
+        k = x.shape[-1]
+        rows = Rows(self.types[value].space, self.types[value].group)
+        operand = self._operand(op.x)
+        weight = self.buffer(op.w)
+        self._buffers.setdefault(out, self.types[out])
+        self._kernels.append(
+            Gemm(
+                out,
+                operand,
+                weight,
+                rows,
+                heads,
+                k,
+                w.width // (heads * k),
+                scatter=scatter,
+                accumulate=accumulate,
+                scale=scale,
+                bias=bias,
+            )
+        )
+
+    def _operand(self, name: str) -> Direct | Gather | SegmentSum:
+        match self.ops.get(name):
+            case Take(x=x, end=end) if self.types[x].space is Space.NODE:
+                return Gather(self.buffer(x), end)
+            case Sum(x=x, space=Space.DST_PAIR) if self._fuses(x) and self.only_user(name):
+                if (segment := self._segment(x)) is not None:
+                    return segment
+        return Direct(self.buffer(name))
+
+    def _fuses(self, rows: str) -> bool:
+        """Sums of outer products are always fused: only the product's kernel has room for them."""
+        op = self.ops.get(rows)
+        return self._fuse_sums or (isinstance(op, Map) and op.fn == "outer")
+
+    def _segment(self, rows: str) -> SegmentSum | None:
+        """The operand that adds up edge rows, if they are (weighted) rows of a buffer."""
+        weight = None
+        op = self.ops.get(rows)
+        if isinstance(op, Map) and op.fn in ("mul", "outer"):
+            factor, rows = op.args
+            if len(self.types[factor].shape) >= max(len(self.types[rows].shape), 2):
+                return None
+            weight = factor
+        take = self.ops.get(rows)
+        if not isinstance(take, Take) or self.types[take.x].space is not Space.NODE:
+            return None
+        if take.end is not End.SRC:
+            return None
+        if weight is not None:
+            narrowed = self.ops.get(weight)
+            if isinstance(narrowed, Take) and self.types[narrowed.x].space is Space.EDGE:
+                weight = narrowed.x
+            weight = self.buffer(weight)
+        return SegmentSum(self.buffer(take.x), End.SRC, weight)
+
+    # --- loops --------------------------------------------------------------------------
+
+    def _map(self, name: str) -> None:
+        kind = self.types[name]
+        body = Body(self, Rows(kind.space, kind.group))
+        body.add(Store(name, body.value(name, inline=True)))
+        self._traverse(name, body)
+
+    def _store_edges(self, name: str, part: str, maximum: str | None = None) -> Stmt:
+        edges = Body(self, Rows(Space.EDGE, self.types[part].group))
+        value = edges.value(part)
+        edges.add(Store(name, value))
+        if maximum is not None:
+            edges.add(Update(maximum, value))
+        return ForEach(edges.rows, tuple(edges.statements))
+
+    def _softmax(self, name: str, op: Softmax) -> None:
+        shape = self.types[name].shape
+        edges = Rows(Space.EDGE)
+        merge = self.ops.get(op.x)
+        parts = merge.parts if isinstance(merge, Merge) and self.only_user(op.x) else (op.x,)
+        top, total, inverse = f"{name}_max", f"{name}_total", f"{name}_inverse"
+        score, power, share = f"{name}_score", f"{name}_power", f"{name}_share"
+        body: list[Stmt] = [Init(top, shape, "max")]
+        body += [self._store_edges(name, part, top) for part in parts]
+        body += [
+            Init(total, shape, "sum"),
+            ForEach(
+                edges,
+                (
+                    Def(score, shape, Read(name)),
+                    Def(f"{score}_below", shape, Body.apply("sub", score, top)),
+                    Def(power, shape, Body.apply("exp", f"{score}_below")),
+                    Store(name, power),
+                    Update(total, power),
+                ),
+            ),
+            Def(inverse, shape, Body.apply("reciprocal", total)),
+            ForEach(
+                edges,
+                (
+                    Def(f"{power}_read", shape, Read(name)),
+                    Def(share, shape, Body.apply("mul", f"{power}_read", inverse)),
+                    Store(name, share),
+                ),
+            ),
+        ]
+        self._buffers[name] = self.types[name]
+        self._kernels.append(Traversal(Rows(op.over), tuple(body)))
+
+    def _traverse(self, name: str, body: Body) -> None:
+        self._buffers.setdefault(name, self.types[name])
+        self._kernels.append(Traversal(body.rows, tuple(body.statements)))
+
+
+def _constants(program: Program) -> list[Let]:
+    """Values that depend on the graph's counts alone."""
+    known: dict[str, Let] = {}
+    for let in program.lets:
+        names = operands(let.op)
+        if isinstance(let.op, Count) or (
+            isinstance(let.op, Map | Take) and names and all(n in known for n in names)
+        ):
+            known[let.name] = let
+    return list(known.values())

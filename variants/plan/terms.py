@@ -1,0 +1,68 @@
+"""What a node value is a sum of, and how each part gets into the sum's buffer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from hetune.variants.passes.product import multiply_chain
+from hetune.variants.program.nodes import Linear, Map, Reshape, Space, Sum
+
+if TYPE_CHECKING:
+    from hetune.variants.plan.lower import Lowering
+
+
+class TermKind(IntEnum):
+    """How a term joins the sum; the order in which kernels are emitted."""
+
+    PRODUCT = 0
+    """A linear map of node rows: its kernel can start the buffer."""
+    EDGES = 1
+    """A sum over edges: a traversal that stores or accumulates."""
+    PAIRS = 2
+    """A sum over dst_pairs of a linear map: a product that scatters into the buffer."""
+    VALUE = 3
+    """Anything else, added in passing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One term; ``rows`` is the summed edge or pair value of ``EDGES`` and ``PAIRS``."""
+
+    name: str
+    kind: TermKind
+    rows: str = ""
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether a kernel of its own brings the term in."""
+        return self.kind is not TermKind.VALUE
+
+
+def terms_of(lowering: Lowering, name: str) -> list[Term]:
+    """The terms of a node value: a chain of additions taken apart."""
+    return _split(lowering, name, root=True)
+
+
+def _split(lowering: Lowering, name: str, *, root: bool = False) -> list[Term]:
+    if not root and (name not in lowering.ops or not lowering.only_user(name)):
+        return [Term(name, TermKind.VALUE)]
+    match lowering.ops[name]:
+        case Map(fn="add", args=args) if lowering.types[name].space is Space.NODE:
+            shape = lowering.types[name].shape
+            if all(lowering.types[a].shape == shape for a in args):
+                return [term for a in args for term in _split(lowering, a)]
+        case Reshape(x=x):
+            inner = _split(lowering, x)
+            return inner if inner[0].accumulates else [Term(name, TermKind.VALUE)]
+        case Linear() if lowering.types[name].space is Space.NODE and not root:
+            return [Term(name, TermKind.PRODUCT)]
+        case Sum(x=x, space=Space.NODE):
+            if lowering.types[x].space is Space.EDGE:
+                return [Term(name, TermKind.EDGES, x)]
+            chain = multiply_chain(lowering.ops, lowering.types, x)
+            if isinstance(lowering.ops.get(chain.core), Linear) and len(chain.factors) <= 1:
+                return [Term(name, TermKind.PAIRS, x)]
+            return [Term(name, TermKind.EDGES, x)]
+    return [Term(name, TermKind.VALUE)]

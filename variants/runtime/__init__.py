@@ -1,0 +1,1 @@
+"""Runs plans: binds them to graphs, accounts for memory, launches kernels."""

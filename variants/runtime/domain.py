@@ -1,0 +1,79 @@
+"""A plan's symbols on one graph: groups of edge types, indexes, and counts of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.nodes import Rows
+from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
+from hetune.variants.program.nodes import ALL_EDGES, Space, Type
+
+
+def split_relations(graph: HeteroGraph) -> dict[str, tuple[int, ...]]:
+    """The edge types to transform on their source side, and the others.
+
+    An edge type goes where it has fewer distinct (node, etype) pairs; ties go to the destination,
+    which needs no rows of its own.
+    """
+
+    def build() -> dict[str, tuple[int, ...]]:
+        stats = GraphIndex.of(graph).relation_stats
+        source = stats.src_pairs < stats.dst_pairs
+        return {
+            SRC_SIDE: tuple(source.nonzero()[0].tolist()),
+            DST_SIDE: tuple((~source).nonzero()[0].tolist()),
+        }
+
+    return graph.cached("split_relations", build)
+
+
+class Domain:
+    """What a plan needs to know of a graph."""
+
+    def __init__(self, graph: HeteroGraph) -> None:
+        self.graph = graph
+
+    @property
+    def groups(self) -> Mapping[str, tuple[int, ...]]:
+        """The edge types of each named group."""
+        return split_relations(self.graph)
+
+    def index(self, group: str) -> GraphIndex:
+        """The index of a group's edges."""
+        return GraphIndex.of(self.graph, None if group == ALL_EDGES else self.groups[group])
+
+    def rows(self, space: Space, group: str = ALL_EDGES) -> int:
+        """How many rows a space has."""
+        match space:
+            case Space.NODE:
+                return self.graph.num_nodes
+            case Space.NTYPE:
+                return self.graph.num_ntypes
+            case Space.ETYPE:
+                return self.graph.num_etypes
+            case Space.SHARED:
+                return 1
+            case Space.EDGE:
+                return self.index(group).num_edges
+            case Space.SRC_PAIR:
+                return self._pairs(group, "src_pairs")
+            case Space.DST_PAIR:
+                return self._pairs(group, "dst_pairs")
+            case Space.SRC_DENSE:
+                return self.index(group).num_src_dense
+
+    def count(self, rows: Rows) -> int:
+        """Rows of a loop's domain."""
+        return self.rows(rows.space, rows.group)
+
+    def buffer_rows(self, kind: Type) -> int:
+        """Rows of a buffer: edge buffers always have one for every edge of the graph."""
+        return self.rows(kind.space, ALL_EDGES if kind.space is Space.EDGE else kind.group)
+
+    def _pairs(self, group: str, which: str) -> int:
+        counts = getattr(GraphIndex.of(self.graph).relation_stats, which)
+        if group == ALL_EDGES:
+            return int(counts.sum())
+        return int(counts[list(self.groups[group])].sum())

@@ -1,0 +1,62 @@
+"""What a plan needs before it can run: weights made from parameters, constants from counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.plan.nodes import Plan
+from hetune.variants.program.interpret import apply_map, interpret_all
+from hetune.variants.program.nodes import ALL_EDGES, Count, End, Let, Map, Program, Space, Take
+from hetune.variants.runtime.domain import Domain
+
+
+def weights_of(plan: Plan, values: Mapping[str, Tensor], graph: HeteroGraph) -> dict[str, Tensor]:
+    """The parameters and everything computed from them alone, as contiguous float32.
+
+    Products of weights are taken in float64: they are done once, and their rounding would reach
+    every row.
+
+    Args:
+        plan: Whose weights.
+        values: A tensor [types, *row shape] for each weight parameter.
+        graph: Gives edge types their node types, where a weight moves between them.
+    """
+    given = {p.name: values[p.name] for p in plan.program.params if p.role == "weight"}
+    made: dict[str, Tensor] = {}
+    if plan.weights:
+        params = tuple(p for p in plan.program.params if p.role == "weight")
+        part = Program(plan.program.name, params, plan.weights, plan.weights[-1].name)
+        exact = {name: value.detach().double() for name, value in given.items()}
+        made = interpret_all(part, exact, graph)
+    return {name: value.detach().float().contiguous() for name, value in {**made, **given}.items()}
+
+
+def constants_of(plan: Plan, domain: Domain) -> dict[str, Tensor]:
+    """Buffers that depend on the graph alone, float32 [rows], in the index's order."""
+    made: dict[str, Tensor] = {}
+    for let in plan.constants:
+        made[let.name] = _constant(let, made, plan.program, domain)
+    return made
+
+
+def _constant(let: Let, made: Mapping[str, Tensor], program: Program, domain: Domain) -> Tensor:
+    index = domain.index(let.type.group)
+    match let.op:
+        case Count(space=Space.DST_PAIR):
+            return index.dst_pair_count
+        case Count():
+            return domain.index(ALL_EDGES).in_degree.float()
+        case Map(fn=fn, args=args, const=const):
+            return apply_map(fn, [made[name] for name in args], const)
+        case Take(x=x, end=end):
+            space = program.type_of(x).space
+            if space is Space.EDGE:
+                raise AssertionError("edge buffers hold all edges")
+            rows = index.dst_pair_of_edge
+            if space is Space.NODE:
+                rows = index.src if end is End.SRC else index.dst
+            return made[x].index_select(0, rows)
+    raise AssertionError(f"{let} is no constant")

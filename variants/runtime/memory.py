@@ -1,0 +1,75 @@
+"""Where a plan's temporaries lie: one arena, shared by buffers that do not live together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hetune.variants.kernel.nodes import Buffer
+from hetune.variants.plan.nodes import Plan
+from hetune.variants.program.nodes import Type
+
+_ALIGNMENT = 64
+_ELEMENT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Byte offsets of temporaries in the arena. The result has memory of its own.
+
+    Attributes:
+        offsets: Start of each temporary.
+        arena_bytes: Size of the arena.
+        result_bytes: Size of the result.
+    """
+
+    offsets: dict[str, int]
+    arena_bytes: int
+    result_bytes: int
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that a run holds at once, arena and result."""
+        return self.arena_bytes + self.result_bytes
+
+
+def lay_out(plan: Plan, rows: Callable[[Type], int]) -> Layout:
+    """Places every temporary at the lowest offset that is free while it lives.
+
+    Largest first, which keeps the arena within a few percent of the true peak in practice.
+    """
+    spans = _spans(plan)
+    size = {b.name: rows(b.type) * b.type.width * _ELEMENT for b in plan.temporaries}
+    placed: list[tuple[Buffer, int]] = []
+    offsets: dict[str, int] = {}
+    for buffer in sorted(plan.temporaries, key=lambda b: (-size[b.name], b.name)):
+        if buffer.name == plan.result:
+            continue
+        first, last = spans[buffer.name]
+        offset = 0
+        for other, start in sorted(placed, key=lambda item: item[1]):
+            begin, end = spans[other.name]
+            if begin <= last and first <= end:
+                if offset + size[buffer.name] <= start:
+                    break
+                offset = max(offset, start + _aligned(size[other.name]))
+        offsets[buffer.name] = offset
+        placed.append((buffer, offset))
+    arena = max((offsets[b.name] + _aligned(size[b.name]) for b, _ in placed), default=0)
+    return Layout(offsets, arena, size.get(plan.result, 0))
+
+
+def _spans(plan: Plan) -> dict[str, tuple[int, int]]:
+    """First and last launch that touch each buffer."""
+    base = {view.name: view.base for view in plan.views}
+    spans: dict[str, tuple[int, int]] = {}
+    for step, launch in enumerate(plan.launches):
+        for buffer in launch.buffers:
+            name = base.get(buffer.name, buffer.name)
+            first, _ = spans.get(name, (step, step))
+            spans[name] = (first, step)
+    return spans
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
