@@ -13,15 +13,18 @@ from hetune.variants.graph.convert import (
     to_scipy,
 )
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
+from hetune.variants.graph.loaders import formats, load
 
 __all__ = [
     "CanonicalEtype",
     "HeteroGraph",
+    "formats",
     "from_dgl",
     "from_edge_index_dict",
     "from_networkx",
     "from_pyg",
     "from_scipy",
+    "load",
     "to_dgl",
     "to_edge_index_dict",
     "to_networkx",

@@ -1,0 +1,5 @@
+"""Graphs from files, by their ending."""
+
+from hetune.variants.graph.loaders.dispatch import formats, load
+
+__all__ = ["formats", "load"]

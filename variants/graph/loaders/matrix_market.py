@@ -1,0 +1,38 @@
+"""Matrix Market files, through SciPy."""
+
+from pathlib import Path
+
+import scipy.io
+import scipy.sparse
+
+from hetune.variants.errors import GraphFileError
+from hetune.variants.graph.convert.scipy import from_scipy
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.loaders._reading import check_file, check_memory, is_gzip, reading
+
+
+def load_matrix_market(path: Path) -> HeteroGraph:
+    """Read a `.mtx` in coordinate format: entry (i, j) is an edge i -> j.
+
+    A symmetric file gives both directions. A matrix that is not square gives the two node types
+    "row" and "col". Values are not looked at.
+
+    Raises:
+        GraphFileError: It is dense, malformed, or cut short.
+    """
+    size = check_file(path)
+    with reading(path, "a Matrix Market file"):
+        rows, columns, entries, layout, _, symmetry = scipy.io.mminfo(path)
+        if layout != "coordinate":
+            raise GraphFileError(
+                f"{path} holds a dense array: write its sparse form with "
+                "scipy.io.mmwrite(path, scipy.sparse.coo_array(dense))"
+            )
+        # The shortest entry is "1 1\n".
+        if 4 * entries > size and not is_gzip(path):
+            raise GraphFileError(
+                f"{path} states {entries} entries but has only {size} bytes: fetch it again"
+            )
+        stored = entries * (1 if symmetry == "general" else 2)
+        check_memory(path, 40 * stored + 8 * (rows + columns), f"a {rows} x {columns} matrix")
+        return from_scipy(scipy.sparse.coo_array(scipy.io.mmread(path)))

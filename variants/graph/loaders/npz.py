@@ -1,0 +1,90 @@
+"""NumPy archives: src, dst, etype, ntype, their names and, for knowledge graphs, a split."""
+
+import math
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from hetune.variants.errors import GraphFileError
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
+
+SPLITS = ("train", "valid", "test")
+_REQUIRED = ("src", "dst")
+
+
+def load_npz(path: Path, *, split: str | None = None) -> HeteroGraph:
+    """Read a `.npz` of flat arrays; never unpickles.
+
+    Arrays: `src`, `dst` int [E] global node ids; optional `etype` int [E], `ntype` int [N],
+    `etype_names` [R] and `ntype_names` [T] str, `split` int8 [E] (0 train, 1 valid, 2 test).
+
+    Args:
+        path: The file.
+        split: Only the edges of "train", "valid" or "test"; all nodes and types stay.
+
+    Raises:
+        GraphFileError: The file is unreadable, cut short, or lacks an array.
+    """
+    check_file(path)
+    with reading(path, "an .npz graph"):
+        _check_sizes(path)
+        with np.load(path, allow_pickle=False) as archive:
+            names = ("src", "dst", "etype", "ntype", "etype_names", "ntype_names", "split")
+            arrays = {name: archive[name] for name in names if name in archive.files}
+            found = archive.files
+        for name in _REQUIRED:
+            if name not in arrays:
+                raise GraphFileError(f"{path} has no array {name!r} but {sorted(found)}: add it")
+        if split is not None:
+            arrays = _take(path, arrays, split)
+        return HeteroGraph(
+            arrays["src"],
+            arrays["dst"],
+            arrays.get("etype"),
+            arrays.get("ntype"),
+            etype_names=arrays.get("etype_names"),
+            ntype_names=arrays.get("ntype_names"),
+        )
+
+
+def _take(path: Path, arrays: dict[str, np.ndarray], split: str) -> dict[str, np.ndarray]:
+    if split not in SPLITS:
+        raise GraphFileError(f"split is {split!r}: one of {', '.join(SPLITS)}")
+    if "split" not in arrays:
+        raise GraphFileError(f"{path} has no array 'split': leave split out")
+    if arrays["split"].shape != arrays["src"].shape:
+        raise GraphFileError(f"{path}: split has another length than src: write it again")
+    chosen = arrays["split"] == SPLITS.index(split)
+    per_edge = {name: arrays[name][chosen] for name in ("src", "dst", "etype") if name in arrays}
+    return arrays | per_edge
+
+
+def _check_sizes(path: Path) -> None:
+    """Compare the shape that each array's header states with the bytes that are there."""
+    total = 0
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            with archive.open(info) as member:
+                version = np.lib.format.read_magic(member)
+                read_header = (
+                    np.lib.format.read_array_header_1_0
+                    if version == (1, 0)
+                    else np.lib.format.read_array_header_2_0
+                )
+                shape, _, dtype = read_header(member)
+                stated = math.prod(shape) * dtype.itemsize
+                if dtype.hasobject:
+                    raise GraphFileError(
+                        f"{path}: array {info.filename} holds Python objects, which are never "
+                        "unpickled: save numbers and fixed-width strings"
+                    )
+                there = info.file_size - member.tell()
+                if stated != there:
+                    raise GraphFileError(
+                        f"{path}: array {info.filename} states shape {shape} of {dtype}, "
+                        f"{stated} bytes, but holds {there}: fetch it again"
+                    )
+                total += stated
+    check_memory(path, 2 * total, "arrays")

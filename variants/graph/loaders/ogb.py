@@ -1,0 +1,101 @@
+"""The raw folders of the Open Graph Benchmark."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import torch
+
+from hetune.variants.errors import GraphFileError
+from hetune.variants.graph.convert.edge_index_dict import from_edge_index_dict
+from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
+from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
+
+
+def raw_folder(path: Path) -> Path | None:
+    """The folder of `path` that OGB's raw files are in: itself or "raw"; None if it is neither."""
+    for folder in (path, path / "raw"):
+        if (folder / "relations").is_dir() or (folder / "edge.csv.gz").is_file():
+            return folder
+    return None
+
+
+def load_ogb(path: Path) -> HeteroGraph:
+    """Read an OGB raw folder, or the data set's folder that holds "raw".
+
+    Heterogeneous (ogbn-mag, ogbl-biokg): `num-node-dict.csv.gz` and
+    `relations/SRC___RELATION___DST/edge.csv.gz`. Homogeneous (ogbn-arxiv, ogbl-wikikg2):
+    `edge.csv.gz`, `num-node-list.csv.gz` and, for knowledge graphs, `edge_reltype.csv.gz`.
+
+    Raises:
+        GraphFileError: A file is missing, cut short, or its length differs from the stated count.
+    """
+    folder = raw_folder(path)
+    if folder is None:
+        raise GraphFileError(
+            f"{path} is no OGB raw folder: it has neither relations/ nor edge.csv.gz; "
+            "give the folder called raw"
+        )
+    return _hetero(folder) if (folder / "relations").is_dir() else _homogeneous(folder)
+
+
+def _hetero(folder: Path) -> HeteroGraph:
+    counts_file = folder / "num-node-dict.csv.gz"
+    with reading(counts_file, "OGB's node counts"):
+        check_file(counts_file)
+        row = pyarrow.csv.read_csv(counts_file).to_pylist()
+        if len(row) != 1 or not all(isinstance(count, int) for count in row[0].values()):
+            raise GraphFileError(f"{counts_file}: give a line of node types and a line of counts")
+        counts: dict[str, int] = row[0]
+    edges: dict[CanonicalEtype, torch.Tensor] = {}
+    for relation in sorted((folder / "relations").iterdir()):
+        parts = relation.name.split("___")
+        if len(parts) != 3:
+            raise GraphFileError(f"{relation}: folders are called SRC___RELATION___DST")
+        edges[parts[0], parts[1], parts[2]] = torch.from_numpy(_edges(relation).T.copy())
+    if not edges:
+        raise GraphFileError(f"{folder / 'relations'} has no relation: fetch it again")
+    with reading(folder, "an OGB raw folder"):
+        return from_edge_index_dict(edges, counts)
+
+
+def _homogeneous(folder: Path) -> HeteroGraph:
+    edges = _edges(folder)
+    nodes = _integers(folder / "num-node-list.csv.gz", 1)
+    if nodes.shape[0] != 1:
+        raise GraphFileError(f"{folder} holds {nodes.shape[0]} graphs: only one can be loaded")
+    etype = None
+    if (folder / "edge_reltype.csv.gz").is_file():
+        etype = _integers(folder / "edge_reltype.csv.gz", 1)[:, 0]
+    with reading(folder, "an OGB raw folder"):
+        return HeteroGraph(edges[:, 0], edges[:, 1], etype, num_nodes=int(nodes[0, 0]))
+
+
+def _edges(folder: Path) -> np.ndarray:
+    edges = _integers(folder / "edge.csv.gz", 2)
+    stated_file = folder / "num-edge-list.csv.gz"
+    if stated_file.is_file():
+        stated = int(_integers(stated_file, 1).sum())
+        if stated != len(edges):
+            raise GraphFileError(
+                f"{folder / 'edge.csv.gz'} has {len(edges)} edges but {stated_file.name} states "
+                f"{stated}: fetch both again"
+            )
+    return edges
+
+
+def _integers(path: Path, columns: int) -> np.ndarray:
+    """A gzipped CSV of integers without a header, int64 [rows, columns]."""
+    with reading(path, "a CSV of integers"):
+        # Gzip shrinks digits about fourfold.
+        check_memory(path, 16 * check_file(path), "its size")
+        names = [str(i) for i in range(columns)]
+        table = pyarrow.csv.read_csv(
+            path,
+            read_options=pyarrow.csv.ReadOptions(column_names=names, use_threads=False),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.int64()), null_values=[]
+            ),
+        )
+        return np.stack([table[name].to_numpy() for name in names], axis=1)
