@@ -1,0 +1,334 @@
+"""How much a launch computes and moves, as a function of counts alone.
+
+The formulas, for a row of `width` elements of 4 bytes (`element_bytes`):
+
+- `Gemm` over M rows: 2 M heads k n matrix operations; one vector operation per element of the
+  product for each of scale, bias and adding up. A `SegmentSum` over E edges adds E heads k
+  operations, twice that with a weight.
+- `Traversal`: a statement runs once per row of its loop, over all rows of the domain. An
+  elementwise function costs one operation per element (`leaky_relu` two; exp, tanh, sigmoid,
+  gelu, div and reciprocal are counted apart), an inner product two per element, an update or
+  an adding store one.
+- Compulsory traffic: each distinct row of a buffer is read once and written once in a launch,
+  and not read when the launch wrote it before. The distinct nodes at one end of a set of edges
+  are not known from counts; they are taken as min(N, pairs at that end).
+- Gathered traffic: every read of a row that a *source* names (a node at src, a src_pair or
+  src_dense row of an edge), repeats included. Reads at destinations follow the order of the
+  loops and are no gathers. The truth lies between the two, depending on caches.
+- Index traffic: 4 bytes per entry of each list that a loop follows (src, dst, etype, pair,
+  position, row pointers), each list once per loop.
+
+Weights of a `Gemm` count once per type. They stay in cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from math import prod
+
+from hetune.variants.kernel.nodes import (
+    Apply,
+    Def,
+    Direct,
+    Expr,
+    ForEach,
+    Gather,
+    Gemm,
+    Init,
+    Inner,
+    Launch,
+    Read,
+    Rows,
+    SegmentSum,
+    Stmt,
+    Store,
+    Traversal,
+    Update,
+)
+from hetune.variants.program.nodes import End, Space, Type
+
+Count = Callable[[Rows], int]
+"""Rows of a space and group. ``Rows(ETYPE, group)``: the group's edge types that have edges."""
+
+SPECIAL = frozenset({"exp", "tanh", "sigmoid", "gelu", "div", "reciprocal"})
+"""Functions that cost many operations per element."""
+
+_INDEX_BYTES = 4
+_SOURCE_PAIRS = (Space.SRC_PAIR, Space.SRC_DENSE)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a launch does. Counts add up: ``a + b`` is the work of both, one after the other.
+
+    Attributes:
+        matrix_flops: Multiplications and additions of typed matrix products.
+        vector_flops: Simple elementwise operations.
+        special: Evaluations of functions in `SPECIAL`.
+        read_bytes: Bytes of distinct rows read.
+        write_bytes: Bytes of distinct rows written.
+        index_bytes: Bytes of index lists followed.
+        gathered_bytes: Bytes of rows read at sources, repeats included.
+        gathers: Rows read at sources, repeats included.
+        touched_bytes: Bytes of all rows read and written, repeats included.
+    """
+
+    matrix_flops: int = 0
+    vector_flops: int = 0
+    special: int = 0
+    read_bytes: int = 0
+    write_bytes: int = 0
+    index_bytes: int = 0
+    gathered_bytes: int = 0
+    gathers: int = 0
+    touched_bytes: int = 0
+
+    @property
+    def flops(self) -> int:
+        """All operations, a special function counted as one."""
+        return self.matrix_flops + self.vector_flops + self.special
+
+    @property
+    def compulsory_bytes(self) -> int:
+        """The least that any schedule moves: distinct rows and index lists."""
+        return self.read_bytes + self.write_bytes + self.index_bytes
+
+    def __add__(self, other: Work) -> Work:
+        return Work(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Work)))
+
+
+def work(launch: Launch, count: Count, element_bytes: int = 4) -> Work:
+    """The work of a verified launch on a graph of which only counts are known.
+
+    Args:
+        launch: The launch.
+        count: How many rows there are; asked for the spaces and groups that the launch names,
+            and for src_pair and dst_pair of the groups whose edges it walks.
+        element_bytes: Bytes of a buffer's element.
+    """
+    tally = _Tally(launch, count, element_bytes)
+    for kernel in launch.kernels:
+        match kernel:
+            case Gemm():
+                tally.gemm(kernel)
+            case Traversal(rows, body):
+                tally.body((rows,), body, {})
+    return tally.total()
+
+
+@dataclass(frozen=True, slots=True)
+class _Cover:
+    """A set of a buffer's rows: all of them, or those that a group's edges meet at one end."""
+
+    what: str
+    group: str
+    rows: int
+
+
+class _Tally:
+    def __init__(self, launch: Launch, count: Count, element_bytes: int) -> None:
+        self._types = {buffer.name: buffer.type for buffer in launch.buffers}
+        self._count, self._element_bytes = count, element_bytes
+        self._read: dict[str, set[_Cover]] = {name: set() for name in self._types}
+        self._written: dict[str, set[_Cover]] = {name: set() for name in self._types}
+        self._matrix = self._vector = self._special = 0
+        self._index = self._gathered = self._gathers = self._touched = 0
+
+    def total(self) -> Work:
+        return Work(
+            self._matrix,
+            self._vector,
+            self._special,
+            self._distinct_bytes(self._read),
+            self._distinct_bytes(self._written),
+            self._index,
+            self._gathered,
+            self._gathers,
+            self._touched,
+        )
+
+    def _row_bytes(self, name: str) -> int:
+        return self._types[name].width * self._element_bytes
+
+    def _distinct_bytes(self, covers: dict[str, set[_Cover]]) -> int:
+        """Sets of one buffer may overlap: their sum counts, but no more than all rows."""
+        total = 0
+        for name, found in covers.items():
+            if found:
+                rows = min(sum(cover.rows for cover in found), self._all(self._types[name]).rows)
+                total += rows * self._row_bytes(name)
+        return total
+
+    # Which rows.
+
+    def _all(self, type: Type) -> _Cover:
+        return _Cover("all", type.group, self._count(Rows(type.space, type.group)))
+
+    def _cover(self, type: Type, rows: Rows, end: End) -> _Cover:
+        """The distinct rows of a buffer that all of the loop's rows see together."""
+        whole = self._all(type)
+        met = whole
+        match type.space:
+            case Space.NODE if rows.space is not Space.NODE:
+                side = Space.DST_PAIR if end is End.DST else Space.SRC_PAIR
+                side = Space.SRC_DENSE if rows.space is Space.SRC_DENSE else side
+                met = _Cover(side, rows.group, self._count(Rows(side, rows.group)))
+            case Space.EDGE if rows.group:
+                met = _Cover("edge", rows.group, self._count(rows))
+            case Space.ETYPE if rows.group:
+                met = _Cover("etype", rows.group, self._count(Rows(Space.ETYPE, rows.group)))
+            case Space.SRC_DENSE if rows.space is Space.EDGE:
+                pairs = Rows(Space.SRC_PAIR, rows.group)
+                met = _Cover(Space.SRC_PAIR, rows.group, self._count(pairs))
+        return met if met.rows < whole.rows else whole
+
+    # Accesses.
+
+    def _access(self, name: str, rows: Rows, end: End, times: int) -> _Cover:
+        """One access per row of a loop: counts all but the distinct rows."""
+        type, row_bytes = self._types[name], self._row_bytes(name)
+        self._touched += times * row_bytes
+        by_pair = type.space in _SOURCE_PAIRS and rows.space is Space.EDGE
+        if by_pair or (type.space is Space.NODE and end is End.SRC):
+            self._gathers += times
+            self._gathered += times * row_bytes
+        return self._cover(type, rows, end)
+
+    def _note_read(self, name: str, cover: _Cover) -> None:
+        written = self._written[name]
+        if cover not in written and self._all(self._types[name]) not in written:
+            self._read[name].add(cover)
+
+    def _read_rows(self, name: str, rows: Rows, end: End, times: int | None = None) -> None:
+        times = self._count(rows) if times is None else times
+        self._note_read(name, self._access(name, rows, end, times))
+
+    def _write_rows(self, name: str, rows: Rows, end: End, accumulate: bool) -> None:
+        times = self._count(rows)
+        cover = self._access(name, rows, end, times)
+        if accumulate:
+            self._note_read(name, self._access(name, rows, end, times))
+            self._vector += times * self._types[name].width
+        self._written[name].add(cover)
+
+    def _follow(self, rows: Rows) -> None:
+        """An index list with an entry for each row."""
+        self._index += self._count(rows) * _INDEX_BYTES
+
+    def _follow_pointers(self, outer: Rows) -> None:
+        self._index += (self._count(outer) + 1) * _INDEX_BYTES
+
+    # Typed matrix products.
+
+    def gemm(self, gemm: Gemm) -> None:
+        rows = gemm.rows
+        count = self._count(rows)
+        product = count * gemm.heads * gemm.n
+        self._matrix += 2 * product * gemm.k
+        self._operand(gemm)
+        for name in (gemm.scale, gemm.bias):
+            if name is not None:
+                self._read_rows(name, rows, End.NONE)
+                self._vector += product
+        weight = self._cover(self._types[gemm.w], rows, End.NONE)
+        self._touched += weight.rows * self._row_bytes(gemm.w)
+        self._note_read(gemm.w, weight)
+        if self._types[gemm.w].space is not Space.SHARED:
+            self._follow(rows)  # the types of rows
+        if gemm.scatter:
+            self._follow(rows)  # the destinations of rows
+        by_position = isinstance(gemm.x, Direct) or gemm.scale is not None or not gemm.scatter
+        if rows.space is Space.EDGE and rows.group and by_position:
+            self._follow(rows)  # the group's positions
+        self._write_rows(gemm.out, rows, End.DST if gemm.scatter else End.NONE, gemm.accumulate)
+
+    def _operand(self, gemm: Gemm) -> None:
+        rows = gemm.rows
+        match gemm.x:
+            case Direct(buffer):
+                self._read_rows(buffer, rows, End.NONE)
+            case Gather(buffer, end):
+                self._read_rows(buffer, rows, end)
+                self._follow(rows)
+            case SegmentSum(buffer, end, weight):
+                edges = Rows(Space.EDGE, rows.group)
+                self._read_rows(buffer, edges, end)
+                self._follow_pointers(rows)
+                if end is not End.NONE:
+                    self._follow(edges)
+                if rows.group and (end is End.NONE or weight is not None):
+                    self._follow(edges)  # the group's positions
+                summed = self._count(edges) * gemm.heads * gemm.k
+                self._vector += summed
+                if weight is not None:
+                    self._read_rows(weight, edges, End.NONE)
+                    self._vector += summed
+
+    # Traversals.
+
+    def body(
+        self, loops: tuple[Rows, ...], body: tuple[Stmt, ...], known: dict[str, tuple[int, ...]]
+    ) -> None:
+        """Count a loop's statements; `loops` are those around it, itself the last."""
+        rows, shapes = loops[-1], dict(known)
+        count = self._count(rows)
+        lists: set[tuple[str, Rows]] = set()
+        for statement in body:
+            match statement:
+                case Def(name, shape, expr):
+                    shapes[name] = shape
+                    self._expr(expr, shape, loops, shapes, lists)
+                case Init(name, shape, _):
+                    shapes[name] = shape
+                case Update(name):
+                    self._vector += count * prod(shapes[name])
+                case Store(buffer, _, accumulate):
+                    self._write_rows(buffer, rows, End.NONE, accumulate)
+                    lists |= self._lists(self._types[buffer], End.NONE, loops)
+                case ForEach(inner, nested):
+                    self._follow_pointers(rows)
+                    self.body((*loops, inner), nested, shapes)
+        for _, followed in lists:
+            self._follow(followed)
+
+    def _expr(
+        self,
+        expr: Expr,
+        shape: tuple[int, ...],
+        loops: tuple[Rows, ...],
+        shapes: dict[str, tuple[int, ...]],
+        lists: set[tuple[str, Rows]],
+    ) -> None:
+        count = self._count(loops[-1])
+        match expr:
+            case Read(buffer, end):
+                self._read_rows(buffer, loops[-1], end)
+                lists |= self._lists(self._types[buffer], end, loops)
+            case Apply(fn) if fn in SPECIAL:
+                self._special += count * prod(shape)
+            case Apply(fn):
+                self._vector += count * prod(shape) * (2 if fn == "leaky_relu" else 1)
+            case Inner(x, y):
+                self._vector += 2 * count * max(prod(shapes[x]), prod(shapes[y]))
+
+    def _lists(self, type: Type, end: End, loops: tuple[Rows, ...]) -> set[tuple[str, Rows]]:
+        """The index lists that lead from the innermost loop's row to a buffer's."""
+        rows = loops[-1]
+        pair = next((loop for loop in loops if loop.space is Space.DST_PAIR), None)
+        match type.space:
+            case Space.NODE | Space.NTYPE:
+                ntypes = {("ntype", Rows(Space.NODE))} if type.space is Space.NTYPE else set()
+                if end is End.SRC:
+                    return {("src", rows), *ntypes}
+                if end is End.NONE or any(loop.space is Space.NODE for loop in loops):
+                    return ntypes
+                return {("dst", pair or rows), *ntypes}
+            case Space.ETYPE:
+                return {("etype", pair or rows)}
+            case Space.EDGE:
+                return {("position", rows)} if rows.group else set()
+            case Space.SHARED:
+                return set()
+            case _:
+                return set() if type.space in {lp.space for lp in loops} else {(type.space, rows)}
