@@ -1,0 +1,168 @@
+"""What a module is to the rest of hetune: a program, its weights, and how it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from hetune.variants.graph.hetero import CanonicalEtype
+from hetune.variants.program.nodes import Program
+
+Kind = Literal["rgcn", "rgat", "hgt"]
+Signature = Literal["flat", "hetero"]
+Metadata = tuple[Sequence[str], Sequence[CanonicalEtype]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """Why a module, or a call of it, has to run as it is."""
+
+    reason: str
+
+
+class Adapter:
+    """A supported module.
+
+    Attributes:
+        module: The module itself; its parameters are read, never kept.
+        kind: "rgcn", "rgat" or "hgt".
+        program: What it computes.
+        signature: "flat" for ``(x, edge_index, edge_type)``, "hetero" for
+            ``(x_dict, edge_index_dict)``.
+        num_relations: Rows of its per-edge-type weights.
+        metadata: Node types and canonical edge types that it was made for, where it was.
+        is_reversed: Messages go from ``edge_index[1]`` to ``edge_index[0]``.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        kind: Kind,
+        program: Program,
+        weights: Callable[[], dict[str, Tensor]],
+        num_relations: int,
+        *,
+        signature: Signature = "flat",
+        metadata: Metadata | None = None,
+        is_reversed: bool = False,
+    ) -> None:
+        self.module = module
+        self.kind = kind
+        self.program = program
+        self.signature = signature
+        self.num_relations = num_relations
+        self.metadata = metadata
+        self.is_reversed = is_reversed
+        self._weights = weights
+        self._version: ParametersVersion | None = None
+
+    @property
+    def result_types(self) -> tuple[str, ...]:
+        """Node types that a call with dictionaries returns: those that edges lead to."""
+        if self.metadata is None:
+            return ()
+        targets = {target for _, _, target in self.metadata[1]}
+        return tuple(name for name in self.metadata[0] if name in targets)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Contiguous tensors ``[types, *row shape]`` for the program's weights, without gradients.
+
+        They share the parameters' memory where layouts agree.
+        """
+        with torch.no_grad():
+            found = self._weights()
+            return {name: weight.detach().contiguous() for name, weight in found.items()}
+
+    def parameters_version(self) -> ParametersVersion:
+        """Equal to an earlier answer exactly if no parameter was replaced or written since.
+
+        Writing through ``parameter.data`` goes unnoticed, as it does in autograd.
+        """
+        version = ParametersVersion(self.module)
+        if self._version is None or version != self._version:
+            self._version = version.keep()
+        return self._version
+
+    def refusal(self) -> str | None:
+        """Why the module cannot be replaced right now, or None.
+
+        What may change after it was adapted: dtype, hooks, training mode with dropout.
+        """
+        return refusal(self.module)
+
+
+class ParametersVersion:
+    """Identity, memory and write counter of each of a module's tensors."""
+
+    __slots__ = ("_kept", "_key", "_tensors")
+
+    def __init__(self, module: nn.Module) -> None:
+        tensors = [
+            tensor
+            for part in module.modules()
+            for group in (part._parameters, part._buffers)
+            for tensor in group.values()
+            if tensor is not None
+        ]
+        self._tensors: tuple[Tensor, ...] = tuple(tensors)
+        self._key = tuple(
+            # Inference tensors count no writes: nothing equals their version but itself.
+            (id(t), t.data_ptr(), object() if t.is_inference() else t._version)
+            for t in tensors
+        )
+        self._kept: tuple[Tensor, ...] = ()
+
+    def keep(self) -> ParametersVersion:
+        """Holds on to the memory, so that no other tensor can get its address meanwhile."""
+        self._kept = tuple(tensor.detach() for tensor in self._tensors)
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ParametersVersion) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+def refusal(module: nn.Module) -> str | None:
+    """Why a module of a supported class cannot be replaced in the state it is in, or None."""
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if tensor.dtype != torch.float32:
+            return f"{name} is {str(tensor.dtype).removeprefix('torch.')}, not float32"
+    if module.training and getattr(module, "dropout", 0) > 0:
+        return f"dropout={module.dropout} in training mode: call eval() for inference"
+    if getattr(module, "_explain", None):
+        return "explain mode is on"
+    for name, part in module.named_modules():
+        for attribute in _HOOKS:
+            if vars(part).get(attribute):
+                return f"hooks are registered on {name or 'it'} ({attribute})"
+    return None
+
+
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_propagate_forward_hooks",
+    "_propagate_forward_pre_hooks",
+    "_message_forward_hooks",
+    "_message_forward_pre_hooks",
+    "_aggregate_forward_hooks",
+    "_aggregate_forward_pre_hooks",
+    "_message_and_aggregate_forward_hooks",
+    "_message_and_aggregate_forward_pre_hooks",
+)
+
+
+def as_rows(program: Program, found: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What was found for a program's weights, each as ``[types, *row shape]``; others are left."""
+    weights: dict[str, Tensor] = {}
+    for param in program.params:
+        if param.role == "weight":
+            tensor, type_ = found[param.name], param.type
+            weights[param.name] = tensor.reshape(tensor.numel() // type_.width, *type_.shape)
+    return weights

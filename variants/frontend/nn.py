@@ -1,0 +1,400 @@
+"""`hetune.nn`: relational layers as torch modules.
+
+Uncompiled they run on the interpreter: correct on any device, differentiable, and slow.
+`hetune.compile` runs them fast.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import Parameter
+
+from hetune.variants.errors import InputError
+from hetune.variants.frontend.adapter import Adapter, Kind, Metadata, as_rows
+from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
+from hetune.variants.program.interpret import interpret
+from hetune.variants.program.nodes import Program
+
+EdgeIndexDict = Mapping[CanonicalEtype, Tensor]
+
+
+class RelationalLayer(nn.Module, ABC):
+    """A module that can say what it computes.
+
+    Attributes:
+        in_channels: Width of the input rows.
+        num_relations: Number of edge types.
+    """
+
+    kind: Kind
+    in_channels: int
+    num_relations: int
+
+    @abstractmethod
+    def program(self) -> Program:
+        """What the module computes."""
+
+    @abstractmethod
+    def _parts(self) -> dict[str, Tensor]:
+        """The program's weights by name, in any shape that `as_rows` can view."""
+
+    def weights(self) -> dict[str, Tensor]:
+        """The program's weights, ``[types, *row shape]``, differentiable."""
+        return as_rows(self.program(), self._parts())
+
+    def adapter(self) -> Adapter:
+        """What `hetune.compile` needs to know of the module."""
+        return Adapter(self, self.kind, self.program(), self.weights, self.num_relations)
+
+    def _run(self, x: Tensor, graph: HeteroGraph) -> Tensor:
+        if x.dim() != 2 or x.shape != (graph.num_nodes, self.in_channels):
+            raise InputError(
+                f"x has the shape {list(x.shape)}: give one row of {self.in_channels} for each of "
+                f"the graph's {graph.num_nodes} nodes"
+            )
+        if graph.num_etypes != self.num_relations:
+            raise InputError(
+                f"the graph has {graph.num_etypes} edge types but the layer was made for "
+                f"{self.num_relations}: make it with num_relations={graph.num_etypes}"
+            )
+        program = self.program()
+        rows = x.view(-1, *program.type_of("x").shape)
+        return interpret(program, {**self.weights(), "x": rows}, graph).flatten(1)
+
+
+class FlatLayer(RelationalLayer):
+    """Called with one tensor of nodes and typed edges."""
+
+    def forward(
+        self, x: Tensor, edges: HeteroGraph | Tensor, edge_type: Tensor | None = None
+    ) -> Tensor:
+        """Runs the layer.
+
+        Args:
+            x: Node features, float [N, in_channels].
+            edges: A graph, or an `edge_index` of shape [2, E].
+            edge_type: Type of each edge [E], with an `edge_index`.
+
+        Returns:
+            Float [N, out_channels], times the heads where there are several.
+
+        Raises:
+            InputError: A shape does not fit.
+            GraphError: The edges are no graph.
+        """
+        if not isinstance(edges, HeteroGraph):
+            edges = HeteroGraph(
+                edges[0],
+                edges[1],
+                edge_type,
+                num_nodes=x.shape[0],
+                num_etypes=self.num_relations,
+            )
+        return self._run(x, edges)
+
+
+class RGCN(FlatLayer):
+    """Relational graph convolution (Schlichtkrull et al. 2018).
+
+    ``out_i = sum_r sum_{j in N_r(i)} W_r x_j / |N_r(i)| + W_0 x_i + b``
+
+    Args:
+        in_channels: Width of x.
+        out_channels: Width of the result.
+        num_relations: Number of edge types.
+        aggr: "mean" of each relation's messages, or "add".
+        num_bases: Weights are mixed from that many bases.
+        num_blocks: Weights are block-diagonal with that many blocks.
+        self_loop: Adds ``W_0 x_i``.
+        bias: Adds ``b``.
+        residual: Adds ``x_i``; widths must be equal.
+    """
+
+    kind: Kind = "rgcn"
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        num_relations: int,
+        *,
+        aggr: str = "mean",
+        num_bases: int | None = None,
+        num_blocks: int | None = None,
+        self_loop: bool = True,
+        bias: bool = True,
+        residual: bool = False,
+    ) -> None:
+        super().__init__()
+        if num_bases is not None and num_blocks is not None:
+            raise InputError("give num_bases or num_blocks, not both")
+        _check_sizes(in_channels, out_channels, num_bases or 1, num_blocks or 1)
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.num_relations = num_relations
+        self._program = rgcn_program(
+            in_channels, out_channels, aggr, self_loop, bias, num_blocks or 0, residual
+        )
+        blocks = num_blocks or 1
+        whole = (in_channels, out_channels)
+        block = (blocks, in_channels // blocks, out_channels // blocks)
+        self.weight = _empty(num_bases or num_relations, *(block if num_blocks else whole))
+        self.comp = _empty(num_relations, num_bases) if num_bases else None
+        self.root = _empty(*whole) if self_loop else None
+        self.bias = _empty(out_channels) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws weights by Glorot's rule; the bias is 0."""
+        _glorot(self.weight, self.comp, self.root)
+        _fill(0.0, self.bias)
+
+    def program(self) -> Program:
+        """What the module computes."""
+        return self._program
+
+    def _parts(self) -> dict[str, Tensor]:
+        return _present(w=_mixed(self.comp, self.weight), root=self.root, bias=self.bias)
+
+
+class RGAT(FlatLayer):
+    """Relational graph attention (Busbridge et al. 2019), additive, with several heads.
+
+    ``out_i = sum_e alpha_e W_r x_j + W_0 x_i + b`` over the edges e from j to i of type r, with
+    ``alpha = softmax(leaky_relu(q_r . W_r x_i + k_r . W_r x_j))``.
+
+    Args:
+        in_channels: Width of x.
+        out_channels: Width of each head; the result has ``heads * out_channels``.
+        num_relations: Number of edge types.
+        heads: Number of heads.
+        softmax: "across" all incoming edges of a node, or "within" each relation.
+        attention: "per_head": a head's vectors meet its own rows; "shared": those of all heads.
+        relation_attention: Attention vectors for each relation, not shared by all.
+        negative_slope: Of the leaky ReLU.
+        num_bases: Weights are mixed from that many bases.
+        self_loop: Adds ``W_0 x_i``.
+        bias: Adds ``b``.
+        residual: Adds ``x_i``; widths must be equal.
+    """
+
+    kind: Kind = "rgat"
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        num_relations: int,
+        *,
+        heads: int = 1,
+        softmax: str = "across",
+        attention: str = "per_head",
+        relation_attention: bool = False,
+        negative_slope: float = 0.2,
+        num_bases: int | None = None,
+        self_loop: bool = False,
+        bias: bool = True,
+        residual: bool = False,
+    ) -> None:
+        super().__init__()
+        _check_sizes(in_channels, out_channels, heads, num_bases or 1)
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.num_relations, self.heads = num_relations, heads
+        self._program = rgat_program(
+            in_channels,
+            out_channels,
+            heads,
+            softmax=softmax,
+            slope=negative_slope,
+            bias=bias,
+            attention=attention,
+            vectors="etype" if relation_attention else "shared",
+            root=self_loop,
+            residual=residual,
+        )
+        width = heads * out_channels
+        vectors = (heads, width if attention == "shared" else out_channels)
+        rows = num_relations if relation_attention else 1
+        self.weight = _empty(num_bases or num_relations, in_channels, width)
+        self.comp = _empty(num_relations, num_bases) if num_bases else None
+        self.att_q = _empty(rows, *vectors)
+        self.att_k = _empty(rows, *vectors)
+        self.root = _empty(in_channels, width) if self_loop else None
+        self.bias = _empty(width) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws weights by Glorot's rule; the bias is 0."""
+        _glorot(self.weight, self.comp, self.att_q, self.att_k, self.root)
+        _fill(0.0, self.bias)
+
+    def program(self) -> Program:
+        """What the module computes."""
+        return self._program
+
+    def _parts(self) -> dict[str, Tensor]:
+        weight = _mixed(self.comp, self.weight)
+        return _present(
+            w=weight,
+            w_flat=weight,
+            att_q=self.att_q,
+            att_k=self.att_k,
+            root=self.root,
+            bias=self.bias,
+        )
+
+
+class HGT(RelationalLayer):
+    """Heterogeneous graph transformer (Hu et al. 2020), as PyG's `HGTConv` has it.
+
+    Where the widths are equal, a learned gate for each node type mixes the result with x.
+
+    Args:
+        in_channels: Width of x, the same for all node types.
+        out_channels: Width of the result, a multiple of `heads`.
+        metadata: Node types and canonical edge types, as `HeteroGraph.metadata()` gives them.
+        heads: Number of heads.
+    """
+
+    kind: Kind = "hgt"
+
+    def __init__(
+        self, in_channels: int, out_channels: int, metadata: Metadata, heads: int = 1
+    ) -> None:
+        super().__init__()
+        _check_sizes(in_channels, out_channels, heads)
+        self.in_channels, self.out_channels, self.heads = in_channels, out_channels, heads
+        self.metadata = list(metadata[0]), [(s, r, d) for s, r, d in metadata[1]]
+        self.num_relations = len(self.metadata[1])
+        self._program = hgt_program(in_channels, out_channels, heads)
+        types, depth = len(self.metadata[0]), out_channels // heads
+        self.kqv_weight = _empty(3, types, in_channels, out_channels)
+        self.kqv_bias = _empty(3, types, out_channels)
+        self.a_rel = _empty(self.num_relations, heads, depth, depth)
+        self.m_rel = _empty(self.num_relations, heads, depth, depth)
+        self.p_rel = _empty(self.num_relations, heads)
+        self.out_weight = _empty(types, out_channels, out_channels)
+        self.out_bias = _empty(types, out_channels)
+        self.skip = _empty(types) if in_channels == out_channels else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws weights by Glorot's rule; biases are 0, gates and priors 1."""
+        _glorot(self.kqv_weight, self.a_rel, self.m_rel, self.out_weight)
+        _fill(0.0, self.kqv_bias, self.out_bias)
+        _fill(1.0, self.p_rel, self.skip)
+
+    def program(self) -> Program:
+        """What the module computes."""
+        return self._program
+
+    def adapter(self) -> Adapter:
+        """What `hetune.compile` needs to know of the module."""
+        return Adapter(
+            self,
+            self.kind,
+            self.program(),
+            self.weights,
+            self.num_relations,
+            signature="hetero",
+            metadata=self.metadata,
+        )
+
+    def _parts(self) -> dict[str, Tensor]:
+        found = {f"w_{part}": w for part, w in zip("kqv", self.kqv_weight, strict=True)}
+        found |= {f"b_{part}": b for part, b in zip("kqv", self.kqv_bias, strict=True)}
+        return found | _present(
+            a_rel=self.a_rel,
+            m_rel=self.m_rel,
+            p_rel=self.p_rel,
+            w_out=self.out_weight,
+            b_out=self.out_bias,
+            skip=self.skip,
+        )
+
+    def forward(
+        self, x: Mapping[str, Tensor] | Tensor, edges: HeteroGraph | EdgeIndexDict
+    ) -> dict[str, Tensor] | Tensor:
+        """Runs the layer.
+
+        Args:
+            x: Features of each node type, float [N_t, in_channels]; or of all nodes [N, ...] in
+                the graph's order.
+            edges: A graph of the layer's metadata, or an `edge_index` [2, E_r] for each of the
+                edge types.
+
+        Returns:
+            Float [N_t, out_channels] for each node type that edge types lead to; or
+            [N, out_channels] for a tensor.
+
+        Raises:
+            InputError: A shape or type does not fit.
+            GraphError: The edges are no graph.
+        """
+        if not isinstance(edges, HeteroGraph):
+            if isinstance(x, Tensor):
+                raise InputError("x is a tensor but the edges are a dictionary: give a HeteroGraph")
+            edges = from_edge_index_dict(edges, x_dict=x, metadata=self.metadata)
+        if edges.metadata() != self.metadata:
+            raise InputError(
+                f"the graph's metadata is {edges.metadata()} but the layer was made for "
+                f"{self.metadata}: make it with metadata=graph.metadata()"
+            )
+        if isinstance(x, Tensor):
+            return self._run(x, edges)
+        out = self._run(_concatenated(x, edges), edges)
+        first = dict(zip(edges.ntype_names, edges.node_offsets, strict=False))
+        wanted = [name for name in self.adapter().result_types if name in x]
+        return {name: out[first[name] : first[name] + x[name].shape[0]] for name in wanted}
+
+
+def _concatenated(x_dict: Mapping[str, Tensor], graph: HeteroGraph) -> Tensor:
+    offsets = graph.node_offsets
+    for name, first, last in zip(graph.ntype_names, offsets, offsets[1:], strict=False):
+        rows = x_dict[name].shape[0] if name in x_dict else 0
+        if rows != last - first:
+            raise InputError(
+                f"x has {rows} rows for the node type {name!r} but the graph has {last - first} "
+                "such nodes: give one row per node"
+            )
+    unknown = x_dict.keys() - set(graph.ntype_names)
+    if unknown:
+        raise InputError(f"x has the node type {unknown.pop()!r}, which the layer does not know")
+    return torch.cat([x_dict[name] for name in graph.ntype_names if name in x_dict])
+
+
+def _check_sizes(*sizes: int) -> None:
+    if any(size < 1 for size in sizes):
+        raise InputError(f"widths and counts are at least 1, not {min(sizes)}")
+
+
+def _empty(*shape: int) -> Parameter:
+    return Parameter(torch.empty(shape))
+
+
+def _mixed(comp: Tensor | None, weight: Tensor) -> Tensor:
+    """Weights of the relations, from the bases [B, K, D] and their shares [R, B]."""
+    return weight if comp is None else torch.einsum("rb,bkd->rkd", comp, weight)
+
+
+def _present(**found: Tensor | None) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in found.items() if tensor is not None}
+
+
+def _glorot(*weights: Tensor | None) -> None:
+    """Glorot and Bengio 2010, over the last two axes."""
+    for weight in weights:
+        if weight is not None:
+            bound = math.sqrt(6 / (weight.shape[-2] + weight.shape[-1]))
+            nn.init.uniform_(weight, -bound, bound)
+
+
+def _fill(value: float, *parameters: Tensor | None) -> None:
+    for parameter in parameters:
+        if parameter is not None:
+            nn.init.constant_(parameter, value)

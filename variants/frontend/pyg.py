@@ -1,0 +1,188 @@
+"""PyTorch Geometric's relational layers, without importing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
+
+from hetune.variants.frontend.adapter import Adapter, Unsupported, as_rows, refusal
+from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+
+_PACKAGE = "torch_geometric.nn.conv."
+
+
+def adapt(module: nn.Module) -> Adapter | Unsupported:
+    """The adapter of a `RGCNConv`, `FastRGCNConv`, `RGATConv` or `HGTConv`.
+
+    Subclasses are not taken: they may compute something else.
+    """
+    kind = type(module)
+    builder = _BUILDERS.get(kind.__name__)
+    if builder is None or not kind.__module__.startswith(_PACKAGE):
+        return Unsupported(f"modules of type {kind.__module__}.{kind.__name__} are not supported")
+    reason = _general_refusal(module) or refusal(module)
+    return Unsupported(reason) if reason else builder(module)
+
+
+def _general_refusal(module: Any) -> str | None:
+    if any(isinstance(parameter, UninitializedParameter) for parameter in module.parameters()):
+        return "lazy parameters are not initialized yet: call the module once"
+    if module.decomposed_layers != 1:
+        return f"decomposed_layers={module.decomposed_layers}"
+    replaced = {"forward", "message", "aggregate", "update"} & vars(module).keys()
+    if replaced:
+        return f"its method {replaced.pop()!r} was replaced"
+    for part in module.modules():
+        kind = type(part)
+        if not kind.__module__.startswith(("torch_geometric.", "torch.nn.modules.")):
+            return f"it has a part of type {kind.__module__}.{kind.__name__}"
+    return None
+
+
+def _adapt_rgcn(module: Any) -> Adapter | Unsupported:
+    aggr = {"mean": "mean", "add": "add", "sum": "add"}.get(str(module.aggr))
+    if aggr is None:
+        return Unsupported(f"aggr={module.aggr!r}: 'add' and 'mean' are supported")
+    widths = module.in_channels
+    if not isinstance(widths, int):
+        if widths[0] != widths[1]:
+            return Unsupported(f"in_channels={widths}: source and destination widths differ")
+        widths = widths[0]
+    blocks = module.num_blocks or 0
+    has_root, has_bias = module.root is not None, module.bias is not None
+    program = rgcn_program(widths, module.out_channels, aggr, has_root, has_bias, blocks)
+
+    def weights() -> dict[str, Tensor]:
+        weight = module.weight
+        if module.num_bases is not None:
+            weight = torch.einsum("rb,bkd->rkd", module.comp, weight)
+        found = {"w": weight}
+        if has_root:
+            found["root"] = module.root
+        if has_bias:
+            found["bias"] = module.bias
+        return as_rows(program, found)
+
+    return Adapter(
+        module,
+        "rgcn",
+        program,
+        weights,
+        module.num_relations,
+        is_reversed=module.flow == "target_to_source",
+    )
+
+
+def _adapt_rgat(module: Any) -> Adapter | Unsupported:
+    if module.attention_mode != "additive-self-attention":
+        return Unsupported(f"attention_mode={module.attention_mode!r}")
+    if module.mod is not None:
+        return Unsupported(f"mod={module.mod!r}")
+    if module.dim != 1:
+        return Unsupported(f"dim={module.dim}")
+    if module.edge_dim is not None:
+        return Unsupported(f"edge_dim={module.edge_dim}: edge features are not supported")
+    if str(module.aggr) not in ("add", "sum"):
+        return Unsupported(f"aggr={module.aggr!r}: only 'add' is supported")
+    heads, width = module.heads, module.out_channels
+    if not module.concat and heads > 1:
+        return Unsupported(f"concat=False with heads={heads}")
+    within = module.attention_mechanism == "within-relation"
+    has_bias = module.bias is not None
+    program = rgat_program(
+        module.in_channels,
+        width,
+        heads,
+        softmax="within" if within else "across",
+        slope=module.negative_slope,
+        bias=has_bias,
+    )
+
+    def weights() -> dict[str, Tensor]:
+        if module.num_bases is not None:
+            weight = torch.einsum("rb,bkd->rkd", module.att, module.basis)
+        elif module.num_blocks is not None:
+            weight = _block_diagonal(module.weight)
+        else:
+            weight = module.weight
+        found = {"w": weight, "w_flat": weight, "att_q": module.q.t(), "att_k": module.k.t()}
+        if has_bias:
+            found["bias"] = module.bias
+        return as_rows(program, found)
+
+    return Adapter(
+        module,
+        "rgat",
+        program,
+        weights,
+        module.num_relations,
+        is_reversed=module.flow == "target_to_source",
+    )
+
+
+def _adapt_hgt(module: Any) -> Adapter | Unsupported:
+    if module.flow != "source_to_target":
+        return Unsupported(f"flow={module.flow!r}")
+    node_types, edge_types = list(module.node_types), [tuple(t) for t in module.edge_types]
+    inputs = [module.kqv_lin.lins[name] for name in node_types]
+    outputs = [module.out_lin.lins[name] for name in node_types]
+    widths = {name: lin.weight.shape[1] for name, lin in zip(node_types, inputs, strict=True)}
+    if len(set(widths.values())) > 1:
+        return Unsupported(f"in_channels={widths}: widths differ between node types")
+    if not edge_types:
+        return Unsupported("metadata has no edge types")
+    d_in, d_out, heads = inputs[0].weight.shape[1], module.out_channels, module.heads
+    depth = d_out // heads
+    program = hgt_program(d_in, d_out, heads)
+    has_skip = any(param.name == "skip" for param in program.params)
+
+    def per_relation(linear: Any) -> Tensor:
+        # One weight per (head, relation), heads outermost.
+        weight: Tensor = linear.weight
+        return weight.view(heads, len(edge_types), depth, depth).transpose(0, 1)
+
+    def weights() -> dict[str, Tensor]:
+        # Linear keeps [out, in]; k, q and v lie one after the other in out.
+        kqv = torch.stack([lin.weight for lin in inputs]).transpose(1, 2)
+        kqv_bias = torch.stack([lin.bias for lin in inputs])
+        found: dict[str, Tensor] = {}
+        for i, part in enumerate("kqv"):
+            found[f"w_{part}"] = kqv[:, :, i * d_out : (i + 1) * d_out]
+            found[f"b_{part}"] = kqv_bias[:, i * d_out : (i + 1) * d_out]
+        found["a_rel"] = per_relation(module.k_rel)
+        found["m_rel"] = per_relation(module.v_rel)
+        found["p_rel"] = torch.cat([module.p_rel["__".join(key)] for key in edge_types])
+        found["w_out"] = torch.stack([lin.weight for lin in outputs]).transpose(1, 2)
+        found["b_out"] = torch.stack([lin.bias for lin in outputs])
+        if has_skip:
+            found["skip"] = torch.cat([module.skip[name] for name in node_types])
+        return as_rows(program, found)
+
+    return Adapter(
+        module,
+        "hgt",
+        program,
+        weights,
+        len(edge_types),
+        signature="hetero",
+        metadata=(node_types, edge_types),
+    )
+
+
+def _block_diagonal(blocks: Tensor) -> Tensor:
+    """[R, B, k, d] as [R, B * k, B * d], zero outside the blocks."""
+    eye = torch.eye(blocks.shape[1], dtype=blocks.dtype, device=blocks.device)
+    whole = torch.einsum("rbkd,bc->rbkcd", blocks, eye)
+    return whole.flatten(3).flatten(1, 2)
+
+
+_BUILDERS: dict[str, Callable[[Any], Adapter | Unsupported]] = {
+    "RGCNConv": _adapt_rgcn,
+    "FastRGCNConv": _adapt_rgcn,
+    "RGATConv": _adapt_rgat,
+    "HGTConv": _adapt_hgt,
+}

@@ -1,0 +1,324 @@
+"""A layer as a few lines of Python about one edge, traced into a program.
+
+    @layer_program
+    def gat(g, x, w, att_src, att_dst, *, slope=0.2):
+        hs = g.src(x) @ w  # w has one matrix per edge type
+        hd = g.dst(x) @ w
+        score = leaky_relu(dot(hs, att_src) + dot(hd, att_dst), slope)
+        return g.sum(softmax(score, over=g.nodes) * hs)
+
+    program = gat(
+        x=node(64), w=etype(64, 16), att_src=shared(16), att_dst=shared(16), slope=0.1
+    )
+
+The function says what one edge does; nothing is optimised here. Its parameters after the graph
+are values, given as types when a program is built (None leaves one out); keyword-only parameters
+are options known at that time.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NoReturn
+
+from hetune.variants.errors import ProgramError
+from hetune.variants.program.nodes import (
+    Count,
+    Dot,
+    End,
+    Let,
+    Linear,
+    Map,
+    Op,
+    Param,
+    Program,
+    Reshape,
+    Softmax,
+    Space,
+    Sum,
+    Take,
+    Type,
+)
+from hetune.variants.program.text import show_op, show_type
+from hetune.variants.program.verify import infer, verify
+
+
+def node(*shape: int) -> Type:
+    """A parameter with a row per node, given at each run."""
+    return Type(Space.NODE, shape)
+
+
+def edge(*shape: int) -> Type:
+    """A parameter with a row per edge, given at each run."""
+    return Type(Space.EDGE, shape)
+
+
+def etype(*shape: int) -> Type:
+    """A weight with a row per edge type."""
+    return Type(Space.ETYPE, shape)
+
+
+def ntype(*shape: int) -> Type:
+    """A weight with a row per node type."""
+    return Type(Space.NTYPE, shape)
+
+
+def shared(*shape: int) -> Type:
+    """A weight that all rows share."""
+    return Type(Space.SHARED, shape)
+
+
+class _Trace:
+    """The program so far."""
+
+    def __init__(self) -> None:
+        self.types: dict[str, Type] = {}
+        self.lets: list[Let] = []
+
+    def emit(self, op: Op, hint: str) -> Value:
+        try:
+            type_ = infer(op, self.types)
+        except ProgramError as error:
+            raise ProgramError(f"{show_op(op)}: {error}") from None
+        name, copy = hint, 1
+        while name in self.types:
+            copy += 1
+            name = f"{hint}{copy}"
+        self.types[name] = type_
+        self.lets.append(Let(name, type_, op))
+        return Value(self, name)
+
+
+class Value:
+    """A value of the program that is being traced. Made by the graph and by operators.
+
+    ``+ - * /`` work row by row; the shorter row shape must be a prefix of the longer one. Numbers
+    may scale a value, be subtracted from (``1 - x``) or divided by it (``1 / x``). ``x @ w`` is the
+    linear map whose weight each row's type chooses.
+    """
+
+    __slots__ = ("_trace", "name")
+    __array_priority__ = 1000
+
+    def __init__(self, trace: _Trace, name: str) -> None:
+        self._trace = trace
+        self.name = name
+
+    @property
+    def type(self) -> Type:
+        """Space and row shape."""
+        return self._trace.types[self.name]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Row shape."""
+        return self.type.shape
+
+    def reshape(self, *shape: int) -> Value:
+        """The same elements of each row under another row shape."""
+        return self._trace.emit(Reshape(self.name, shape), "reshape")
+
+    def __matmul__(self, w: Value) -> Value:
+        weight = self._known(w, "@")
+        return self._trace.emit(Linear(self.name, weight), f"by_{weight}")
+
+    def __add__(self, other: Value) -> Value:
+        return self._map("add", other, "+")
+
+    def __sub__(self, other: Value) -> Value:
+        return self._map("sub", other, "-")
+
+    def __rsub__(self, number: float) -> Value:
+        if number != 1:
+            self._refuse(number, "-")
+        return _map("one_minus", self)
+
+    def __mul__(self, other: Value | float) -> Value:
+        if isinstance(other, int | float):
+            return _map("scale", self, float(other))
+        return self._map("mul", other, "*")
+
+    def __rmul__(self, number: float) -> Value:
+        return self * number
+
+    def __truediv__(self, other: Value | float) -> Value:
+        if isinstance(other, int | float):
+            return self * (1 / other)
+        return self._map("div", other, "/")
+
+    def __rtruediv__(self, number: float) -> Value:
+        inverse = _map("reciprocal", self)
+        return inverse if number == 1 else inverse * number
+
+    def __neg__(self) -> Value:
+        return self * -1.0
+
+    def __bool__(self) -> NoReturn:
+        raise ProgramError(
+            f"{self} has no truth value while it is traced: branch on keyword-only options instead"
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise ProgramError(f"{self} cannot be iterated over: use operators on whole rows")
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {show_type(self.type)}"
+
+    def _map(self, fn: str, other: Value, sign: str) -> Value:
+        args = (self.name, self._known(other, sign))
+        return self._trace.emit(Map(fn, args), fn)
+
+    def _known(self, other: object, sign: str) -> str:
+        if not isinstance(other, Value):
+            self._refuse(other, sign)
+        if other._trace is not self._trace:
+            raise ProgramError(
+                f"{other} belongs to another program than {self}: pass it in as a parameter"
+            )
+        return other.name
+
+    def _refuse(self, other: object, sign: str) -> NoReturn:
+        raise ProgramError(
+            f"no {sign} of {self} and the {type(other).__name__} {other!r}: make it a parameter of "
+            "the layer"
+        )
+
+
+class Graph:
+    """How a layer speaks of edges and their ends."""
+
+    nodes = Space.NODE
+    dst_pairs = Space.DST_PAIR
+
+    def __init__(self, trace: _Trace) -> None:
+        self._trace = trace
+
+    def src(self, x: Value) -> Value:
+        """``x`` of each edge's source; of a value per node type, that of the edge type's."""
+        return self._end(x, End.SRC)
+
+    def dst(self, x: Value) -> Value:
+        """``x`` of each edge's destination; of a value per node type, that of the edge type's."""
+        return self._end(x, End.DST)
+
+    def sum(self, x: Value, over: Space = Space.NODE) -> Value:
+        """The sum of a node's (or pair's) incoming edges; 0 where there are none."""
+        return self._trace.emit(Sum(self._own(x), over), "sum")
+
+    def mean(self, x: Value) -> Value:
+        """For each node the sum, over edge types, of the mean of its incoming edges' rows."""
+        pair_share = _map("reciprocal", self.count(Space.DST_PAIR))
+        share = self._trace.emit(Take(pair_share.name, Space.EDGE), "share")
+        return self.sum(share * x)
+
+    def count(self, over: Space = Space.NODE) -> Value:
+        """How many edges come in at each node, or in each (destination, edge type) pair."""
+        return self._trace.emit(Count(over), "count")
+
+    def _end(self, x: Value, end: End) -> Value:
+        space = Space.EDGE
+        if isinstance(x, Value) and x.type.space is Space.NTYPE:
+            space = Space.ETYPE
+        return self._trace.emit(Take(self._own(x), space, end), f"{x.name}_{end}")
+
+    def _own(self, x: Value) -> str:
+        if not isinstance(x, Value) or x._trace is not self._trace:
+            raise ProgramError(f"{x!r} is no value of this program: pass it in as a parameter")
+        return x.name
+
+
+def _map(fn: str, x: Value, const: float | None = None) -> Value:
+    if not isinstance(x, Value):
+        raise ProgramError(f"{fn} of {x!r}: give it a value of the program")
+    return x._trace.emit(Map(fn, (x.name,), const), fn)
+
+
+def leaky_relu(x: Value, slope: float = 0.01) -> Value:
+    """``x`` where it is positive, else ``slope * x``."""
+    return _map("leaky_relu", x, float(slope))
+
+
+def relu(x: Value) -> Value:
+    """``max(x, 0)``."""
+    return _map("relu", x)
+
+
+def gelu(x: Value) -> Value:
+    """``x`` times the normal distribution's mass below it (exact, by erf)."""
+    return _map("gelu", x)
+
+
+def exp(x: Value) -> Value:
+    """``e ** x``."""
+    return _map("exp", x)
+
+
+def sigmoid(x: Value) -> Value:
+    """``1 / (1 + exp(-x))``."""
+    return _map("sigmoid", x)
+
+
+def tanh(x: Value) -> Value:
+    """Hyperbolic tangent."""
+    return _map("tanh", x)
+
+
+def dot(x: Value, y: Value) -> Value:
+    """Inner product over the last axis: (H, D) with (H, D), or (D,) with (H, D), gives (H,)."""
+    if not isinstance(x, Value):
+        raise ProgramError(f"dot of {x!r}: give it values of the program")
+    return x._trace.emit(Dot(x.name, x._known(y, "dot")), "dot")
+
+
+def softmax(score: Value, over: Space) -> Value:
+    """Softmax of edge scores among the edges that share a node or a (node, edge type) pair."""
+    if not isinstance(score, Value):
+        raise ProgramError(f"softmax of {score!r}: give it a value of the program")
+    return score._trace.emit(Softmax(score.name, over), "softmax")
+
+
+def layer_program(function: Callable[..., Any]) -> Callable[..., Program]:
+    """Decorator: calling the function with types and options gives a verified program.
+
+    Raises:
+        ProgramError: When called: the layer breaks a rule, a type is missing, or the result is no
+            value.
+    """
+    signature = inspect.signature(function)
+    _, *declared = signature.parameters.values()
+    names = [p.name for p in declared if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+
+    @wraps(function)
+    def build(*args: Type | None, **kwargs: Any) -> Program:
+        trace = _Trace()
+        try:
+            bound = signature.bind(Graph(trace), *args, **kwargs)
+        except TypeError as error:
+            raise ProgramError(f"layer {function.__name__}: {error}") from None
+        bound.apply_defaults()
+        params: list[Param] = []
+        for name in names:
+            given = bound.arguments[name]
+            if given is None:
+                continue
+            if not isinstance(given, Type):
+                raise ProgramError(
+                    f"layer {function.__name__}: parameter {name!r} is {given!r}: give a type, "
+                    "such as node(64) or etype(64, 64), or None to leave it out"
+                )
+            trace.types[name] = given
+            role = "weight" if given.space.is_weight else "feature"
+            params.append(Param(name, given, role))
+            bound.arguments[name] = Value(trace, name)
+        result = function(*bound.args, **bound.kwargs)
+        if not isinstance(result, Value) or result._trace is not trace:
+            raise ProgramError(
+                f"layer {function.__name__} returned {result!r}: return a value of the program"
+            )
+        program = Program(function.__name__, tuple(params), tuple(trace.lets), result.name)
+        verify(program)
+        return program
+
+    return build
