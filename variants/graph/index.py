@@ -26,13 +26,6 @@ __all__ = ["GraphIndex", "RelationStats", "RowGroups", "node_type_groups"]
 _T = TypeVar("_T")
 _LARGEST_ID = 2**31 - 1
 
-# A block of nodes takes at most this share of the work, so that threads end together; but it is
-# not made so small that handing it out costs more than running it.
-_BLOCKS = 64
-_FEWEST_BLOCKS = 16
-_SMALL_WORK = 512
-
-
 @dataclass(frozen=True)
 class RelationStats:
     """Counts per relation of the whole graph, int64 [R].
@@ -304,24 +297,28 @@ class GraphIndex:
     # Cuts for parallel work.
 
     def node_blocks(self, block_nodes: int) -> torch.Tensor:
-        """Cut the nodes into consecutive blocks of bounded size and work, [B + 1].
+        """Cut the nodes into consecutive blocks of about equal work, [B + 1].
 
-        A block has at most `block_nodes` nodes and, unless it is a single node, about a 64th of
-        the work: 4 for a node, 1 for an incoming edge, 2 for a destination pair. The cuts do not
-        depend on the number of threads.
+        `block_nodes` is the size of a block on average: a block takes the share of the work that
+        this many nodes have on average (4 for a node, 1 for an incoming edge, 2 for a destination
+        pair, over all the graph's edges), unless it is a single node, and at most twice as many
+        nodes. The cuts do not depend on the number of threads; all indexes of a graph share them.
 
         Raises:
             InputError: `block_nodes` is not positive.
         """
         check_block_nodes(block_nodes)
+        whole = self._whole
 
         def build() -> torch.Tensor:
-            work = 4 * self.num_nodes + self.num_edges + 2 * self.num_dst_pairs
-            limit = max(-(-work // _BLOCKS), min(_SMALL_WORK, -(-work // _FEWEST_BLOCKS)))
-            pointers = self.indptr, self.node_dst_pair_indptr
-            return primitives().node_blocks(*pointers, block_nodes, limit)
+            work = 4 * whole.num_nodes + whole.num_edges + 2 * whole.num_dst_pairs
+            share = -(-work * block_nodes // max(whole.num_nodes, 1))
+            # A little more than the share, or rounding would leave a sliver for one more block.
+            limit = share + share // 64 + 8
+            pointers = whole.indptr, whole.node_dst_pair_indptr
+            return primitives().node_blocks(*pointers, 2 * block_nodes, limit)
 
-        return self._step(f"node_blocks({block_nodes})", build)
+        return whole._step(f"node_blocks({block_nodes})", build)
 
     def row_groups(self, space: str, block_nodes: int | None) -> RowGroups:
         """Group the rows of a space by etype.
