@@ -1,8 +1,3 @@
-"""The DSL: what is traced, and what misuse says."""
-
-# ruff: noqa: E501
-# Messages stand whole beside what brings them about.
-
 from __future__ import annotations
 
 import pytest

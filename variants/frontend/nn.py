@@ -16,8 +16,9 @@ from torch.nn import Parameter
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter, Kind, Metadata, as_rows
+from hetune.variants.frontend.calls import Call, graph_of, result_of, rows_of
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
-from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
+from hetune.variants.graph import CanonicalEtype, HeteroGraph
 from hetune.variants.program.interpret import interpret
 from hetune.variants.program.nodes import Program
 
@@ -52,20 +53,13 @@ class RelationalLayer(nn.Module, ABC):
         """What `hetune.compile` needs to know of the module."""
         return Adapter(self, self.kind, self.program(), self.weights, self.num_relations)
 
-    def _run(self, x: Tensor, graph: HeteroGraph) -> Tensor:
-        if x.dim() != 2 or x.shape != (graph.num_nodes, self.in_channels):
-            raise InputError(
-                f"x has the shape {list(x.shape)}: give one row of {self.in_channels} for each of "
-                f"the graph's {graph.num_nodes} nodes"
-            )
-        if graph.num_etypes != self.num_relations:
-            raise InputError(
-                f"the graph has {graph.num_etypes} edge types but the layer was made for "
-                f"{self.num_relations}: make it with num_relations={graph.num_etypes}"
-            )
-        program = self.program()
-        rows = x.view(-1, *program.type_of("x").shape)
-        return interpret(program, {**self.weights(), "x": rows}, graph).flatten(1)
+    def _run(self, call: Call) -> Tensor | dict[str, Tensor]:
+        adapter = self.adapter()
+        graph = graph_of(adapter, call)
+        x = rows_of(adapter, call, graph)
+        rows = x.view(-1, *adapter.program.type_of("x").shape)
+        out = interpret(adapter.program, {**self.weights(), "x": rows}, graph)
+        return result_of(adapter, call, graph, out.flatten(1))
 
 
 class FlatLayer(RelationalLayer):
@@ -88,15 +82,15 @@ class FlatLayer(RelationalLayer):
             InputError: A shape does not fit.
             GraphError: The edges are no graph.
         """
-        if not isinstance(edges, HeteroGraph):
-            edges = HeteroGraph(
-                edges[0],
-                edges[1],
-                edge_type,
-                num_nodes=x.shape[0],
-                num_etypes=self.num_relations,
-            )
-        return self._run(x, edges)
+        if isinstance(edges, HeteroGraph):
+            call = Call(x, edges)
+        elif edge_type is not None:
+            call = Call(x, (edges, edge_type))
+        else:
+            raise InputError("edge_type is missing: give a type for each edge, or a HeteroGraph")
+        out = self._run(call)
+        assert isinstance(out, Tensor)
+        return out
 
 
 class RGCN(FlatLayer):
@@ -336,36 +330,9 @@ class HGT(RelationalLayer):
             InputError: A shape or type does not fit.
             GraphError: The edges are no graph.
         """
-        if not isinstance(edges, HeteroGraph):
-            if isinstance(x, Tensor):
-                raise InputError("x is a tensor but the edges are a dictionary: give a HeteroGraph")
-            edges = from_edge_index_dict(edges, x_dict=x, metadata=self.metadata)
-        if edges.metadata() != self.metadata:
-            raise InputError(
-                f"the graph's metadata is {edges.metadata()} but the layer was made for "
-                f"{self.metadata}: make it with metadata=graph.metadata()"
-            )
-        if isinstance(x, Tensor):
-            return self._run(x, edges)
-        out = self._run(_concatenated(x, edges), edges)
-        first = dict(zip(edges.ntype_names, edges.node_offsets, strict=False))
-        wanted = [name for name in self.adapter().result_types if name in x]
-        return {name: out[first[name] : first[name] + x[name].shape[0]] for name in wanted}
-
-
-def _concatenated(x_dict: Mapping[str, Tensor], graph: HeteroGraph) -> Tensor:
-    offsets = graph.node_offsets
-    for name, first, last in zip(graph.ntype_names, offsets, offsets[1:], strict=False):
-        rows = x_dict[name].shape[0] if name in x_dict else 0
-        if rows != last - first:
-            raise InputError(
-                f"x has {rows} rows for the node type {name!r} but the graph has {last - first} "
-                "such nodes: give one row per node"
-            )
-    unknown = x_dict.keys() - set(graph.ntype_names)
-    if unknown:
-        raise InputError(f"x has the node type {unknown.pop()!r}, which the layer does not know")
-    return torch.cat([x_dict[name] for name in graph.ntype_names if name in x_dict])
+        if isinstance(x, Tensor) and not isinstance(edges, HeteroGraph):
+            raise InputError("x is a tensor but the edges are a dictionary: give a HeteroGraph")
+        return self._run(Call(x, edges))
 
 
 def _check_sizes(*sizes: int) -> None:

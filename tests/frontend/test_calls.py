@@ -1,0 +1,133 @@
+"""Calls of modules: what is read from their arguments, and what runs as it is."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hetune.variants.errors import GraphError, InputError
+from hetune.variants.frontend.adapt import adapt
+from hetune.variants.frontend.adapter import Unsupported
+from hetune.variants.frontend.calls import graph_of, read_call, result_of, rows_of
+from hetune.variants.frontend.nn import HGT, RGCN
+from hetune.variants.graph import HeteroGraph
+
+from .conftest import METADATA, TYPED
+
+geometric = pytest.importorskip("torch_geometric.nn")
+
+X = torch.randn(4, 8)
+EDGES = torch.tensor([[0, 1, 2], [3, 3, 0]])
+TYPES = torch.tensor([0, 1, 1])
+FLAT = [geometric.RGCNConv(8, 4, 2), geometric.RGATConv(8, 4, 2), RGCN(8, 4, 2)]
+
+
+@pytest.mark.parametrize("module", FLAT, ids=lambda module: type(module).__name__)
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        ((X, EDGES, TYPES), {}),
+        ((X, EDGES), {"edge_type": TYPES}),
+        ((X, HeteroGraph(*EDGES, TYPES)), {}),
+    ],
+    ids=["positional", "keyword", "graph"],
+)
+def test_flat(module, args, kwargs):
+    adapter = adapt(module)
+    call = read_call(adapter, args, kwargs)
+    graph = graph_of(adapter, call)
+    assert (graph.num_nodes, graph.num_etypes) == (4, 2)
+    assert graph.src.tolist() == [0, 1, 2]
+    assert graph.dst.tolist() == [3, 3, 0]
+    assert rows_of(adapter, call, graph) is X
+    out = torch.ones(4, 4)
+    assert result_of(adapter, call, graph, out) is out
+
+
+def test_reversed_flow_turns_edges_and_graphs_around():
+    adapter = adapt(geometric.RGCNConv(8, 4, 2, flow="target_to_source"))
+    given = HeteroGraph(*EDGES, TYPES)
+    for edges in ((EDGES, TYPES), (given,)):
+        graph = graph_of(adapter, read_call(adapter, (X, *edges), {}))
+        assert graph.src.tolist() == [3, 3, 0]
+        assert graph.dst.tolist() == [0, 1, 2]
+    assert graph is graph_of(adapter, read_call(adapter, (X, given), {}))
+
+
+@pytest.mark.parametrize("make", [HGT, geometric.HGTConv])
+def test_hetero(make):
+    x_dict, edges = TYPED["relation_without_edges"]
+    x_dict = {name: x.float() for name, x in x_dict.items()}
+    adapter = adapt(make(8, 4, METADATA))
+    call = read_call(adapter, (x_dict, edges), {})
+    assert set(map(id, call.tensors)) == set(map(id, edges.values()))
+    graph = graph_of(adapter, call)
+    assert graph.metadata() == METADATA
+    x = rows_of(adapter, call, graph)
+    again = read_call(adapter, (x_dict, graph), {})
+    assert torch.equal(rows_of(adapter, again, graph_of(adapter, again)), x)
+    result = result_of(adapter, call, graph, x)
+    assert all(torch.equal(result[name], x_dict[name]) for name in METADATA[0])
+
+
+SPARSE = torch.eye(4).to_sparse()
+RUN_AS_THEY_ARE = [
+    (0, (None, EDGES, TYPES), "x is None: only float tensors [N, width] are supported"),
+    (0, ((X, X), EDGES, TYPES), "x is a tuple: only float tensors"),
+    (0, (torch.arange(4), EDGES, TYPES), "x is a int64 tensor of shape [4]: only float32 tensors"),
+    (0, (X.double(), EDGES, TYPES), "x is a float64 tensor of shape [4, 8]: only float32 tensors"),
+    (0, (X, SPARSE, TYPES), "edge_index is a sparse float32 tensor of shape [4, 4]: only integer"),
+    (0, (X, "edges", TYPES), "edge_index is a str: only integer tensors [2, E] are supported"),
+    (0, (X, EDGES), "edge_type is None: only integer tensors are supported"),
+    (1, (X, EDGES, TYPES, torch.ones(3)), "the argument edge_attr is not supported"),
+    (1, (X, EDGES, TYPES, None, (4, 4)), "the argument size is not supported"),
+    (1, (X, EDGES, TYPES, None, None, True), "the argument return_attention_weights is not"),
+]
+
+
+@pytest.mark.parametrize(("module", "args", "reason"), RUN_AS_THEY_ARE, ids=lambda v: str(v)[:30])
+def test_unsupported(module, args, reason):
+    found = read_call(adapt(FLAT[module].eval()), args, {})
+    assert isinstance(found, Unsupported)
+    assert found.reason.startswith(reason)
+
+
+def test_unsupported_dictionaries():
+    x_dict, edges = TYPED["random"]
+    adapter = adapt(geometric.HGTConv(8, 4, METADATA))
+    reasons = [
+        read_call(adapter, args, {}).reason
+        for args in (
+            (x_dict, edges),
+            ({"paper": None}, edges),
+            (None, edges),
+            ({}, {METADATA[1][0]: SPARSE}),
+            ({}, SPARSE),
+        )
+    ]
+    assert reasons[0].startswith("x_dict['paper'] is a float64 tensor of shape [7, 8]: only")
+    assert reasons[1] == "x_dict['paper'] is None: only tensors are supported"
+    assert reasons[2] == "x_dict is None: only dictionaries of tensors are supported"
+    assert reasons[3].startswith("edge_index_dict[('author', 'writes', 'paper')] is a sparse")
+    assert reasons[4].startswith("edge_index_dict is a sparse float32 tensor of shape [4, 4]: only")
+
+
+def test_errors_say_what_does_not_fit():
+    adapter = adapt(FLAT[0])
+
+    def rows(*args):
+        call = read_call(adapter, args, {})
+        return rows_of(adapter, call, graph_of(adapter, call))
+
+    with pytest.raises(InputError, match="RGCNConv: missing a required argument: 'edge_index'"):
+        read_call(adapter, (X,), {})
+    with pytest.raises(InputError, match="RGCNConv: got an unexpected keyword argument 'edge'"):
+        read_call(adapter, (X, EDGES), {"edge": EDGES})
+    with pytest.raises(InputError, match=r"x has the shape \[4, 7\]: give one row of 8 for each"):
+        rows(X[:, :7], EDGES, TYPES)
+    with pytest.raises(InputError, match="the graph has 3 edge types but the layer was made for 2"):
+        rows(X, HeteroGraph(*EDGES, TYPES, num_etypes=3))
+    with pytest.raises(GraphError, match="dst"):
+        rows(X[:3], EDGES, TYPES)
+    with pytest.raises(GraphError, match="etype"):
+        rows(X, EDGES, TYPES + 1)

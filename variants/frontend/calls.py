@@ -1,0 +1,249 @@
+"""How a module's own call reads as nodes on a graph, and what it wants back.
+
+call = read_call(adapter, args, kwargs)  # or Unsupported: run the module itself
+graph = graph_of(adapter, call)
+x = rows_of(adapter, call, graph)
+...
+return result_of(adapter, call, graph, out)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hetune.variants.errors import InputError
+from hetune.variants.frontend.adapter import Adapter, Unsupported
+from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
+
+_INTEGERS = (torch.int16, torch.int32, torch.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """What a module was called with.
+
+    Attributes:
+        x: Features of all nodes, or of each node type.
+        edges: A graph, ``(edge_index, edge_type)``, or an edge_index for each edge type.
+    """
+
+    x: Tensor | Mapping[str, Tensor]
+    edges: HeteroGraph | tuple[Tensor, Tensor] | Mapping[CanonicalEtype, Tensor]
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The edge tensors, none where a graph was given."""
+        if isinstance(self.edges, HeteroGraph):
+            return ()
+        return self.edges if isinstance(self.edges, tuple) else tuple(self.edges.values())
+
+
+def read_call(
+    adapter: Adapter, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Call | Unsupported:
+    """Reads arguments as the module's own ``forward`` would bind them.
+
+    Raises:
+        InputError: They are not the arguments of such a call.
+    """
+    signature = _signature(type(adapter.module).forward)
+    try:
+        bound = signature.bind(adapter.module, *args, **kwargs).arguments
+    except TypeError as error:
+        raise InputError(f"{type(adapter.module).__name__}: {error}") from None
+    names = list(signature.parameters)
+    x, edges = bound.get(names[1]), bound.get(names[2])
+    edge_type = bound.get("edge_type")
+    for name in names[3:]:
+        if name != "edge_type" and bound.get(name) is not None:
+            return Unsupported(f"the argument {name} is not supported")
+    if adapter.signature == "hetero":
+        return _read_hetero(x, edges)
+    return _read_flat(x, edges, edge_type)
+
+
+@cache
+def _signature(forward: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(forward)
+
+
+def _read_flat(x: object, edges: object, edge_type: object) -> Call | Unsupported:
+    if not isinstance(x, Tensor):
+        return Unsupported(f"x is {_kind(x)}: only float tensors [N, width] are supported")
+    if (reason := _feature_refusal("x", x)) is not None:
+        return Unsupported(reason)
+    if isinstance(edges, HeteroGraph):
+        return Call(x, edges)
+    if (reason := _edge_refusal("edge_index", edges)) is not None:
+        return Unsupported(reason)
+    if not isinstance(edge_type, Tensor) or edge_type.dtype not in _INTEGERS:
+        return Unsupported(f"edge_type is {_kind(edge_type)}: only integer tensors are supported")
+    assert isinstance(edges, Tensor)
+    return Call(x, (edges, edge_type))
+
+
+def _read_hetero(x: object, edges: object) -> Call | Unsupported:
+    if isinstance(x, Tensor):
+        if (reason := _feature_refusal("x", x)) is not None:
+            return Unsupported(reason)
+        if isinstance(edges, HeteroGraph):
+            return Call(x, edges)
+        raise InputError(f"x is a tensor but the edges are {_kind(edges)}: give a HeteroGraph")
+    if not isinstance(x, Mapping):
+        return Unsupported(f"x_dict is {_kind(x)}: only dictionaries of tensors are supported")
+    for name, rows in x.items():
+        if not isinstance(rows, Tensor):
+            return Unsupported(f"x_dict[{name!r}] is {_kind(rows)}: only tensors are supported")
+        if (reason := _feature_refusal(f"x_dict[{name!r}]", rows)) is not None:
+            return Unsupported(reason)
+    if isinstance(edges, HeteroGraph):
+        return Call(x, edges)
+    if not isinstance(edges, Mapping):
+        return Unsupported(f"edge_index_dict is {_kind(edges)}: only dictionaries are supported")
+    for key, value in edges.items():
+        if (reason := _edge_refusal(f"edge_index_dict[{key}]", value)) is not None:
+            return Unsupported(reason)
+    return Call(x, edges)
+
+
+def _feature_refusal(name: str, x: Tensor) -> str | None:
+    if x.layout is not torch.strided or x.dtype is not torch.float32 or x.dim() != 2:
+        return f"{name} is {_kind(x)}: only float32 tensors [N, width] are supported"
+    return None
+
+
+def _edge_refusal(name: str, edges: object) -> str | None:
+    usable = isinstance(edges, Tensor) and edges.layout is torch.strided
+    if not (usable and edges.dtype in _INTEGERS and edges.dim() == 2 and edges.shape[0] == 2):  # type: ignore[attr-defined]
+        return f"{name} is {_kind(edges)}: only integer tensors [2, E] are supported"
+    return None
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, Tensor):
+        dtype = str(value.dtype).removeprefix("torch.")
+        layout = "" if value.layout is torch.strided else "sparse "
+        return f"a {layout}{dtype} tensor of shape {list(value.shape)}"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def graph_of(adapter: Adapter, call: Call) -> HeteroGraph:
+    """The call's graph, in the direction that messages go; built where it gave edge tensors.
+
+    Raises:
+        GraphError: The edges are no graph.
+        InputError: The graph does not fit the module.
+    """
+    match call.edges:
+        case HeteroGraph() as graph:
+            check_graph(adapter, graph)
+            return (
+                graph.cached("reversed", lambda: _reversed(graph)) if adapter.is_reversed else graph
+            )
+        case (edge_index, edge_type):
+            assert isinstance(call.x, Tensor)
+            src, dst = (1, 0) if adapter.is_reversed else (0, 1)
+            return HeteroGraph(
+                edge_index[src],
+                edge_index[dst],
+                edge_type,
+                num_nodes=call.x.shape[0],
+                num_etypes=adapter.num_relations,
+            )
+        case edges:
+            assert isinstance(call.x, Mapping)
+            assert adapter.metadata is not None
+            return from_edge_index_dict(edges, x_dict=call.x, metadata=adapter.metadata)
+
+
+def check_graph(adapter: Adapter, graph: HeteroGraph) -> None:
+    """Checks that a graph has the edge types that the module's weights are for.
+
+    Raises:
+        InputError: It has others.
+    """
+    if adapter.metadata is None:
+        if graph.num_etypes != adapter.num_relations:
+            raise InputError(
+                f"the graph has {graph.num_etypes} edge types but the layer was made for "
+                f"{adapter.num_relations}: make it with num_relations={graph.num_etypes}"
+            )
+    elif graph.metadata() != adapter.metadata:
+        raise InputError(
+            f"the graph's metadata is {graph.metadata()} but the layer was made for "
+            f"{adapter.metadata}: make it with metadata=graph.metadata()"
+        )
+
+
+def rows_of(adapter: Adapter, call: Call, graph: HeteroGraph) -> Tensor:
+    """Features of all nodes in the graph's order, [N, width].
+
+    Raises:
+        InputError: Their number, width or device is not the graph's or module's.
+    """
+    width = adapter.program.type_of("x").width
+    x = call.x if isinstance(call.x, Tensor) else _concatenated(call.x, graph, width)
+    if x.shape != (graph.num_nodes, width):
+        raise InputError(
+            f"x has the shape {list(x.shape)}: give one row of {width} for each of the graph's "
+            f"{graph.num_nodes} nodes"
+        )
+    if x.device != graph.device:
+        raise InputError(f"x is on {x.device} but the graph is on {graph.device}: move one of them")
+    return x
+
+
+def _concatenated(x_dict: Mapping[str, Tensor], graph: HeteroGraph, width: int) -> Tensor:
+    offsets = graph.node_offsets
+    for name, first, last in zip(graph.ntype_names, offsets, offsets[1:], strict=False):
+        rows = x_dict[name].shape[0] if name in x_dict else 0
+        if rows != last - first:
+            raise InputError(
+                f"x has {rows} rows for the node type {name!r} but the graph has {last - first} "
+                "such nodes: give one row per node"
+            )
+        if name in x_dict and x_dict[name].shape[1:] != (width,):
+            raise InputError(
+                f"x has the shape {list(x_dict[name].shape)} for the node type {name!r}: give rows "
+                f"of {width}"
+            )
+    unknown = x_dict.keys() - set(graph.ntype_names)
+    if unknown:
+        raise InputError(f"x has the node type {unknown.pop()!r}, which the layer does not know")
+    return torch.cat([x_dict[name] for name in graph.ntype_names if name in x_dict])
+
+
+def result_of(
+    adapter: Adapter, call: Call, graph: HeteroGraph, out: Tensor
+) -> Tensor | dict[str, Tensor]:
+    """The result [N, width] as the call wants it: dictionaries get views per node type."""
+    if isinstance(call.x, Tensor):
+        return out
+    first = dict(zip(graph.ntype_names, graph.node_offsets, strict=False))
+    return {
+        name: out[first[name] : first[name] + call.x[name].shape[0]]
+        for name in adapter.result_types
+        if name in call.x
+    }
+
+
+def _reversed(graph: HeteroGraph) -> HeteroGraph:
+    return HeteroGraph(
+        graph.dst,
+        graph.src,
+        graph.etype,
+        graph.ntype,
+        num_nodes=graph.num_nodes,
+        num_etypes=graph.num_etypes,
+        num_ntypes=graph.num_ntypes,
+        ntype_names=graph.ntype_names,
+        etype_names=graph.etype_names,
+        validate=False,
+    )
