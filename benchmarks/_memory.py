@@ -1,0 +1,173 @@
+"""Peak memory of one candidate, measured in a process of its own.
+
+`VmHWM` is the resident set's highest level since it was last reset through `clear_refs`. Linux
+only, as it needs /proc.
+"""
+
+import ctypes
+import gc
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+from _peers.problem import Layer, Problem
+
+_STARTING = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Where to measure: enough to build the same `Problem` in any process."""
+
+    layer: Layer
+    graph: str
+    width: int
+    heads: int
+
+    @property
+    def key(self) -> str:
+        """Readable and unique."""
+        return f"{self.layer}/{self.graph}/{self.width}x{self.heads}"
+
+    def problem(self) -> Problem:
+        """The layer, its weights and its input."""
+        from _graphs import load_graph
+
+        graph = load_graph(self.graph, canonical=self.layer == "hgt")
+        return Problem(self.layer, graph, self.width, self.heads)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What one candidate did in a process of its own.
+
+    Attributes:
+        status: "ok", "out of memory", "failed" or "too slow".
+        detail: Why, if not "ok".
+        seconds: Of one warm call.
+        peak_bytes: Highest level in a warm call above the level before the first call: temporaries
+            and whatever the candidate keeps between calls.
+        total_bytes: The same above the level before preprocessing: indexes count, too.
+    """
+
+    status: str
+    detail: str = ""
+    seconds: float = 0.0
+    peak_bytes: int = 0
+    total_bytes: int = 0
+
+
+def probe(cell: Cell, name: str, *, threads: int, limit_bytes: int, timeout: float) -> Probe:
+    """Run candidate `name` twice in a fresh process that may use `limit_bytes` of data."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["_memory", "_registry", "torch_geometric.nn"])
+    receiver, sender = context.Pipe(duplex=False)
+    arguments = (sender, cell, name, threads, limit_bytes)
+    process = context.Process(target=_child, args=arguments, daemon=True)
+    process.start()
+    sender.close()
+    try:
+        if not receiver.poll(timeout + _STARTING):
+            process.kill()
+            return Probe("too slow", f"no answer within {timeout:.0f} s")
+        answer = receiver.recv_bytes().decode()
+    except EOFError:  # killed without a word: by the kernel for its memory, or a crash
+        process.join()
+        killed = process.exitcode == -9
+        detail = f"the process ended with code {process.exitcode}"
+        return Probe("out of memory" if killed else "failed", detail)
+    finally:
+        receiver.close()
+        process.join(5)
+        if process.is_alive():
+            process.kill()
+    status, detail, seconds, peak, total = answer.split("\x1f")
+    return Probe(status, detail, float(seconds), int(peak), int(total))
+
+
+def _child(sender: Connection, cell: Cell, name: str, threads: int, limit_bytes: int) -> None:
+    from _machine import set_threads
+
+    set_threads(threads)
+    try:
+        result = _run(cell, name, limit_bytes)
+    except Exception as error:  # a benchmark records what went wrong, whatever it was
+        lost = is_out_of_memory(error)
+        result = Probe("out of memory" if lost else "failed", describe(error))
+    fields = (result.status, result.detail, result.seconds, result.peak_bytes, result.total_bytes)
+    sender.send_bytes("\x1f".join(map(str, fields)).encode())
+
+
+def _run(cell: Cell, name: str, limit_bytes: int) -> Probe:
+    from _registry import find
+
+    candidate = find(cell.layer, name)
+    _warm_up(cell, candidate.build)
+    problem = cell.problem()
+    for inputs in ("conv", "x", "edge_index", "edge_type"):
+        getattr(problem, inputs)
+    if cell.layer == "hgt":
+        assert problem.x_dict is not None
+        assert problem.edge_index_dict is not None
+    resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
+    with torch.inference_mode():
+        before_build = _settle()
+        run = candidate.build(problem)
+        before = _settle()
+        run()
+        _settle()
+        start = time.perf_counter()
+        run()
+        seconds = time.perf_counter() - start
+    high = _status("VmHWM")
+    return Probe("ok", "", seconds, max(high - before, 0), max(high - before_build, 0))
+
+
+def _warm_up(cell: Cell, build: Callable[[Problem], Callable[[], Any]]) -> None:
+    """Let libraries and lazy imports take their memory before the level is read."""
+    from _peers._torch_ops import WORKSPACE
+
+    from hetune.variants.graph.hetero import HeteroGraph
+
+    ids = torch.arange(8)
+    tiny = HeteroGraph(ids, ids.flip(0), ids // 4)
+    with torch.inference_mode():
+        build(Problem(cell.layer, tiny, cell.width, cell.heads))()
+    WORKSPACE.clear()
+
+
+def _settle() -> int:
+    """Return freed memory to the system, reset the high-water mark; resident bytes."""
+    gc.collect()
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def _status(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"/proc/self/status has no {field}")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory could not be had."""
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or any(
+        sign in text for sign in ("can't allocate memory", "not enough memory", "bad_alloc")
+    )
+
+
+def describe(error: BaseException) -> str:
+    """Type and first line of an exception's message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200] if lines else ''}"

@@ -1,0 +1,1 @@
+"""What hetune is compared with, and hetune itself, behind one interface."""

@@ -1,0 +1,104 @@
+"""RGCN (mean, root weight, bias) in plain PyTorch, as an expert writes it."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from _peers._pairs import Side, mean_weights, pair_plan, pointers
+from _peers._torch_ops import WORKSPACE, bag, bag_mean, csr_tensor, gather, segment_mm
+from _peers.problem import Problem
+
+Run = Callable[[], Tensor]
+Product = Literal["bag", "csr"]
+
+
+def by_relation(problem: Problem) -> Run:
+    """Edges sorted by relation; gather, product and index_add_ for one relation at a time."""
+    conv: Any = problem.conv
+    x, graph = problem.x, problem.graph
+    weights = mean_weights(graph).to(problem.dtype).unsqueeze(1)
+    counts = torch.bincount(problem.edge_type, minlength=graph.num_etypes).tolist()
+    parts = [
+        (r, src, dst, weight)
+        for r, (src, dst, weight) in enumerate(
+            zip(
+                problem.edge_index[0].split(counts),
+                problem.edge_index[1].split(counts),
+                weights.split(counts),
+                strict=True,
+            )
+        )
+        if counts[r]
+    ]
+
+    def run() -> Tensor:
+        out = torch.addmm(conv.bias, x, conv.root)
+        for r, src, dst, weight in parts:
+            rows = gather(x, src, "rows").mul_(weight)
+            message = WORKSPACE.take("message", (len(src), out.shape[1]), x.dtype)
+            out.index_add_(0, dst, torch.mm(rows, conv.weight[r], out=message))
+        return out
+
+    return run
+
+
+def pairs(problem: Problem, *, side: Side, product: Product = "bag") -> Run:
+    """One product per pair of the chosen side, sorted by relation; then a sparse product.
+
+    Args:
+        problem: The cell.
+        side: "source" is compaction, "target" aggregates first, "smaller" decides per relation.
+        product: The sparse product: embedding_bag, or a CSR tensor.
+    """
+    conv: Any = problem.conv
+    x, plan = problem.x, pair_plan(problem.graph, side)
+    edge_weights = mean_weights(problem.graph)[plan.edge]
+    entries = torch.cat([edge_weights[: plan.source_edges], torch.ones(plan.target.rows)])
+    weights = entries.to(problem.dtype)[plan.final_entry]
+    target_src = problem.edge_index[0][plan.edge[plan.source_edges :]]
+    rows = plan.source.rows + plan.target.rows
+
+    if product == "csr":
+        final = _csr(plan.final_ptr, plan.final_row, weights, rows)
+        target_weights = edge_weights[plan.source_edges :].to(problem.dtype)
+        first = _csr(plan.target_ptr, target_src, target_weights, problem.graph.num_nodes)
+
+    def run() -> Tensor:
+        table = WORKSPACE.take("table", (rows, problem.width), x.dtype)
+        if plan.source.rows:
+            gathered = gather(x, plan.source.nodes, "rows")
+            segment_mm(gathered, plan.source, conv.weight, table[: plan.source.rows])
+        if plan.target.rows:
+            csr = product == "csr"
+            summed = first @ x if csr else bag_mean(target_src, plan.target_ptr, x)
+            segment_mm(summed, plan.target, conv.weight, table[plan.source.rows :])
+        out = torch.addmm(conv.bias, x, conv.root)
+        if product == "csr":
+            return out.add_(final @ table)
+        return out.add_(bag(plan.final_row, plan.final_ptr, table, weights))
+
+    return run
+
+
+def dense(problem: Problem) -> Run:
+    """x @ [W_1 .. W_R] for every node and relation; then a sparse product. For few relations."""
+    conv: Any = problem.conv
+    x, graph, d = problem.x, problem.graph, problem.width
+    order = problem.edge_index[1].argsort(stable=True)
+    rows = (problem.edge_index[0] * graph.num_etypes + problem.edge_type)[order]
+    ptr = pointers(graph.dst.numpy(), graph.num_nodes)
+    weights = mean_weights(graph).to(problem.dtype)[order]
+
+    def run() -> Tensor:
+        table = WORKSPACE.take("table", (graph.num_nodes, graph.num_etypes * d), x.dtype)
+        torch.mm(x, conv.weight.transpose(0, 1).reshape(d, -1), out=table)
+        out = torch.addmm(conv.bias, x, conv.root)
+        return out.add_(bag(rows, ptr, table.view(-1, d), weights))
+
+    return run
+
+
+def _csr(ptr: Tensor, rows: Tensor, weights: Tensor, width: int) -> Tensor:
+    return csr_tensor(ptr.int(), rows.int(), weights, width)  # 32-bit ids: the faster ones here

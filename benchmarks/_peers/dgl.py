@@ -1,0 +1,89 @@
+"""DGL 1.1.3's RelGraphConv and HGTConv; it has no RGAT layer.
+
+DGL's HGT has neither biases nor the GELU before its output map, so it computes a lighter model
+than PyG's: it is held to a reference of that model, and its time still counts.
+"""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from _peers._torch_ops import HGTWeights
+from _peers.problem import Candidate, Layer, Problem
+
+LIGHT_HGT = "no-bias-no-gelu"
+
+
+def _graph(problem: Problem) -> object:
+    os.environ.setdefault("DGLBACKEND", "pytorch")
+    import dgl
+
+    src, dst = problem.edge_index
+    graph = dgl.graph((src, dst), num_nodes=problem.graph.num_nodes)
+    graph.create_formats_()
+    return graph
+
+
+def _rel_graph_conv(problem: Problem, *, presorted: bool) -> Callable[[], Tensor]:
+    graph = _graph(problem)
+    from dgl.nn.pytorch import RelGraphConv
+
+    etype, d = problem.edge_type, problem.width
+    module = RelGraphConv(d, d, problem.graph.num_etypes, self_loop=True, bias=True)
+    module = module.to(problem.dtype).eval()
+    with torch.no_grad():
+        module.linear_r.W.copy_(problem.conv.weight)
+        module.loop_weight.copy_(problem.conv.root)
+        module.h_bias.copy_(problem.conv.bias)
+    module.requires_grad_(False)
+
+    # The mean over each relation's edges, as a weight per edge.
+    pair = problem.edge_index[1] * problem.graph.num_etypes + etype
+    _, position, count = pair.unique(return_inverse=True, return_counts=True)
+    norm = count[position].to(problem.dtype).reciprocal().unsqueeze(1)
+    x = problem.x
+    return lambda: module(graph, x, etype, norm, presorted=presorted)
+
+
+def _hgt_conv(problem: Problem, *, presorted: bool) -> Callable[[], Tensor]:
+    graph = _graph(problem)
+    from dgl.nn.pytorch import HGTConv
+
+    heads, d = problem.heads, problem.width // problem.heads
+    types, relations = problem.graph.num_ntypes, problem.graph.num_etypes
+    module: Any = HGTConv(problem.width, d, heads, types, relations)
+    module = module.to(problem.dtype).eval()
+    weights = HGTWeights.of(problem)
+    with torch.no_grad():
+        for linear, weight in (
+            (module.linear_k, weights.k),
+            (module.linear_q, weights.q),
+            (module.linear_v, weights.v),
+            (module.linear_a, weights.out),
+        ):
+            linear.W.copy_(weight)
+        for h in range(heads):
+            module.relation_att[h].W.copy_(weights.att[:, h])
+            module.relation_msg[h].W.copy_(weights.msg[:, h])
+            module.relation_pri[h].copy_(weights.prior[:, h])
+        module.skip.copy_(weights.skip)
+    module.requires_grad_(False)
+    ntype, etype, x = problem.graph.ntype.long(), problem.edge_type, problem.x
+    return lambda: module(graph, x, ntype, etype, presorted=presorted)
+
+
+def candidates(layer: Layer) -> list[Candidate]:
+    """DGL's candidates for `layer`; none for "rgat"."""
+    forms = {"rgcn": ("RelGraphConv", _rel_graph_conv), "hgt": ("HGTConv", _hgt_conv)}
+    if layer not in forms:
+        return []
+    name, build = forms[layer]
+    model = LIGHT_HGT if layer == "hgt" else "full"
+    return [
+        Candidate(f"dgl/{name}", layer, partial(build, presorted=False), model=model),
+        Candidate(f"dgl/{name} sorted", layer, partial(build, presorted=True), model=model),
+    ]

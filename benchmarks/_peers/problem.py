@@ -1,0 +1,139 @@
+"""One cell of the table: a layer with weights, a graph, and its input."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from hetune.variants.graph.hetero import HeteroGraph
+
+Layer = Literal["rgcn", "rgat", "hgt"]
+LAYERS: tuple[Layer, ...] = ("rgcn", "rgat", "hgt")
+
+
+@dataclass
+class Problem:
+    """The module is PyG's own: its parameters are the weights that every candidate shares.
+
+    Args:
+        layer: Which layer.
+        graph: Edges sorted by relation; canonical for "hgt".
+        width: d_in = d_out; of all heads together.
+        heads: Attention heads; 1 for "rgcn".
+        dtype: float32 to measure, float64 for the reference.
+        seed: Of weights and input: the same in every process.
+    """
+
+    layer: Layer
+    graph: HeteroGraph
+    width: int
+    heads: int = 1
+    dtype: torch.dtype = torch.float32
+    seed: int = 0
+
+    @cached_property
+    def conv(self) -> nn.Module:
+        """PyG's module, in evaluation mode, no parameter left at a trivial value."""
+        from torch_geometric.nn import HGTConv, RGATConv, RGCNConv
+
+        graph, d, heads = self.graph, self.width, self.heads
+        torch.manual_seed(self.seed)
+        module: nn.Module
+        match self.layer:
+            case "rgcn":
+                module = RGCNConv(d, d, graph.num_etypes, aggr="mean")
+            case "rgat":
+                module = RGATConv(d, d // heads, graph.num_etypes, heads=heads)
+            case "hgt":
+                module = HGTConv(d, d, graph.metadata(), heads=heads)
+        with torch.no_grad():
+            for name, parameter in module.named_parameters():
+                if name == "bias" or name.startswith(("skip", "p_rel")):
+                    parameter.add_(torch.randn_like(parameter) * 0.1)
+        return module.to(self.dtype).eval().requires_grad_(False)
+
+    @cached_property
+    def x(self) -> Tensor:
+        """Input [N, width], signed."""
+        generator = torch.Generator().manual_seed(self.seed + 1)
+        x = torch.randn(self.graph.num_nodes, self.width, generator=generator)
+        return x.to(self.dtype)
+
+    @cached_property
+    def edge_index(self) -> Tensor:
+        """int64 [2, E]."""
+        return torch.stack([self.graph.src, self.graph.dst]).long()
+
+    @cached_property
+    def edge_type(self) -> Tensor:
+        """int64 [E]."""
+        return self.graph.etype.long()
+
+    @cached_property
+    def x_dict(self) -> dict[str, Tensor]:
+        """Views of `x` by node type."""
+        bounds = self.graph.node_offsets
+        names = self.graph.ntype_names
+        return {name: self.x[bounds[t] : bounds[t + 1]] for t, name in enumerate(names)}
+
+    @cached_property
+    def edge_index_dict(self) -> dict[tuple[str, str, str], Tensor]:
+        """Edges with ids local to their node types, in the order of the metadata."""
+        graph = self.graph
+        first = dict(zip(graph.ntype_names, graph.node_offsets, strict=False))
+        counts = torch.bincount(self.edge_type, minlength=graph.num_etypes).tolist()
+        parts = self.edge_index.split(counts, dim=1)
+        return {
+            triple: part - torch.tensor([[first[triple[0]]], [first[triple[2]]]])
+            for triple, part in zip(graph.canonical_etypes, parts, strict=True)
+        }
+
+    @cached_property
+    def compared_rows(self) -> Tensor:
+        """Mask of the nodes whose output is defined: PyG's HGT answers only for types that
+        relations lead to."""
+        mask = torch.ones(self.graph.num_nodes, dtype=torch.bool)
+        if self.layer == "hgt":
+            reached = {triple[2] for triple in self.graph.canonical_etypes}
+            known = [name in reached for name in self.graph.ntype_names]
+            mask = torch.tensor(known)[self.graph.ntype.long()]
+        return mask
+
+    def flatten(self, output: Tensor | dict[str, Tensor]) -> Tensor:
+        """Output of any candidate as [N, width]; zero where a node type has none."""
+        if isinstance(output, Tensor):
+            return output
+        flat = self.x.new_zeros(self.graph.num_nodes, self.width)
+        bounds = self.graph.node_offsets
+        for t, name in enumerate(self.graph.ntype_names):
+            if output.get(name) is not None:
+                flat[bounds[t] : bounds[t + 1]] = output[name]
+        return flat
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A way of computing the layer.
+
+    Args:
+        name: "family/form", e.g. "pyg/RGCNConv".
+        layer: Which layer it computes.
+        build: Preprocesses (timed apart) and returns the call to time.
+        compiled: Built by torch.compile: runs only when asked for.
+        model: "full", or "no-bias-no-gelu" where the peer's layer is a lighter one; it is then
+            held to the reference of that lighter model.
+    """
+
+    name: str
+    layer: Layer
+    build: Callable[[Problem], Callable[[], Any]] = field(compare=False)
+    compiled: bool = False
+    model: str = "full"
+
+    @property
+    def family(self) -> str:
+        """What the name starts with: pyg, dgl, expert or hetune."""
+        return self.name.partition("/")[0]

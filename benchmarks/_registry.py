@@ -1,0 +1,54 @@
+"""All candidates, by layer and by name."""
+
+import os
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from importlib.util import find_spec
+
+from _peers import dgl, hetune, pyg, torch_expert
+from _peers.problem import Candidate, Layer
+
+# DGL writes a configuration file into the home folder unless its backend is named.
+os.environ.setdefault("DGLBACKEND", "pytorch")
+
+
+def candidates(
+    layer: Layer, *, compiled: bool = False, only: Sequence[str] = ()
+) -> list[Candidate]:
+    """Candidates of `layer` in the order in which tables show them.
+
+    Args:
+        layer: Which layer.
+        compiled: Also those under torch.compile.
+        only: Families or name patterns ("pyg", "expert/*"); all if empty.
+    """
+    modules = (hetune, torch_expert, dgl, pyg)
+    found = [candidate for module in modules for candidate in module.candidates(layer)]
+    return [
+        candidate
+        for candidate in found
+        if (compiled or not candidate.compiled)
+        and (not only or any(_matches(candidate, pattern) for pattern in only))
+    ]
+
+
+def find(layer: Layer, name: str) -> Candidate:
+    """The candidate of that name."""
+    return next(c for c in candidates(layer, compiled=True) if c.name == name)
+
+
+def missing(candidate: Candidate) -> str | None:
+    """Which package the candidate lacks here; None if it can run."""
+    package = {"dgl": "dgl", "pyg": "torch_geometric"}.get(candidate.family)
+    if package is not None and find_spec(package) is None:
+        return f"{package} is not installed"
+    if candidate.family == "hetune":
+        import hetune as package_itself
+
+        if not hasattr(package_itself, "compile"):
+            return "hetune.compile is not there"
+    return None
+
+
+def _matches(candidate: Candidate, pattern: str) -> bool:
+    return candidate.family == pattern or fnmatchcase(candidate.name, pattern)
