@@ -231,6 +231,8 @@ class Schedule:
         unroll: Edges of an innermost loop in flight.
         balance: ``"node"``: blocks of nodes; ``"edge"``: chunks of edges of equal size whose
             partial sums are added up in a second pass (for hubs; single Traversals only).
+        prefetch: How many edges (or tiles of rows, in a Gemm) ahead gathered rows are asked
+            for; 0 for not at all.
     """
 
     block_nodes: int = 1024
@@ -239,3 +241,4 @@ class Schedule:
     lanes: int = 16
     unroll: int = 2
     balance: str = "node"
+    prefetch: int = 8

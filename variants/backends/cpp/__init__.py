@@ -1,0 +1,24 @@
+"""C++ for CPUs: kernels and schedules become vectorised, threaded translation units."""
+
+from hetune.variants.backends.cpp.abi import (
+    BufferSlot,
+    CountSlot,
+    GroupsSlot,
+    IndexSlot,
+    NodeBlocksSlot,
+    NodeTypeSlot,
+    Slot,
+)
+from hetune.variants.backends.cpp.emit import Emitted, emit
+
+__all__ = [
+    "BufferSlot",
+    "CountSlot",
+    "Emitted",
+    "GroupsSlot",
+    "IndexSlot",
+    "NodeBlocksSlot",
+    "NodeTypeSlot",
+    "Slot",
+    "emit",
+]

@@ -1,0 +1,149 @@
+"""What a compiled launch is called with: pointers and counts, named by slots.
+
+``void hetune_launch(void* const* pointers, const int64_t* counts, int threads)``; a launch lists
+only the slots that its code uses, in the order in which the caller fills the two arrays.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hetune.variants.errors import KernelError
+from hetune.variants.kernel.nodes import Launch, Rows
+from hetune.variants.program.nodes import Space
+
+KEYWORDS = frozenset(
+    """and auto bool break case char class const continue default delete do double else enum
+    explicit export extern false float for friend goto if inline int long mutable namespace new
+    not operator or private protected public register return short signed sizeof static struct
+    switch template this throw true try typedef union unsigned using virtual void volatile
+    while xor""".split()  # noqa: SIM905
+)
+"""Words that are no names in C++."""
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSlot:
+    """A buffer's float32 data."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSlot:
+    """An int32 array, an attribute of the `GraphIndex` of a group of edge types."""
+
+    group: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsSlot:
+    """A field of the `RowGroups` of a space: rows, group_ptr, group_etype or block_ptr.
+
+    ``blocked``: grouped by (block of destination nodes, edge type). For nodes they are
+    `node_type_groups` (``group_etype`` then holds the node type).
+    """
+
+    group: str
+    space: Space
+    blocked: bool
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTypeSlot:
+    """Node type of each node, int32 [N]."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBlocksSlot:
+    """First node of each block, and the end: int32 [B + 1]."""
+
+
+Slot = BufferSlot | IndexSlot | GroupsSlot | NodeTypeSlot | NodeBlocksSlot
+
+
+@dataclass(frozen=True, slots=True)
+class CountSlot:
+    """Rows of a domain; or ``"blocks"`` (of nodes), or ``"row_blocks"``.
+
+    The last is the number of blocks of the launch's unblocked `RowGroups`; there is but one.
+    """
+
+    of: Rows | str
+
+
+def identifier(text: str) -> str:
+    """The text as part of a C++ name."""
+    return re.sub(r"\W", "_", text)
+
+
+class Arguments:
+    """Collects the slots that generated code asks for, and names them in C++ (``c.<name>``)."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._pointers: dict[Slot, str] = {}
+        self._counts: dict[CountSlot, str] = {}
+
+    @property
+    def pointers(self) -> tuple[tuple[Slot, str], ...]:
+        """Slots of pointers with their C++ names."""
+        return tuple(self._pointers.items())
+
+    @property
+    def counts(self) -> tuple[tuple[CountSlot, str], ...]:
+        """Slots of counts with their C++ names."""
+        return tuple(self._counts.items())
+
+    def buffer(self, name: str) -> str:
+        """Pointer to a buffer of the launch.
+
+        Raises:
+            KernelError: the launch does not list it.
+        """
+        if all(buffer.name != name for buffer in self._launch.buffers):
+            raise KernelError(f"a kernel names the buffer {name!r}: add it to the launch's buffers")
+        return self._pointer(BufferSlot(name), name)
+
+    def index(self, group: str, name: str) -> str:
+        """Pointer to an array of a group's index."""
+        return self._pointer(IndexSlot(group, name), f"{group or 'all'}_{name}")
+
+    def groups(self, rows: Rows, blocked: bool, field: str) -> str:
+        """Pointer to a field of row groups."""
+        kind = "blocked_" if blocked else ""
+        name = f"{rows.group or 'all'}_{rows.space}_{kind}{field}"
+        return self._pointer(GroupsSlot(rows.group, rows.space, blocked, field), name)
+
+    def node_types(self) -> str:
+        """Pointer to the nodes' types."""
+        return self._pointer(NodeTypeSlot(), "node_types")
+
+    def node_blocks(self) -> str:
+        """Pointer to the blocks of nodes."""
+        return self._pointer(NodeBlocksSlot(), "node_blocks")
+
+    def count(self, of: Rows | str) -> str:
+        """A count."""
+        slot = CountSlot(of)
+        if slot not in self._counts:
+            text = of if isinstance(of, str) else f"{of.group or 'all'}_{of.space}_rows"
+            self._counts[slot] = self._free(text)
+        return f"c.{self._counts[slot]}"
+
+    def _pointer(self, slot: Slot, name: str) -> str:
+        if slot not in self._pointers:
+            self._pointers[slot] = self._free(name)
+        return f"c.{self._pointers[slot]}"
+
+    def _free(self, name: str) -> str:
+        taken = {*self._pointers.values(), *self._counts.values(), *KEYWORDS}
+        name = identifier(name)
+        if name[:1].isdigit():
+            name = f"b{name}"
+        while name in taken:
+            name += "_"
+        return name

@@ -1,0 +1,85 @@
+"""From a launch and its schedule to C++ source, and what to call it with."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from hetune.variants.backends.cpp.abi import (
+    Arguments,
+    BufferSlot,
+    CountSlot,
+    GroupsSlot,
+    IndexSlot,
+    NodeBlocksSlot,
+    NodeTypeSlot,
+    Slot,
+)
+from hetune.variants.backends.cpp.codegen import print_unit
+from hetune.variants.backends.cpp.lower import lower
+from hetune.variants.kernel.nodes import Gemm, Launch, Schedule
+from hetune.variants.kernel.text import show, show_schedule
+from hetune.variants.registry.records import KernelSource
+
+__all__ = [
+    "BufferSlot",
+    "CountSlot",
+    "Emitted",
+    "GroupsSlot",
+    "IndexSlot",
+    "NodeBlocksSlot",
+    "NodeTypeSlot",
+    "Slot",
+    "emit",
+]
+
+_NAME_LENGTH = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """A launch's source, and the pointers and counts that it is called with, in order."""
+
+    source: KernelSource
+    pointers: tuple[Slot, ...]
+    counts: tuple[CountSlot, ...]
+
+
+def emit(launch: Launch, schedule: Schedule) -> Emitted:
+    """Print a launch as one C++20 translation unit.
+
+    It exports ``void hetune_launch(void* const* pointers, const int64_t* counts, int threads)``.
+    Results do not depend on the number of threads, bit by bit.
+
+    Raises:
+        KernelError: a kernel cannot be compiled as it stands.
+    """
+    recipe = f"{show(launch)}{show_schedule(schedule)}"
+    arguments = Arguments(launch)
+    unit = lower(launch, schedule, arguments, show_schedule(schedule))
+    source = KernelSource(_name(launch, recipe), f"{_prelude()}\n{print_unit(unit)}", recipe)
+    return Emitted(
+        source,
+        tuple(slot for slot, _ in arguments.pointers),
+        tuple(slot for slot, _ in arguments.counts),
+    )
+
+
+def _name(launch: Launch, recipe: str) -> str:
+    """A readable name; a digest of the recipe keeps the names of a layer's kernels apart."""
+    parts = []
+    for kernel in launch.kernels:
+        if isinstance(kernel, Gemm):
+            heads = f"{kernel.heads}x" if kernel.heads > 1 else ""
+            parts.append(f"gemm-{kernel.rows.space}-{heads}{kernel.k}x{kernel.n}")
+        else:
+            parts.append(f"walk-{kernel.rows.space}")
+    digest = hashlib.sha256(recipe.encode()).hexdigest()[:8]
+    return f"{'-'.join(parts)[:_NAME_LENGTH]}-{digest}"
+
+
+@cache
+def _prelude() -> str:
+    return (resources.files(__package__) / "prelude.hpp").read_text(encoding="utf-8")

@@ -1,0 +1,138 @@
+// Helpers of generated kernels: vectors, elementwise functions, prefetching.
+// Vectors are those of GCC and Clang; a row is cut into vectors of exactly fitting sizes.
+#include <stdint.h>
+#include <stdlib.h>
+
+namespace {
+
+typedef float v2 __attribute__((vector_size(8)));
+typedef float v4 __attribute__((vector_size(16)));
+typedef float v8 __attribute__((vector_size(32)));
+typedef float v16 __attribute__((vector_size(64)));
+
+#define INLINE static inline __attribute__((always_inline))
+
+// Lanes<V>::Int is an integer vector of as many lanes as V.
+template <class V> struct Lanes;
+template <> struct Lanes<float> { typedef int32_t Int; };
+template <> struct Lanes<v2> { typedef int32_t Int __attribute__((vector_size(8))); };
+template <> struct Lanes<v4> { typedef int32_t Int __attribute__((vector_size(16))); };
+template <> struct Lanes<v8> { typedef int32_t Int __attribute__((vector_size(32))); };
+template <> struct Lanes<v16> { typedef int32_t Int __attribute__((vector_size(64))); };
+
+constexpr float infinity = __builtin_inff();
+
+// memcpy carries neither alignment nor type: it becomes one unaligned move.
+template <class V> INLINE V load(const float* from) {
+    V value;
+    __builtin_memcpy(&value, from, sizeof value);
+    return value;
+}
+
+template <class V> INLINE void store(float* to, V value) {
+    __builtin_memcpy(to, &value, sizeof value);
+}
+
+template <class V> INLINE V splat(float value) { return V{} + value; }
+template <> inline __attribute__((always_inline)) float splat<float>(float value) { return value; }
+
+template <int WIDTH> INLINE void prefetch_row(const float* row) {
+#pragma GCC unroll 8
+    for (int i = 0; i < WIDTH && i < 128; i += 16) {
+        __builtin_prefetch(row + i);
+    }
+}
+
+INLINE float hsum(float v) { return v; }
+INLINE float hsum(v2 v) { return v[0] + v[1]; }
+INLINE float hsum(v4 v) {
+    return hsum(__builtin_shufflevector(v, v, 0, 1) + __builtin_shufflevector(v, v, 2, 3));
+}
+INLINE float hsum(v8 v) {
+    return hsum(__builtin_shufflevector(v, v, 0, 1, 2, 3) +
+                __builtin_shufflevector(v, v, 4, 5, 6, 7));
+}
+INLINE float hsum(v16 v) {
+    return hsum(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+                __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+}
+
+template <class V> INLINE V maximum(V a, V b) { return a > b ? a : b; }
+template <class V> INLINE V minimum(V a, V b) { return a < b ? a : b; }
+template <class V> INLINE V relu(V x) { return maximum(x, V{}); }
+template <class V> INLINE V leaky_relu(V x, float slope) { return x > V{} ? x : x * slope; }
+template <class V> INLINE V magnitude(V x) { return x < V{} ? -x : x; }
+
+// A (K, N) matrix per head, with its columns made contiguous.
+template <int HEADS, int K, int N> INLINE void transpose(const float* w, float* columns) {
+    for (int h = 0; h < HEADS; ++h) {
+        for (int k = 0; k < K; ++k) {
+            for (int j = 0; j < N; ++j) {
+                columns[(h * N + j) * K + k] = w[(h * K + k) * N + j];
+            }
+        }
+    }
+}
+
+// e^x within 2 ulp: x = n ln 2 + r, a polynomial in r (Cephes), and 2^n in two halves, for n
+// may lie outside of an exponent's range. 0 below the smallest denormal, also for -infinity.
+template <class V> INLINE V exp(V x) {
+    typedef typename Lanes<V>::Int Int;
+    const V low = splat<V>(-104.0f), high = splat<V>(89.0f);
+    const V inside = minimum(maximum(x, low), high);
+    // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
+    const V magic = splat<V>(12582912.0f);
+    const V shifted = inside * 1.44269504088896341f + magic;
+    const V n = shifted - magic;
+    V r = inside - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    V p = splat<V>(1.9875691500e-4f);
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    Int bits, half_bits, rest_bits;
+    __builtin_memcpy(&bits, &shifted, sizeof bits);
+    const Int exponent = bits - 0x4B400000;
+    const Int half = exponent >> 1;
+    half_bits = (half + 127) << 23;
+    rest_bits = (exponent - half + 127) << 23;
+    V first, second;
+    __builtin_memcpy(&first, &half_bits, sizeof first);
+    __builtin_memcpy(&second, &rest_bits, sizeof second);
+    const V value = p * first * second;
+    return x < low ? V{} : x != x ? x : value;
+}
+
+template <class V> INLINE V sigmoid(V x) { return 1.0f / (1.0f + exp(-x)); }
+
+// A polynomial near 0 (Cephes), where 1 - e^-2x would cancel.
+template <class V> INLINE V tanh(V x) {
+    const V z = x * x;
+    V p = splat<V>(-5.70498872745e-3f);
+    p = p * z + 2.06390887954e-2f;
+    p = p * z - 5.37397155531e-2f;
+    p = p * z + 1.33314422036e-1f;
+    p = p * z - 3.33332819422e-1f;
+    const V near = p * z * x + x;
+    const V decay = exp(-2.0f * magnitude(x));
+    const V far = (1.0f - decay) / (1.0f + decay);
+    return magnitude(x) < splat<V>(0.625f) ? near : (x < V{} ? -far : far);
+}
+
+// x times the normal distribution function, by erf (Abramowitz and Stegun 7.1.26, |error| < 2e-7).
+template <class V> INLINE V gelu(V x) {
+    const V z = magnitude(x) * 0.70710678118654752f;
+    const V t = 1.0f / (1.0f + 0.3275911f * z);
+    V p = splat<V>(1.061405429f);
+    p = p * t - 1.453152027f;
+    p = p * t + 1.421413741f;
+    p = p * t - 0.284496736f;
+    p = p * t + 0.254829592f;
+    const V tail = 0.5f * p * t * exp(-(z * z));
+    return x * (x < V{} ? tail : 1.0f - tail);
+}
+
+}  // namespace

@@ -1,0 +1,120 @@
+"""The target-shaped IR: the part of C++ that kernels are made of.
+
+Statements are nodes, expressions are text. Every decision has been taken before this IR is
+built; `codegen` only prints it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """``// text``."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """``type name = value;``; without a value it is only declared."""
+
+    type: str
+    name: str
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """``target op value;``."""
+
+    target: str
+    value: str
+    op: str = "="
+
+
+@dataclass(frozen=True, slots=True)
+class Do:
+    """``call;``."""
+
+    call: str
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """``for (type var = start; var < stop; var += step)``; ``unroll``: so many copies."""
+
+    type: str
+    var: str
+    start: str
+    stop: str
+    body: tuple[Statement, ...]
+    step: str = "1"
+    unroll: int = 0
+    pragma: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """``while (condition)``."""
+
+    condition: str
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """``if (condition) ... else ...``."""
+
+    condition: str
+    body: tuple[Statement, ...]
+    otherwise: tuple[Statement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """One call for each value; each case breaks."""
+
+    value: str
+    cases: tuple[tuple[str, Statement], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """``{ ... }``."""
+
+    body: tuple[Statement, ...]
+
+
+Statement = Comment | Let | Assign | Do | For | While | If | Switch | Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function; ``head`` is all that stands before its parameters."""
+
+    comment: str
+    head: str
+    parameters: tuple[str, ...]
+    body: tuple[Statement, ...]
+    template: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """A plain struct."""
+
+    comment: str
+    name: str
+    fields: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What follows the prelude in a translation unit; ``entry`` is the exported function."""
+
+    comment: str
+    context: Struct
+    functions: tuple[Function, ...]
+    entry: Function

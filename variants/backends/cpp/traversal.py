@@ -1,0 +1,468 @@
+"""Lowers a Traversal: loops over nodes, pairs and edges, with rows and sums in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+
+from hetune.variants.backends.cpp.abi import KEYWORDS, Arguments, identifier
+from hetune.variants.backends.cpp.pieces import Piece
+from hetune.variants.backends.cpp.rows import block_range, etype_of, node_of, own_row
+from hetune.variants.backends.cpp.target import Assign, Do, For, Function, Let, Statement
+from hetune.variants.backends.cpp.values import Value, apply, piece_name, row_pieces
+from hetune.variants.errors import KernelError
+from hetune.variants.kernel.nodes import (
+    Apply,
+    Def,
+    ForEach,
+    Init,
+    Inner,
+    Launch,
+    Read,
+    Rows,
+    Schedule,
+    Stmt,
+    Store,
+    Traversal,
+    Update,
+)
+from hetune.variants.program.nodes import End, Space
+
+_MOST_VECTORS = 20
+"""Vectors of sums that one loop keeps in registers; wider rows are done in column tiles."""
+
+_TILE_VECTORS = 16
+_VARIABLES = {
+    Space.NODE: "n",
+    Space.EDGE: "e",
+    Space.DST_PAIR: "p",
+    Space.SRC_PAIR: "p",
+    Space.SRC_DENSE: "p",
+}
+
+_TAKEN = frozenset(
+    """c block stop ahead v2 v4 v8 v16 load store splat hsum maximum minimum magnitude transpose
+    prefetch_row relu leaky_relu exp sigmoid tanh gelu infinity Lanes Context""".split()  # noqa: SIM905
+)
+"""Names that values must not take: those of the prelude and of the generated code itself."""
+
+
+@dataclass(slots=True)
+class _Frame:
+    """One loop being lowered: its rows, its variable, and its body so far."""
+
+    rows: Rows
+    variable: str
+    body: list[Statement] = field(default_factory=list)
+    known: dict[str, str] = field(default_factory=dict)
+    """Expressions that already have a name in this loop."""
+
+
+class TraversalLowering:
+    """Lowers one Traversal of a launch into the function that runs a block of it."""
+
+    def __init__(
+        self,
+        traversal: Traversal,
+        name: str,
+        launch: Launch,
+        schedule: Schedule,
+        arguments: Arguments,
+        node_blocked: bool,
+    ) -> None:
+        self.traversal = traversal
+        self.name = name
+        self.launch = launch
+        self.schedule = schedule
+        self.args = arguments
+        self.node_blocked = node_blocked
+        self.values: dict[str, Value] = {}
+        self.reductions: dict[str, str] = {}
+        self.frames: list[_Frame] = []
+        self.taken = {*_VARIABLES.values(), *_TAKEN, *KEYWORDS}
+        self.stored = _stored(traversal.body)
+        self.keep: Callable[[Piece], bool] | None = None
+        """Within a column tile: the pieces of wide rows that it computes."""
+        self.first_tile = True
+
+    def functions(self) -> tuple[Function, ...]:
+        """The function that runs a block."""
+        rows = self.traversal.rows
+        if rows.space not in _VARIABLES:
+            raise KernelError(f"a Traversal cannot walk {rows.space} rows: nodes, pairs or edges")
+        first, stop = block_range(self.args, rows, self.node_blocked)
+        frame = _Frame(rows, _VARIABLES[rows.space])
+        self._lower_body(frame, self.traversal.body)
+        loop = For("int64_t", frame.variable, first, "stop", tuple(frame.body))
+        body = (Let("const int64_t", "stop", stop), loop)
+        return (
+            Function(
+                _describe(self.traversal, self.stored),
+                f"static inline void {self.name}",
+                ("const Context& c", "int64_t block"),
+                body,
+            ),
+        )
+
+    # --- statements ---------------------------------------------------------------------
+
+    def _lower_body(self, frame: _Frame, body: tuple[Stmt, ...]) -> None:
+        self.frames.append(frame)
+        for stmt in body:
+            self._lower(stmt)
+        self.frames.pop()
+
+    def _lower(self, stmt: Stmt) -> None:
+        match stmt:
+            case Def():
+                self._define(stmt)
+            case Init():
+                self._declare(stmt)
+            case Update(name, value):
+                self._update(name, value)
+            case Store():
+                self._store(stmt)
+            case ForEach():
+                self._for_each(stmt)
+
+    def _define(self, stmt: Def) -> None:
+        match stmt.expr:
+            case Read():
+                self._read(stmt.name, stmt.shape, stmt.expr)
+            case Apply():
+                self._apply(stmt.name, stmt.expr)
+            case Inner():
+                self._inner(stmt.name, stmt.expr)
+
+    def _declare(self, stmt: Init) -> None:
+        self.reductions[stmt.name] = stmt.reduce
+        unique = self._unique(stmt.name)
+        names = []
+        for piece in row_pieces(stmt.shape, self.schedule.lanes):
+            text = piece_name(unique, piece, stmt.shape)
+            zero = f"{piece.type}{{}}"
+            start = zero if stmt.reduce == "sum" else f"splat<{piece.type}>(-infinity)"
+            self._emit(Let(piece.type, text, start))
+            names.append((piece, text))
+        self.values[stmt.name] = Value(stmt.shape, tuple(names))
+
+    def _update(self, name: str, value: str) -> None:
+        total, term = self.values[name], self.values[value]
+        for piece, text in total.names:
+            if not self._wanted(total.shape, piece):
+                continue
+            operand = term.piece(piece, total.shape)
+            if self.reductions[name] == "sum":
+                self._emit(Assign(text, operand, "+="))
+            else:
+                self._emit(Assign(text, f"maximum<{piece.type}>({text}, {operand})"))
+
+    def _store(self, stmt: Store) -> None:
+        frame = self.frames[-1]
+        kind = self.launch.type_of(stmt.buffer)
+        if kind.space is not frame.rows.space:
+            raise KernelError(
+                f"a loop over {frame.rows.space} rows stores to {stmt.buffer!r}, which has "
+                f"{kind.space} rows: store from a loop over those"
+            )
+        value = self.values[stmt.value]
+        shape = value.shape if prod(value.shape) == kind.width else kind.shape
+        pieces = [
+            piece for piece in row_pieces(shape, self.schedule.lanes) if self._wanted(shape, piece)
+        ]
+        if not pieces:
+            return
+        row = own_row(self.args, frame.rows, frame.variable)
+        if row != frame.variable:
+            row = self._named(frame, "position", row)
+        out = self._row_pointer(frame, stmt.buffer, row, "float*", "out")
+        for piece in pieces:
+            text = _splatted(value.piece(piece, shape), value, shape, piece)
+            place = _at(out, piece)
+            if stmt.accumulate:
+                text = f"load<{piece.type}>({place}) + {text}"
+            self._emit(Do(f"store<{piece.type}>({place}, {text})"))
+
+    def _for_each(self, loop: ForEach) -> None:
+        tiles = self._column_tiles(loop)
+        if not tiles or self.keep is not None:
+            self._emit_loop(loop)
+            return
+        for i, keep in enumerate(tiles):
+            self.keep, self.first_tile = keep, i == 0
+            self._emit_loop(loop)
+        self.keep, self.first_tile = None, True
+
+    def _emit_loop(self, loop: ForEach) -> None:
+        outer = self.frames[-1]
+        pointer = self._segments(outer.rows, loop.rows)
+        variable = _VARIABLES[loop.rows.space]
+        first = f"{pointer}[{outer.variable}]"
+        stop = f"{pointer}[{outer.variable} + 1]"
+        end = self._named(outer, f"{variable}_end", stop, "const int32_t")
+        frame = _Frame(loop.rows, variable)
+        self._lower_body(frame, loop.body)
+        innermost = not any(isinstance(stmt, ForEach) for stmt in loop.body)
+        unroll = self.schedule.unroll if innermost and self.schedule.unroll > 1 else 0
+        self._emit(For("int32_t", variable, first, end, tuple(frame.body), unroll=unroll))
+
+    def _segments(self, outer: Rows, inner: Rows) -> str:
+        match outer.space, inner.space:
+            case Space.NODE, Space.EDGE:
+                return self.args.index(inner.group, "indptr")
+            case Space.NODE, Space.DST_PAIR:
+                return self.args.index(inner.group, "node_dst_pair_indptr")
+            case Space.DST_PAIR, Space.EDGE if outer.group == inner.group:
+                return self.args.index(inner.group, "dst_pair_indptr")
+        raise KernelError(
+            f"a loop over {inner.space}({inner.group!r}) cannot stand in one over "
+            f"{outer.space}({outer.group!r}): nest node > dst_pair > edge of one group"
+        )
+
+    # --- column tiles -------------------------------------------------------------------
+
+    def _column_tiles(self, loop: ForEach) -> list[Callable[[Piece], bool]]:
+        """Which pieces each copy of a loop with very wide sums computes; none: all in one."""
+        if _has_inner(loop.body):
+            return []
+        widths = [prod(self.values[name].shape) for name in _updated(loop.body, self.values)]
+        vectors = sum(-(-width // self.schedule.lanes) for width in widths)
+        if vectors <= _MOST_VECTORS or not widths:
+            return []
+        per_row = max(1, _TILE_VECTORS * max(widths) // sum(widths))
+        columns = per_row * self.schedule.lanes
+
+        def tile(index: int) -> Callable[[Piece], bool]:
+            return lambda piece: piece.offset // columns == index
+
+        return [tile(i) for i in range(-(-max(widths) // columns))]
+
+    def _wanted(self, shape: tuple[int, ...], piece: Piece) -> bool:
+        """Whether the current column tile has effects on the piece; narrow rows: the first."""
+        if self.keep is None:
+            return True
+        return self.keep(piece) if len(shape) and self._is_wide(shape) else self.first_tile
+
+    def _is_wide(self, shape: tuple[int, ...]) -> bool:
+        return prod(shape) > _TILE_VECTORS * self.schedule.lanes // 2
+
+    def _computed(self, shape: tuple[int, ...]) -> list[Piece]:
+        """Pieces that a definition yields: those of the tile, and all of narrow rows."""
+        pieces = row_pieces(shape, self.schedule.lanes)
+        if self.keep is None or not self._is_wide(shape):
+            return list(pieces)
+        return [piece for piece in pieces if self.keep(piece)]
+
+    # --- expressions --------------------------------------------------------------------
+
+    def _read(self, name: str, shape: tuple[int, ...], read: Read) -> None:
+        kind = self.launch.type_of(read.buffer)
+        if prod(shape) != kind.width:
+            raise KernelError(f"{name!r} has shape {shape}, rows of {read.buffer!r} {kind.shape}")
+        frame, row = self._locate(read)
+        if read.buffer in self.stored:
+            frame = self.frames[-1]
+        source = self._row_pointer(frame, read.buffer, row, "const float*", "in")
+        unique = self._unique(name)
+        names = []
+        for piece in self._computed(shape):
+            text = piece_name(unique, piece, shape)
+            value = f"load<{piece.type}>({_at(source, piece)})"
+            frame.body.append(Let(f"const {piece.type}", text, value))
+            names.append((piece, text))
+        self.values[name] = Value(shape, tuple(names))
+
+    def _locate(self, read: Read) -> tuple[_Frame, str]:
+        """The outermost loop in which a read's row is known, and the row there."""
+        kind = self.launch.type_of(read.buffer)
+        inner = self.frames[-1]
+        match kind.space:
+            case Space.SHARED:
+                return self.frames[0], "0"
+            case Space.NODE:
+                return self._node(read)
+            case Space.NTYPE:
+                frame, node = self._node(read)
+                return frame, self._named(frame, "ntype", f"{self.args.node_types()}[{node}]")
+            case Space.ETYPE:
+                frame = self._innermost(lambda f: f.rows.space is Space.DST_PAIR) or inner
+                if not frame.rows.space.is_edgewise:
+                    raise KernelError(f"{read.buffer!r} is read by edge type from a loop of nodes")
+                etype = etype_of(self.args, frame.rows, frame.variable)
+                return frame, self._named(frame, "etype", etype)
+            case Space.EDGE:
+                if inner.rows.space is not Space.EDGE:
+                    raise KernelError(f"the edge buffer {read.buffer!r} is read outside of edges")
+                row = own_row(self.args, inner.rows, inner.variable)
+                return inner, row if row == "e" else self._named(inner, "position", row)
+            case space:
+                return self._pair(read.buffer, space, kind.group)
+
+    def _pair(self, buffer: str, space: Space, group: str) -> tuple[_Frame, str]:
+        own = self._innermost(lambda f: f.rows.space is space and f.rows.group == group)
+        if own is not None:
+            return own, own.variable
+        inner = self.frames[-1]
+        if inner.rows.space is not Space.EDGE or inner.rows.group != group:
+            raise KernelError(
+                f"{buffer!r} has {space} rows of group {group!r}: read it from their own loop, or "
+                "from edges of that group"
+            )
+        index = self.args.index(group, f"{space}_of_edge")
+        return inner, self._named(inner, "pair", f"{index}[{inner.variable}]")
+
+    def _node(self, read: Read) -> tuple[_Frame, str]:
+        inner = self.frames[-1]
+        if read.end is not End.SRC:
+            node = self._innermost(lambda f: f.rows.space is Space.NODE)
+            if node is not None:
+                return node, node.variable
+            pair = self._innermost(lambda f: f.rows.space is Space.DST_PAIR)
+            if pair is not None:
+                row = node_of(self.args, pair.rows, pair.variable, End.DST)
+                return pair, self._named(pair, "node", row)
+        row = node_of(self.args, inner.rows, inner.variable, read.end)
+        name = read.end.value if read.end is not End.NONE else "node"
+        return inner, self._named(inner, name, row)
+
+    def _innermost(self, wanted: Callable[[_Frame], bool]) -> _Frame | None:
+        return next((frame for frame in reversed(self.frames) if wanted(frame)), None)
+
+    def _apply(self, name: str, expr: Apply) -> None:
+        args = [self.values[arg] for arg in expr.args]
+        shape = max((arg.shape for arg in args), key=len)
+        unique = self._unique(name)
+        names = []
+        for piece in self._computed(shape):
+            operands = tuple(arg.piece(piece, shape) for arg in args)
+            text = piece_name(unique, piece, shape)
+            value = apply(expr.fn, operands, expr.const, piece.lanes)
+            if expr.fn == "max":
+                operands = tuple(
+                    _splatted(operand, arg, shape, piece)
+                    for operand, arg in zip(operands, args, strict=True)
+                )
+                value = apply(expr.fn, operands, expr.const, piece.lanes)
+            self._emit(Let(f"const {piece.type}", text, value))
+            names.append((piece, text))
+        self.values[name] = Value(shape, tuple(names))
+
+    def _inner(self, name: str, expr: Inner) -> None:
+        x, y = self.values[expr.x], self.values[expr.y]
+        longer, shorter = (x, y) if len(x.shape) >= len(y.shape) else (y, x)
+        if not shorter.shape or shorter.shape != longer.shape[-len(shorter.shape) :]:
+            raise KernelError(f"no inner product of rows of shapes {x.shape} and {y.shape}")
+        shape = longer.shape[:-1]
+        width = longer.shape[-1]
+        unique = self._unique(name)
+        totals = []
+        for i in range(prod(shape)):
+            start = i * width
+            wrapped = start % prod(shorter.shape)
+            total = self._inner_row(longer, shorter, start, wrapped, width)
+            text = unique if prod(shape) == 1 else f"{unique}_h{i}"
+            self._emit(Let("const float", text, total))
+            totals.append(text)
+        names = []
+        for piece in row_pieces(shape, self.schedule.lanes):
+            if piece.lanes == 1:
+                names.append((piece, totals[piece.offset]))
+                continue
+            text = piece_name(unique, piece, shape)
+            lanes = ", ".join(totals[piece.offset : piece.offset + piece.lanes])
+            self._emit(Let(f"const {piece.type}", text, f"{piece.type}{{{lanes}}}"))
+            names.append((piece, text))
+        self.values[name] = Value(shape, tuple(names))
+
+    def _inner_row(self, x: Value, y: Value, x_start: int, y_start: int, width: int) -> str:
+        """The sum over one innermost row: products of equal pieces first, then across lanes."""
+        by_lanes: dict[int, list[str]] = {}
+        for piece, left in x.names:
+            if not x_start <= piece.offset < x_start + width:
+                continue
+            other = Piece(piece.offset - x_start + y_start, piece.lanes)
+            right = next(text for candidate, text in y.names if candidate == other)
+            by_lanes.setdefault(piece.lanes, []).append(f"{left} * {right}")
+        return " + ".join(
+            f"hsum({' + '.join(terms)})" if lanes > 1 else " + ".join(terms)
+            for lanes, terms in by_lanes.items()
+        )
+
+    # --- names --------------------------------------------------------------------------
+
+    def _emit(self, statement: Statement) -> None:
+        self.frames[-1].body.append(statement)
+
+    def _unique(self, name: str) -> str:
+        name = identifier(name)
+        unique, i = name, 2
+        while unique in self.taken:
+            unique, i = f"{name}_v{i}", i + 1
+        self.taken.add(unique)
+        return unique
+
+    def _named(self, frame: _Frame, name: str, text: str, kind: str = "const int64_t") -> str:
+        """A name for an expression in a loop; asked for again, the same."""
+        key = f"{kind} {text}"
+        if key not in frame.known:
+            frame.known[key] = self._unique(name)
+            frame.body.append(Let(kind, frame.known[key], text))
+        return frame.known[key]
+
+    def _row_pointer(self, frame: _Frame, buffer: str, row: str, kind: str, prefix: str) -> str:
+        width = self.launch.type_of(buffer).width
+        base = self.args.buffer(buffer)
+        if row == "0":
+            return base
+        offset = row if width == 1 else f"int64_t({row}) * {width}"
+        return self._named(frame, f"{prefix}_{buffer}", f"{base} + {offset}", kind)
+
+
+def _at(pointer: str, piece: Piece) -> str:
+    return f"{pointer} + {piece.offset}" if piece.offset else pointer
+
+
+def _splatted(text: str, value: Value, shape: tuple[int, ...], piece: Piece) -> str:
+    """A piece of the row; a float that broadcasts is made a vector."""
+    return text if value.shape == shape or piece.lanes == 1 else f"splat<{piece.type}>({text})"
+
+
+def _stored(body: tuple[Stmt, ...]) -> frozenset[str]:
+    names: set[str] = set()
+    for stmt in body:
+        match stmt:
+            case Store(buffer=buffer):
+                names.add(buffer)
+            case ForEach(body=inner):
+                names |= _stored(inner)
+            case _:
+                pass
+    return frozenset(names)
+
+
+def _updated(body: tuple[Stmt, ...], known: dict[str, Value]) -> set[str]:
+    """Accumulators from outside of a loop that it updates."""
+    names: set[str] = set()
+    for stmt in body:
+        match stmt:
+            case Update(name=name) if name in known:
+                names.add(name)
+            case ForEach(body=inner):
+                names |= _updated(inner, known)
+            case _:
+                pass
+    return names
+
+
+def _has_inner(body: tuple[Stmt, ...]) -> bool:
+    return any(
+        (isinstance(stmt, Def) and isinstance(stmt.expr, Inner))
+        or (isinstance(stmt, ForEach) and _has_inner(stmt.body))
+        for stmt in body
+    )
+
+
+def _describe(traversal: Traversal, stored: frozenset[str]) -> str:
+    group = f" of group {traversal.rows.group!r}" if traversal.rows.group else ""
+    return f"{', '.join(sorted(stored))}, for every {traversal.rows.space}{group}"

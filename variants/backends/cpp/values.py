@@ -1,0 +1,85 @@
+"""Row values in registers: pieces of a row, and elementwise functions of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isinf, prod
+
+from hetune.variants.backends.cpp.pieces import Piece, cut, vector_type
+from hetune.variants.errors import KernelError
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A row of shape ``shape``: C++ names of its pieces, in order."""
+
+    shape: tuple[int, ...]
+    names: tuple[tuple[Piece, str], ...]
+
+    def element(self, index: int) -> str:
+        """One element, as a float."""
+        for piece, name in self.names:
+            if piece.offset <= index < piece.offset + piece.lanes:
+                return name if piece.lanes == 1 else f"{name}[{index - piece.offset}]"
+        raise AssertionError(f"element {index} of a row of shape {self.shape}")
+
+    def piece(self, wanted: Piece, shape: tuple[int, ...]) -> str:
+        """The piece of a row of the (longer or equal) ``shape``, broadcast as a prefix.
+
+        A float stands for as many equal elements.
+        """
+        if shape == self.shape:
+            for piece, name in self.names:
+                if piece == wanted:
+                    return name
+            raise AssertionError(f"{wanted} of a row of shape {shape}")
+        if shape[: len(self.shape)] != self.shape:
+            raise KernelError(
+                f"a row of shape {self.shape} does not broadcast to {shape}: "
+                "the shorter shape must be a prefix of the longer one"
+            )
+        return self.element(wanted.offset // prod(shape[len(self.shape) :]))
+
+
+def row_pieces(shape: tuple[int, ...], lanes: int) -> tuple[Piece, ...]:
+    """Pieces of a row; none crosses from one innermost row to the next."""
+    last = shape[-1] if shape else 1
+    count = prod(shape[:-1])
+    return tuple(piece for i in range(count) for piece in cut(last, lanes, i * last))
+
+
+def piece_name(name: str, piece: Piece, shape: tuple[int, ...]) -> str:
+    """The C++ name of a piece: by its first element, unless it is the whole row."""
+    return name if piece.lanes == prod(shape) else f"{name}_{piece.offset}"
+
+
+def literal(value: float) -> str:
+    """A float32 constant."""
+    if isinf(value):
+        return "infinity" if value > 0 else "-infinity"
+    return f"{float(value)!r}f"
+
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_CALLS = ("relu", "gelu", "exp", "sigmoid", "tanh")
+
+
+def apply(fn: str, args: tuple[str, ...], const: float | None, lanes: int) -> str:
+    """The C++ expression of an elementwise function of pieces (or floats that broadcast)."""
+    if fn in _INFIX:
+        return f"{args[0]} {_INFIX[fn]} {args[1]}"
+    kind = vector_type(lanes)
+    if fn == "max":
+        return f"maximum<{kind}>({args[0]}, {args[1]})"
+    if fn in _CALLS:
+        return f"{fn}({args[0]})"
+    match fn:
+        case "leaky_relu":
+            return f"leaky_relu({args[0]}, {literal(0.01 if const is None else const)})"
+        case "scale":
+            return f"{args[0]} * {literal(1.0 if const is None else const)}"
+        case "reciprocal":
+            return f"1.0f / {args[0]}"
+        case "one_minus":
+            return f"1.0f - {args[0]}"
+    raise KernelError(f"the C++ backend has no function {fn!r}: use one of MAP_ARITY, or max")
