@@ -1,22 +1,33 @@
 """Runs launches through the C++ backend beside the interpreter."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 
-from hetune.variants.backends.cpp.bind import bind
-from hetune.variants.backends.cpp.emit import emit
+from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.kernel.interpret import interpret
-from hetune.variants.kernel.nodes import Launch, Schedule
+from hetune.variants.kernel.interpret import interpret, row_count
+from hetune.variants.kernel.nodes import Launch, Rows, Schedule
 from hetune.variants.kernel.testing import random_values
 from hetune.variants.kernel.verify import verify
 from hetune.variants.registry import Registry
 
 GROUPS = {"": None, "a": (0, 2), "b": (1,)}
+
+
+@dataclass(frozen=True)
+class _Place:
+    graph: HeteroGraph
+
+    def index(self, group: str) -> GraphIndex:
+        return GraphIndex.of(self.graph, GROUPS[group])
+
+    def count(self, rows: Rows) -> int:
+        return row_count(rows, self.index, self.graph)
 
 
 def _random_graph(nodes: int, edges: int, hub: bool = False) -> HeteroGraph:
@@ -48,30 +59,26 @@ def graphs() -> dict[str, HeteroGraph]:
 
 
 @pytest.fixture(scope="session")
-def registry(tmp_path_factory) -> Registry:
-    return Registry(tmp_path_factory.mktemp("kernels"))
+def backend(tmp_path_factory) -> CppBackend:
+    return CppBackend(Registry(tmp_path_factory.mktemp("kernels")))
 
 
 @pytest.fixture
-def check(registry, graphs) -> Callable[..., None]:
+def check(backend, graphs) -> Iterator[Callable[..., None]]:
     """Compares a launch on all graphs with the interpreter in float64, on 1 and on 2 threads."""
 
     def compare(launch: Launch, schedule: Schedule | None = None) -> None:
         verify(launch)
-        schedule = schedule or Schedule(block_nodes=64)
-        emitted = emit(launch, schedule)
-        library = registry.load(emitted.source)
         for name, graph in graphs.items():
-
-            def index_of(group, graph=graph):
-                return GraphIndex.of(graph, GROUPS[group])
-
-            expected = random_values(launch, index_of, graph)
-            interpret(launch, expected, index_of, graph)
+            place = _Place(graph)
+            expected = random_values(launch, place.index, graph)
+            interpret(launch, expected, place.index, graph)
+            run = backend.bind(launch, schedule or Schedule(block_nodes=64), place)
             results = []
             for threads in (1, 2):
-                values = random_values(launch, index_of, graph, torch.float32)
-                bind(emitted, library, schedule, values, index_of, graph)(threads)
+                values = random_values(launch, place.index, graph, torch.float32)
+                torch.set_num_threads(threads)
+                run(values)
                 results.append(values)
             for buffer, want in expected.items():
                 got, again = (result[buffer] for result in results)
@@ -79,4 +86,6 @@ def check(registry, graphs) -> Callable[..., None]:
                 limit = 1e-5 * want.abs().max().item() if want.numel() else 0.0
                 torch.testing.assert_close(got.double(), want, rtol=0.0, atol=limit)
 
-    return compare
+    before = torch.get_num_threads()
+    yield compare
+    torch.set_num_threads(before)
