@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from hetune.variants.passes.rewrite import Builder, rewrite
 from hetune.variants.program.nodes import Einsum, Linear, Map, Op, Program, Space, Take
 
+_SPECS = {(2, 2): ("kd,de->ke", "d,de->e"), (3, 3): ("khd,hde->khe", "hd,hde->he")}
+"""How two weights multiply, and a bias with the second, by the ranks of both weights."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fold:
@@ -34,20 +37,22 @@ class Fold:
         linear, bias = _affine(builder, take.x)
         if linear is None or builder.types[linear.x].shape != (builder.types[linear.w].shape[0],):
             return None
-        if len(builder.types[linear.w].shape) != 3 or len(builder.types[op.w].shape) != 3:
+        ranks = len(builder.types[linear.w].shape), len(builder.types[op.w].shape)
+        if ranks not in _SPECS:
             return None
+        weights_spec, bias_spec = _SPECS[ranks]
 
         def per_etype(name: str) -> str:
             return builder.emit(Take(name, Space.ETYPE, take.end), f"{name}_{take.end.value}")
 
         folded = builder.emit(
-            Einsum("khd,hde->khe", (per_etype(linear.w), op.w)), f"{linear.w}_{op.w}"
+            Einsum(weights_spec, (per_etype(linear.w), op.w)), f"{linear.w}_{op.w}"
         )
         rows = builder.emit(Take(linear.x, take.space, take.end, take.group), f"{linear.x}_edge")
         product = builder.emit(Linear(rows, folded), hint)
         if bias is None:
             return product
-        shift = builder.emit(Einsum("hd,hde->he", (per_etype(bias), op.w)), f"{bias}_{op.w}")
+        shift = builder.emit(Einsum(bias_spec, (per_etype(bias), op.w)), f"{bias}_{op.w}")
         return builder.emit(Map("add", (product, shift)), f"{hint}_biased")
 
 
@@ -57,6 +62,6 @@ def _affine(builder: Builder, name: str) -> tuple[Linear | None, str | None]:
         case Linear(w=w) as linear if builder.types[w].space is Space.NTYPE:
             return linear, None
         case Map(fn="add", args=(rows, bias)) if builder.types[bias].space is Space.NTYPE:
-            linear, nothing = _affine(builder, rows)
-            return (linear, bias) if nothing is None else (None, None)
+            inner, nothing = _affine(builder, rows)
+            return (inner, bias) if nothing is None else (None, None)
     return None, None

@@ -57,12 +57,15 @@ def _scaled_dot(builder: Builder, op: Op, hint: str) -> str | None:
         return None
     for moved, other in ((dot.x, dot.y), (dot.y, dot.x)):
         linear = builder.op(moved)
-        if not isinstance(linear, Linear) or len(builder.types[linear.w].shape) != 3:
+        if not isinstance(linear, Linear):
             continue
         if op.fn == "scale":
             weight = builder.emit(Map("scale", (linear.w,), op.const), f"{linear.w}_scaled")
         else:
-            spec = "hkd,h->hkd" if builder.types[weights[0]].shape else "hkd,->hkd"
+            ranks = len(builder.types[linear.w].shape), len(builder.types[weights[0]].shape)
+            spec = {(2, 0): "kd,->kd", (3, 0): "hkd,->hkd", (3, 1): "hkd,h->hkd"}.get(ranks)
+            if spec is None or len(builder.types[linear.x].shape) != ranks[0] - 1:
+                continue
             weight = builder.emit(Einsum(spec, (linear.w, weights[0])), f"{linear.w}_{weights[0]}")
         scaled = builder.emit(Linear(linear.x, weight), moved)
         return builder.emit(Dot(scaled, other), hint)

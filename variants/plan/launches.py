@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
-from hetune.variants.kernel.nodes import (
-    Buffer,
-    Def,
-    Direct,
-    ForEach,
-    Gather,
-    Gemm,
-    Kernel,
-    Launch,
-    Read,
-    SegmentSum,
-    Stmt,
-    Store,
-    Traversal,
-)
+from hetune.variants.kernel.nodes import Buffer, Kernel, Launch
+from hetune.variants.kernel.walk import reads, writes
 from hetune.variants.program.nodes import End, Space, Type
 
 _BLOCKED = (Space.NODE, Space.DST_PAIR, Space.EDGE)
 _SOURCE_PAIRS = (Space.SRC_PAIR, Space.SRC_DENSE)
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """A buffer that a kernel touches; ``local``: only rows of the block it works on."""
-
-    buffer: str
-    local: bool
 
 
 def form_launches(
@@ -70,14 +48,12 @@ def _dependences(
     for k, kernel in enumerate(kernels):
         waits: dict[int, int] = {}
         for d in range(k):
-            written = {views.get(a.buffer, a.buffer) for a in writes(kernels[d])}
-            touched = [
-                access
-                for access in (*reads(kernel, types), *writes(kernel))
-                if views.get(access.buffer, access.buffer) in written
+            written = {views.get(name, name) for name in writes(kernels[d])}
+            shared = [
+                local for name, local in _touched(kernel, types) if views.get(name, name) in written
             ]
-            if touched:
-                together = all(a.local for a in touched) and all(
+            if shared:
+                together = all(shared) and all(
                     one.rows.space in _BLOCKED for one in (kernel, kernels[d])
                 )
                 waits[d] = 0 if together else 1
@@ -85,49 +61,14 @@ def _dependences(
     return before
 
 
-def writes(kernel: Kernel) -> Iterator[Access]:
-    """The buffers that a kernel writes or adds to."""
-    match kernel:
-        case Gemm(out=out):
-            yield Access(out, local=True)
-        case Traversal(body=body):
-            for statement in flatten(body):
-                if isinstance(statement, Store):
-                    yield Access(statement.buffer, local=True)
-
-
-def reads(kernel: Kernel, types: Mapping[str, Type]) -> Iterator[Access]:
-    """The buffers that a kernel reads."""
-    match kernel:
-        case Gemm(x=x, w=w, scale=scale, bias=bias):
-            match x:
-                case Direct(buffer=buffer):
-                    yield Access(buffer, local=True)
-                case Gather(buffer=buffer, end=end):
-                    yield Access(buffer, local=end is End.DST)
-                case SegmentSum(buffer=buffer, end=end, weight=weight):
-                    yield Access(buffer, local=end is End.NONE)
-                    if weight is not None:
-                        yield Access(weight, local=True)
-            yield from (Access(name, local=True) for name in (w, scale, bias) if name is not None)
-        case Traversal(body=body):
-            for statement in flatten(body):
-                if isinstance(statement, Def) and isinstance(statement.expr, Read):
-                    read = statement.expr
-                    source = types[read.buffer].space in _SOURCE_PAIRS or read.end is End.SRC
-                    yield Access(read.buffer, local=not source)
-
-
-def flatten(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """All statements, inner loops' included."""
-    for statement in body:
-        yield statement
-        if isinstance(statement, ForEach):
-            yield from flatten(statement.body)
+def _touched(kernel: Kernel, types: Mapping[str, Type]) -> Iterator[tuple[str, bool]]:
+    """The buffers that a kernel reads or writes, and whether only in the rows of its block."""
+    for name, end in reads(kernel):
+        yield name, end is not End.SRC and types[name].space not in _SOURCE_PAIRS
+    for name in writes(kernel):
+        yield name, True
 
 
 def _launch(kernels: tuple[Kernel, ...], types: Mapping[str, Type]) -> Launch:
-    names = dict.fromkeys(
-        access.buffer for kernel in kernels for access in (*reads(kernel, types), *writes(kernel))
-    )
+    names = dict.fromkeys(name for kernel in kernels for name, _ in _touched(kernel, types))
     return Launch(kernels, tuple(Buffer(name, types[name]) for name in names))

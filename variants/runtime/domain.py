@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 
+from hetune.variants.errors import GraphError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.nodes import Rows
@@ -33,7 +35,19 @@ class Domain:
     """What a plan needs to know of a graph."""
 
     def __init__(self, graph: HeteroGraph) -> None:
-        self.graph = graph
+        self._graph = weakref.ref(graph)
+
+    @property
+    def graph(self) -> HeteroGraph:
+        """The graph, which the domain does not keep alive: what is cached on it refers to it.
+
+        Raises:
+            GraphError: It has been freed.
+        """
+        graph = self._graph()
+        if graph is None:
+            raise GraphError("the graph has been freed: keep a reference to it")
+        return graph
 
     @property
     def groups(self) -> Mapping[str, tuple[int, ...]]:
@@ -52,7 +66,7 @@ class Domain:
             case Space.NTYPE:
                 return self.graph.num_ntypes
             case Space.ETYPE:
-                return self.graph.num_etypes
+                return self.graph.num_etypes if group == ALL_EDGES else len(self.groups[group])
             case Space.SHARED:
                 return 1
             case Space.EDGE:

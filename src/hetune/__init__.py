@@ -1,0 +1,29 @@
+"""hetune compiles every worthwhile way of running a relational GNN layer and picks per graph."""
+
+from importlib.metadata import version
+
+from hetune import nn
+from hetune.variants import errors
+from hetune.variants.errors import HetuneError
+from hetune.variants.graph.generate import generate
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.loaders import load
+from hetune.variants.runtime.choice import Candidate, Choice
+from hetune.variants.runtime.compiled import CompiledLayer, FallbackWarning, compile
+
+__version__ = version("hetune")
+
+__all__ = [
+    "Candidate",
+    "Choice",
+    "CompiledLayer",
+    "FallbackWarning",
+    "HeteroGraph",
+    "HetuneError",
+    "__version__",
+    "compile",
+    "errors",
+    "generate",
+    "load",
+    "nn",
+]

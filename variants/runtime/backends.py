@@ -1,0 +1,24 @@
+"""The backends by name."""
+
+from __future__ import annotations
+
+from hetune.variants.backends.base import Backend
+from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.backends.torch.backend import TorchBackend
+from hetune.variants.errors import VariantError
+
+
+def backend_named(backend: str | Backend) -> Backend:
+    """The backend of that name; a backend is its own.
+
+    Raises:
+        VariantError: There is none of that name.
+    """
+    match backend:
+        case "cpp":
+            return CppBackend()
+        case "torch":
+            return TorchBackend()
+        case str(name):
+            raise VariantError(f"no backend {name!r}: take 'cpp' or 'torch'")
+    return backend

@@ -1,0 +1,252 @@
+"""`hetune.compile`: a module that runs the variant that suits its input."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hetune.variants.backends.base import Backend
+from hetune.variants.errors import InputError, VariantError
+from hetune.variants.frontend.adapt import adapt
+from hetune.variants.frontend.adapter import Adapter, ParametersVersion, Unsupported
+from hetune.variants.frontend.calls import Call, graph_of, read_call, result_of, rows_of
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.plan.nodes import Plan
+from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.runtime.backends import backend_named
+from hetune.variants.runtime.choice import Choice, choose
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.edges import GraphCache
+from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.given import weights_of
+from hetune.variants.runtime.roofline import MachineModel
+
+
+class FallbackWarning(UserWarning):
+    """A call or a module runs uncompiled, for the reason that the message names."""
+
+
+def compile(
+    module: nn.Module, *, backend: str | Backend = "cpp", memory_limit: int | None = None
+) -> CompiledLayer:
+    """Compiles a relational layer.
+
+    Args:
+        module: A layer of `hetune.nn`, or PyG's `RGCNConv`, `FastRGCNConv`, `RGATConv` or
+            `HGTConv`. Its parameters are shared, not copied: later changes are seen.
+        backend: ``"cpp"`` (compiled for this CPU) or ``"torch"`` (the interpreter).
+        memory_limit: Most bytes that a run may hold beside its inputs; restricts the choice.
+
+    Returns:
+        A module with the same call signature, which also takes a `HeteroGraph` in place of the
+        edge tensors. What is not supported runs in the original module, with a warning that
+        says why.
+    """
+    return CompiledLayer(module, adapt(module), backend_named(backend), memory_limit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    version: ParametersVersion
+    tensors: dict[str, Tensor]
+
+
+class CompiledLayer(nn.Module):
+    """A layer that chooses among its compiled variants for every graph. Made by `compile`.
+
+    For inference: a call that needs gradients runs in the original module.
+
+    Attributes:
+        module: The original module.
+        variants: Ids of the promoted variants; empty if the module is not supported.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        adapter: Adapter | Unsupported,
+        backend: Backend,
+        memory_limit: int | None,
+    ) -> None:
+        super().__init__()
+        self.module = module
+        self.train(module.training)
+        self._backend = backend
+        self._memory_limit = memory_limit
+        self._machine = MachineModel()
+        self._adapter: Adapter | None = None
+        self._promoted: dict[str, Variant] = {}
+        self._weights: dict[int, _Weights] = {}
+        self._graphs = GraphCache()
+        self._warned: set[str] = set()
+        if isinstance(adapter, Unsupported):
+            self._warn(adapter.reason)
+        else:
+            self._adapter = adapter
+            self._promoted = {v.id: v for v in variants_of(adapter.program)}
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Ids of the promoted variants."""
+        return tuple(self._promoted)
+
+    def forward(
+        self,
+        *args: Any,
+        variant: str | None = None,
+        memory_limit: int | None = None,
+        out: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Runs the layer, called as the original module is.
+
+        Args:
+            *args: As the original's; a `HeteroGraph` may stand for the edge tensors.
+            variant: Id of the variant to run; the selector's choice if None.
+            memory_limit: Most bytes to hold beside the inputs, for this call.
+            out: Where to write the result, float32 [N, width], contiguous.
+            **kwargs: As the original's.
+
+        Raises:
+            InputError: A tensor's dtype, shape or device does not fit.
+            GraphError: The edges are no graph.
+            VariantError: No variant has this id.
+            MemoryLimitError: No variant fits the limit.
+        """
+        prepared = self._prepare(args, kwargs)
+        if not isinstance(prepared, Unsupported) and self._needs_gradients(prepared[1]):
+            prepared = Unsupported(
+                "gradients are needed: call it under torch.no_grad() for inference"
+            )
+        if isinstance(prepared, Unsupported):
+            return self._fall_back(prepared, args, kwargs, variant, out)
+        adapter, call, graph = prepared
+        rows = rows_of(adapter, call, graph)
+        chosen = self._variant(graph, variant, memory_limit)
+        result = self._executable(chosen, graph).run(
+            {"x": rows}, self._weights_of(chosen.plan, adapter, graph), out
+        )
+        return result_of(adapter, call, graph, result.view(graph.num_nodes, -1))
+
+    def explain(self, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Choice:
+        """What a call with these arguments would run, and why. Printed, it is a table.
+
+        Raises:
+            VariantError: The call is not supported and would run in the original module.
+        """
+        prepared = self._prepare(args, kwargs)
+        if isinstance(prepared, Unsupported):
+            raise VariantError(f"this call runs in the original module: {prepared.reason}")
+        return self._choice(prepared[2], memory_limit)
+
+    def _prepare(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Adapter, Call, HeteroGraph] | Unsupported:
+        adapter = self._adapter
+        if adapter is None:
+            return Unsupported("the module is not supported")
+        if (reason := adapter.refusal()) is not None:
+            return Unsupported(reason)
+        call = read_call(adapter, args, kwargs)
+        if isinstance(call, Unsupported):
+            return call
+        features = _features(call)
+        if any(t.device.type != "cpu" for t in features):
+            return Unsupported(f"features are on {features[0].device}: this backend runs on cpu")
+        return adapter, call, self._graph(adapter, call)
+
+    def _needs_gradients(self, call: Call) -> bool:
+        return torch.is_grad_enabled() and any(
+            tensor.requires_grad for tensor in (*_features(call), *self.module.parameters())
+        )
+
+    def _graph(self, adapter: Adapter, call: Call) -> HeteroGraph:
+        if isinstance(call.edges, HeteroGraph):
+            return graph_of(adapter, call)
+        extra: tuple[object, ...]
+        if isinstance(call.x, Tensor):
+            extra = (call.x.shape[0],)
+        else:
+            extra = tuple((name, rows.shape[0]) for name, rows in call.x.items())
+        if isinstance(call.edges, Mapping):
+            extra = (*extra, *call.edges)
+        return self._graphs.graph(call.tensors, extra, lambda: graph_of(adapter, call))
+
+    def _choice(self, graph: HeteroGraph, memory_limit: int | None) -> Choice:
+        limit = self._memory_limit if memory_limit is None else memory_limit
+        return choose(tuple(self._promoted.values()), graph, self._machine, limit)
+
+    def _variant(
+        self, graph: HeteroGraph, variant: str | None, memory_limit: int | None
+    ) -> Variant:
+        if variant is None:
+            return self._promoted[self._choice(graph, memory_limit).id]
+        if variant not in self._promoted:
+            raise VariantError(f"no variant {variant!r}: take one of {', '.join(self._promoted)}")
+        return self._promoted[variant]
+
+    def _executable(self, variant: Variant, graph: HeteroGraph) -> Executable:
+        return graph.cached(
+            ("executable", variant.key, self._backend.name),
+            lambda: Executable(variant.plan, Domain(graph), self._backend, variant.schedules),
+        )
+
+    def _weights_of(self, plan: Plan, adapter: Adapter, graph: HeteroGraph) -> dict[str, Tensor]:
+        version = adapter.parameters_version()
+        known = self._weights.get(id(plan))
+        if known is None or known.version != version:
+            known = _Weights(version, weights_of(plan, adapter.weights(), graph))
+            self._weights[id(plan)] = known
+        return known.tensors
+
+    def _fall_back(
+        self,
+        why: Unsupported,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        variant: str | None,
+        out: Tensor | None,
+    ) -> Any:
+        for name, value in (("variant", variant), ("out", out)):
+            if value is not None:
+                raise InputError(
+                    f"{name}= cannot be honoured, for the call runs in the original module: "
+                    f"{why.reason}"
+                )
+        if self._adapter is not None:
+            self._warn(why.reason)
+        if any(isinstance(value, HeteroGraph) for value in (*args, *kwargs.values())):
+            args, kwargs = _with_tensors(self._adapter, args, kwargs)
+        return self.module(*args, **kwargs)
+
+    def _warn(self, reason: str) -> None:
+        if reason not in self._warned:
+            self._warned.add(reason)
+            name = type(self.module).__name__
+            warnings.warn(f"{name} runs uncompiled: {reason}", FallbackWarning, stacklevel=4)
+
+    def extra_repr(self) -> str:
+        """How many variants there are, and of which backend."""
+        return f"variants={len(self._promoted)}, backend={self._backend.name!r}"
+
+
+def _features(call: Call) -> list[Tensor]:
+    return [call.x] if isinstance(call.x, Tensor) else list(call.x.values())
+
+
+def _with_tensors(
+    adapter: Adapter | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with a graph's edge tensors in place of the graph."""
+    if adapter is None or adapter.kind == "hgt" or kwargs or len(args) != 2:
+        raise InputError(
+            "the original module takes no HeteroGraph: give it the edge tensors, or meet the "
+            "reason that the warning names"
+        )
+    graph = args[1]
+    return (args[0], torch.stack((graph.src, graph.dst)).long(), graph.etype.long()), {}
