@@ -12,6 +12,7 @@ from hetune.variants.graph.convert import (
     to_pyg,
     to_scipy,
 )
+from hetune.variants.graph.generate import generate
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.loaders import formats, load
 
@@ -24,6 +25,7 @@ __all__ = [
     "from_networkx",
     "from_pyg",
     "from_scipy",
+    "generate",
     "load",
     "to_dgl",
     "to_edge_index_dict",
