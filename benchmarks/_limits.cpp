@@ -1,0 +1,52 @@
+// What this machine can do at best: the yardsticks of roofline.py.
+#include <stdint.h>
+
+typedef float v16 __attribute__((vector_size(64)));
+
+static inline v16 load(const float* from) {
+    v16 value;
+    __builtin_memcpy(&value, from, sizeof value);
+    return value;
+}
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+// FMA instructions on registers alone: 12 chains of 16 lanes, 384 operations a turn and thread.
+EXPORT void fma_peak(int64_t turns, int threads, float* sink) {
+#pragma omp parallel for schedule(static, 1) num_threads(threads)
+    for (int thread = 0; thread < threads; ++thread) {
+        v16 chain[12];
+        for (int i = 0; i < 12; ++i) chain[i] = v16{} + float(i);
+        v16 factor = v16{} + 0.999f, term = v16{} + 1e-3f;
+        asm volatile("" : "+x"(factor), "+x"(term));
+        for (int64_t turn = 0; turn < turns; ++turn) {
+#pragma GCC unroll 12
+            for (int i = 0; i < 12; ++i) chain[i] = chain[i] * factor + term;
+        }
+        v16 total = v16{};
+        for (int i = 0; i < 12; ++i) total += chain[i];
+        sink[thread] = total[0];
+    }
+}
+
+// The sum of rows of 64 floats in random order: as fast as rows can be gathered.
+EXPORT void gather_sum(const float* table, const int32_t* rows, int64_t count, int threads,
+                       float* sink) {
+    const int64_t ahead = 16;
+#pragma omp parallel for schedule(static, 1) num_threads(threads)
+    for (int thread = 0; thread < threads; ++thread) {
+        const int64_t first = count * thread / threads, stop = count * (thread + 1) / threads;
+        v16 a = {}, b = {}, c = {}, d = {};
+        for (int64_t i = first; i < stop; ++i) {
+            const float* next = table + int64_t(rows[i + ahead < stop ? i + ahead : i]) * 64;
+            for (int line = 0; line < 64; line += 16) __builtin_prefetch(next + line);
+            const float* row = table + int64_t(rows[i]) * 64;
+            a += load(row);
+            b += load(row + 16);
+            c += load(row + 32);
+            d += load(row + 48);
+        }
+        const v16 total = a + b + c + d;
+        for (int lane = 0; lane < 16; ++lane) sink[16 * thread + lane] = total[lane];
+    }
+}
