@@ -1,0 +1,71 @@
+# The two commands that matter: `make demo` and `make test`. Everything they need, they set up.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# Compiled kernels stay inside the checkout, so that `make clean` leaves nothing behind.
+export HETUNE_CACHE ?= $(CURDIR)/build/cache
+
+.PHONY: help demo test lint bench gpu-check clean install
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: $(STAMP) compiler  ## set up, compile the variants of a layer, run one on a graph
+	$(BIN)/hetune build --layers rgat --widths 64
+	$(BIN)/hetune run aifb --layer rgat --width 64
+
+test: lint compiler  ## lint, types, and all tests that this machine can run
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+lint: $(STAMP)  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p hetune
+
+bench: $(STAMP) compiler  ## every benchmark, one after the other (hours)
+	@for script in benchmarks/[a-z]*.py; do \
+	    echo "== $$script"; $(BIN)/python "$$script"; \
+	done
+
+gpu-check: $(STAMP)  ## the tests and the benchmark that need a GPU
+	@if [ ! -d variants/backends/triton ]; then \
+	    echo "gpu-check: there is no GPU backend yet (variants/backends/triton), so nothing to check." >&2; \
+	    exit 1; \
+	fi
+	@if ! command -v nvidia-smi >/dev/null; then \
+	    echo "gpu-check: no NVIDIA driver here (nvidia-smi is missing): run it on a machine with a GPU." >&2; \
+	    exit 1; \
+	fi
+	$(BIN)/pytest -m gpu
+	$(BIN)/python benchmarks/peers.py --device cuda
+
+clean:  ## remove the virtual environment, compiled kernels and caches
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+install: $(STAMP)  ## only the virtual environment
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "hetune needs Python 3.11 or later; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true)." >&2; \
+	    echo "Install one (Debian: apt-get install python3 python3-venv), and name it if it is not" >&2; \
+	    echo "the default: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || { \
+	    echo "'$(PYTHON)' cannot make virtual environments: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+.PHONY: compiler
+compiler:
+	@for name in "$${HETUNE_CXX:-}" g++ clang++ c++; do \
+	    if [ -n "$$name" ] && command -v $${name%% *} >/dev/null; then exit 0; fi; \
+	done; \
+	echo "No C++ compiler: apt-get install g++, or set HETUNE_CXX to a C++20 compiler." >&2; exit 1

@@ -1,0 +1,151 @@
+"""Imports only point upwards: a folder may use those before it in the pipeline, never later ones.
+
+Everything that an `import` statement says counts, wherever it stands: in functions, and under
+`TYPE_CHECKING`.
+"""
+
+import ast
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src"
+
+ORDER = (
+    "hetune.variants.errors",
+    # Text and bytes only (ADR 4).
+    "hetune.variants.registry",
+    "hetune.variants.graph",
+    "hetune.variants.program",
+    "hetune.variants.frontend",
+    "hetune.variants.passes",
+    "hetune.variants.kernel",
+    "hetune.variants.plan",
+    "hetune.variants.backends",
+    "hetune.variants.runtime",
+    "hetune.costmodel",
+    "hetune.profiling",
+    "hetune",
+    "hetune.service",
+    "hetune.clients",
+)
+# The public names: what users import, and so may the service and the clients.
+PUBLIC = {"hetune", "hetune.nn"}
+# Both come after programs, and neither needs the other.
+STRANGERS = {("hetune.variants.passes", "hetune.variants.frontend")}
+
+
+def modules() -> dict[str, Path]:
+    """All modules of the package by name."""
+    found: dict[str, Path] = {}
+    for folder, folders, files in os.walk(SOURCE / "hetune", followlinks=True):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for file in files:
+            path = Path(folder, file)
+            if path.suffix == ".py":
+                parts = path.relative_to(SOURCE).with_suffix("").parts
+                found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+def layer_of(module: str) -> str | None:
+    """The entry of `ORDER` that the module belongs to; None if it holds no code of its own."""
+    if module == "hetune.variants":
+        return None
+    if module in PUBLIC:
+        return "hetune"
+    for layer in ORDER:
+        if layer != "hetune" and f"{module}.".startswith(f"{layer}."):
+            return layer
+    raise AssertionError(f"{module} has no place in the pipeline: add its folder to ORDER")
+
+
+def imports(tree: ast.Module, known: set[str]) -> Iterator[tuple[int, str]]:
+    """Line and module of each import of the package; relative ones start with a dot."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            for alias in node.names:
+                name = f"{base}.{alias.name}"
+                yield node.lineno, name if name in known else base
+
+
+def violations(module: str, source: str, known: set[str]) -> list[tuple[int, str]]:
+    """Lines of a module that break the order, with the reason."""
+    layer = layer_of(module)
+    found = []
+    for line, target in imports(ast.parse(source), known):
+        if target.startswith("."):
+            found.append((line, f"imports {target} relatively: name it in full"))
+        elif target.split(".")[0] == "hetune" and (other := layer_of(target)) is not None:
+            if layer is None or ORDER.index(other) > ORDER.index(layer):
+                found.append((line, f"imports {target}, which comes later"))
+            elif (layer, other) in STRANGERS:
+                found.append((line, f"imports {target}, which it must not know"))
+    return found
+
+
+def test_every_import_points_upwards():
+    found = modules()
+    wrong = [
+        f"{path.resolve().relative_to(ROOT)}:{line}: {reason}"
+        for module, path in sorted(found.items())
+        for line, reason in violations(module, path.read_text(encoding="utf-8"), set(found))
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_every_folder_of_the_pipeline_is_seen():
+    layers = {layer_of(module) for module in modules()}
+    assert {layer for layer in ORDER if (SOURCE / layer.replace(".", "/")).is_dir()} <= layers
+
+
+KNOWN = {"hetune", "hetune.variants", "hetune.variants.errors", "hetune.variants.graph.index"}
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("hetune.variants.graph.index", "from hetune.variants.errors import GraphError"),
+        ("hetune.variants.graph.index", "from hetune.variants import errors"),
+        ("hetune.variants.graph.index", "from hetune.variants.graph.hetero import HeteroGraph"),
+        ("hetune.variants.graph.index", "import torch"),
+        ("hetune.clients.cli.app", "import hetune\nfrom hetune import nn"),
+    ],
+)
+def test_allowed(module, source):
+    assert violations(module, source, KNOWN) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "line"),
+    [
+        ("hetune.variants.errors", "from hetune.variants.graph import HeteroGraph", 1),
+        ("hetune.variants.errors", "from hetune.variants.graph import index", 1),
+        ("hetune.variants.registry.store", "\nimport hetune.variants.kernel.text", 2),
+        ("hetune.variants.passes.fold", "import ast\nfrom hetune.variants.frontend import nn", 2),
+        ("hetune.variants.kernel.text", "def f():\n    from hetune.variants.plan import lower", 2),
+        (
+            "hetune.variants.graph.index",
+            "if TYPE_CHECKING:\n    from hetune.variants.runtime.domain import Domain",
+            2,
+        ),
+        ("hetune.variants.graph.index", "from .hetero import HeteroGraph", 1),
+        ("hetune.variants.runtime.domain", "from hetune import compile", 1),
+        ("hetune.variants.runtime.domain", "from hetune.costmodel.features import features", 1),
+        ("hetune.variants", "from hetune.variants.errors import GraphError", 1),
+    ],
+)
+def test_refused(module, source, line):
+    assert [found for found, _ in violations(module, source, KNOWN)] == [line]
+
+
+def test_a_folder_without_a_place_is_an_error():
+    with pytest.raises(AssertionError, match="add its folder to ORDER"):
+        layer_of("hetune.variants.surprise.module")
