@@ -1,5 +1,6 @@
 """Turning what callers give into checked int32 tensors."""
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -102,6 +103,20 @@ def check_sorted(name: str, ids: torch.Tensor) -> None:
             f"one type must be contiguous; relabel nodes by type, e.g. order = "
             f"torch.argsort({name}, stable=True), and renumber src and dst by its inverse"
         )
+
+
+def check_names(kind: str, names: Sequence[str], count: int) -> None:
+    """Check that there are `count` distinct names; `kind` is "ntype" or "etype"."""
+    if len(names) != count:
+        raise GraphError(
+            f"{kind}_names has {len(names)} names but num_{kind}s is {count}: "
+            "give one name per type"
+        )
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise GraphError(f"{kind}_names holds {name!r} twice: names must be distinct")
+        seen.add(name)
 
 
 def largest(ids: torch.Tensor) -> int:

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
-from typing import Any, Self, TypeAlias, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import torch
 
@@ -15,13 +15,24 @@ from hetune.variants.graph._arrays import (
     IdArray,
     as_ids,
     check_count,
+    check_names,
     check_range,
     check_sorted,
     largest,
     own_int32,
 )
+from hetune.variants.graph._canonical import (
+    CanonicalEtype,
+    as_triples,
+    check_declared,
+    explain_split,
+    fresh,
+    name_triples,
+    with_inverses,
+)
 
-CanonicalEtype: TypeAlias = tuple[str, str, str]
+__all__ = ["CanonicalEtype", "HeteroGraph"]
+
 _Built = TypeVar("_Built")
 
 
@@ -71,7 +82,7 @@ class HeteroGraph:
         ntype = None if ntype is None else as_ids("ntype", ntype)
         ntype_names = None if ntype_names is None else tuple(map(str, ntype_names))
         etype_names = None if etype_names is None else tuple(map(str, etype_names))
-        declared = None if canonical_etypes is None else _triples(canonical_etypes)
+        declared = None if canonical_etypes is None else as_triples(canonical_etypes)
 
         if num_nodes is None:
             by_ids = 1 + max(largest(src), largest(dst))
@@ -216,45 +227,10 @@ class HeteroGraph:
         if self._declared is not None:
             return self._declared
         if not self.is_canonical:
-            raise GraphError(self._not_canonical())
+            raise GraphError(explain_split(self._type_pairs, self._etype_names, self._ntype_names))
         ends = {r: (s, d) for r, s, d in self._type_pairs}
-        return self._name_triples([(r, ends.get(r)) for r in range(self._num_etypes)])
-
-    def _name_triples(
-        self, entries: Sequence[tuple[int, tuple[int, int] | None]]
-    ) -> tuple[CanonicalEtype, ...]:
-        triples = tuple(self._triple(r, ends) for r, ends in entries)
-        if len(set(triples)) < len(triples):  # "a|rel|b" beside "rel": keep the whole names
-            named = zip(triples, entries, strict=True)
-            return tuple((s, self._etype_names[r], d) for (s, _, d), (r, _) in named)
-        return triples
-
-    def _triple(self, r: int, ends: tuple[int, int] | None) -> CanonicalEtype:
-        name = self._etype_names[r]
-        parts = name.split("|")
-        if ends is None:
-            if len(parts) == 3 and parts[0] in self._ntype_names and parts[2] in self._ntype_names:
-                return parts[0], parts[1], parts[2]
-            first = self._ntype_names[0] if self._ntype_names else "node"
-            return first, name, first
-        source, target = self._ntype_names[ends[0]], self._ntype_names[ends[1]]
-        prefix, suffix = f"{source}|", f"|{target}"
-        if name.startswith(prefix) and name.endswith(suffix) and len(parts) >= 3:
-            return source, name[len(prefix) : -len(suffix)], target
-        return source, name, target
-
-    def _not_canonical(self) -> str:
-        previous = (-1, 0, 0)
-        for pair in self._type_pairs:
-            if pair[0] == previous[0]:
-                names = self._ntype_names
-                return (
-                    f"edge type {pair[0]} ({self._etype_names[pair[0]]!r}) joins several pairs of "
-                    f"node types, among them {names[previous[1]]} -> {names[previous[2]]} and "
-                    f"{names[pair[1]]} -> {names[pair[2]]}: call canonicalize() to split it"
-                )
-            previous = pair
-        raise AssertionError("the graph is canonical")
+        entries = [(r, ends.get(r)) for r in range(self._num_etypes)]
+        return name_triples(entries, self._etype_names, self._ntype_names)
 
     @cached_property
     def etype_src_ntype(self) -> torch.Tensor:
@@ -305,18 +281,8 @@ class HeteroGraph:
                     f"{name} is on {ids.device} but src is on {self._src.device}: "
                     f"move it with {name}.to({str(self._src.device)!r})"
                 )
-        for kind, names, count in (
-            ("ntype", self._ntype_names, self._num_ntypes),
-            ("etype", self._etype_names, self._num_etypes),
-        ):
-            if len(names) != count:
-                raise GraphError(
-                    f"{kind}_names has {len(names)} names but num_{kind}s is {count}: "
-                    "give one name per type"
-                )
-            if len(set(names)) != count:
-                double = next(name for i, name in enumerate(names) if name in names[:i])
-                raise GraphError(f"{kind}_names holds {double!r} twice: names must be distinct")
+        check_names("ntype", self._ntype_names, self._num_ntypes)
+        check_names("etype", self._etype_names, self._num_etypes)
 
     def _check_ids(self) -> None:
         check_range("src", self._src, self._num_nodes, "nodes", "num_nodes")
@@ -326,31 +292,8 @@ class HeteroGraph:
         check_sorted("ntype", self._ntype)
 
     def _check_canonical(self) -> None:
-        if self._declared is None:
-            return
-        if len(self._declared) != self._num_etypes:
-            raise GraphError(
-                f"canonical_etypes has {len(self._declared)} triples but num_etypes is "
-                f"{self._num_etypes}: give one per edge type"
-            )
-        if len(set(self._declared)) != self._num_etypes:
-            raise GraphError("canonical_etypes holds a triple twice: triples must be distinct")
-        for r, (source, _, target) in enumerate(self._declared):
-            for name in (source, target):
-                if name not in self._ntype_names:
-                    raise GraphError(
-                        f"canonical_etypes[{r}] names the node type {name!r}, which is not one of "
-                        f"ntype_names {list(self._ntype_names)}: add it or correct the triple"
-                    )
-        for r, s, d in self._type_pairs:
-            source, target = self._ntype_names[s], self._ntype_names[d]
-            given = self._declared[r]
-            if (given[0], given[2]) != (source, target):
-                raise GraphError(
-                    f"canonical_etypes[{r}] is {given}, but an edge of type {r} goes from "
-                    f"{source!r} to {target!r}: correct the triple, or leave canonical_etypes out "
-                    "and call canonicalize()"
-                )
+        if self._declared is not None:
+            check_declared(self._declared, self._type_pairs, self._num_etypes, self._ntype_names)
 
     # Derived graphs.
 
@@ -369,10 +312,10 @@ class HeteroGraph:
         entries += [(r, None) for r in range(self._num_etypes) if r not in used]
         entries.sort(key=lambda entry: entry[0])  # stable: pairs of one type stay in order
         parts = Counter(r for r, _ in entries)
-        triples = self._name_triples(entries)
+        triples = name_triples(entries, self._etype_names, self._ntype_names)
         taken = {self._etype_names[r] for r, count in parts.items() if count == 1}
         names = [
-            self._etype_names[r] if parts[r] == 1 else _fresh("|".join(triple), taken)
+            self._etype_names[r] if parts[r] == 1 else fresh("|".join(triple), taken)
             for (r, _), triple in zip(entries, triples, strict=True)
         ]
         new_ids = [i for i, (_, ends) in enumerate(entries) if ends is not None]
@@ -388,17 +331,8 @@ class HeteroGraph:
         The inverse of relation r is r + R and is named "inv_<name>"; edge e's inverse is e + E.
         """
         taken = set(self._etype_names)
-        inverse_names = [_fresh(f"inv_{name}", taken) for name in self._etype_names]
-        triples = None
-        if self._is_resolved:
-            known = set(self.canonical_etypes)
-            triples = list(self.canonical_etypes)
-            for source, relation, target in self.canonical_etypes:
-                triple = (target, f"inv_{relation}", source)
-                while triple in known:
-                    triple = (target, f"inv_{triple[1]}", source)
-                known.add(triple)
-                triples.append(triple)
+        inverse_names = [fresh(f"inv_{name}", taken) for name in self._etype_names]
+        triples = with_inverses(self.canonical_etypes) if self._is_resolved else None
         return self._with(
             torch.cat([self._src, self._dst]),
             torch.cat([self._dst, self._src]),
@@ -417,7 +351,7 @@ class HeteroGraph:
         nodes = torch.arange(self._num_nodes, dtype=torch.int32, device=self.device)
         several = self._num_ntypes > 1
         wanted = [f"{name}_{t}" for t in self._ntype_names] if several else [name]
-        loops = [_fresh(loop, taken) for loop in wanted]
+        loops = [fresh(loop, taken) for loop in wanted]
         triples = None
         if self._is_resolved:
             own = [
@@ -520,22 +454,3 @@ class HeteroGraph:
             f"HeteroGraph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, "
             f"num_ntypes={self.num_ntypes}, num_etypes={self.num_etypes}{where})"
         )
-
-
-def _triples(given: Iterable[Sequence[str]]) -> tuple[CanonicalEtype, ...]:
-    triples: list[CanonicalEtype] = []
-    for r, item in enumerate(given):
-        if isinstance(item, str) or len(item) != 3:
-            raise GraphError(
-                f"canonical_etypes[{r}] is {item!r}: give (source type, relation, destination type)"
-            )
-        triples.append((str(item[0]), str(item[1]), str(item[2])))
-    return tuple(triples)
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    """A name that is not taken yet; it is taken afterwards."""
-    while name in taken:
-        name = f"{name.split('_', 1)[0]}_{name}"
-    taken.add(name)
-    return name

@@ -75,7 +75,7 @@ def check_memory(path: Path, wanted: int, why: str) -> None:
     available = psutil.virtual_memory().available
     if wanted > available:
         raise GraphFileError(
-            f"{path} states {why}, which takes {wanted / 2**30:.1f} GiB, but only "
+            f"{path}: reading {why} takes {wanted / 2**30:.1f} GiB, but only "
             f"{available / 2**30:.1f} GiB of memory are free: check the file"
         )
 

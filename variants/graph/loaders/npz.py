@@ -87,4 +87,4 @@ def _check_sizes(path: Path) -> None:
                         f"{stated} bytes, but holds {there}: fetch it again"
                     )
                 total += stated
-    check_memory(path, 2 * total, "arrays")
+    check_memory(path, 2 * total, "its arrays")

@@ -89,7 +89,7 @@ def _integers(path: Path, columns: int) -> np.ndarray:
     """A gzipped CSV of integers without a header, int64 [rows, columns]."""
     with reading(path, "a CSV of integers"):
         # Gzip shrinks digits about fourfold.
-        check_memory(path, 16 * check_file(path), "its size")
+        check_memory(path, 16 * check_file(path), "its text")
         names = [str(i) for i in range(columns)]
         table = pyarrow.csv.read_csv(
             path,

@@ -46,7 +46,7 @@ def load_csv(
             (named by its number), or the file is cut short.
     """
     size = check_file(path)
-    check_memory(path, 4 * size, "its size")
+    check_memory(path, 4 * size, "its text")
     with reading(path, "a CSV table"):
         parse = pyarrow.csv.ParseOptions(delimiter=delimiter)
         serial = pyarrow.csv.ReadOptions(use_threads=False)

@@ -150,7 +150,7 @@ def load_split_folder(path: Path, *, split: str | None = None) -> HeteroGraph:
 
 
 def _contents(path: Path) -> bytes:
-    check_memory(path, 4 * path.stat().st_size, "its size")
+    check_memory(path, 4 * path.stat().st_size, "its text")
     return gzip.decompress(path.read_bytes()) if is_gzip(path) else path.read_bytes()
 
 
