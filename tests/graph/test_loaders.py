@@ -273,7 +273,11 @@ BROKEN: dict[str, tuple[str, str | bytes, str]] = {
     "mtx header": ("g.mtx", "1 1 1\n", r"g\.mtx cannot be read as a Matrix Market file"),
     "mtx cut": ("g.mtx", MTX + "3 3 3\n1 1\n2 2\n", r"g\.mtx cannot be read"),
     "mtx bomb": ("g.mtx", MTX + "9 9 99999999999\n1 1\n", "states 99999999999 entries but has"),
-    "mtx rows bomb": ("g.mtx", MTX + "9999999999 9999999999 1\n1 1\n", "reading a 9999999999 x"),
+    "mtx rows bomb": (
+        "g.mtx",
+        MTX + "9999999999999 9999999999999 1\n1 1\n",
+        "reading a 9999999999999 x",
+    ),
     "mtx range": ("g.mtx", MTX + "2 2 1\n3 1\n", r"g\.mtx cannot be read"),
     "mtx dense": (
         "g.mtx",
