@@ -1,0 +1,1 @@
+"""The conformance suite: what every backend, and every new layer, is held to."""

@@ -1,0 +1,130 @@
+"""Checks that a backend runs every promoted variant of a layer rightly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from hetune.variants.backends.base import Backend
+from hetune.variants.frontend.adapt import adapt
+from hetune.variants.frontend.adapter import Adapter
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.program.interpret import interpret
+from hetune.variants.runtime.compiled import CompiledLayer, compile
+
+TOLERANCE = 1e-5
+"""Largest relative error of a float32 variant."""
+
+
+def features(module: nn.Module, graph: HeteroGraph, seed: int = 0) -> Tensor:
+    """Signed random float32 features [N, width] for a supported module."""
+    draw = torch.Generator().manual_seed(seed)
+    width = _adapter(module).program.type_of("x").width
+    return torch.randn((graph.num_nodes, width), generator=draw)
+
+
+def relative_error(found: Tensor, expected: Tensor) -> float:
+    """``max |found - expected| / max |expected|``; nothing at all has no error."""
+    if found.shape != expected.shape:
+        raise AssertionError(f"shape {list(found.shape)}, not {list(expected.shape)}")
+    if not found.isfinite().all():
+        return float("inf")
+    if not expected.numel():
+        return 0.0
+    largest = expected.abs().max().item() or 1.0
+    return (found.double() - expected).abs().max().item() / largest
+
+
+def interpreted(module: nn.Module, x: Tensor, graph: HeteroGraph) -> Tensor:
+    """The module's program in float64, [N, width]."""
+    adapter = _adapter(module)
+    weights = {name: weight.double() for name, weight in adapter.weights().items()}
+    rows = x.double().view(-1, *adapter.program.type_of("x").shape)
+    out = interpret(adapter.program, {**weights, "x": rows}, graph)
+    return out.flatten(1)
+
+
+def check_variants(
+    module: nn.Module,
+    graph: HeteroGraph,
+    backend: str | Backend = "torch",
+    *,
+    expected: Iterable[Tensor] = (),
+    keep: Callable[[str], bool] = lambda variant: True,
+    seed: int = 0,
+) -> int:
+    """Runs the variants of a supported module and compares them with float64 oracles.
+
+    Args:
+        module: What to compile.
+        graph: What to run it on.
+        backend: What runs it.
+        expected: Results of oracles for `features` of the same seed, [N, width] each; the
+            program interpreter is always one of them.
+        keep: Which variants to run, by id.
+        seed: Of the features.
+
+    Returns:
+        How many variants ran.
+
+    Raises:
+        AssertionError: Names the variants that are wrong, each with its error.
+    """
+    x = features(module, graph, seed)
+    oracles = [interpreted(module, x, graph), *expected]
+    layer = compile(module, backend=backend)
+    ids = [variant for variant in layer.variants if keep(variant)]
+    wrong: list[str] = []
+    for variant in ids:
+        found = _run(layer, x, graph, variant)
+        error = max(relative_error(found, oracle) for oracle in oracles)
+        if not error <= TOLERANCE:
+            wrong.append(f"{variant}: relative error {error:.2e}")
+    if wrong or not ids:
+        raise AssertionError("; ".join(wrong) or "no variant ran")
+    return len(ids)
+
+
+def check_same_bits(
+    module: nn.Module,
+    graph: HeteroGraph,
+    backend: str | Backend,
+    *,
+    keep: Callable[[str], bool] = lambda variant: True,
+    threads: Iterable[int] = (1, 2, 3),
+    repeats: int = 3,
+) -> None:
+    """Runs each variant again and again, on different numbers of threads: bit by bit the same.
+
+    Raises:
+        AssertionError: Names the variant and the number of threads.
+    """
+    x = features(module, graph)
+    layer = compile(module, backend=backend)
+    before = torch.get_num_threads()
+    try:
+        for variant in filter(keep, layer.variants):
+            first = _run(layer, x, graph, variant)
+            for count in threads:
+                torch.set_num_threads(count)
+                for _ in range(repeats):
+                    if not torch.equal(_run(layer, x, graph, variant), first):
+                        raise AssertionError(f"{variant}: other bits on {count} threads")
+    finally:
+        torch.set_num_threads(before)
+
+
+def _run(layer: CompiledLayer, x: Tensor, graph: HeteroGraph, variant: str) -> Tensor:
+    with torch.no_grad():
+        found = layer(x, graph, variant=variant)
+    assert isinstance(found, Tensor)
+    return found
+
+
+def _adapter(module: nn.Module) -> Adapter:
+    adapter = adapt(module)
+    if not isinstance(adapter, Adapter):
+        raise AssertionError(f"the module is not supported: {adapter.reason}")
+    return adapter
