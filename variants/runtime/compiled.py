@@ -131,7 +131,7 @@ class CompiledLayer(nn.Module):
         result = self._executable(chosen, graph).run(
             {"x": rows}, self._weights_of(chosen.plan, adapter, graph), out
         )
-        return result_of(adapter, call, graph, result.view(graph.num_nodes, -1))
+        return result_of(adapter, call, graph, result.flatten(1))
 
     def explain(self, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Choice:
         """What a call with these arguments would run, and why. Printed, it is a table.
