@@ -217,7 +217,24 @@ def _concatenated(x_dict: Mapping[str, Tensor], graph: HeteroGraph, width: int) 
     unknown = x_dict.keys() - set(graph.ntype_names)
     if unknown:
         raise InputError(f"x has the node type {unknown.pop()!r}, which the layer does not know")
-    return torch.cat([x_dict[name] for name in graph.ntype_names if name in x_dict])
+    return _joined([x_dict[name] for name in graph.ntype_names if name in x_dict])
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """The rows of all parts: a view where they lie one after the other, as views of one tensor do.
+
+    So do the results of a layer before this one.
+    """
+    if not parts or torch.is_grad_enabled():
+        return torch.cat(parts) if parts else torch.empty(0, 0)
+    first, end = parts[0], parts[0].storage_offset()
+    for part in parts:
+        same = part.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+        if not (same and part.is_contiguous() and part.storage_offset() == end):
+            return torch.cat(parts)
+        end += part.numel()
+    rows = sum(part.shape[0] for part in parts)
+    return first.as_strided((rows, first.shape[1]), (first.shape[1], 1))
 
 
 def result_of(
