@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hetune.variants.graph.generate import generate
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.loaders import load
 
 # The papers' heterogeneous graphs get inverse edges; the large samples are taken as they are.
 WITH_INVERSES = ("aifb_hetero", "mutag_hetero", "fb15k237", "fb15k")
@@ -38,8 +40,6 @@ def load_graph(name: str, *, canonical: bool = False) -> HeteroGraph:
         MissingGraphError: There is no such file.
     """
     if name in GENERATED:
-        from hetune.variants.graph.loaders import generate
-
         graph = generate(name, scale=GENERATED[name], seed=0)
     else:
         stem = name.removesuffix("+inv")
@@ -48,8 +48,6 @@ def load_graph(name: str, *, canonical: bool = False) -> HeteroGraph:
             raise MissingGraphError(
                 f"no graph {stem!r}: {path} is missing; set HETUNE_DATA to the folder of graphs"
             )
-        from hetune.variants.graph.loaders import load
-
         graph = load(path)
         if name in WITH_INVERSES or name.endswith("+inv"):
             graph = graph.add_inverse()

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu
 
 from _peers._pairs import HeadIndex, Side, pair_plan
 from _peers._torch_ops import (
@@ -169,7 +168,7 @@ class _HGT:
         w = self.weights
         out = torch.empty_like(self.x)
         if not self.light:
-            h = gelu(h)
+            h = torch.ops.aten.gelu_(h)  # in place: no large temporary
         alpha = w.skip.sigmoid()
         linear_by_type(h, self.targets, w.out, w.out_bias, out)
         for t, rows in self.targets.items():

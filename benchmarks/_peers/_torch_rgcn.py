@@ -74,10 +74,10 @@ def pairs(problem: Problem, *, side: Side, product: Product = "bag") -> Run:
             csr = product == "csr"
             summed = first @ x if csr else bag_mean(target_src, plan.target_ptr, x)
             segment_mm(summed, plan.target, conv.weight, table[plan.source.rows :])
-        out = torch.addmm(conv.bias, x, conv.root)
+        own = _own_share(conv, x)
         if product == "csr":
-            return out.add_(final @ table)
-        return out.add_(bag(plan.final_row, plan.final_ptr, table, weights))
+            return (final @ table).add_(own)
+        return bag(plan.final_row, plan.final_ptr, table, weights).add_(own)
 
     return run
 
@@ -94,10 +94,15 @@ def dense(problem: Problem) -> Run:
     def run() -> Tensor:
         table = WORKSPACE.take("table", (graph.num_nodes, graph.num_etypes * d), x.dtype)
         torch.mm(x, conv.weight.transpose(0, 1).reshape(d, -1), out=table)
-        out = torch.addmm(conv.bias, x, conv.root)
-        return out.add_(bag(rows, ptr, table.view(-1, d), weights))
+        return bag(rows, ptr, table.view(-1, d), weights).add_(_own_share(conv, x))
 
     return run
+
+
+def _own_share(conv: Any, x: Tensor) -> Tensor:
+    """x @ root + bias, in a kept buffer."""
+    out = WORKSPACE.take("own", (x.shape[0], conv.root.shape[1]), x.dtype)
+    return torch.addmm(conv.bias, x, conv.root, out=out)
 
 
 def _csr(ptr: Tensor, rows: Tensor, weights: Tensor, width: int) -> Tensor:
