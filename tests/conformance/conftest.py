@@ -1,0 +1,43 @@
+"""Threads, and kernels compiled up front."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+import torch
+
+from hetune.variants.frontend.adapt import adapt
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.registry import default_registry
+from hetune.variants.runtime.build import sources_of
+
+from .cases import matrix_graph
+from .covering import chosen
+from .pyg import make
+
+
+@pytest.fixture(autouse=True)
+def _few_threads() -> Iterator[None]:
+    """Small tensors on two busy cores: more threads only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def compile_ahead() -> Callable[[Iterable[tuple[str, int, int]]], None]:
+    """Compiles the chosen variants of (layer, width, heads), several at once."""
+
+    def build(shapes: Iterable[tuple[str, int, int]]) -> None:
+        variants = [
+            variant
+            for shape in shapes
+            for variant in variants_of(adapt(make(shape[0], matrix_graph(), *shape[1:])).program)
+            if chosen(*shape)(variant.id)
+        ]
+        report = default_registry().build(sources_of(variants))
+        assert not report.failed, report.failed
+
+    return build

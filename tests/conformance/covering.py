@@ -1,0 +1,51 @@
+"""Which variants the C++ backend runs in CI: each distinct launch costs a third of a second.
+
+By default: at widths 7 and 64 with 1 and 2 heads every plan; at the other widths and with 4 heads
+each plan at one width, taking turns, so that every layer meets every width. HETUNE_FULL_MATRIX=1
+runs every plan at every width with every number of heads, at every block size (ten minutes).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+
+from hetune.variants.frontend.adapt import adapt
+from hetune.variants.plan.variants import BLOCK_NODES, variants_of
+from hetune.variants.testing.layers import WIDTHS
+
+from .cases import SHAPES, matrix_graph
+from .pyg import make
+
+FULL = bool(os.environ.get("HETUNE_FULL_MATRIX"))
+DENSE = ((7, 1), (7, 2), (64, 1), (64, 2))
+"""Widths and heads at which every plan runs."""
+
+_REST = [(width, heads) for width in WIDTHS for heads in (1, 2, 4) if (width, heads) not in DENSE]
+
+
+def chosen(name: str, width: int, heads: int) -> Callable[[str], bool]:
+    """Which variants of a layer run, by id."""
+    if FULL:
+        return lambda variant: True
+    kept = _turns(name, heads).get(width) if (width, heads) not in DENSE else None
+
+    def keep(variant: str) -> bool:
+        plan, _, block = variant.rpartition("/")
+        return block == f"b{BLOCK_NODES[0]}" and (kept is None or plan in kept)
+
+    return keep
+
+
+@cache
+def _turns(name: str, heads: int) -> dict[int, set[str]]:
+    widths = [width for width, count in _REST if count == heads]
+    start = SHAPES.index((name, heads))
+    found: dict[int, set[str]] = {width: set() for width in widths}
+    program = adapt(make(name, matrix_graph(), 64, heads)).program
+    plans = dict.fromkeys(v.id.rpartition("/")[0] for v in variants_of(program))
+    for turn in range(max(len(plans), len(widths))):
+        plan = list(plans)[turn % len(plans)]
+        found[widths[(start + turn) % len(widths)]].add(plan)
+    return found
