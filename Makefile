@@ -19,8 +19,8 @@ PYTEST_ARGS ?= -n 2 --dist worksteal
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-demo: $(STAMP) compiler  ## set up, compile the variants of a layer, run one on a graph
-	$(BIN)/hetune build --layers rgat --widths 64
+demo: $(STAMP) compiler  ## set up, compile the layers' variants, run the right one on a graph
+	$(BIN)/hetune build --widths 64
 	$(BIN)/hetune run aifb --layer rgat --width 64
 
 test: lint compiler  ## lint, types, and all tests that this machine can run
@@ -31,7 +31,7 @@ lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p hetune
 
-bench: $(STAMP) compiler  ## every benchmark, one after the other (hours)
+bench: $(STAMP) compiler  ## every benchmark, one after the other
 	@for script in benchmarks/[a-z]*.py; do \
 	    echo "== $$script"; $(BIN)/python "$$script"; \
 	done

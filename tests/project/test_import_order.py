@@ -26,6 +26,7 @@ ORDER = (
     "hetune.variants.plan",
     "hetune.variants.backends",
     "hetune.variants.runtime",
+    "hetune.variants.testing",
     "hetune.costmodel",
     "hetune.profiling",
     "hetune",
