@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -26,15 +26,15 @@ class Case:
     expected: tuple[Tensor, ...]
 
 
-def make_case(name: str, graph: HeteroGraph, width: int, heads: int) -> Case:
-    """The case of a layer on a graph."""
-    module = randomized(pyg.make(name, graph, width, heads)).eval()
-    x = features(module, graph)
+def make_case(name: str, graph: HeteroGraph, width: int, heads: int, seed: int = 0) -> Case:
+    """The case of a layer on a graph, for `features` of the same seed."""
+    module = randomized(pyg.make(name, graph, width, heads), seed).eval()
+    x = features(module, graph, seed)
     looped = LAYERS[name].loop(adapt(module).weights(), x, graph)
     return Case(module, graph, (looped, pyg.run(module, x, graph, looped)))
 
 
-@lru_cache(maxsize=1)
+@cache
 def matrix_graph() -> HeteroGraph:
     """Two blocks of nodes, a hub, isolated nodes, duplicates, a relation without edges."""
 
@@ -45,7 +45,7 @@ def matrix_graph() -> HeteroGraph:
     return typed_graph((220, 70, 10), relations, ends=to_few)
 
 
-@lru_cache(maxsize=None)
+@cache
 def matrix_case(name: str, width: int, heads: int) -> Case:
     """The case of a layer on `matrix_graph`; backends share it."""
     return make_case(name, matrix_graph(), width, heads)

@@ -30,14 +30,18 @@ def _few_threads() -> Iterator[None]:
 def compile_ahead() -> Callable[[Iterable[tuple[str, int, int]]], None]:
     """Compiles the chosen variants of (layer, width, heads), several at once."""
 
+    done: set[tuple[str, int, int]] = set()
+
     def build(shapes: Iterable[tuple[str, int, int]]) -> None:
+        missing = set(shapes) - done
         variants = [
             variant
-            for shape in shapes
+            for shape in sorted(missing)
             for variant in variants_of(adapt(make(shape[0], matrix_graph(), *shape[1:])).program)
             if chosen(*shape)(variant.id)
         ]
         report = default_registry().build(sources_of(variants))
         assert not report.failed, report.failed
+        done.update(missing)
 
     return build
