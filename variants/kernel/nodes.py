@@ -76,6 +76,10 @@ class Gemm:
     up there (``accumulate`` must be set; rows are edges or dst_pairs). ``scale`` is a buffer
     of the Gemm's rows, row shape () or (heads,). ``bias`` is a shared or (node rows) ntype
     buffer of width heads * n, added once per row (not with scatter).
+
+    ``only`` (node rows): just the nodes with an edge at that end (``SRC``: outgoing, ``DST``:
+    incoming). The output rows of other nodes are left alone, or with ``fill`` become what a zero
+    operand gives: the bias, or 0.
     """
 
     out: str
@@ -89,6 +93,8 @@ class Gemm:
     accumulate: bool = False
     scale: str | None = None
     bias: str | None = None
+    only: End = End.NONE
+    fill: bool = False
 
 
 # --- traversal --------------------------------------------------------------------------
@@ -241,4 +247,4 @@ class Schedule:
     lanes: int = 16
     unroll: int = 2
     balance: str = "node"
-    prefetch: int = 8
+    prefetch: int = 16

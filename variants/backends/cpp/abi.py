@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import Launch, Rows
-from hetune.variants.program.nodes import Space
+from hetune.variants.program.nodes import End, Space
 
 KEYWORDS = frozenset(
     """and auto bool break case char class const continue default delete do double else enum
@@ -43,13 +43,15 @@ class GroupsSlot:
     """A field of the `RowGroups` of a space: rows, group_ptr, group_etype or block_ptr.
 
     ``blocked``: grouped by (block of destination nodes, edge type). For nodes they are
-    `node_type_groups` (``group_etype`` then holds the node type).
+    `node_type_groups` (``group_etype`` then holds the node type), of all nodes or ``only`` those
+    with an edge at one end.
     """
 
     group: str
     space: Space
     blocked: bool
     field: str
+    only: End = End.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +114,12 @@ class Arguments:
         """Pointer to an array of a group's index."""
         return self._pointer(IndexSlot(group, name), f"{group or 'all'}_{name}")
 
-    def groups(self, rows: Rows, blocked: bool, field: str) -> str:
+    def groups(self, rows: Rows, blocked: bool, field: str, only: End = End.NONE) -> str:
         """Pointer to a field of row groups."""
         kind = "blocked_" if blocked else ""
+        kind += "" if only is End.NONE else f"{only}_"
         name = f"{rows.group or 'all'}_{rows.space}_{kind}{field}"
-        return self._pointer(GroupsSlot(rows.group, rows.space, blocked, field), name)
+        return self._pointer(GroupsSlot(rows.group, rows.space, blocked, field, only), name)
 
     def node_types(self) -> str:
         """Pointer to the nodes' types."""

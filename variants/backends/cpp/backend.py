@@ -22,7 +22,7 @@ from hetune.variants.backends.cpp.abi import (
 from hetune.variants.backends.cpp.emit import Emitted, emit
 from hetune.variants.graph.index import RowGroups, node_type_groups
 from hetune.variants.kernel.nodes import Launch, Rows, Schedule
-from hetune.variants.program.nodes import Space
+from hetune.variants.program.nodes import End, Space
 from hetune.variants.registry import KernelSource, Registry, default_registry
 
 emit_cached = functools.lru_cache(maxsize=4096)(emit)
@@ -105,11 +105,13 @@ def _array(slot: Slot, schedule: Schedule, place: Place) -> Tensor:
 
 def _groups(slot: GroupsSlot, schedule: Schedule, place: Place) -> RowGroups:
     if slot.space is Space.NODE:
-        size = schedule.block_nodes
-        return place.graph.cached(
-            ("node_type_groups", size),
-            lambda: node_type_groups(place.graph, size, place.index("").node_blocks(size)),
-        )
+        size, index = schedule.block_nodes, place.index("")
+
+        def group() -> RowGroups:
+            chosen = None if slot.only is End.NONE else index.nodes_with_edges(slot.only)
+            return node_type_groups(place.graph, size, index.node_blocks(size), chosen)
+
+        return place.graph.cached(("node_type_groups", size, slot.only), group)
     block_nodes = schedule.block_nodes if slot.blocked else None
     return place.index(slot.group).row_groups(slot.space.value, block_nodes)
 

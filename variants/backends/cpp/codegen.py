@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hetune.variants.backends.cpp.target import (
+    AcrossEdges,
     Assign,
     Comment,
     Do,
@@ -75,6 +76,12 @@ def _statement(statement: Statement) -> Iterator[str]:
             yield f"{call};"
         case For():
             yield from _for(statement)
+        case AcrossEdges(kind, width, start, stop, body):
+            head = f"across_edges<{kind}, {width}>({start}, {stop}, "
+            yield f"{head}[&](auto zero, int32_t e) __attribute__((always_inline)) {{"
+            yield f"{_INDENT}typedef decltype(zero) V;"
+            yield from _indented(body)
+            yield "});"
         case While(condition, body):
             yield f"while ({condition}) {{"
             yield from _indented(body)

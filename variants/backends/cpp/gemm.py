@@ -8,6 +8,7 @@ from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.pieces import Piece, cover, cut
 from hetune.variants.backends.cpp.rows import block_range, node_of, own_row
 from hetune.variants.backends.cpp.target import (
+    NOINLINE,
     Assign,
     Comment,
     Do,
@@ -40,6 +41,9 @@ _SHORT_ROWS = 6
 
 _SUM_VECTORS = 16
 """Vectors of a segment's sum held in registers at a time."""
+
+_PREFETCHED_WIDTH = 16
+"""Rows narrower than a cache line are left to the hardware."""
 
 _DOT_WIDTH = 8
 _DOT_DEPTH = 16
@@ -133,7 +137,9 @@ class GemmLowering:
     @property
     def _contiguous(self) -> bool:
         """Whether a block's rows are consecutive nodes that share one weight."""
-        return self.gemm.rows.space is Space.NODE and self.by_type is Space.SHARED
+        gemm = self.gemm
+        everywhere = gemm.only is End.NONE
+        return gemm.rows.space is Space.NODE and self.by_type is Space.SHARED and everywhere
 
     def functions(self) -> tuple[Function, ...]:
         """Functions in the order of their definition; the last one runs a block."""
@@ -152,7 +158,7 @@ class GemmLowering:
             blocked = self.node_blocked
 
             def field(name: str) -> str:
-                return args.groups(gemm.rows, blocked, name)
+                return args.groups(gemm.rows, blocked, name, gemm.only)
 
             block_ptr, group_ptr = field("block_ptr"), field("group_ptr")
             size = gemm.heads * gemm.k * gemm.n
@@ -168,9 +174,32 @@ class GemmLowering:
             )
         if self._contiguous and self.by_dot:
             body[1:1] = self._transpose()
+        if gemm.fill:
+            body += self._fill()
         return Function(
-            _describe(gemm), f"static inline void {self.name}", _BLOCK_PARAMETERS, tuple(body)
+            _describe(gemm), f"{NOINLINE} void {self.name}", _BLOCK_PARAMETERS, tuple(body)
         )
+
+    def _fill(self) -> list[Statement]:
+        """The output rows of nodes that have no edge: what a zero operand gives."""
+        gemm, args = self.gemm, self.args
+        first, stop = block_range(args, gemm.rows, True)
+        width = gemm.heads * gemm.n
+        bias = "0"
+        if gemm.bias is not None:
+            row = ""
+            if self.launch.type_of(gemm.bias).space is Space.NTYPE:
+                row = f" + int64_t({args.node_types()}[n]) * {width}"
+            bias = f"({args.buffer(gemm.bias)}{row})[j]"
+        ends = args.index("", "indptr" if gemm.only is End.DST else "csc_indptr")
+        fill = Assign(f"({args.buffer(gemm.out)} + int64_t(n) * {width})[j]", bias)
+        without = If(
+            f"{ends}[n] == {ends}[n + 1]", (For("int", "j", "0", f"{width}", (fill,)),)
+        )
+        return [
+            Comment("nodes without an edge"),
+            For("int32_t", "n", first, stop, (without,)),
+        ]
 
     def _transpose(self) -> list[Statement]:
         heads, k, n = self.gemm.heads, self.gemm.k, self.gemm.n
@@ -211,7 +240,7 @@ class GemmLowering:
 
     @property
     def _rows(self) -> str:
-        return self.args.groups(self.gemm.rows, self.node_blocked, "rows")
+        return self.args.groups(self.gemm.rows, self.node_blocked, "rows", self.gemm.only)
 
     def _prefetch(self, tallest: int) -> list[Statement]:
         """Ask for the operand rows of the next tile while this one is computed."""
@@ -479,7 +508,14 @@ class GemmLowering:
         def name(h: int, p: Piece) -> str:
             return f"sum_{h * gemm.k + p.offset}"
 
-        loop: list[Statement] = [Let("const float*", "in", self._edge_pointer(x, "e"))]
+        loop: list[Statement] = []
+        if self.schedule.prefetch and gemm.k >= _PREFETCHED_WIDTH:
+            width = self.launch.type_of(x.buffer).width
+            loop += [
+                Let("const int32_t", "ahead", f"minimum(e + {self.schedule.prefetch}, end - 1)"),
+                Do(f"prefetch_row<{width}>({self._edge_pointer(x, 'ahead')})"),
+            ]
+        loop.append(Let("const float*", "in", self._edge_pointer(x, "e")))
         if x.weight is not None:
             edges = Rows(Space.EDGE, gemm.rows.group)
             row = own_row(args, edges, "e")

@@ -41,8 +41,8 @@ def lower(launch: Launch, schedule: Schedule, arguments: Arguments, comment: str
     blocks = _blocks(launch, arguments)
     functions.append(
         Function(
-            "all kernels on one block; never inlined: two copies might round differently",
-            "static __attribute__((noinline)) void run_block",
+            "all kernels on one block",
+            "static inline void run_block",
             ("const Context& c", "int64_t block"),
             tuple(calls),
         )

@@ -12,13 +12,32 @@ typedef float v16 __attribute__((vector_size(64)));
 
 #define INLINE static inline __attribute__((always_inline))
 
-// Lanes<V>::Int is an integer vector of as many lanes as V.
+// Of a vector V: as many integers (Int), half as many lanes (Half), and their number.
 template <class V> struct Lanes;
-template <> struct Lanes<float> { typedef int32_t Int; };
-template <> struct Lanes<v2> { typedef int32_t Int __attribute__((vector_size(8))); };
-template <> struct Lanes<v4> { typedef int32_t Int __attribute__((vector_size(16))); };
-template <> struct Lanes<v8> { typedef int32_t Int __attribute__((vector_size(32))); };
-template <> struct Lanes<v16> { typedef int32_t Int __attribute__((vector_size(64))); };
+template <> struct Lanes<float> {
+    typedef int32_t Int;
+    static constexpr int count = 1;
+};
+template <> struct Lanes<v2> {
+    typedef int32_t Int __attribute__((vector_size(8)));
+    typedef float Half;
+    static constexpr int count = 2;
+};
+template <> struct Lanes<v4> {
+    typedef int32_t Int __attribute__((vector_size(16)));
+    typedef v2 Half;
+    static constexpr int count = 4;
+};
+template <> struct Lanes<v8> {
+    typedef int32_t Int __attribute__((vector_size(32)));
+    typedef v4 Half;
+    static constexpr int count = 8;
+};
+template <> struct Lanes<v16> {
+    typedef int32_t Int __attribute__((vector_size(64)));
+    typedef v8 Half;
+    static constexpr int count = 16;
+};
 
 constexpr float infinity = __builtin_inff();
 
@@ -43,22 +62,96 @@ template <int WIDTH> INLINE void prefetch_row(const float* row) {
     }
 }
 
-INLINE float hsum(float v) { return v; }
-INLINE float hsum(v2 v) { return v[0] + v[1]; }
-INLINE float hsum(v4 v) {
-    return hsum(__builtin_shufflevector(v, v, 0, 1) + __builtin_shufflevector(v, v, 2, 3));
-}
-INLINE float hsum(v8 v) {
-    return hsum(__builtin_shufflevector(v, v, 0, 1, 2, 3) +
-                __builtin_shufflevector(v, v, 4, 5, 6, 7));
-}
-INLINE float hsum(v16 v) {
-    return hsum(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
-                __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
-}
-
 template <class V> INLINE V maximum(V a, V b) { return a > b ? a : b; }
 template <class V> INLINE V minimum(V a, V b) { return a < b ? a : b; }
+
+INLINE float low_half(v2 v) { return v[0]; }
+INLINE v2 low_half(v4 v) { return __builtin_shufflevector(v, v, 0, 1); }
+INLINE v4 low_half(v8 v) { return __builtin_shufflevector(v, v, 0, 1, 2, 3); }
+INLINE v8 low_half(v16 v) { return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7); }
+INLINE float high_half(v2 v) { return v[1]; }
+INLINE v2 high_half(v4 v) { return __builtin_shufflevector(v, v, 2, 3); }
+INLINE v4 high_half(v8 v) { return __builtin_shufflevector(v, v, 4, 5, 6, 7); }
+INLINE v8 high_half(v16 v) { return __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15); }
+INLINE v2 join(float a, float b) { return v2{a, b}; }
+INLINE v4 join(v2 a, v2 b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3); }
+INLINE v8 join(v4 a, v4 b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7); }
+INLINE v16 join(v8 a, v8 b) {
+    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+
+// Halves added (or compared) until R is left: sums over all groups of R's lanes.
+template <class R, class V> INLINE R fold_sum(V v) {
+    if constexpr (Lanes<V>::count == Lanes<R>::count) return v;
+    else return fold_sum<R>(low_half(v) + high_half(v));
+}
+template <class R, class V> INLINE R fold_max(V v) {
+    if constexpr (Lanes<V>::count == Lanes<R>::count) return v;
+    else return fold_max<R>(maximum(low_half(v), high_half(v)));
+}
+template <class V> INLINE float hsum(V v) { return fold_sum<float>(v); }
+
+// R repeated until it fills V.
+template <class V, class R> INLINE V repeat(R row) {
+    if constexpr (Lanes<R>::count == 1) {
+        return splat<V>(row);
+    } else if constexpr (Lanes<V>::count == Lanes<R>::count) {
+        return row;
+    } else {
+        const auto half = repeat<typename Lanes<V>::Half>(row);
+        return join(half, half);
+    }
+}
+
+// Rows of WIDTH floats side by side: those that `index` names, as many as V holds.
+template <class V, int WIDTH> INLINE V gather(const float* rows, const int32_t* index) {
+    if constexpr (Lanes<V>::count == WIDTH) {
+        return load<V>(rows + int64_t(index[0]) * WIDTH);
+    } else if constexpr (WIDTH == 1 && Lanes<V>::count == 4) {
+        return v4{rows[index[0]], rows[index[1]], rows[index[2]], rows[index[3]]};
+    } else {
+        typedef typename Lanes<V>::Half Half;
+        constexpr int half = Lanes<Half>::count / WIDTH;
+        return join(gather<Half, WIDTH>(rows, index), gather<Half, WIDTH>(rows, index + half));
+    }
+}
+
+// The same, by way of a second array.
+template <class V, int WIDTH>
+INLINE V gather(const float* rows, const int32_t* row_of, const int32_t* index) {
+    constexpr int count = Lanes<V>::count / WIDTH;
+    int32_t found[count];
+    for (int i = 0; i < count; ++i) found[i] = row_of[index[i]];
+    return gather<V, WIDTH>(rows, found);
+}
+
+template <class V, int WIDTH> INLINE void scatter(float* rows, const int32_t* index, V value) {
+    if constexpr (Lanes<V>::count == WIDTH) {
+        store(rows + int64_t(index[0]) * WIDTH, value);
+    } else {
+        constexpr int half = Lanes<V>::count / WIDTH / 2;
+        scatter<typename Lanes<V>::Half, WIDTH>(rows, index, low_half(value));
+        scatter<typename Lanes<V>::Half, WIDTH>(rows, index + half, high_half(value));
+    }
+}
+
+// Full vectors have a sum of their own (wide); what is left goes to the row's.
+template <class W, class R, class V> INLINE void add_lanes(W& wide, R& row, V value) {
+    if constexpr (Lanes<V>::count == Lanes<W>::count) wide += value;
+    else row += fold_sum<R>(value);
+}
+template <class W, class R, class V> INLINE void max_lanes(W& wide, R& row, V value) {
+    if constexpr (Lanes<V>::count == Lanes<W>::count) wide = maximum(wide, value);
+    else row = maximum(row, fold_max<R>(value));
+}
+
+// Calls step(V{}, e) for as many edges as V holds rows of WIDTH, then for half as many, ...
+template <class V, int WIDTH, class Step>
+INLINE void across_edges(int32_t e, int32_t end, Step step) {
+    constexpr int count = Lanes<V>::count / WIDTH;
+    for (; e + count <= end; e += count) step(V{}, e);
+    if constexpr (count > 1) across_edges<typename Lanes<V>::Half, WIDTH>(e, end, step);
+}
 template <class V> INLINE V relu(V x) { return maximum(x, V{}); }
 template <class V> INLINE V leaky_relu(V x, float slope) { return x > V{} ? x : x * slope; }
 template <class V> INLINE V magnitude(V x) { return x < V{} ? -x : x; }

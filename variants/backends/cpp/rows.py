@@ -55,29 +55,50 @@ def block_range(arguments: Arguments, rows: Rows, node_blocked: bool) -> tuple[s
     return f"{pointer}[{first}]", f"{pointer}[{last}]"
 
 
-def node_of(arguments: Arguments, rows: Rows, row: str, end: End) -> str:
-    """The node at one end of a row (for pairs there is only one)."""
+def node_array(arguments: Arguments, rows: Rows, end: End) -> str:
+    """The array of the nodes at one end of each row; "" where rows are nodes themselves.
+
+    Raises:
+        KernelError: the rows have no such end.
+    """
     space, group = rows.space, rows.group
     match space, end:
         case Space.NODE, _:
-            return row
+            return ""
         case Space.EDGE, (End.SRC | End.DST):
-            return f"{arguments.index(group, end.value)}[{row}]"
+            return arguments.index(group, end.value)
         case ((Space.SRC_PAIR | Space.SRC_DENSE), (End.SRC | End.NONE)):
-            return f"{arguments.index(group, f'{space}_node')}[{row}]"
+            return arguments.index(group, f"{space}_node")
         case Space.DST_PAIR, (End.DST | End.NONE):
-            return f"{arguments.index(group, 'dst_pair_node')}[{row}]"
+            return arguments.index(group, "dst_pair_node")
     raise KernelError(f"rows of {space} have no node at the end {end.value!r}")
 
 
-def etype_of(arguments: Arguments, rows: Rows, row: str) -> str:
-    """The edge type of an edge or pair."""
+def etype_array(arguments: Arguments, rows: Rows) -> str:
+    """The array of the edge types of edges or pairs."""
     name = "etype" if rows.space is Space.EDGE else f"{rows.space}_etype"
-    return f"{arguments.index(rows.group, name)}[{row}]"
+    return arguments.index(rows.group, name)
+
+
+def own_array(arguments: Arguments, rows: Rows) -> str:
+    """Where buffers of the rows' own space keep each row; "" if in the rows' own order.
+
+    Edge buffers hold all edges: those of a group are somewhere among them.
+    """
+    if rows.space is Space.EDGE and rows.group:
+        return arguments.index(rows.group, "position")
+    return ""
+
+
+def node_of(arguments: Arguments, rows: Rows, row: str, end: End) -> str:
+    """The node at one end of a row (for pairs there is only one)."""
+    return _entry(node_array(arguments, rows, end), row)
 
 
 def own_row(arguments: Arguments, rows: Rows, row: str) -> str:
-    """Where a buffer of the rows' own space keeps a row: edge buffers hold all edges."""
-    if rows.space is Space.EDGE and rows.group:
-        return f"{arguments.index(rows.group, 'position')}[{row}]"
-    return row
+    """The row of a buffer of the rows' own space."""
+    return _entry(own_array(arguments, rows), row)
+
+
+def _entry(array: str, row: str) -> str:
+    return f"{array}[{row}]" if array else row

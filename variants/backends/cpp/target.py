@@ -56,6 +56,17 @@ class For:
 
 
 @dataclass(frozen=True, slots=True)
+class AcrossEdges:
+    """A loop over edges ``e`` of which a vector ``V`` takes many: rows of ``width`` floats."""
+
+    type: str
+    width: int
+    start: str
+    stop: str
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class While:
     """``while (condition)``."""
 
@@ -87,7 +98,10 @@ class Scope:
     body: tuple[Statement, ...]
 
 
-Statement = Comment | Let | Assign | Do | For | While | If | Switch | Scope
+NOINLINE = "static __attribute__((noinline))"
+"""Functions that run a block: two inlined copies might round differently."""
+
+Statement = Comment | Let | Assign | Do | For | AcrossEdges | While | If | Switch | Scope
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from math import prod
 
-from hetune.variants.backends.cpp.abi import KEYWORDS, Arguments, identifier
+from hetune.variants.backends.cpp.abi import Arguments
+from hetune.variants.backends.cpp.lanes import LaneLoop, row_width
 from hetune.variants.backends.cpp.pieces import Piece
-from hetune.variants.backends.cpp.rows import block_range, etype_of, node_of, own_row
-from hetune.variants.backends.cpp.target import Assign, Do, For, Function, Let, Statement
+from hetune.variants.backends.cpp.rows import block_range
+from hetune.variants.backends.cpp.scopes import VARIABLES, Frame, Scopes
+from hetune.variants.backends.cpp.target import NOINLINE, Assign, Do, For, Function, Let, Statement
 from hetune.variants.backends.cpp.values import Value, apply, piece_name, row_pieces
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
@@ -27,36 +28,12 @@ from hetune.variants.kernel.nodes import (
     Traversal,
     Update,
 )
-from hetune.variants.program.nodes import End, Space
+from hetune.variants.program.nodes import Space
 
 _MOST_VECTORS = 20
 """Vectors of sums that one loop keeps in registers; wider rows are done in column tiles."""
 
 _TILE_VECTORS = 16
-_VARIABLES = {
-    Space.NODE: "n",
-    Space.EDGE: "e",
-    Space.DST_PAIR: "p",
-    Space.SRC_PAIR: "p",
-    Space.SRC_DENSE: "p",
-}
-
-_TAKEN = frozenset(
-    """c block stop ahead v2 v4 v8 v16 load store splat hsum maximum minimum magnitude transpose
-    prefetch_row relu leaky_relu exp sigmoid tanh gelu infinity Lanes Context""".split()  # noqa: SIM905
-)
-"""Names that values must not take: those of the prelude and of the generated code itself."""
-
-
-@dataclass(slots=True)
-class _Frame:
-    """One loop being lowered: its rows, its variable, and its body so far."""
-
-    rows: Rows
-    variable: str
-    body: list[Statement] = field(default_factory=list)
-    known: dict[str, str] = field(default_factory=dict)
-    """Expressions that already have a name in this loop."""
 
 
 class TraversalLowering:
@@ -76,12 +53,13 @@ class TraversalLowering:
         self.launch = launch
         self.schedule = schedule
         self.args = arguments
+        self.scopes = Scopes(launch, arguments)
         self.node_blocked = node_blocked
         self.values: dict[str, Value] = {}
         self.reductions: dict[str, str] = {}
-        self.frames: list[_Frame] = []
-        self.taken = {*_VARIABLES.values(), *_TAKEN, *KEYWORDS}
         self.stored = _stored(traversal.body)
+        self.preamble: list[Statement] = []
+        """What stands before the outermost loop."""
         self.keep: Callable[[Piece], bool] | None = None
         """Within a column tile: the pieces of wide rows that it computes."""
         self.first_tile = True
@@ -89,17 +67,17 @@ class TraversalLowering:
     def functions(self) -> tuple[Function, ...]:
         """The function that runs a block."""
         rows = self.traversal.rows
-        if rows.space not in _VARIABLES:
+        if rows.space not in VARIABLES:
             raise KernelError(f"a Traversal cannot walk {rows.space} rows: nodes, pairs or edges")
         first, stop = block_range(self.args, rows, self.node_blocked)
-        frame = _Frame(rows, _VARIABLES[rows.space])
+        frame = Frame(rows, VARIABLES[rows.space], last="stop - 1")
         self._lower_body(frame, self.traversal.body)
-        loop = For("int64_t", frame.variable, first, "stop", tuple(frame.body))
-        body = (Let("const int64_t", "stop", stop), loop)
+        loop = For("int64_t", frame.variable, first, "stop", (*frame.ahead, *frame.body))
+        body = (Let("const int64_t", "stop", stop), *self.preamble, loop)
         return (
             Function(
                 _describe(self.traversal, self.stored),
-                f"static inline void {self.name}",
+                f"{NOINLINE} void {self.name}",
                 ("const Context& c", "int64_t block"),
                 body,
             ),
@@ -107,11 +85,11 @@ class TraversalLowering:
 
     # --- statements ---------------------------------------------------------------------
 
-    def _lower_body(self, frame: _Frame, body: tuple[Stmt, ...]) -> None:
-        self.frames.append(frame)
+    def _lower_body(self, frame: Frame, body: tuple[Stmt, ...]) -> None:
+        self.scopes.frames.append(frame)
         for stmt in body:
             self._lower(stmt)
-        self.frames.pop()
+        self.scopes.frames.pop()
 
     def _lower(self, stmt: Stmt) -> None:
         match stmt:
@@ -137,13 +115,13 @@ class TraversalLowering:
 
     def _declare(self, stmt: Init) -> None:
         self.reductions[stmt.name] = stmt.reduce
-        unique = self._unique(stmt.name)
+        unique = self.scopes.unique(stmt.name)
         names = []
         for piece in row_pieces(stmt.shape, self.schedule.lanes):
             text = piece_name(unique, piece, stmt.shape)
             zero = f"{piece.type}{{}}"
             start = zero if stmt.reduce == "sum" else f"splat<{piece.type}>(-infinity)"
-            self._emit(Let(piece.type, text, start))
+            self.scopes.emit(Let(piece.type, text, start))
             names.append((piece, text))
         self.values[stmt.name] = Value(stmt.shape, tuple(names))
 
@@ -154,12 +132,12 @@ class TraversalLowering:
                 continue
             operand = term.piece(piece, total.shape)
             if self.reductions[name] == "sum":
-                self._emit(Assign(text, operand, "+="))
+                self.scopes.emit(Assign(text, operand, "+="))
             else:
-                self._emit(Assign(text, f"maximum<{piece.type}>({text}, {operand})"))
+                self.scopes.emit(Assign(text, f"maximum<{piece.type}>({text}, {operand})"))
 
     def _store(self, stmt: Store) -> None:
-        frame = self.frames[-1]
+        frame = self.scopes.inner
         kind = self.launch.type_of(stmt.buffer)
         if kind.space is not frame.rows.space:
             raise KernelError(
@@ -173,16 +151,14 @@ class TraversalLowering:
         ]
         if not pieces:
             return
-        row = own_row(self.args, frame.rows, frame.variable)
-        if row != frame.variable:
-            row = self._named(frame, "position", row)
-        out = self._row_pointer(frame, stmt.buffer, row, "float*", "out")
+        row = self.scopes.own(frame)
+        out = self.scopes.pointer(frame, stmt.buffer, row, "float*", "out")
         for piece in pieces:
             text = _splatted(value.piece(piece, shape), value, shape, piece)
             place = _at(out, piece)
             if stmt.accumulate:
                 text = f"load<{piece.type}>({place}) + {text}"
-            self._emit(Do(f"store<{piece.type}>({place}, {text})"))
+            self.scopes.emit(Do(f"store<{piece.type}>({place}, {text})"))
 
     def _for_each(self, loop: ForEach) -> None:
         tiles = self._column_tiles(loop)
@@ -195,17 +171,37 @@ class TraversalLowering:
         self.keep, self.first_tile = None, True
 
     def _emit_loop(self, loop: ForEach) -> None:
-        outer = self.frames[-1]
+        outer = self.scopes.inner
         pointer = self._segments(outer.rows, loop.rows)
-        variable = _VARIABLES[loop.rows.space]
+        variable = VARIABLES[loop.rows.space]
         first = f"{pointer}[{outer.variable}]"
         stop = f"{pointer}[{outer.variable} + 1]"
-        end = self._named(outer, f"{variable}_end", stop, "const int32_t")
-        frame = _Frame(loop.rows, variable)
+        end = self.scopes.named(outer, f"{variable}_end", stop, "const int32_t")
+        frame = Frame(loop.rows, variable, last=self._last_edge(loop.rows))
+        width = row_width(loop, self.values, self.launch, self.schedule.lanes)
+        if width:
+            self.scopes.frames.append(frame)
+            lanes = LaneLoop(self.scopes, self.values, self.reductions, width, self.schedule.lanes)
+            lanes.lower(loop.body, first, end)
+            self.scopes.frames.pop()
+            return
         self._lower_body(frame, loop.body)
         innermost = not any(isinstance(stmt, ForEach) for stmt in loop.body)
         unroll = self.schedule.unroll if innermost and self.schedule.unroll > 1 else 0
-        self._emit(For("int32_t", variable, first, end, tuple(frame.body), unroll=unroll))
+        self.scopes.emit(
+            For("int32_t", variable, first, end, (*frame.ahead, *frame.body), unroll=unroll)
+        )
+
+    def _last_edge(self, rows: Rows) -> str:
+        """A name for the last edge of the block, if the loop is one over edges."""
+        outermost = self.scopes.frames[0].rows
+        if rows.space is not Space.EDGE:
+            return ""
+        last = f"last_edge_{rows.group or 'all'}"
+        if all(not isinstance(let, Let) or let.name != last for let in self.preamble):
+            value = f"{self._segments(outermost, rows)}[stop] - 1"
+            self.preamble.append(Let("const int64_t", last, value))
+        return last
 
     def _segments(self, outer: Rows, inner: Rows) -> str:
         match outer.space, inner.space:
@@ -260,11 +256,12 @@ class TraversalLowering:
         kind = self.launch.type_of(read.buffer)
         if prod(shape) != kind.width:
             raise KernelError(f"{name!r} has shape {shape}, rows of {read.buffer!r} {kind.shape}")
-        frame, row = self._locate(read)
-        if read.buffer in self.stored:
-            frame = self.frames[-1]
-        source = self._row_pointer(frame, read.buffer, row, "const float*", "in")
-        unique = self._unique(name)
+        row = self.scopes.locate(read)
+        # What this loop nest writes must be read where it stands, not before the loop.
+        frame = self.scopes.inner if read.buffer in self.stored else row.frame
+        self.scopes.prefetch(read.buffer, row, self.schedule.prefetch)
+        source = self.scopes.pointer(frame, read.buffer, row, "const float*", "in")
+        unique = self.scopes.unique(name)
         names = []
         for piece in self._computed(shape):
             text = piece_name(unique, piece, shape)
@@ -273,78 +270,21 @@ class TraversalLowering:
             names.append((piece, text))
         self.values[name] = Value(shape, tuple(names))
 
-    def _locate(self, read: Read) -> tuple[_Frame, str]:
-        """The outermost loop in which a read's row is known, and the row there."""
-        kind = self.launch.type_of(read.buffer)
-        inner = self.frames[-1]
-        match kind.space:
-            case Space.SHARED:
-                return self.frames[0], "0"
-            case Space.NODE:
-                return self._node(read)
-            case Space.NTYPE:
-                frame, node = self._node(read)
-                return frame, self._named(frame, "ntype", f"{self.args.node_types()}[{node}]")
-            case Space.ETYPE:
-                frame = self._innermost(lambda f: f.rows.space is Space.DST_PAIR) or inner
-                if not frame.rows.space.is_edgewise:
-                    raise KernelError(f"{read.buffer!r} is read by edge type from a loop of nodes")
-                etype = etype_of(self.args, frame.rows, frame.variable)
-                return frame, self._named(frame, "etype", etype)
-            case Space.EDGE:
-                if inner.rows.space is not Space.EDGE:
-                    raise KernelError(f"the edge buffer {read.buffer!r} is read outside of edges")
-                row = own_row(self.args, inner.rows, inner.variable)
-                return inner, row if row == "e" else self._named(inner, "position", row)
-            case space:
-                return self._pair(read.buffer, space, kind.group)
-
-    def _pair(self, buffer: str, space: Space, group: str) -> tuple[_Frame, str]:
-        own = self._innermost(lambda f: f.rows.space is space and f.rows.group == group)
-        if own is not None:
-            return own, own.variable
-        inner = self.frames[-1]
-        if inner.rows.space is not Space.EDGE or inner.rows.group != group:
-            raise KernelError(
-                f"{buffer!r} has {space} rows of group {group!r}: read it from their own loop, or "
-                "from edges of that group"
-            )
-        index = self.args.index(group, f"{space}_of_edge")
-        return inner, self._named(inner, "pair", f"{index}[{inner.variable}]")
-
-    def _node(self, read: Read) -> tuple[_Frame, str]:
-        inner = self.frames[-1]
-        if read.end is not End.SRC:
-            node = self._innermost(lambda f: f.rows.space is Space.NODE)
-            if node is not None:
-                return node, node.variable
-            pair = self._innermost(lambda f: f.rows.space is Space.DST_PAIR)
-            if pair is not None:
-                row = node_of(self.args, pair.rows, pair.variable, End.DST)
-                return pair, self._named(pair, "node", row)
-        row = node_of(self.args, inner.rows, inner.variable, read.end)
-        name = read.end.value if read.end is not End.NONE else "node"
-        return inner, self._named(inner, name, row)
-
-    def _innermost(self, wanted: Callable[[_Frame], bool]) -> _Frame | None:
-        return next((frame for frame in reversed(self.frames) if wanted(frame)), None)
-
     def _apply(self, name: str, expr: Apply) -> None:
         args = [self.values[arg] for arg in expr.args]
         shape = max((arg.shape for arg in args), key=len)
-        unique = self._unique(name)
+        unique = self.scopes.unique(name)
         names = []
         for piece in self._computed(shape):
             operands = tuple(arg.piece(piece, shape) for arg in args)
             text = piece_name(unique, piece, shape)
-            value = apply(expr.fn, operands, expr.const, piece.lanes)
             if expr.fn == "max":
                 operands = tuple(
                     _splatted(operand, arg, shape, piece)
                     for operand, arg in zip(operands, args, strict=True)
                 )
-                value = apply(expr.fn, operands, expr.const, piece.lanes)
-            self._emit(Let(f"const {piece.type}", text, value))
+            value = apply(expr.fn, operands, expr.const, piece.type)
+            self.scopes.emit(Let(f"const {piece.type}", text, value))
             names.append((piece, text))
         self.values[name] = Value(shape, tuple(names))
 
@@ -355,14 +295,14 @@ class TraversalLowering:
             raise KernelError(f"no inner product of rows of shapes {x.shape} and {y.shape}")
         shape = longer.shape[:-1]
         width = longer.shape[-1]
-        unique = self._unique(name)
+        unique = self.scopes.unique(name)
         totals = []
         for i in range(prod(shape)):
             start = i * width
             wrapped = start % prod(shorter.shape)
             total = self._inner_row(longer, shorter, start, wrapped, width)
             text = unique if prod(shape) == 1 else f"{unique}_h{i}"
-            self._emit(Let("const float", text, total))
+            self.scopes.emit(Let("const float", text, total))
             totals.append(text)
         names = []
         for piece in row_pieces(shape, self.schedule.lanes):
@@ -371,7 +311,7 @@ class TraversalLowering:
                 continue
             text = piece_name(unique, piece, shape)
             lanes = ", ".join(totals[piece.offset : piece.offset + piece.lanes])
-            self._emit(Let(f"const {piece.type}", text, f"{piece.type}{{{lanes}}}"))
+            self.scopes.emit(Let(f"const {piece.type}", text, f"{piece.type}{{{lanes}}}"))
             names.append((piece, text))
         self.values[name] = Value(shape, tuple(names))
 
@@ -388,35 +328,6 @@ class TraversalLowering:
             f"hsum({' + '.join(terms)})" if lanes > 1 else " + ".join(terms)
             for lanes, terms in by_lanes.items()
         )
-
-    # --- names --------------------------------------------------------------------------
-
-    def _emit(self, statement: Statement) -> None:
-        self.frames[-1].body.append(statement)
-
-    def _unique(self, name: str) -> str:
-        name = identifier(name)
-        unique, i = name, 2
-        while unique in self.taken:
-            unique, i = f"{name}_v{i}", i + 1
-        self.taken.add(unique)
-        return unique
-
-    def _named(self, frame: _Frame, name: str, text: str, kind: str = "const int64_t") -> str:
-        """A name for an expression in a loop; asked for again, the same."""
-        key = f"{kind} {text}"
-        if key not in frame.known:
-            frame.known[key] = self._unique(name)
-            frame.body.append(Let(kind, frame.known[key], text))
-        return frame.known[key]
-
-    def _row_pointer(self, frame: _Frame, buffer: str, row: str, kind: str, prefix: str) -> str:
-        width = self.launch.type_of(buffer).width
-        base = self.args.buffer(buffer)
-        if row == "0":
-            return base
-        offset = row if width == 1 else f"int64_t({row}) * {width}"
-        return self._named(frame, f"{prefix}_{buffer}", f"{base} + {offset}", kind)
 
 
 def _at(pointer: str, piece: Piece) -> str:

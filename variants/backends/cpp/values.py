@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isinf, prod
 
-from hetune.variants.backends.cpp.pieces import Piece, cut, vector_type
+from hetune.variants.backends.cpp.pieces import Piece, cut
 from hetune.variants.errors import KernelError
 
 
@@ -64,11 +64,13 @@ _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _CALLS = ("relu", "gelu", "exp", "sigmoid", "tanh")
 
 
-def apply(fn: str, args: tuple[str, ...], const: float | None, lanes: int) -> str:
-    """The C++ expression of an elementwise function of pieces (or floats that broadcast)."""
+def apply(fn: str, args: tuple[str, ...], const: float | None, kind: str) -> str:
+    """The C++ expression of an elementwise function of values of one type.
+
+    Floats may stand beside vectors, but not under ``max``.
+    """
     if fn in _INFIX:
         return f"{args[0]} {_INFIX[fn]} {args[1]}"
-    kind = vector_type(lanes)
     if fn == "max":
         return f"maximum<{kind}>({args[0]}, {args[1]})"
     if fn in _CALLS:
