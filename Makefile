@@ -56,7 +56,7 @@ install: $(STAMP)  ## only the virtual environment
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	    echo "hetune needs Python 3.11 or later; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true)." >&2; \
+	    echo "hetune needs Python 3.11 or later, and '$(PYTHON)' is none." >&2; \
 	    echo "Install one (Debian: apt-get install python3 python3-venv), and name it if it is not" >&2; \
 	    echo "the default: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' || { \
