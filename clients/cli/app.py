@@ -1,0 +1,88 @@
+"""The command line's entry: its commands, and what it makes of errors."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import hetune
+from hetune.clients.cli import build, console, registry, run, show
+from hetune.clients.cli.options import Threads, use_threads
+from hetune.variants.errors import (
+    GraphError,
+    HetuneError,
+    InputError,
+    ProgramError,
+    VariantError,
+)
+
+_BAD_INPUT = (GraphError, InputError, ProgramError, VariantError)
+
+
+class _Commands(TyperGroup):
+    """Commands whose errors are one message on standard error."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a command; exits with 2 for bad input, 1 for failures, 130 if interrupted."""
+        try:
+            return super().invoke(ctx)
+        except HetuneError as error:
+            if ctx.params.get("verbose"):
+                traceback.print_exc()
+            console.flush()
+            console.err().print(f"error: {error}", markup=False, soft_wrap=True)
+            raise typer.Exit(2 if isinstance(error, _BAD_INPUT) else 1) from error
+        except MemoryError as error:
+            console.flush()
+            reason = str(error) or "the machine has too little"
+            console.err().print(f"error: out of memory: {reason}", markup=False, soft_wrap=True)
+            raise typer.Exit(1) from error
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Compiles every worthwhile way of running a relational GNN layer, and picks per graph.",
+)
+app.command("build")(build.build)
+app.command("run")(run.run)
+app.command("bench")(run.bench)
+app.command("variants")(show.variants)
+app.command("explain")(show.explain)
+app.add_typer(registry.app, name="registry")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"hetune {hetune.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _settings(
+    threads: Threads = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log details; show where an error came from.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    use_threads(threads)
+    if verbose:
+        logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+        logging.getLogger("hetune").setLevel(logging.DEBUG)
+
+
+def main() -> None:
+    """What the program `hetune` runs."""
+    app()

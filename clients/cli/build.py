@@ -1,0 +1,59 @@
+"""`hetune build`: compiling ahead of time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hetune.clients.cli import console
+from hetune.clients.cli.options import layers_of, numbers_of
+from hetune.variants.errors import InputError
+from hetune.variants.registry import default_registry
+from hetune.variants.runtime import build as ahead
+from hetune.variants.runtime.build import LAYERS, WIDTHS, LayersBuild
+
+
+def build(
+    layers: Annotated[str, typer.Option(help="Which layers, with commas.")] = ",".join(LAYERS),
+    widths: Annotated[str, typer.Option(help="Which widths, with commas.")] = ",".join(
+        map(str, WIDTHS)
+    ),
+    heads: Annotated[str, typer.Option(help="Which numbers of heads, with commas.")] = "1",
+    jobs: Annotated[
+        int | None, typer.Option(help="Compilers at once; one per processor by default.")
+    ] = None,
+) -> None:
+    """Compile every promoted variant of layers with default options, ahead of time."""
+    if jobs is not None and jobs < 1:
+        raise InputError(f"--jobs {jobs}: take 1 or more")
+    programs = [
+        program
+        for layer in layers_of(layers)
+        for width in numbers_of(widths, "--widths")
+        for count in numbers_of(heads, "--heads")
+        for program in ahead.layer_programs(layer, width, 1 if layer == "rgcn" else count)
+    ]
+    with console.progress_bar("compiling") as update:
+        built = ahead.build(
+            programs, jobs=jobs, progress=lambda done, total, name: update(done, total)
+        )
+    _print(built)
+    if built.report.failed:
+        raise typer.Exit(1)
+
+
+def _print(built: LayersBuild) -> None:
+    report, out = built.report, console.out()
+    variants = console.counted(built.variants, "variant")
+    kernels = console.counted(built.kernels, "different kernel")
+    out.print(
+        f"{variants} of {kernels}: {report.built:,} compiled, {report.reused:,} reused, "
+        f"{len(report.failed):,} failed, in {console.seconds(report.seconds)}"
+    )
+    out.print(
+        f"{console.size(report.bytes)} in {default_registry().root}", markup=False, soft_wrap=True
+    )
+    console.flush()
+    for name, message in report.failed.items():
+        console.err().print(f"error: {name}: {message}", markup=False, soft_wrap=True)

@@ -1,0 +1,185 @@
+"""Variants on a graph, beside each other: which to time, their times, and whether they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import psutil
+import torch
+from torch import Tensor
+
+import hetune
+from hetune.variants.errors import CompileError, VariantError
+from hetune.variants.plan.variants import Variant
+from hetune.variants.registry import default_registry
+from hetune.variants.runtime.build import sources_of
+from hetune.variants.runtime.timing import Timing, interleave
+
+TOLERANCE = 1e-4
+"""Two variants, each within 1e-5 of the truth, never differ by this much."""
+
+_MEMORY_SHARE = 0.5
+"""Of the free memory, for the variants that are timed together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A variant that was timed."""
+
+    candidate: hetune.Candidate
+    timing: Timing
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Variants that were timed together, the fastest first.
+
+    Attributes:
+        rows: The variants.
+        chosen: Id of the one that was to run.
+        difference: Largest difference between an output and the chosen one's, as a share of the
+            chosen one's largest value.
+        left_out: Variants that did not fit into memory together with the others.
+    """
+
+    rows: tuple[Row, ...]
+    chosen: str
+    difference: float
+    left_out: int
+
+    @property
+    def best(self) -> Row:
+        """The fastest."""
+        return self.rows[0]
+
+    @property
+    def chosen_row(self) -> Row:
+        """The chosen one."""
+        return next(row for row in self.rows if row.candidate.id == self.chosen)
+
+    @property
+    def regret(self) -> float:
+        """The chosen one's time over the fastest one's."""
+        return self.chosen_row.timing.median / self.best.timing.median
+
+    def check(self) -> None:
+        """Raises VariantError if outputs differ."""
+        if not self.difference <= TOLERANCE:
+            raise WrongOutputError(
+                f"outputs of variants differ by {self.difference:.1e} of their largest value, more "
+                f"than {TOLERANCE:g}: this is a bug of hetune, or the features hold huge or "
+                "non-finite values"
+            )
+
+
+class WrongOutputError(hetune.HetuneError):
+    """Variants do not agree."""
+
+
+def candidates(
+    choice: hetune.Choice, chosen: str, top: int | None
+) -> tuple[tuple[hetune.Candidate, ...], int]:
+    """Which variants to time, and how many of these do not fit into memory together.
+
+    Args:
+        choice: All candidates.
+        chosen: Always among them.
+        top: The best variant, by prediction, of so many plans, and of vanilla; None for all.
+    """
+    by_id = {c.id: c for c in choice.candidates}
+    if chosen not in by_id:
+        raise VariantError(f"no variant {chosen!r}: `hetune variants` lists them")
+    limit = choice.memory_limit
+    fitting = [c for c in choice.candidates if limit is None or c.peak_bytes <= limit]
+    if top is not None:
+        best: dict[str, hetune.Candidate] = {}
+        for candidate in fitting:
+            best.setdefault(plan_of(candidate.id), candidate)
+        vanilla = [best["vanilla"]] if "vanilla" in best else []
+        fitting = [*list(best.values())[:top], *vanilla]
+    wanted = list(dict.fromkeys([by_id[chosen], *fitting]))
+    kept = list(_affordable(wanted))
+    return tuple(kept), len(wanted) - len(kept)
+
+
+def plan_of(variant_id: str) -> str:
+    """The plan's part of a variant's id."""
+    return variant_id.rpartition("/")[0]
+
+
+def _affordable(wanted: list[hetune.Candidate]) -> Iterator[hetune.Candidate]:
+    free = _MEMORY_SHARE * psutil.virtual_memory().available
+    for position, candidate in enumerate(wanted):
+        free -= candidate.peak_bytes
+        if position == 0 or free >= 0:
+            yield candidate
+
+
+def compile_ahead(variants: list[Variant], progress: Callable[[int, int], None]) -> int:
+    """Compiles the variants' kernels, several at once; how many were compiled now.
+
+    Raises:
+        CompileError: One does not compile.
+    """
+    report = default_registry().build(
+        sources_of(variants), progress=lambda done, total, name: progress(done, total)
+    )
+    for name, message in report.failed.items():
+        raise CompileError(f"{name}: {message}")
+    return report.built
+
+
+def compare(
+    layer: hetune.CompiledLayer,
+    x: Tensor,
+    graph: hetune.HeteroGraph,
+    wanted: tuple[hetune.Candidate, ...],
+    left_out: int,
+    *,
+    rounds: int,
+    seed: int,
+    progress: Callable[[int, int], None],
+) -> tuple[Comparison, Tensor]:
+    """Runs and times variants.
+
+    Returns:
+        The comparison, and the output of the first variant, the chosen one.
+    """
+    chosen = wanted[0].id
+
+    def run(variant: str) -> Tensor:
+        result = layer(x, graph, variant=variant)
+        assert isinstance(result, Tensor)
+        return result
+
+    total = len(wanted) * (rounds + 1)
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        progress(done, total)
+
+    with torch.no_grad():
+        output = run(chosen)
+        # NumPy's maximum keeps NaN, which Python's may lose.
+        largest = float(np.max([_difference(run(c.id), output, step) for c in wanted]))
+        timings = interleave(
+            {c.id: lambda variant=c.id: run(variant) for c in wanted},  # type: ignore[misc]
+            rounds,
+            seed=seed,
+            progress=step,
+        )
+    rows = [Row(candidate, timings[candidate.id]) for candidate in wanted]
+    rows.sort(key=lambda row: row.timing.median)
+    return Comparison(tuple(rows), chosen, largest, left_out), output
+
+
+def _difference(got: Tensor, want: Tensor, step: Callable[[], None]) -> float:
+    step()
+    if not want.numel():
+        return 0.0
+    scale = max(want.abs().max().item(), torch.finfo(torch.float32).tiny)
+    return (got - want).abs_().max().item() / scale

@@ -1,0 +1,159 @@
+"""One job: load a graph, choose a variant, compile, run, and time it beside others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+import hetune
+from hetune.clients.cli import compare, console
+from hetune.clients.cli.compare import Comparison
+from hetune.clients.cli.problem import GraphSource, LayerSource, features
+from hetune.variants.errors import InputError, VariantError
+from hetune.variants.graph.index import GraphIndex
+from hetune.variants.graph.index_primitives import primitives
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.runtime.domain import split_relations
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to run.
+
+    Attributes:
+        graph: Where the graph comes from.
+        layer: Which layer.
+        variant: The variant to run; the selector's choice if None.
+        features: File of features; drawn if None.
+        memory_limit: Bytes that a run may hold beside its inputs.
+        top: Time the best variant of so many plans, None for all variants.
+        rounds: How often each is timed.
+        seed: Draws features and the order of timing.
+    """
+
+    graph: GraphSource
+    layer: LayerSource
+    variant: str | None = None
+    features: Path | None = None
+    memory_limit: int | None = None
+    top: int | None = 6
+    rounds: int = 5
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A job whose graph is loaded and whose variant is chosen."""
+
+    graph: hetune.HeteroGraph
+    x: Tensor
+    layer: hetune.CompiledLayer
+    choice: hetune.Choice
+    chosen: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What a job gave."""
+
+    graph: hetune.HeteroGraph
+    choice: hetune.Choice
+    comparison: Comparison
+    output: Tensor
+    index_seconds: dict[str, float] = field(default_factory=dict)
+
+
+def prepare(job: Job, say: Say) -> Prepared:
+    """Loads the graph and chooses a variant; says what that took.
+
+    Raises:
+        HetuneError: As its parts do.
+    """
+    primitives()  # compiled once on a machine, so that is no part of what indexing costs
+    start = time.perf_counter()
+    graph = job.layer.graph_for(job.graph.open())
+    loaded = time.perf_counter()
+    layer = hetune.compile(job.layer.module(graph), memory_limit=job.memory_limit)
+    if job.variant is not None and job.variant not in layer.variants:
+        raise VariantError(
+            f"no variant {job.variant!r}: `hetune variants --layer {job.layer.kind}` lists them"
+        )
+    say(
+        f"{job.graph.name}: {graph.num_nodes:,} nodes of "
+        f"{console.counted(graph.num_ntypes, 'type')}, {graph.num_edges:,} edges of "
+        f"{console.counted(graph.num_etypes, 'type')}, loaded in {console.seconds(loaded - start)}"
+    )
+    x = features(graph, job.layer.width, job.seed, job.features)
+    start = time.perf_counter()
+    choice = layer.explain(x, graph)
+    chosen = job.variant or choice.id
+    took = console.seconds(time.perf_counter() - start)
+    threads = console.counted(torch.get_num_threads(), "thread")
+    say(f"{job.layer.describe()}, {threads}: {len(layer.variants)} variants scored in {took}")
+    say(f"{chosen}: {'as asked for' if job.variant else choice.reason}")
+    return Prepared(graph, x, layer, choice, chosen)
+
+
+def perform(job: Job, say: Say) -> Outcome:
+    """Runs a job.
+
+    Raises:
+        InputError: There are no rounds or no variants to time.
+        WrongOutputError: Variants do not agree.
+        HetuneError: As its parts do.
+    """
+    if job.rounds < 1 or (job.top is not None and job.top < 1):
+        raise InputError("--rounds and --top: take 1 or more")
+    ready = prepare(job, say)
+    wanted, left_out = compare.candidates(ready.choice, ready.chosen, job.top)
+    _compile(ready, [candidate.id for candidate in wanted], say)
+    with torch.no_grad():
+        start = time.perf_counter()
+        ready.layer(ready.x, ready.graph, variant=ready.chosen)
+        first = time.perf_counter() - start
+    steps = index_seconds(ready.graph)
+    say(
+        f"graph indexed in {console.seconds(sum(steps.values()))}, first run in "
+        f"{console.seconds(first)}"
+    )
+    with console.progress_bar("timing") as update:
+        comparison, output = compare.compare(
+            ready.layer,
+            ready.x,
+            ready.graph,
+            wanted,
+            left_out,
+            rounds=job.rounds,
+            seed=job.seed,
+            progress=update,
+        )
+    comparison.check()
+    return Outcome(ready.graph, ready.choice, comparison, output, steps)
+
+
+def index_seconds(graph: hetune.HeteroGraph) -> dict[str, float]:
+    """What each index of the graph took to build so far, in seconds."""
+    total: dict[str, float] = {}
+    for group in (None, *split_relations(graph).values()):
+        for name, seconds in GraphIndex.of(graph, group).build_seconds.items():
+            total[name] = total.get(name, 0.0) + seconds
+    return total
+
+
+def _compile(ready: Prepared, ids: list[str], say: Say) -> None:
+    module = ready.layer.module
+    assert isinstance(module, hetune.nn.RGCN | hetune.nn.RGAT | hetune.nn.HGT)
+    by_id = {variant.id: variant for variant in variants_of(module.program())}
+    start = time.perf_counter()
+    with console.progress_bar("compiling") as update:
+        built = compare.compile_ahead([by_id[name] for name in ids], update)
+    if built:
+        took = console.seconds(time.perf_counter() - start)
+        say(f"{console.counted(built, 'kernel')} compiled in {took}; kept for the next time")

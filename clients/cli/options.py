@@ -1,0 +1,115 @@
+"""Options that several commands take, and the texts that they are read from."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Annotated
+
+import torch
+import typer
+
+from hetune.variants.errors import InputError
+from hetune.variants.runtime.build import LAYERS
+
+_SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([KMGT]i?B|B|)\s*", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+class LayerName(StrEnum):
+    """The layers that the command line can make."""
+
+    rgcn = "rgcn"
+    rgat = "rgat"
+    hgt = "hgt"
+
+
+GraphName = Annotated[
+    str,
+    typer.Argument(
+        metavar="GRAPH",
+        help="A file or folder that hetune.load reads, or the name of a graph to generate: "
+        "aifb, am, bgs, biokg, fb15k, mag, mutag, wikikg2.",
+    ),
+]
+GraphNames = Annotated[
+    list[str], typer.Argument(metavar="GRAPH...", help="Graphs, as `hetune run` takes them.")
+]
+Format = Annotated[
+    str | None, typer.Option(help="Read the file as if it had this ending, such as .txt.")
+]
+Scale = Annotated[float, typer.Option(help="Factor on nodes and edges of a generated graph.")]
+Inverse = Annotated[
+    bool, typer.Option("--inverse/--no-inverse", help="Add the inverse of every edge.")
+]
+SelfLoops = Annotated[
+    bool, typer.Option("--self-loops/--no-self-loops", help="Add an edge from each node to itself.")
+]
+Layer = Annotated[LayerName, typer.Option(help="Which layer.")]
+Width = Annotated[int, typer.Option(help="Width of the rows in and out, of all heads together.")]
+Heads = Annotated[int, typer.Option(help="Attention heads; RGCN has none.")]
+Seed = Annotated[int, typer.Option(help="Draws weights, features and generated graphs.")]
+Threads = Annotated[
+    int | None, typer.Option(help="Threads that kernels use; torch's number by default.")
+]
+Rounds = Annotated[int, typer.Option(help="How often each variant is timed.")]
+Top = Annotated[
+    int, typer.Option(help="Time the best variant of so many plans (and vanilla), by prediction.")
+]
+Every = Annotated[bool, typer.Option("--all", help="Time every variant.")]
+MemoryLimit = Annotated[
+    str | None, typer.Option(help="Most memory that a run may hold beside its inputs: 500MB, 2GB.")
+]
+
+
+def use_threads(threads: int | None) -> None:
+    """Sets torch's number of threads.
+
+    Raises:
+        InputError: It is below 1.
+    """
+    if threads is None:
+        return
+    if threads < 1:
+        raise InputError(f"--threads {threads}: take 1 or more")
+    torch.set_num_threads(threads)
+
+
+def size_of(text: str | None, option: str) -> int | None:
+    """Bytes from a text such as "2GB" (units of 1000) or "512MiB" (of 1024).
+
+    Raises:
+        InputError: It is none.
+    """
+    if text is None:
+        return None
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise InputError(f"{option} {text!r} is no size: give a number with a unit, such as 500MB")
+    unit = match[2].lower().removesuffix("b")
+    return int(float(match[1]) * (1024 if "i" in unit else 1000) ** _POWERS[unit.removesuffix("i")])
+
+
+def numbers_of(text: str, option: str) -> tuple[int, ...]:
+    """Positive numbers from a text such as "32,64,128".
+
+    Raises:
+        InputError: Something else stands there.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise InputError(f"{option} {text!r} is no list of positive numbers: give e.g. 32,64,128")
+    return tuple(dict.fromkeys(int(part) for part in parts))
+
+
+def layers_of(text: str) -> tuple[str, ...]:
+    """Names of layers from a text such as "rgcn,rgat".
+
+    Raises:
+        InputError: One is unknown.
+    """
+    parts = [part.strip().lower() for part in text.split(",")]
+    for part in parts:
+        if part not in LAYERS:
+            raise InputError(f"--layers {text!r}: no layer {part!r}; take of {','.join(LAYERS)}")
+    return tuple(dict.fromkeys(parts))

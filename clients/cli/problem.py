@@ -1,0 +1,184 @@
+"""What the commands run: a graph, a layer on it, and features."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+import hetune
+from hetune import nn
+from hetune.variants.errors import GraphFileError, InputError
+from hetune.variants.frontend.nn import RelationalLayer
+from hetune.variants.graph.generate_specs import SPECS
+from hetune.variants.runtime.build import check_widths
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSource:
+    """Where a graph comes from and what is added to it.
+
+    Attributes:
+        name: A file or folder, or the name of a graph to generate.
+        format: The ending to read a file by.
+        scale: Factor on the size of a generated graph.
+        inverse: Add the inverse of every edge.
+        self_loops: Add an edge from each node to itself.
+        seed: Of a generated graph.
+    """
+
+    name: str
+    format: str | None = None
+    scale: float = 1.0
+    inverse: bool = False
+    self_loops: bool = False
+    seed: int = 0
+
+    def open(self) -> hetune.HeteroGraph:
+        """The graph.
+
+        Raises:
+            GraphError: There is none of that name, or it cannot be read or drawn.
+        """
+        path = Path(self.name)
+        if path.exists():
+            graph = hetune.load(path, format=self.format)
+        elif self.name in SPECS:
+            graph = hetune.generate(self.name, self.scale, self.seed)
+        else:
+            raise GraphFileError(
+                f"{self.name}: no such file or folder, and no graph of that name can be generated: "
+                f"give a path, or one of {', '.join(sorted(SPECS))}"
+            )
+        if self.inverse:
+            graph = graph.add_inverse()
+        return graph.add_self_loops() if self.self_loops else graph
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSource:
+    """Which layer.
+
+    Attributes:
+        kind: "rgcn", "rgat" or "hgt".
+        width: Width of rows in and out, of all heads together.
+        heads: Attention heads.
+        seed: Draws the weights.
+        weights: A safetensors file with the module's state dict instead.
+    """
+
+    kind: str
+    width: int
+    heads: int = 1
+    seed: int = 0
+    weights: Path | None = None
+
+    def graph_for(self, graph: hetune.HeteroGraph) -> hetune.HeteroGraph:
+        """The graph as the layer needs it: HGT's edge types join one pair of node types."""
+        return graph.canonicalize() if self.kind == "hgt" else graph
+
+    def module(self, graph: hetune.HeteroGraph) -> RelationalLayer:
+        """The layer, with weights.
+
+        Raises:
+            InputError: The widths do not fit, or the weights.
+        """
+        check_widths(self.width, self.heads)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            layer = self._drawn(graph)
+        if self.weights is not None:
+            _fill(layer, self.weights)
+        return layer.eval()
+
+    def _drawn(self, graph: hetune.HeteroGraph) -> RelationalLayer:
+        width, heads = self.width, self.heads
+        match self.kind:
+            case "rgcn" if heads != 1:
+                raise InputError(f"rgcn has no heads, but --heads is {heads}: leave it out")
+            case "rgcn":
+                return nn.RGCN(width, width, graph.num_etypes)
+            case "rgat":
+                return nn.RGAT(width, width // heads, graph.num_etypes, heads=heads)
+            case _:
+                return nn.HGT(width, width, graph.metadata(), heads=heads)
+
+    def describe(self) -> str:
+        """Such as "rgat, width 64, 1 head"."""
+        if self.kind == "rgcn":
+            return f"rgcn, width {self.width}"
+        return f"{self.kind}, width {self.width}, {self.heads} head{'s' * (self.heads != 1)}"
+
+
+def features(graph: hetune.HeteroGraph, width: int, seed: int, path: Path | None = None) -> Tensor:
+    """Rows of all nodes in the graph's order, float32 [N, width]: drawn, or from a file.
+
+    The file is a `.safetensors` or `.npz` with one array [N, width], or with one for each node
+    type under its name.
+
+    Raises:
+        InputError: The file cannot be read, or its arrays do not fit the graph.
+    """
+    if path is None:
+        return torch.randn(graph.num_nodes, width, generator=torch.Generator().manual_seed(seed))
+    arrays = _read(path)
+    if len(arrays) == 1:
+        (x,) = arrays.values()
+    elif set(arrays) == set(graph.ntype_names):
+        x = _joined(arrays, graph, path)
+    else:
+        raise InputError(
+            f"{path} has the arrays {', '.join(sorted(arrays))}: give a single one, or one for "
+            f"each of the node types {', '.join(graph.ntype_names)}"
+        )
+    if x.shape != (graph.num_nodes, width):
+        raise InputError(
+            f"{path} holds features of shape {list(x.shape)}: the graph and --width need "
+            f"{[graph.num_nodes, width]}"
+        )
+    return x.float().contiguous()
+
+
+def _joined(arrays: dict[str, Tensor], graph: hetune.HeteroGraph, path: Path) -> Tensor:
+    widths = {rows.shape[1:] for rows in arrays.values()}
+    if len(widths) > 1:
+        raise InputError(f"{path}: rows of the node types differ in width: make them alike")
+    x = torch.zeros((graph.num_nodes, *widths.pop()))
+    for number, name in enumerate(graph.ntype_names):
+        mine = graph.ntype == number
+        if arrays[name].shape[0] != int(mine.sum()):
+            raise InputError(
+                f"{path} has {arrays[name].shape[0]} rows for the node type {name!r} but the graph "
+                f"has {int(mine.sum())} such nodes: give one row per node"
+            )
+        x[mine] = arrays[name].float()
+    return x
+
+
+def _fill(layer: RelationalLayer, path: Path) -> None:
+    try:
+        layer.load_state_dict(_read(path))
+    except RuntimeError as error:
+        reasons = " ".join(line.strip() for line in str(error).splitlines()[1:])
+        raise InputError(f"{path} does not fit the layer: {reasons or error}") from error
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    """The arrays of a file, never unpickled."""
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                return {name: torch.from_numpy(archive[name]) for name in archive.files}
+        found: dict[str, Tensor] = load_file(path)
+        return found
+    except (OSError, EOFError, TypeError, ValueError, zipfile.BadZipFile, SafetensorError) as error:
+        raise InputError(
+            f"{path} cannot be read as {'an .npz' if path.suffix == '.npz' else 'a safetensors'} "
+            f"file of numbers ({error}): check the path, and write it anew"
+        ) from error

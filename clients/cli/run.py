@@ -1,0 +1,286 @@
+"""`hetune run` and `hetune bench`: layers on graphs, measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from safetensors.torch import save
+from torch import Tensor
+
+import hetune
+from hetune.clients.cli import console
+from hetune.clients.cli.compare import Comparison
+from hetune.clients.cli.job import Job, Outcome, Say, perform
+from hetune.clients.cli.options import (
+    Every,
+    Format,
+    GraphName,
+    GraphNames,
+    Heads,
+    Inverse,
+    Layer,
+    MemoryLimit,
+    Rounds,
+    Scale,
+    Seed,
+    SelfLoops,
+    Threads,
+    Top,
+    Width,
+    size_of,
+    use_threads,
+)
+from hetune.clients.cli.problem import GraphSource, LayerSource
+
+
+class OutputError(hetune.HetuneError):
+    """A result cannot be written."""
+
+
+def run(
+    graph: GraphName,
+    layer: Layer,
+    width: Width = 64,
+    heads: Heads = 1,
+    variant: Annotated[
+        str | None, typer.Option(help="Run this variant; the selector's choice by default.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the output to this safetensors file, as `out`.")
+    ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option(
+            help="Features, .safetensors or .npz: one array [N, width], or one per node type. "
+            "Drawn by default."
+        ),
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            help="The hetune.nn module's state dict, .safetensors or .npz. Drawn by default."
+        ),
+    ] = None,
+    inverse: Inverse = False,
+    self_loops: SelfLoops = False,
+    format: Format = None,
+    scale: Scale = 1.0,
+    memory_limit: MemoryLimit = None,
+    top: Top = 6,
+    every: Every = False,
+    rounds: Rounds = 5,
+    seed: Seed = 0,
+    threads: Threads = None,
+) -> None:
+    """Run a layer on a graph: load, index, choose, run, and time the variants beside each other."""
+    use_threads(threads)
+    if out is not None:
+        _check_folder(out)
+    job = Job(
+        GraphSource(graph, format, scale, inverse, self_loops, seed),
+        LayerSource(layer.value, width, heads, seed, weights),
+        variant=variant,
+        features=features,
+        memory_limit=size_of(memory_limit, "--memory-limit"),
+        top=None if every else top,
+        rounds=rounds,
+        seed=seed,
+    )
+    terminal = console.out()
+    outcome = perform(job, _say(terminal.print))
+    terminal.print(_table(outcome.comparison, rounds))
+    for line in _verdict(outcome.comparison):
+        terminal.print(line, markup=False, soft_wrap=True)
+    if out is not None:
+        _write(out, outcome, job)
+        terminal.print(
+            f"wrote {list(outcome.output.shape)} float32 to {out}", markup=False, soft_wrap=True
+        )
+
+
+def bench(
+    graphs: GraphNames,
+    layer: Layer,
+    width: Width = 64,
+    heads: Heads = 1,
+    inverse: Inverse = False,
+    self_loops: SelfLoops = False,
+    format: Format = None,
+    scale: Scale = 1.0,
+    memory_limit: MemoryLimit = None,
+    top: Top = 6,
+    every: Every = False,
+    rounds: Rounds = 5,
+    seed: Seed = 0,
+    threads: Threads = None,
+    as_json: Annotated[
+        Path | None, typer.Option("--json", help="Write all times to this file, too.")
+    ] = None,
+) -> None:
+    """Compare variants on several graphs: the best of each, and what the choice loses."""
+    use_threads(threads)
+    if as_json is not None:
+        _check_folder(as_json)
+    limit = size_of(memory_limit, "--memory-limit")
+    rows = console.table(
+        *("graph", "edges", "best variant", "ms", "chosen variant", "ms", "regret", "vanilla ms"),
+        left=("graph", "best variant", "chosen variant"),
+    )
+    records = []
+    for name in graphs:
+        job = Job(
+            GraphSource(name, format, scale, inverse, self_loops, seed),
+            LayerSource(layer.value, width, heads, seed),
+            memory_limit=limit,
+            top=None if every else top,
+            rounds=rounds,
+            seed=seed,
+        )
+        outcome = perform(job, _say(console.err().print))
+        _add_row(rows, name, outcome)
+        records.append(_record(name, outcome))
+    console.out().print(rows)
+    if as_json is not None:
+        header = {
+            "layer": layer.value,
+            "width": width,
+            "heads": heads,
+            "threads": torch.get_num_threads(),
+            "hetune": hetune.__version__,
+        }
+        text = json.dumps({**header, "graphs": records}, indent=1) + "\n"
+        _replace(as_json, text.encode())
+
+
+def _say(write: Any) -> Say:
+    return lambda text: write(text, markup=False, soft_wrap=True)
+
+
+def _table(comparison: Comparison, rounds: int) -> Any:
+    rows = console.table(
+        *("", "variant", "predicted", "measured", "iqr", "peak MB"),
+        left=("variant",),
+        title=f"ms: median and interquartile range of {rounds} interleaved runs",
+    )
+    for row in comparison.rows:
+        is_chosen = row.candidate.id == comparison.chosen
+        rows.add_row(
+            console.CHOSEN if is_chosen else "",
+            row.candidate.id,
+            f"{row.candidate.seconds * 1e3:.3f}",
+            f"{row.timing.median * 1e3:.3f}",
+            f"{row.timing.iqr * 1e3:.3f}",
+            f"{row.candidate.peak_bytes / 1e6:.1f}",
+            style="bold green" if is_chosen else None,
+        )
+    return rows
+
+
+def _verdict(comparison: Comparison) -> list[str]:
+    lines = [
+        f"outputs agree: they differ by at most {comparison.difference:.1e} of the largest value"
+    ]
+    if comparison.chosen == comparison.best.candidate.id:
+        lines.append("the chosen variant is the fastest of these")
+    else:
+        lines.append(f"the chosen variant takes {comparison.regret:.2f}x the fastest one's time")
+    if comparison.left_out:
+        count = console.counted(comparison.left_out, "variant")
+        lines.append(f"{count} not timed: too little free memory to hold all of them at once")
+    return lines
+
+
+def _add_row(rows: Any, name: str, outcome: Outcome) -> None:
+    comparison = outcome.comparison
+    vanilla = [row for row in comparison.rows if row.candidate.id.startswith("vanilla/")]
+    rows.add_row(
+        name,
+        f"{outcome.graph.num_edges:,}",
+        comparison.best.candidate.id,
+        f"{comparison.best.timing.median * 1e3:.3f}",
+        comparison.chosen,
+        f"{comparison.chosen_row.timing.median * 1e3:.3f}",
+        f"{comparison.regret:.2f}",
+        f"{vanilla[0].timing.median * 1e3:.3f}" if vanilla else "",
+    )
+
+
+def _record(name: str, outcome: Outcome) -> dict[str, Any]:
+    comparison = outcome.comparison
+    return {
+        "graph": name,
+        "fingerprint": outcome.graph.fingerprint,
+        "nodes": outcome.graph.num_nodes,
+        "edges": outcome.graph.num_edges,
+        "etypes": outcome.graph.num_etypes,
+        "index_ms": round(sum(outcome.index_seconds.values()) * 1e3, 4),
+        "best": comparison.best.candidate.id,
+        "chosen": comparison.chosen,
+        "regret": round(comparison.regret, 4),
+        "largest_difference": comparison.difference,
+        "variants": [
+            {
+                "id": row.candidate.id,
+                "predicted_ms": round(row.candidate.seconds * 1e3, 4),
+                "median_ms": round(row.timing.median * 1e3, 4),
+                "iqr_ms": round(row.timing.iqr * 1e3, 4),
+                "times_ms": [round(seconds * 1e3, 4) for seconds in row.timing.seconds],
+                "peak_bytes": row.candidate.peak_bytes,
+            }
+            for row in comparison.rows
+        ],
+    }
+
+
+def _write(path: Path, outcome: Outcome, job: Job) -> None:
+    tensors: dict[str, Tensor] = {"out": outcome.output.contiguous()}
+    metadata = {
+        "graph": job.graph.name,
+        "graph_fingerprint": outcome.graph.fingerprint,
+        "layer": job.layer.kind,
+        "width": str(job.layer.width),
+        "heads": str(job.layer.heads),
+        "variant": outcome.comparison.chosen,
+        "seed": str(job.seed),
+        "hetune": hetune.__version__,
+    }
+    _replace(path, save(tensors, metadata))
+
+
+def _check_folder(path: Path) -> None:
+    """Before the work rather than after it."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise hetune.errors.InputError(
+            f"{path} is no file that can be written: name a file in a folder that exists"
+        )
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        draft = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            draft.chmod(0o666 & ~_umask())
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {path} ({error.strerror or error}): free some space, or name another "
+            "file"
+        ) from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,160 @@
+"""`hetune variants` and `hetune explain`: what there is, and what would be chosen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hetune.clients.cli import console
+from hetune.clients.cli.compare import plan_of
+from hetune.clients.cli.job import Job, prepare
+from hetune.clients.cli.options import (
+    Format,
+    GraphName,
+    Heads,
+    Inverse,
+    Layer,
+    MemoryLimit,
+    Scale,
+    Seed,
+    SelfLoops,
+    Threads,
+    Width,
+    size_of,
+    use_threads,
+)
+from hetune.clients.cli.problem import GraphSource, LayerSource
+from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.errors import InputError, VariantError
+from hetune.variants.kernel.text import show as show_launch
+from hetune.variants.kernel.text import show_schedule
+from hetune.variants.passes.enumerate import alternatives
+from hetune.variants.passes.pipeline import Pass
+from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.program.nodes import Program
+from hetune.variants.program.text import show as show_program
+from hetune.variants.runtime.build import layer_programs
+
+_SEPARATE_SUMS = "+separate-sums"
+
+
+def variants(
+    layer: Layer,
+    width: Width = 64,
+    heads: Heads = 1,
+    show: Annotated[
+        str | None, typer.Option(help="Print this variant's program and launches.")
+    ] = None,
+    source: Annotated[
+        bool, typer.Option("--source", help="With --show: print the generated C++, too.")
+    ] = False,
+) -> None:
+    """List the promoted variants of a layer with default options, or show one of them."""
+    if source and show is None:
+        raise InputError("--source needs --show ID: it prints the C++ of one variant")
+    program = layer_programs(layer.value, width, heads)[0]
+    found = variants_of(program)
+    if show is None:
+        _list(program, found)
+        return
+    by_id = {variant.id: variant for variant in found}
+    if show not in by_id:
+        raise VariantError(
+            f"no variant {show!r}: `hetune variants --layer {layer.value}` lists them"
+        )
+    _show(by_id[show], source)
+
+
+def explain(
+    graph: GraphName,
+    layer: Layer,
+    width: Width = 64,
+    heads: Heads = 1,
+    inverse: Inverse = False,
+    self_loops: SelfLoops = False,
+    format: Format = None,
+    scale: Scale = 1.0,
+    memory_limit: MemoryLimit = None,
+    features: Annotated[
+        Path | None, typer.Option(help="Features, as `hetune run` takes them; they are checked.")
+    ] = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+) -> None:
+    """Say which variant would run on a graph, and why; nothing is compiled."""
+    use_threads(threads)
+    job = Job(
+        GraphSource(graph, format, scale, inverse, self_loops, seed),
+        LayerSource(layer.value, width, heads, seed),
+        features=features,
+        memory_limit=size_of(memory_limit, "--memory-limit"),
+        seed=seed,
+    )
+    out = console.out()
+    choice = prepare(job, lambda text: out.print(text, markup=False, soft_wrap=True)).choice
+    rows = console.table("", "variant", "predicted ms", "peak MB", "note", left=("variant", "note"))
+    for candidate in choice.candidates:
+        is_chosen = candidate.id == choice.id
+        note = ""
+        if choice.memory_limit is not None and candidate.peak_bytes > choice.memory_limit:
+            note = "over the memory limit"
+        rows.add_row(
+            console.CHOSEN if is_chosen else "",
+            candidate.id,
+            f"{candidate.seconds * 1e3:.3f}",
+            f"{candidate.peak_bytes / 1e6:.1f}",
+            note,
+            style="bold green" if is_chosen else None,
+        )
+    out.print(rows)
+
+
+def _list(program: Program, found: tuple[Variant, ...]) -> None:
+    passes = {alternative.id: alternative.passes for alternative in alternatives(program)}
+    rows = console.table(
+        "plan", "launches", "kernels", "blocks", "passes", left=("plan", "blocks", "passes")
+    )
+    plans: dict[str, list[Variant]] = {}
+    for variant in found:
+        plans.setdefault(plan_of(variant.id), []).append(variant)
+    for name, members in plans.items():
+        pipeline = passes[name.removesuffix(_SEPARATE_SUMS)]
+        launches = members[0].plan.launches
+        rows.add_row(
+            name,
+            str(len(launches)),
+            str(sum(len(launch.kernels) for launch in launches)),
+            " ".join(variant.id.rpartition("/")[2] for variant in members),
+            ", ".join(pass_text(step) for step in pipeline) or "none",
+        )
+    out = console.out()
+    out.print(rows)
+    out.print(
+        f"{console.counted(len(found), 'variant')}; an id is the plan, a slash and the block: "
+        f"{found[0].id}"
+    )
+
+
+def _show(variant: Variant, source: bool) -> None:
+    """Plain lines, for they are read by parsers and compilers as well."""
+    typer.echo(f"# {variant.id}\n\n{show_program(variant.plan.program)}")
+    backend = CppBackend()
+    for launch, schedule in zip(variant.plan.launches, variant.schedules, strict=True):
+        typer.echo(f"{show_launch(launch).rstrip()}\n{show_schedule(schedule)}\n")
+        if source:
+            typer.echo(backend.source(launch, schedule).text)
+
+
+def pass_text(step: Pass) -> str:
+    """A pass as its name and the options that are not defaults, such as "compact(s)"."""
+    name = re.sub(r"(?<!^)(?=[A-Z])", "-", type(step).__name__).lower()
+    options = [
+        str(getattr(step, f.name))
+        for f in fields(step)  # type: ignore[arg-type]
+        if getattr(step, f.name) != f.default
+    ]
+    return f"{name}({', '.join(options)})" if options else name

@@ -1,0 +1,147 @@
+"""`hetune build` and the command `registry`: what is compiled, reused, checked and evicted."""
+
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from hetune import nn
+from hetune.clients.cli.app import app
+from hetune.variants import errors
+from hetune.variants.frontend.adapt import adapt
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.registry import Registry, override_default_registry
+from hetune.variants.runtime import build as ahead
+
+geometric = pytest.importorskip("torch_geometric.nn")
+
+METADATA = (["a"], [("a", "r", "a")])
+MODULES = {
+    "rgcn": lambda heads: (nn.RGCN(8, 8, 1), geometric.RGCNConv(8, 8, 1)),
+    "rgat": lambda heads: (
+        nn.RGAT(8, 8 // heads, 1, heads=heads),
+        geometric.RGATConv(8, 8 // heads, 1, heads=heads),
+    ),
+    "hgt": lambda heads: (
+        nn.HGT(8, 8, METADATA, heads=heads),
+        geometric.HGTConv(8, 8, METADATA, heads=heads),
+    ),
+}
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("layer", ahead.LAYERS)
+def test_what_is_built_serves_modules_of_both_libraries(layer, heads):
+    programs = ahead.layer_programs(layer, 8, heads)
+    for module in MODULES[layer](heads):
+        assert adapt(module).program in programs
+
+
+def test_every_launch_of_every_variant_is_among_the_sources():
+    variants = variants_of(*ahead.layer_programs("rgcn", 8))
+    recipes = [source.recipe for source in ahead.sources_of(variants)]
+    assert len(set(recipes)) == len(recipes)
+    assert 1 < len(recipes) <= sum(len(variant.plan.launches) for variant in variants)
+
+
+@pytest.fixture(scope="module")
+def first(registry):
+    arguments = ["build", "--layers", "rgcn", "--widths", "8", "--jobs", "2"]
+    return CliRunner().invoke(app, arguments)
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """Variants, kernels, compiled, reused and failed."""
+    match = re.match(
+        r"(\d+) variants of (\d+) different kernels: (\d+) compiled, (\d+) reused, (\d+) failed",
+        text,
+    )
+    assert match, text
+    return tuple(map(int, match.groups()))
+
+
+def test_a_second_build_reuses_everything(first, hetune, registry):
+    assert first.exit_code == 0, first.output
+    variants, kernels, compiled, reused, failed = counts(first.stdout)
+    assert (compiled, reused, failed) == (kernels, 0, 0)
+    assert variants == len(variants_of(*ahead.layer_programs("rgcn", 8)))
+    again = hetune("build", "--layers", "rgcn", "--widths", "8")
+    assert counts(again.stdout) == (variants, kernels, 0, kernels, 0)
+    assert str(registry.root) in again.stdout
+
+
+def test_output_has_no_control_codes(first):
+    assert "\x1b" not in first.output
+    assert "\r" not in first.output
+
+
+def test_list_names_every_kernel(first, hetune, registry):
+    listed = hetune("registry", "list").stdout
+    entries = registry.entries()
+    assert entries
+    for entry in entries:
+        assert entry.name in listed
+        assert entry.key[:12] in listed
+    assert f"{len(entries)} kernels" in listed
+
+
+def test_verify_exits_with_1_if_something_was_bad(first, hetune, registry):
+    assert hetune("registry", "verify").exit_code == 0
+    damaged = registry.entries()[-1].key
+    binary = registry.root / f"{damaged}.so"
+    content = binary.read_bytes()
+    binary.unlink()  # this process may have loaded it: what it has mapped must not change
+    binary.write_bytes(content[:-1] + b"?")
+    result = hetune("registry", "verify")
+    assert result.exit_code == 1
+    assert damaged[:12] in result.stdout
+    assert "its SHA-256 is not the manifest's" in result.stdout
+    assert hetune("registry", "verify").exit_code == 0
+
+
+def test_gc_evicts_down_to_the_quota(first, registry, hetune):
+    # A registry that has loaded nothing may evict everything.
+    with override_default_registry(Registry(registry.root)):
+        result = hetune("registry", "gc", "--quota", "20KB")
+    assert result.exit_code == 0
+    assert sum(entry.bytes for entry in registry.entries()) <= 20_000
+    assert " evicted" in result.stdout
+
+
+def test_kernels_that_fail_are_named(hetune, registry, monkeypatch):
+    def refuse(self, source, output):
+        raise errors.CompileError("no such luck")
+
+    monkeypatch.setattr(type(registry.toolchain), "compile", refuse)
+    result = hetune("build", "--layers", "rgcn", "--widths", "3")
+    assert result.exit_code == 1
+    _, kernels, compiled, reused, failed = counts(result.stdout)
+    assert (compiled, reused, failed) == (0, 0, kernels)
+    assert result.stderr.count("no such luck") == kernels
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("--layers", "rgcn,gcn"),
+            "error: --layers 'rgcn,gcn': no layer 'gcn'; take of rgcn,rgat,hgt",
+        ),
+        (
+            ("--widths", "8,x"),
+            "error: --widths '8,x' is no list of positive numbers: give e.g. 32,64,128",
+        ),
+        (
+            ("--widths", "0"),
+            "error: --widths '0' is no list of positive numbers: give e.g. 32,64,128",
+        ),
+        (("--jobs", "0"), "error: --jobs 0: take 1 or more"),
+        (
+            ("--layers", "hgt", "--widths", "9", "--heads", "2"),
+            "error: width 9 does not divide into 2 heads: take a multiple",
+        ),
+    ],
+)
+def test_bad_options(arguments, message, hetune):
+    result = hetune("build", *arguments)
+    assert (result.exit_code, result.stderr) == (2, f"{message}\n")

@@ -1,0 +1,215 @@
+"""`hetune run` and `bench`: the main job on tiny graphs, and the messages for what goes wrong."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+import hetune as library
+from hetune.clients.cli import compare
+from hetune.clients.cli.problem import GraphSource, LayerSource, features
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.runtime.build import layer_programs
+
+WIDTH = ("--layer", "rgcn", "--width", "8")
+QUICK = (*WIDTH, "--top", "1", "--rounds", "2")
+
+
+def test_the_file_holds_what_the_compiled_module_returns(hetune, graph_file, tmp_path):
+    path = tmp_path / "out.safetensors"
+    result = hetune("run", graph_file, *QUICK, "--inverse", "--seed", 3, "--out", path)
+    assert result.exit_code == 0, result.output
+
+    graph = GraphSource(str(graph_file), inverse=True).open()
+    layer = library.compile(LayerSource("rgcn", 8, seed=3).module(graph))
+    x = features(graph, 8, seed=3)
+    choice = layer.explain(x, graph)
+    with torch.no_grad():
+        expected = layer(x, graph)
+    assert torch.equal(load_file(path)["out"], expected)
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+    assert metadata["graph_fingerprint"] == graph.fingerprint
+    assert (metadata["layer"], metadata["variant"]) == ("rgcn", choice.id)
+
+    assert "30 nodes of 2 types, 240 edges of 6 types" in result.stdout
+    assert f"{choice.id}: {choice.reason}" in result.stdout
+    (chosen,) = (line for line in result.stdout.splitlines() if line.startswith(" >"))
+    assert choice.id in chosen
+    assert "vanilla/" in result.stdout
+    assert "outputs agree" in result.stdout
+    assert f"wrote [30, 8] float32 to {path}" in result.stdout
+    assert "\x1b" not in result.output
+    assert [p.name for p in tmp_path.iterdir()] == ["out.safetensors"]
+
+
+def test_a_variant_can_be_asked_for(hetune, graph_file, tmp_path):
+    path = tmp_path / "out.safetensors"
+    result = hetune("run", graph_file, *QUICK, "--variant", "vanilla/b256", "--out", path)
+    assert result.exit_code == 0, result.output
+    assert "vanilla/b256: as asked for" in result.stdout
+    with safe_open(path, "pt") as file:
+        assert file.metadata()["variant"] == "vanilla/b256"
+
+
+def test_weights_and_features_from_files(hetune, graph_file, tmp_path):
+    graph = GraphSource(str(graph_file)).open()
+    module = LayerSource("rgcn", 8, seed=7).module(graph)
+    x = torch.randn(30, 8)
+    save_file(module.state_dict(), tmp_path / "weights.safetensors")
+    np.savez(tmp_path / "x.npz", author=x[:15].numpy(), paper=x[15:].numpy())
+    files = ("--weights", tmp_path / "weights.safetensors", "--features", tmp_path / "x.npz")
+    path = tmp_path / "out.safetensors"
+    result = hetune("run", graph_file, *QUICK, *files, "--out", path)
+    assert result.exit_code == 0, result.output
+    want = module(x, graph)
+    assert torch.allclose(load_file(path)["out"], want, rtol=0, atol=1e-5 * want.abs().max().item())
+
+
+def test_bench_compares_graphs_and_writes_json(hetune, graph_file, tmp_path):
+    path = tmp_path / "bench.json"
+    result = hetune("bench", graph_file, graph_file, *QUICK, "--json", path)
+    assert result.exit_code == 0, result.output
+    record = json.loads(path.read_text())
+    assert (record["layer"], record["width"], len(record["graphs"])) == ("rgcn", 8, 2)
+    first = record["graphs"][0]
+    times = {v["id"]: v["median_ms"] for v in first["variants"]}
+    assert first["best"] == min(times, key=times.get)
+    assert first["regret"] == pytest.approx(times[first["chosen"]] / times[first["best"]], rel=0.05)
+    assert all(len(v["times_ms"]) == 2 for v in first["variants"])
+    assert first["chosen"] in result.stdout
+    assert first["best"] in result.stdout
+
+
+def test_variants_that_disagree_are_an_error(hetune, graph_file, monkeypatch):
+    monkeypatch.setattr(compare, "TOLERANCE", -1.0)
+    result = hetune("run", graph_file, *QUICK)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: outputs of variants differ by ")
+
+
+@pytest.mark.parametrize("top", [None, 2])
+def test_the_best_of_each_plan_and_vanilla_are_timed(top):
+    rows = [("hybrid/b1", 1.0), ("hybrid/b2", 2.0), ("src/b1", 3.0), ("dst/b1", 4.0)]
+    rows += [("vanilla/b1", 5.0), ("vanilla/b2", 6.0)]
+    everything = tuple(library.Candidate(name, seconds, 8) for name, seconds in rows)
+    choice = library.Choice("hybrid/b1", "", everything)
+    timed, left_out = compare.candidates(choice, "hybrid/b2", top)
+    ids = [candidate.id for candidate in timed]
+    assert ids[0] == "hybrid/b2"
+    if top is None:
+        assert sorted(ids) == sorted(name for name, _ in rows)
+    else:
+        assert ids[1:] == ["hybrid/b1", "src/b1", "vanilla/b1"]
+    assert left_out == 0
+
+
+def test_variants_that_need_more_than_the_free_memory_are_left_out():
+    huge = tuple(library.Candidate(f"{plan}/b1", 1.0, 1 << 60) for plan in ("src", "dst"))
+    choice = library.Choice("src/b1", "", (*huge, library.Candidate("vanilla/b1", 9.0, 8)))
+    timed, left_out = compare.candidates(choice, "src/b1", 6)
+    assert (timed[0].id, left_out) == ("src/b1", 2)
+
+
+def test_explain_compiles_nothing(hetune, graph_file, registry):
+    before = {entry.key for entry in registry.entries()}
+    result = hetune("explain", graph_file, "--layer", "hgt", "--width", 8, "--heads", 2)
+    assert result.exit_code == 0, result.output
+    for variant in variants_of(*layer_programs("hgt", 8, 2)):
+        assert variant.id in result.stdout
+    names = {entry.name for entry in registry.entries() if entry.key not in before}
+    assert names <= {"graph-index"}
+
+
+def errors() -> list[tuple[tuple[object, ...], str]]:
+    layer = ("--layer", "rgcn")
+    return [
+        (
+            ("nosuch", *layer),
+            "nosuch: no such file or folder, and no graph of that name can be generated: give a "
+            "path, or one of aifb, am, bgs, biokg, fb15k, mag, mutag, wikikg2",
+        ),
+        (
+            ("GRAPH", *layer, "--heads", 2),
+            "rgcn has no heads, but --heads is 2: leave it out",
+        ),
+        (("GRAPH", *layer, "--width", 0), "width 0 with 1 heads: both are at least 1"),
+        (
+            ("GRAPH", "--layer", "rgat", "--width", 9, "--heads", 2),
+            "width 9 does not divide into 2 heads: take a multiple",
+        ),
+        (("GRAPH", *layer, "--threads", 0), "--threads 0: take 1 or more"),
+        (("GRAPH", *layer, "--rounds", 0), "--rounds and --top: take 1 or more"),
+        (
+            ("GRAPH", *layer, "--memory-limit", "2 cups"),
+            "--memory-limit '2 cups' is no size: give a number with a unit, such as 500MB",
+        ),
+        (
+            ("GRAPH", *layer, "--variant", "best"),
+            "no variant 'best': `hetune variants --layer rgcn` lists them",
+        ),
+        (
+            ("GRAPH", *layer, "--out", "no/such/folder/out"),
+            "no/such/folder/out is no file that can be written: name a file in a folder that "
+            "exists",
+        ),
+        (("aifb", *layer, "--scale", -1), "scale is -1.0: give a positive number"),
+    ]
+
+
+@pytest.mark.parametrize(("arguments", "message"), errors())
+def test_bad_input_is_one_line_and_exit_code_2(arguments, message, hetune, graph_file):
+    result = hetune("run", *(graph_file if a == "GRAPH" else a for a in arguments))
+    assert (result.exit_code, result.stderr) == (2, f"error: {message}\n")
+
+
+def test_a_memory_limit_that_nothing_meets(hetune, graph_file):
+    result = hetune("run", graph_file, *QUICK, "--memory-limit", "1B")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: every variant needs more than the limit of 1 bytes")
+
+
+@pytest.mark.parametrize("name", ["x.npz", "x.safetensors"])
+def test_files_that_cannot_be_read(name, hetune, graph_file, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(b"nonsense")
+    for option in ("--features", "--weights"):
+        for file in (path, tmp_path / f"missing-{name}"):
+            result = hetune("run", graph_file, *QUICK, option, file)
+            assert result.exit_code == 2
+            assert result.stderr.startswith(f"error: {file} cannot be read as a")
+            assert result.stderr.count("\n") == 1
+
+
+def test_files_that_do_not_fit(hetune, graph_file, tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, x=np.zeros((3, 8), np.float32))
+    result = hetune("run", graph_file, *QUICK, "--features", path)
+    assert result.stderr == (
+        f"error: {path} holds features of shape [3, 8]: the graph and --width need [30, 8]\n"
+    )
+    np.savez(path, weight=np.zeros((3, 8), np.float32))
+    result = hetune("run", graph_file, *QUICK, "--weights", path)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {path} does not fit the layer: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_interrupt_is_quiet(hetune, graph_file, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compare, "compile_ahead", interrupt)
+    result = hetune("run", graph_file, *QUICK)
+    assert (result.exit_code, result.stderr) == (130, "")
+
+
+def test_verbose_shows_where_an_error_came_from(hetune):
+    plain = hetune("run", "nosuch", *QUICK)
+    assert "Traceback" not in plain.stderr
+    verbose = hetune("--verbose", "run", "nosuch", *QUICK)
+    assert (plain.exit_code, verbose.exit_code) == (2, 2)
+    assert "Traceback" in verbose.stderr

@@ -1,0 +1,115 @@
+"""Compiling ahead of time: every launch of every promoted variant, into the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.errors import InputError
+from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.graph.index_primitives import primitives
+from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.program.nodes import Program
+from hetune.variants.registry import BuildReport, KernelSource, Registry, default_registry
+
+LAYERS = ("rgcn", "rgat", "hgt")
+WIDTHS = (32, 64, 128)
+
+
+@dataclass(frozen=True, slots=True)
+class LayersBuild:
+    """What `build` did.
+
+    Attributes:
+        variants: How many variants the programs have.
+        kernels: How many different kernels those are made of.
+        report: What the registry says of the kernels: built, reused, failed, seconds, bytes.
+    """
+
+    variants: int
+    kernels: int
+    report: BuildReport
+
+
+def layer_programs(layer: str, width: int, heads: int = 1) -> tuple[Program, ...]:
+    """The programs of a layer with default options, of `hetune.nn` and of PyG.
+
+    Rows in and out have the same width, that of all heads together. With several heads the two
+    libraries differ in what RGAT's attention vectors meet, and both programs are given.
+
+    Args:
+        layer: "rgcn", "rgat" or "hgt".
+        width: Width of the rows.
+        heads: Number of heads; RGCN has none.
+
+    Raises:
+        InputError: There is no such layer, or the width does not divide into the heads.
+    """
+    check_widths(width, heads)
+    match layer:
+        case "rgcn":
+            return (rgcn_program(width, width),)
+        case "rgat":
+            attentions = ("per_head", "shared") if heads > 1 else ("shared",)
+            return tuple(
+                rgat_program(width, width // heads, heads, attention=attention)
+                for attention in attentions
+            )
+        case "hgt":
+            return (hgt_program(width, width, heads),)
+    raise InputError(f"no layer {layer!r}: take one of {', '.join(LAYERS)}")
+
+
+def check_widths(width: int, heads: int) -> None:
+    """Checks that rows divide into heads.
+
+    Raises:
+        InputError: They do not, or one of the numbers is below 1.
+    """
+    if width < 1 or heads < 1:
+        raise InputError(f"width {width} with {heads} heads: both are at least 1")
+    if width % heads:
+        raise InputError(f"width {width} does not divide into {heads} heads: take a multiple")
+
+
+def sources_of(
+    variants: Iterable[Variant], backend: CppBackend | None = None
+) -> tuple[KernelSource, ...]:
+    """The different kernels that variants are made of, in a stable order."""
+    backend = backend or CppBackend()
+    sources = {
+        backend.source(launch, schedule): None
+        for variant in variants
+        for launch, schedule in zip(variant.plan.launches, variant.schedules, strict=True)
+    }
+    return tuple(sources)
+
+
+def build(
+    programs: Iterable[Program],
+    *,
+    registry: Registry | None = None,
+    jobs: int | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> LayersBuild:
+    """Compiles what the registry does not have yet of all the programs' promoted variants.
+
+    The routines that index graphs are compiled along, into the process's own registry.
+
+    Args:
+        programs: E.g. those of `layer_programs`; equal ones are compiled once.
+        registry: Where to; the process's own if None.
+        jobs: Compilers at once; by default HETUNE_JOBS, or else one per processor.
+        progress: Called after each kernel with how many are done, how many there are, and the
+            kernel's name.
+
+    Raises:
+        CompileError: There is no compiler. (A kernel that fails is reported, not raised.)
+        RegistryError: The registry's folder cannot be written.
+    """
+    primitives()
+    variants = [v for program in dict.fromkeys(programs) for v in variants_of(program)]
+    sources = sources_of(variants)
+    report = (registry or default_registry()).build(sources, jobs=jobs, progress=progress)
+    return LayersBuild(len(variants), len(sources), report)
