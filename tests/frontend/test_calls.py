@@ -16,7 +16,7 @@ from .conftest import METADATA, TYPED
 
 geometric = pytest.importorskip("torch_geometric.nn")
 
-X = torch.randn(4, 8)
+X = torch.arange(32.0).view(4, 8)
 EDGES = torch.tensor([[0, 1, 2], [3, 3, 0]])
 TYPES = torch.tensor([0, 1, 1])
 FLAT = [geometric.RGCNConv(8, 4, 2), geometric.RGATConv(8, 4, 2), RGCN(8, 4, 2)]

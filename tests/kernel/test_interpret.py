@@ -306,6 +306,15 @@ class Naive:
                     self.body(kernel.body, [(kernel.rows, row, {}, {})])
 
     def gemm(self, g, row):
+        edges = self.rows(Rows(Space.EDGE))
+        if g.only is not End.NONE and all(e[g.only] != row["row"] for e in edges):
+            if g.fill:
+                out = self.values[g.out]
+                empty = np.zeros(out.shape[1:])
+                if g.bias is not None:
+                    empty += self.read(self.types, g.bias, g.rows, row).reshape(empty.shape)
+                out[row["row"]] = empty
+            return
         match g.x:
             case Direct(buffer):
                 x = self.read(self.types, buffer, g.rows, row)

@@ -57,6 +57,10 @@ KERNELS = [
         Gemm("y", Gather("x", End.NONE), "w", NODES, 0, -1, 5),
         "gemm y[node] = x[-] @ w heads=0 k=-1 n=5",
     ),
+    (
+        Gemm("y", Direct("x"), "w", NODES, 1, 3, 5, bias="b", only=End.DST, fill=True),
+        "gemm y[node] = x @ w + b heads=1 k=3 n=5 only=dst fill",
+    ),
     (Traversal(NODES, ()), "traverse node"),
     (
         Traversal(

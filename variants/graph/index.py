@@ -26,6 +26,7 @@ __all__ = ["GraphIndex", "RelationStats", "RowGroups", "node_type_groups"]
 _T = TypeVar("_T")
 _LARGEST_ID = 2**31 - 1
 
+
 @dataclass(frozen=True)
 class RelationStats:
     """Counts per relation of the whole graph, int64 [R].
@@ -169,6 +170,22 @@ class GraphIndex:
     def in_degree(self) -> torch.Tensor:
         """Incoming edges of each node, [N]."""
         return self._step("in_degree", lambda: torch.diff(self.indptr))
+
+    def nodes_with_edges(self, end: str) -> torch.Tensor:
+        """Nodes with an edge at one end, ascending: "src" for outgoing ones, "dst" for incoming.
+
+        Raises:
+            InputError: There is no such end.
+        """
+        if end not in ("src", "dst"):
+            raise InputError(f"no end {end!r}: give 'src' or 'dst'")
+
+        def build() -> torch.Tensor:
+            has_edge = torch.zeros(self.num_nodes, dtype=torch.bool)
+            has_edge[self.src if end == "src" else self.dst] = True
+            return has_edge.nonzero().flatten().int()
+
+        return self._step(f"nodes_with_edges({end})", build)
 
     @property
     def degree_order(self) -> torch.Tensor:

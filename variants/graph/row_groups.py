@@ -70,7 +70,10 @@ def cut_by_type(rows: torch.Tensor, counts: np.ndarray) -> RowGroups:
 
 
 def node_type_groups(
-    graph: HeteroGraph, block_nodes: int, blocks: torch.Tensor | None = None
+    graph: HeteroGraph,
+    block_nodes: int,
+    blocks: torch.Tensor | None = None,
+    chosen: torch.Tensor | None = None,
 ) -> RowGroups:
     """Group nodes by node type inside blocks of consecutive nodes.
 
@@ -79,6 +82,7 @@ def node_type_groups(
         block_nodes: Nodes per block, where no blocks are given.
         blocks: Boundaries of the blocks, int32 [B + 1], from 0 to N, as `GraphIndex.node_blocks`
             yields them.
+        chosen: Only these nodes, ascending, int32; all by default.
 
     Raises:
         InputError: `block_nodes` is not positive.
@@ -93,7 +97,11 @@ def node_type_groups(
     group_ptr = np.union1d(cuts, offsets)
     group_type = np.searchsorted(offsets, group_ptr[:-1], side="right") - 1
     block_ptr = np.searchsorted(group_ptr, cuts)
-    rows = torch.arange(nodes, dtype=torch.int32)
+    if chosen is None:
+        rows = torch.arange(nodes, dtype=torch.int32)
+    else:
+        rows = chosen
+        group_ptr = np.searchsorted(chosen.numpy(), group_ptr)
     return RowGroups(rows, as_int32(group_ptr), as_int32(group_type), as_int32(block_ptr))
 
 

@@ -227,12 +227,32 @@ class _Machine:
             product += self.read(gemm.bias, rows).view(product.shape)
         out = self._types[gemm.out]
         product = product.reshape(len(x), *out.shape)
+        if gemm.only is not End.NONE:
+            self._write_only(gemm, product)
+            return
         if gemm.scatter:
             node = self.node(rows, End.DST)
             assert node is not None
             self._tensors[gemm.out].index_add_(0, node, product)
         else:
             self.write(gemm.out, rows, product, gemm.accumulate)
+
+    def _write_only(self, gemm: Gemm, product: torch.Tensor) -> None:
+        """Write the rows of nodes that have an edge at one end, and fill the others if asked to."""
+        index = self._index_of("")
+        ends = index.src if gemm.only is End.SRC else index.dst
+        has_edge = torch.zeros(len(product), dtype=torch.bool)
+        has_edge[ends.long()] = True
+        out = self._tensors[gemm.out].view(product.shape)
+        if gemm.fill:
+            filling = torch.zeros_like(product)
+            if gemm.bias is not None:
+                filling += self.read(gemm.bias, gemm.rows).view(product.shape)
+            out[~has_edge] = filling[~has_edge]
+        if gemm.accumulate:
+            out[has_edge] += product[has_edge]
+        else:
+            out[has_edge] = product[has_edge]
 
     def _factors(self, name: str, rows: Rows) -> torch.Tensor:
         """Factors of row shape () or (heads,) as [rows, 1 or heads, 1]."""

@@ -152,7 +152,11 @@ class _Generator:
         shape = rng.choice(((heads, n), (heads * n,)))
         out = self._output(Space.NODE if scatter else rows.space, shape, rows.group)
         accumulate = scatter or rng.random() < 0.3
-        return Gemm(out, x, w, rows, heads, k, n, scatter, accumulate, scale, bias)
+        only, fill = End.NONE, False
+        if rows.space is Space.NODE and rng.random() < 0.4:
+            only = rng.choice((End.SRC, End.DST))
+            fill = not accumulate and rng.random() < 0.5
+        return Gemm(out, x, w, rows, heads, k, n, scatter, accumulate, scale, bias, only, fill)
 
     def _operand(self, rows: Rows, heads: int, k: int) -> Direct | Gather | SegmentSum:
         rng, shape = self._rng, (heads, k)

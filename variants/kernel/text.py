@@ -118,6 +118,8 @@ def _gemm(gemm: Gemm) -> str:
     scale = f"{gemm.scale} * " if gemm.scale is not None else ""
     bias = f" + {gemm.bias}" if gemm.bias is not None else ""
     sizes = f"heads={gemm.heads} k={gemm.k} n={gemm.n}"
+    if gemm.only is not End.NONE:
+        sizes += f" only={gemm.only}" + (" fill" if gemm.fill else "")
     return f"gemm {gemm.out}[{rows}] {sign} {scale}{operand} @ {gemm.w}{bias} {sizes}"
 
 
@@ -266,11 +268,11 @@ class _Line:
         """``[src]``, ``[dst]`` or ``[-]``; None where there is no bracket."""
         if not self.accept("["):
             return None
-        end = End.NONE if self.accept("-") else self._named_end()
+        end = End.NONE if self.accept("-") else self.named_end()
         self.expect("]")
         return end
 
-    def _named_end(self) -> End:
+    def named_end(self) -> End:
         word = self.name("src or dst")
         if word not in set(End):
             raise self.error(f"{word!r} is no end of an edge: write src or dst")
@@ -345,8 +347,12 @@ class _Reader:
         w = line.name("a weight")
         bias = line.name("a bias") if line.accept("+") else None
         heads, k, n = line.setting("heads"), line.setting("k"), line.setting("n")
+        only, fill = End.NONE, False
+        if line.accept("only"):
+            line.expect("=")
+            only, fill = line.named_end(), line.accept("fill")
         line.finish()
-        return Gemm(out, x, w, rows, heads, k, n, scatter, accumulate, scale, bias)
+        return Gemm(out, x, w, rows, heads, k, n, scatter, accumulate, scale, bias, only, fill)
 
     def _factor(self, line: _Line) -> str | None:
         if line.peek(1) != "*":

@@ -117,6 +117,16 @@ def work(launch: Launch, count: Count, element_bytes: int = 4) -> Work:
     return tally.total()
 
 
+def _limited(gemm: Gemm) -> Rows:
+    """The rows that are computed: of nodes with an edge there are no more than pairs at that end."""
+    match gemm.only:
+        case End.SRC:
+            return Rows(Space.SRC_PAIR)
+        case End.DST:
+            return Rows(Space.DST_PAIR)
+    return gemm.rows
+
+
 @dataclass(frozen=True, slots=True)
 class _Cover:
     """A set of a buffer's rows: all of them, or those that a group's edges meet at one end."""
@@ -223,7 +233,7 @@ class _Tally:
 
     def gemm(self, gemm: Gemm) -> None:
         rows = gemm.rows
-        count = self._count(rows)
+        count = min(self._count(rows), self._count(_limited(gemm)))
         product = count * gemm.heads * gemm.n
         self._matrix += 2 * product * gemm.k
         self._operand(gemm)

@@ -258,6 +258,7 @@ class Lowering:
         rows = Rows(self.types[value].space, self.types[value].group)
         operand = self._operand(op.x)
         weight = self.buffer(op.w)
+        only, fill = self._active(out, op.x) if rows.space is Space.NODE else (End.NONE, False)
         self._buffers.setdefault(out, self.types[out])
         self._kernels.append(
             Gemm(
@@ -272,8 +273,36 @@ class Lowering:
                 accumulate=accumulate,
                 scale=scale,
                 bias=bias,
+                only=only,
+                fill=fill,
             )
         )
+
+    def _active(self, out: str, rows: str) -> tuple[End, bool]:
+        """The nodes that a product of node rows is needed for, and whether others are filled.
+
+        Rows that are only ever taken to edges are needed at nodes with edges at that end. Where
+        the operand is zero at nodes without incoming edges, so is the product.
+        """
+        ends = {user.op.end if isinstance(user.op, Take) else End.NONE for user in self.users[out]}
+        if len(ends) == 1 and out != self.program.result and End.NONE not in ends:
+            return ends.pop(), False
+        return (End.DST, True) if self._zero_without_edges(rows) else (End.NONE, False)
+
+    def _zero_without_edges(self, name: str) -> bool:
+        """Whether a node value is zero wherever a node has no incoming edge."""
+        match self.ops.get(name):
+            case Sum(space=Space.NODE):
+                return True
+            case (
+                Reshape(x=x) | Map(fn="relu" | "gelu" | "leaky_relu" | "scale" | "tanh", args=(x,))
+            ):
+                return self._zero_without_edges(x)
+            case Map(fn="mul", args=args):
+                return any(self._zero_without_edges(arg) for arg in args)
+            case Map(fn="add" | "sub", args=args):
+                return all(self._zero_without_edges(arg) for arg in args)
+        return False
 
     def _operand(self, name: str) -> Direct | Gather | SegmentSum:
         match self.ops.get(name):
