@@ -42,9 +42,7 @@ class GemmCheck(Check):
         if gemm.only is not End.NONE and gemm.rows.space is not Space.NODE:
             raise self.error(f"only={gemm.only} is for node rows, not {gemm.rows.space}: drop it")
         if gemm.fill and (gemm.only is End.NONE or gemm.accumulate):
-            raise self.error(
-                "fill is for the rows that only= leaves out, and not with `+=`: drop it"
-            )
+            raise self.error("fill is for rows that only= leaves out, and not with `+=`: drop it")
         if gemm.out in {name for name, _ in reads(gemm)}:
             raise self.error(f"{gemm.out!r} is both read and written: write another buffer")
 

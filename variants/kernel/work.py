@@ -118,7 +118,7 @@ def work(launch: Launch, count: Count, element_bytes: int = 4) -> Work:
 
 
 def _limited(gemm: Gemm) -> Rows:
-    """The rows that are computed: of nodes with an edge there are no more than pairs at that end."""
+    """The rows that are computed: there are no more nodes with an edge than pairs at that end."""
     match gemm.only:
         case End.SRC:
             return Rows(Space.SRC_PAIR)
