@@ -1,0 +1,131 @@
+"""Aggregate first: rows are added up before they meet the weight."""
+
+from __future__ import annotations
+
+import pytest
+
+from hetune.variants.passes.aggregate_first import AggregateFirst
+
+REWRITES = {
+    "once for each dst pair": (
+        AggregateFirst(),
+        """
+        program p(x: node[4] feature, w: etype[4,3])
+          xs: edge[4] = take x edge src
+          h: edge[3] = linear xs w
+          out: node[3] = sum h node
+          return out
+        """,
+        """
+        program p(x: node[4] feature, w: etype[4,3])
+          xs: edge[4] = take x edge src
+          out_pair: dst_pair[4] = sum xs dst_pair
+          h_2: dst_pair[3] = linear out_pair w
+          out: node[3] = sum h_2 node
+          return out
+        """,
+    ),
+    "weights of edges go with the rows": (
+        AggregateFirst(),
+        """
+        program p(x: node[4] feature, s: edge[] feature, w: etype[4,3])
+          xs: edge[4] = take x edge src
+          h: edge[3] = linear xs w
+          m: edge[3] = mul s h
+          out: node[3] = sum m node
+          return out
+        """,
+        """
+        program p(x: node[4] feature, s: edge[] feature, w: etype[4,3])
+          xs: edge[4] = take x edge src
+          xs_weighted: edge[4] = mul s xs
+          out_pair: dst_pair[4] = sum xs_weighted dst_pair
+          h_2: dst_pair[3] = linear out_pair w
+          out: node[3] = sum h_2 node
+          return out
+        """,
+    ),
+    "weights of pairs follow the product": (
+        AggregateFirst(),
+        """
+        program p(x: node[4] feature, w: etype[4,3])
+          c: dst_pair[] = count dst_pair
+          i: dst_pair[] = reciprocal c
+          share: edge[] = take i edge
+          xs: edge[4] = take x edge src
+          h: edge[3] = linear xs w
+          m: edge[3] = mul share h
+          out: node[3] = sum m node
+          return out
+        """,
+        """
+        program p(x: node[4] feature, w: etype[4,3])
+          c: dst_pair[] = count dst_pair
+          i: dst_pair[] = reciprocal c
+          xs: edge[4] = take x edge src
+          out_pair: dst_pair[4] = sum xs dst_pair
+          h_2: dst_pair[3] = linear out_pair w
+          h_2_scaled: dst_pair[3] = mul i h_2
+          out: node[3] = sum h_2_scaled node
+          return out
+        """,
+    ),
+    "heads that share a row each add it up": (
+        AggregateFirst(),
+        """
+        program p(x: node[4] feature, s: edge[2] feature, w: etype[4,2,3])
+          xs: edge[4] = take x edge src
+          h: edge[2,3] = linear xs w
+          m: edge[2,3] = mul s h
+          out: node[2,3] = sum m node
+          return out
+        """,
+        """
+        program p(x: node[4] feature, s: edge[2] feature, w: etype[4,2,3])
+          xs: edge[4] = take x edge src
+          xs_heads: edge[2,4] = outer s xs
+          w_heads: etype[2,4,3] = einsum "khd->hkd" w
+          out_pair: dst_pair[2,4] = sum xs_heads dst_pair
+          h_2: dst_pair[2,3] = linear out_pair w_heads
+          out: node[2,3] = sum h_2 node
+          return out
+        """,
+    ),
+    "heads with rows of their own": (
+        AggregateFirst(),
+        """
+        program p(x: node[2,4] feature, s: edge[2] feature, w: etype[2,4,3])
+          xs: edge[2,4] = take x edge src
+          h: edge[2,3] = linear xs w
+          m: edge[2,3] = mul s h
+          out: node[2,3] = sum m node
+          return out
+        """,
+        """
+        program p(x: node[2,4] feature, s: edge[2] feature, w: etype[2,4,3])
+          xs: edge[2,4] = take x edge src
+          xs_weighted: edge[2,4] = mul s xs
+          out_pair: dst_pair[2,4] = sum xs_weighted dst_pair
+          h_2: dst_pair[2,3] = linear out_pair w
+          out: node[2,3] = sum h_2 node
+          return out
+        """,
+    ),
+    "a weight that all edges share is no reason": (
+        AggregateFirst(),
+        """
+        program p(x: node[4] feature, w: shared[4,3])
+          xs: edge[4] = take x edge src
+          h: edge[3] = linear xs w
+          out: node[3] = sum h node
+          return out
+        """,
+        None,
+    ),
+}
+"""Pass, program before, program after (None: the same)."""
+
+
+@pytest.mark.parametrize(("step", "before", "after"), REWRITES.values(), ids=REWRITES)
+def test_rewrite(step, before, after, check_rewrite):
+    check_rewrite(step, before, after)

@@ -1,0 +1,101 @@
+"""The ways through the choice points: all compute what the layer says, under stable names."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.passes.enumerate import alternatives
+from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
+from hetune.variants.passes.pipeline import clean, run_passes
+from hetune.variants.program.text import show
+from hetune.variants.program.verify import verify
+from hetune.variants.testing.strategies import graphs
+
+from .conftest import assert_same_result
+from .programs import PROGRAMS
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_all_compute_the_same(name):
+    program = PROGRAMS[name]
+    ways = alternatives(program)
+
+    @settings(
+        max_examples=12,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(graph=graphs(), data=st.data())
+    def check(graph, data):
+        is_source = data.draw(st.lists(st.booleans(), min_size=5, max_size=5))
+        groups = {
+            SRC_SIDE: tuple(r for r in range(graph.num_etypes) if is_source[r]),
+            DST_SIDE: tuple(r for r in range(graph.num_etypes) if not is_source[r]),
+        }
+        for way in ways:
+            assert_same_result(program, way.program, graph, groups)
+
+    check()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_is_one_of_a_kind(name):
+    ways = alternatives(PROGRAMS[name])
+    assert ways[0].id == "vanilla"
+    assert len({way.id for way in ways}) == len(ways)
+    assert len({way.program for way in ways}) == len(ways)
+    assert ways == alternatives(PROGRAMS[name])
+    for way in ways:
+        verify(way.program)
+        assert run_passes(way.passes, clean(PROGRAMS[name])) == way.program
+
+
+IDS = {
+    "rgcn mean": ["vanilla", "src", "dense", "dst", "hybrid"],
+    "rgat across": [
+        "vanilla",
+        "edge+weights-first",
+        "src",
+        "src+weights-first",
+        "dense",
+        "dense+weights-first",
+        "dst",
+        "dst+weights-first",
+        "hybrid",
+        "hybrid+weights-first",
+    ],
+    "edge weights": ["vanilla", "src", "dense", "dst", "hybrid"],
+    "edge weights, shared map": ["vanilla", "src"],
+}
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_ids(name):
+    assert [way.id for way in alternatives(PROGRAMS[name])] == IDS[name]
+
+
+def test_hgt_chooses_messages_scores_and_folds_apart():
+    ids = [way.id for way in alternatives(PROGRAMS["hgt, 2 heads"])]
+    assert "hybrid+scores-hybrid" in ids
+    assert "dst+scores-src" in ids
+    assert "src+scores-src+fold-a_rel+fold-m_rel" in ids
+    # A fold needs its product at the source.
+    assert not any("fold" in name and ("dst" in name or "hybrid" in name) for name in ids)
+
+
+GOLDEN = {
+    "rgcn-mean.txt": rgcn_program(64, 64, "mean"),
+    "rgat-across.txt": rgat_program(64, 64),
+    "rgat-within-2-heads.txt": rgat_program(64, 32, 2, softmax="within"),
+    "hgt-2-heads.txt": hgt_program(64, 64, 2),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_programs_are_as_reviewed(name, golden):
+    ways = alternatives(GOLDEN[name])
+    golden(name, "\n".join(f"# {way.id}\n{show(way.program)}" for way in ways))
