@@ -76,8 +76,20 @@ def choose(
         MemoryLimitError: None fits.
     """
     threads = torch.get_num_threads()
-    key = ("candidates", machine, threads, *(v.key for v in variants))
-    candidates = graph.cached(key, lambda: _candidates(variants, graph, machine, threads))
+    key = machine, threads, *(variant.key for variant in variants)
+    return graph.cached(
+        ("choice", memory_limit, *key),
+        lambda: _choose(
+            graph.cached(
+                ("candidates", *key), lambda: _candidates(variants, graph, machine, threads)
+            ),
+            threads,
+            memory_limit,
+        ),
+    )
+
+
+def _choose(candidates: tuple[Candidate, ...], threads: int, memory_limit: int | None) -> Choice:
     fitting = [c for c in candidates if memory_limit is None or c.peak_bytes <= memory_limit]
     if not fitting:
         least = min(candidates, key=lambda c: c.peak_bytes)
