@@ -108,8 +108,8 @@ def build(
         CompileError: There is no compiler. (A kernel that fails is reported, not raised.)
         RegistryError: The registry's folder cannot be written.
     """
-    primitives()
     variants = [v for program in dict.fromkeys(programs) for v in variants_of(program)]
     sources = sources_of(variants)
     report = (registry or default_registry()).build(sources, jobs=jobs, progress=progress)
+    primitives()
     return LayersBuild(len(variants), len(sources), report)
