@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -25,8 +26,12 @@ from hetune.variants.kernel.nodes import Launch, Rows, Schedule
 from hetune.variants.program.nodes import End, Space
 from hetune.variants.registry import KernelSource, Registry, default_registry
 
-emit_cached = functools.lru_cache(maxsize=4096)(emit)
-"""`emit`, remembering what it printed."""
+_emit = functools.lru_cache(maxsize=4096)(emit)
+
+
+def emitted(launch: Launch, schedule: Schedule) -> Emitted:
+    """What `emit` prints, remembered. Blocks are given at run time: no code depends on them."""
+    return _emit(launch, replace(schedule, block_nodes=Schedule().block_nodes))
 
 
 class CppBackend:
@@ -48,32 +53,32 @@ class CppBackend:
 
     def source(self, launch: Launch, schedule: Schedule) -> KernelSource:
         """The translation unit of a launch."""
-        return emit_cached(launch, schedule).source
+        return emitted(launch, schedule).source
 
     def bind(self, launch: Launch, schedule: Schedule, place: Place) -> Runner:
         """Loads (or compiles) the launch and looks up the graph's arrays that it needs."""
-        emitted = emit_cached(launch, schedule)
-        function = self.registry.load(emitted.source).hetune_launch
+        code = emitted(launch, schedule)
+        function = self.registry.load(code.source).hetune_launch
         function.restype = None
         function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
-        return _bound(emitted, function, schedule, place)
+        return _bound(code, function, schedule, place)
 
 
 def _bound(
-    emitted: Emitted, function: ctypes._NamedFuncPointer, schedule: Schedule, place: Place
+    code: Emitted, function: ctypes._NamedFuncPointer, schedule: Schedule, place: Place
 ) -> Runner:
-    pointers = (ctypes.c_void_p * max(len(emitted.pointers), 1))()
+    pointers = (ctypes.c_void_p * max(len(code.pointers), 1))()
     kept: list[Tensor] = []
     buffers: list[tuple[int, str]] = []
-    for position, slot in enumerate(emitted.pointers):
+    for position, slot in enumerate(code.pointers):
         if isinstance(slot, BufferSlot):
             buffers.append((position, slot.name))
         else:
             array = _array(slot, schedule, place)
             kept.append(array)
             pointers[position] = array.data_ptr()
-    counts = (ctypes.c_int64 * max(len(emitted.counts), 1))(
-        *(_count(slot, emitted, schedule, place) for slot in emitted.counts)
+    counts = (ctypes.c_int64 * max(len(code.counts), 1))(
+        *(_count(slot, code, schedule, place) for slot in code.counts)
     )
 
     def run(tensors: Mapping[str, Tensor]) -> None:
@@ -116,15 +121,13 @@ def _groups(slot: GroupsSlot, schedule: Schedule, place: Place) -> RowGroups:
     return place.index(slot.group).row_groups(slot.space.value, block_nodes)
 
 
-def _count(slot: CountSlot, emitted: Emitted, schedule: Schedule, place: Place) -> int:
+def _count(slot: CountSlot, code: Emitted, schedule: Schedule, place: Place) -> int:
     match slot.of:
         case Rows() as rows:
             return place.count(rows)
         case "blocks":
             return place.index("").node_blocks(schedule.block_nodes).numel() - 1
         case "row_blocks":
-            groups = next(
-                s for s in emitted.pointers if isinstance(s, GroupsSlot) and not s.blocked
-            )
+            groups = next(s for s in code.pointers if isinstance(s, GroupsSlot) and not s.blocked)
             return _groups(groups, schedule, place).num_blocks
     raise AssertionError(f"no such count: {slot}")
