@@ -12,10 +12,10 @@ from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
 from hetune.variants.passes.pipeline import clean, run_passes
 from hetune.variants.program.text import show
 from hetune.variants.program.verify import verify
+from hetune.variants.testing.programs import PROGRAMS
 from hetune.variants.testing.strategies import graphs
 
 from .conftest import assert_same_result
-from .programs import PROGRAMS
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

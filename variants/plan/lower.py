@@ -31,6 +31,7 @@ from hetune.variants.plan.launches import form_launches
 from hetune.variants.plan.nodes import Plan, View
 from hetune.variants.plan.terms import Term, TermKind, terms_of
 from hetune.variants.program.nodes import (
+    ALL_EDGES,
     Count,
     End,
     Let,
@@ -137,6 +138,11 @@ class Lowering:
             case _:
                 self._node_terms(name)
         return name
+
+    def _buffer_type(self, name: str) -> Type:
+        kind = self.types[name]
+        # Edge buffers hold all edges, whichever group writes them.
+        return Type(kind.space, kind.shape) if kind.space is Space.EDGE else kind
 
     def view(self, name: str, shape: tuple[int, ...]) -> str:
         """A name for a buffer under another row shape of the same width."""
@@ -259,7 +265,8 @@ class Lowering:
         operand = self._operand(op.x)
         weight = self.buffer(op.w)
         only, fill = self._active(out, op.x) if rows.space is Space.NODE else (End.NONE, False)
-        self._buffers.setdefault(out, self.types[out])
+        fill = fill and not accumulate
+        self._buffers.setdefault(out, self._buffer_type(out))
         self._kernels.append(
             Gemm(
                 out,
@@ -390,7 +397,7 @@ class Lowering:
         self._kernels.append(Traversal(Rows(op.over), tuple(body)))
 
     def _traverse(self, name: str, body: Body) -> None:
-        self._buffers.setdefault(name, self.types[name])
+        self._buffers.setdefault(name, self._buffer_type(name))
         self._kernels.append(Traversal(body.rows, tuple(body.statements)))
 
 
@@ -399,6 +406,8 @@ def _constants(program: Program) -> list[Let]:
     known: dict[str, Let] = {}
     for let in program.lets:
         names = operands(let.op)
+        if let.type.space is Space.EDGE and let.type.group != ALL_EDGES:
+            continue  # loops read what it is taken from: edge buffers hold all edges
         if isinstance(let.op, Count) or (
             isinstance(let.op, Map | Take) and names and all(n in known for n in names)
         ):

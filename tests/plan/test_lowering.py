@@ -1,0 +1,79 @@
+"""Lowering: launches that keep the IR's rules and compute what the program says."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hetune.variants.backends.torch.backend import TorchBackend
+from hetune.variants.kernel.nodes import Schedule
+from hetune.variants.kernel.verify import verify
+from hetune.variants.passes.enumerate import alternatives
+from hetune.variants.plan.lower import lower
+from hetune.variants.plan.nodes import Plan
+from hetune.variants.program.interpret import interpret
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.given import weights_of
+from hetune.variants.testing.conformance import TOLERANCE, relative_error
+from hetune.variants.testing.graphs import AWKWARD
+from hetune.variants.testing.programs import PROGRAMS, random_parameters
+
+GRAPHS = {name: AWKWARD[name]() for name in ("no nodes", "no edges", "relations without edges")}
+PLANS = {
+    (name, way.id, fused): lower(way.program, fuse_sums=fused)
+    for name, program in PROGRAMS.items()
+    for way in alternatives(program)
+    for fused in (True, False)
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_launches_keep_the_rules(name):
+    for (program, *_), plan in PLANS.items():
+        if program == name:
+            for launch in plan.launches:
+                verify(launch)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_buffer_is_written_before_it_is_read(name):
+    for (program, *_), plan in PLANS.items():
+        if program == name:
+            check_buffers(plan)
+
+
+def check_buffers(plan: Plan) -> None:
+    given = {param.name for param in plan.program.params}
+    given |= {let.name for let in (*plan.weights, *plan.constants)}
+    temporaries = {buffer.name for buffer in plan.temporaries}
+    views = {view.name: view.base for view in plan.views}
+    assert plan.result in temporaries
+    assert not given & temporaries
+    used = {views.get(b.name, b.name) for launch in plan.launches for b in launch.buffers}
+    assert temporaries <= used <= given | temporaries
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_plans_compute_the_program(name, graph):
+    program, graph = PROGRAMS[name], GRAPHS[graph]
+    values = random_parameters(program, graph)
+    expected = interpret(program, values, graph)
+    features = {p.name: values[p.name].float() for p in program.params if p.role == "feature"}
+    domain = Domain(graph)
+    if "c" in features:  # given in the graph's order of edges, kept in the index's
+        features["c"] = features["c"][domain.index("").edge_id]
+    for (owner, way, fused), plan in PLANS.items():
+        if owner == name:
+            schedules = (Schedule(),) * len(plan.launches)
+            executable = Executable(plan, domain, TorchBackend(), schedules)
+            dirty(executable, plan)
+            found = executable.run(features, weights_of(plan, values, graph))
+            assert relative_error(found, expected) <= TOLERANCE, (way, fused)
+
+
+def dirty(executable: Executable, plan: Plan) -> None:
+    """Fills the arena with NaN: what is read but never written shows."""
+    for buffer in executable._scratch().values():
+        buffer.fill_(torch.nan)

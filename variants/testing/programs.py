@@ -1,0 +1,131 @@
+"""Programs of the three layers in their options, and of layers that nobody asked for."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.frontend.trace import (
+    Graph,
+    Value,
+    dot,
+    edge,
+    etype,
+    layer_program,
+    leaky_relu,
+    node,
+    ntype,
+    relu,
+    shared,
+    sigmoid,
+    softmax,
+    tanh,
+)
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.program.nodes import Program, Space, Type
+
+
+@layer_program
+def edge_weighted(g: Graph, x: Value, c: Value, w: Value, *, factor: float) -> Value:
+    """Edge weights that are given, per head or not."""
+    return relu(g.sum(c * (g.src(x) @ w)) * factor)
+
+
+@layer_program
+def both_ends(g: Graph, x: Value, w: Value, u: Value, a: Value) -> Value:
+    """Messages that need both ends of an edge, and a score of their own."""
+    message = leaky_relu(g.src(x) @ w + g.dst(x) @ u, 0.1)
+    return g.sum(softmax(dot(message, a), over=g.nodes) * message)
+
+
+@layer_program
+def typed_sums(g: Graph, x: Value, c: Value, w: Value, u: Value) -> Value:
+    """Typed maps of rows that are no node's own: sums of both ends, and given rows of edges."""
+    both = g.src(x) + g.dst(x)
+    return g.mean(relu(both @ w)) + g.sum(both @ u) + g.sum(c @ w) + g.sum(g.dst(x) @ u)
+
+
+@layer_program
+def products_of_sums(g: Graph, x: Value, w: Value, u: Value, v: Value, b: Value) -> Value:
+    """Node products of aggregated rows, after others into the same result."""
+    summed = g.sum(g.src(x) @ w)
+    return x @ u + relu(summed) @ v + tanh(summed) @ u + b
+
+
+@layer_program
+def two_layers(g: Graph, x: Value, w: Value, u: Value, v: Value) -> Value:
+    """Rows that were summed at one node are read at another."""
+    hidden = relu(g.mean(g.src(x) @ w) + x @ v)
+    return g.sum(g.src(hidden) @ u) + hidden
+
+
+@layer_program
+def doubly_weighted(g: Graph, x: Value, c: Value, w: Value, p: Value) -> Value:
+    """Messages with several factors: given, learned, and per pair."""
+    share = 1 / g.count(g.dst_pairs)
+    return g.sum(c * (softmax(c * p, over=g.dst_pairs) * (g.src(x) @ w))) + g.sum(
+        g.sum(g.src(x) @ w, over=g.dst_pairs) * share
+    )
+
+
+@layer_program
+def degrees(g: Graph, x: Value, w: Value) -> Value:
+    """Rows are scaled by their nodes' in-degrees, at both ends."""
+    scale = sigmoid(-g.count())
+    return g.sum(g.src(scale) * (g.dst(scale) * (g.src(x) @ w)))
+
+
+PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
+    {
+        "rgcn add": rgcn_program(6, 4, "add"),
+        "rgcn mean": rgcn_program(6, 4, "mean"),
+        "rgcn mean, nothing else": rgcn_program(6, 4, "mean", root=False, bias=False),
+        "rgcn, blocks": rgcn_program(6, 4, "mean", blocks=2),
+        "rgcn, residual": rgcn_program(5, 5, "add", residual=True),
+        "rgat across": rgat_program(6, 4),
+        "rgat within": rgat_program(6, 4, softmax="within"),
+        "rgat, 2 heads": rgat_program(6, 4, 2),
+        "rgat, 2 heads of their own": rgat_program(6, 4, 2, attention="per_head"),
+        "rgat, vectors per relation": rgat_program(6, 4, 2, vectors="etype", softmax="within"),
+        "rgat, root and residual": rgat_program(8, 4, 2, root=True, residual=True),
+        "hgt": hgt_program(6, 6),
+        "hgt, 2 heads": hgt_program(6, 6, 2),
+        "hgt, no skip": hgt_program(6, 8, 2),
+        "edge weights": edge_weighted(x=node(6), c=edge(), w=etype(6, 4), factor=0.5),
+        "edge weights, heads": edge_weighted(x=node(6), c=edge(2), w=etype(6, 2, 4), factor=1.0),
+        "edge weights, shared map": edge_weighted(x=node(6), c=edge(), w=shared(6, 4), factor=2.0),
+        "both ends": both_ends(x=node(6), w=etype(6, 4), u=etype(6, 4), a=shared(4)),
+        "typed sums": typed_sums(x=node(6), c=edge(6), w=etype(6, 4), u=etype(6, 4)),
+        "products of sums": products_of_sums(
+            x=node(4), w=etype(4, 4), u=shared(4, 4), v=ntype(4, 4), b=ntype(4)
+        ),
+        "two layers": two_layers(x=node(5), w=etype(5, 4), u=etype(4, 4), v=ntype(5, 4)),
+        "doubly weighted": doubly_weighted(x=node(4), c=edge(), w=etype(4, 3), p=etype()),
+        "degrees": degrees(x=node(4), w=etype(4, 3)),
+    }
+)
+"""By name."""
+
+
+def random_parameters(program: Program, graph: HeteroGraph, seed: int = 0) -> dict[str, Tensor]:
+    """A tensor [rows, *row shape] of signed numbers, float64 but exact in float32, for each."""
+    draw = torch.Generator().manual_seed(seed)
+    return {
+        param.name: torch.randn((_rows(param.type, graph), *param.type.shape), generator=draw)
+        .double()
+        for param in program.params
+    }  # fmt: skip
+
+
+def _rows(kind: Type, graph: HeteroGraph) -> int:
+    counts = {
+        Space.NODE: graph.num_nodes,
+        Space.EDGE: graph.num_edges,
+        Space.NTYPE: graph.num_ntypes,
+        Space.ETYPE: graph.num_etypes,
+        Space.SHARED: 1,
+    }
+    return counts[kind.space]
