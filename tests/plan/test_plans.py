@@ -1,0 +1,190 @@
+"""Plans in detail: who brings a term in, what is looked up, what is a view; and golden files."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.kernel.nodes import Launch
+from hetune.variants.kernel.text import show, show_kernel
+from hetune.variants.plan.lower import lower
+from hetune.variants.plan.nodes import Plan, View
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.program.text import parse
+
+
+def plan_of(text: str, **options: bool) -> Plan:
+    return lower(parse(dedent(text)), **options)
+
+
+def kernels(plan: Plan) -> list[str]:
+    """The first line of every kernel."""
+    return [show_kernel(kernel) for launch in plan.launches for kernel in launch.kernels]
+
+
+def test_the_first_product_starts_from_the_bias():
+    plan = plan_of(
+        """
+        program p(x: node[4] feature, root: shared[4,3], bias: shared[3])
+          h: node[3] = linear x root
+          out: node[3] = add h bias
+          return out
+        """
+    )
+    assert kernels(plan) == ["gemm out[node] = x @ root + bias heads=1 k=4 n=3"]
+
+
+def test_a_bias_per_node_type_needs_a_weight_per_node_type():
+    text = """
+        program p(x: node[4] feature, root: {space}[4,3], bias: ntype[3])
+          h: node[3] = linear x root
+          out: node[3] = add h bias
+          return out
+        """
+    assert "+ bias" in kernels(plan_of(text.format(space="ntype")))[0]
+    assert kernels(plan_of(text.format(space="shared"))) == [
+        "gemm out[node] = x @ root heads=1 k=4 n=3",
+        "traverse node",
+    ]
+
+
+def test_products_start_a_sum_and_scattering_ones_end_it():
+    plan = plan_of(
+        """
+        program p(x: node[4] feature, w: etype[4,3], root: shared[4,3], y: node[3] feature)
+          xs: edge[4] = take x edge src
+          pair: dst_pair[4] = sum xs dst_pair
+          h: dst_pair[3] = linear pair w
+          m: node[3] = sum h node
+          r: node[3] = linear x root
+          some: node[3] = add m r
+          out: node[3] = add some y
+          return out
+        """
+    )
+    assert kernels(plan) == [
+        "gemm out[node] = x @ root heads=1 k=4 n=3",
+        "gemm out[dst_pair -> node] += sum(x[src]) @ w heads=1 k=4 n=3",
+        "traverse node",  # adds y
+    ]
+
+
+def test_a_sum_of_pairs_alone_starts_from_zero():
+    text = """
+        program p(x: node[4] feature, w: etype[4,3])
+          xs: edge[4] = take x edge src
+          pair: dst_pair[4] = sum xs dst_pair
+          h: dst_pair[3] = linear pair w
+          out: node[3] = sum h node
+          return out
+        """
+    assert kernels(plan_of(text)) == [
+        "traverse node",
+        "gemm out[dst_pair -> node] += sum(x[src]) @ w heads=1 k=4 n=3",
+    ]
+    assert kernels(plan_of(text, fuse_sums=False)) == [
+        "traverse node",
+        "traverse dst_pair",
+        "gemm out[dst_pair -> node] += pair @ w heads=1 k=4 n=3",
+    ]
+
+
+def test_what_counts_alone_decide_is_looked_up():
+    plan = plan_of(
+        """
+        program p(x: node[4] feature, w: etype[4,3])
+          c: dst_pair[] = count dst_pair
+          i: dst_pair[] = reciprocal c
+          pair_x: dst_pair[4] = take x dst_pair dst
+          h: dst_pair[3] = linear pair_x w
+          scaled: dst_pair[3] = mul i h
+          out: node[3] = sum scaled node
+          return out
+        """
+    )
+    assert [let.name for let in plan.constants] == ["c", "i"]
+    assert kernels(plan)[-1] == "gemm out[dst_pair -> node] += i * x[dst] @ w heads=1 k=4 n=3"
+
+
+def test_weights_of_weights_are_no_kernels():
+    plan = plan_of(
+        """
+        program p(x: node[4] feature, w: etype[4,3], a: shared[3])
+          wa: etype[4] = einsum "kd,d->k" w a
+          x_pair: src_pair[4] = take x src_pair src
+          s: src_pair[] = dot x_pair wa
+          e: edge[] = take s edge
+          out: node[] = sum e node
+          return out
+        """
+    )
+    assert [let.name for let in plan.weights] == ["wa"]
+    assert kernels(plan) == ["traverse src_pair", "traverse node"]
+
+
+def test_a_reshape_is_a_view():
+    plan = plan_of(
+        """
+        program p(x: node[2,2] feature, w: shared[4,3])
+          r: node[2,2] = relu x
+          flat: node[4] = reshape r [4]
+          out: node[3] = linear flat w
+          return out
+        """
+    )
+    assert plan.views == (View("r_as_4", "r"),)
+    assert {buffer.name for buffer in plan.temporaries} == {"r", "out"}
+
+
+def test_rows_that_only_edges_read_are_made_for_nodes_with_edges():
+    plan = plan_of(
+        """
+        program p(x: node[4] feature, w: shared[4,3])
+          h: node[3] = linear x w
+          hs: edge[3] = take h edge src
+          out: node[3] = sum hs node
+          return out
+        """
+    )
+    assert kernels(plan)[0] == "gemm h[node] = x @ w heads=1 k=4 n=3 only=src"
+
+
+def test_nodes_without_edges_keep_what_was_added_before():
+    plan = plan_of(
+        """
+        program p(x: node[4] feature, w: shared[4,4])
+          xs: edge[4] = take x edge src
+          m: node[4] = sum xs node
+          a: node[4] = linear x w
+          b: node[4] = linear m w
+          out: node[4] = add a b
+          return out
+        """
+    )
+    assert kernels(plan)[-1] == "gemm out[node] += m @ w heads=1 k=4 n=4 only=dst"
+
+
+GOLDEN = {
+    "rgcn-mean.txt": rgcn_program(64, 64, "mean"),
+    "rgat-across.txt": rgat_program(64, 64),
+    "rgat-within-2-heads.txt": rgat_program(64, 32, 2, softmax="within"),
+    "hgt-2-heads.txt": hgt_program(64, 64, 2),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_launches_are_as_reviewed(name, golden):
+    plans = {v.id.rpartition("/")[0]: v.plan for v in variants_of(GOLDEN[name])}
+    # Launches that several plans share are printed once.
+    numbers: dict[Launch, int] = {}
+    text = []
+    for plan_id, plan in plans.items():
+        for launch in plan.launches:
+            numbers.setdefault(launch, len(numbers) + 1)
+        order = " ".join(str(numbers[launch]) for launch in plan.launches)
+        temporaries = " ".join(buffer.name for buffer in plan.temporaries)
+        text.append(f"# {plan_id}: launches {order}; temporaries {temporaries}\n")
+    text += [f"\n# {number}\n{show(launch)}" for launch, number in numbers.items()]
+    golden(name, "".join(text))
