@@ -63,13 +63,22 @@ def backend(tmp_path_factory) -> CppBackend:
     return CppBackend(Registry(tmp_path_factory.mktemp("kernels")))
 
 
+@pytest.fixture(scope="session")
+def place_of() -> type[_Place]:
+    return _Place
+
+
 @pytest.fixture
 def check(backend, graphs) -> Iterator[Callable[..., None]]:
     """Compares a launch on all graphs with the interpreter in float64, on 1 and on 2 threads."""
 
-    def compare(launch: Launch, schedule: Schedule | None = None) -> None:
+    def compare(
+        launch: Launch,
+        schedule: Schedule | None = None,
+        chosen: dict[str, HeteroGraph] | None = None,
+    ) -> None:
         verify(launch)
-        for name, graph in graphs.items():
+        for name, graph in (chosen or graphs).items():
             place = _Place(graph)
             expected = random_values(launch, place.index, graph)
             interpret(launch, expected, place.index, graph)

@@ -22,6 +22,7 @@ from hetune.variants.backends.cpp.target import (
 )
 
 _INDENT = "    "
+_LINE = 100
 
 
 def print_unit(unit: Unit) -> str:
@@ -50,7 +51,12 @@ def _function(function: Function) -> Iterator[str]:
         yield f"// {line}"
     if function.template:
         yield f"template <{function.template}>"
-    yield f"{function.head}({', '.join(function.parameters)}) {{"
+    head = f"{function.head}({', '.join(function.parameters)}) {{"
+    if len(head) <= _LINE:
+        yield head
+    else:
+        yield f"{function.head}("
+        yield f"{_INDENT * 2}{', '.join(function.parameters)}) {{"
     yield from _indented(function.body)
     yield "}"
 
@@ -77,8 +83,8 @@ def _statement(statement: Statement) -> Iterator[str]:
         case For():
             yield from _for(statement)
         case AcrossEdges(kind, width, start, stop, body):
-            head = f"across_edges<{kind}, {width}>({start}, {stop}, "
-            yield f"{head}[&](auto zero, int32_t e) __attribute__((always_inline)) {{"
+            yield f"across_edges<{kind}, {width}>({start}, {stop},"
+            yield f"{_INDENT}[&](auto zero, int32_t e) INLINE_LAMBDA {{"
             yield f"{_INDENT}typedef decltype(zero) V;"
             yield from _indented(body)
             yield "});"

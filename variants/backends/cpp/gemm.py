@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hetune.variants.backends.cpp.abi import Arguments
-from hetune.variants.backends.cpp.pieces import Piece, cover, cut
+from hetune.variants.backends.cpp.pieces import Piece, at, cover, cut
 from hetune.variants.backends.cpp.rows import block_range, node_of, own_row
 from hetune.variants.backends.cpp.target import (
-    NOINLINE,
     Assign,
     Comment,
     Do,
@@ -169,15 +168,17 @@ class GemmLowering:
             if self.by_dot:
                 inner += self._transpose()
             inner += self._row_loop(f"{group_ptr}[g]", f"{group_ptr}[g + 1]")
-            body.append(
-                For("int32_t", "g", f"{block_ptr}[block]", f"{block_ptr}[block + 1]", tuple(inner))
-            )
+            body += [
+                Let("const int32_t*", "rows", field("rows")),
+                Let("const int32_t", "last_group", f"{block_ptr}[block + 1]"),
+                For("int32_t", "g", f"{block_ptr}[block]", "last_group", tuple(inner)),
+            ]
         if self._contiguous and self.by_dot:
             body[1:1] = self._transpose()
         if gemm.fill:
             body += self._fill()
         return Function(
-            _describe(gemm), f"{NOINLINE} void {self.name}", _BLOCK_PARAMETERS, tuple(body)
+            _describe(gemm), f"NOINLINE void {self.name}", _BLOCK_PARAMETERS, tuple(body)
         )
 
     def _fill(self) -> list[Statement]:
@@ -193,9 +194,7 @@ class GemmLowering:
             bias = f"({args.buffer(gemm.bias)}{row})[j]"
         ends = args.index("", "indptr" if gemm.only is End.DST else "csc_indptr")
         fill = Assign(f"({args.buffer(gemm.out)} + int64_t(n) * {width})[j]", bias)
-        without = If(
-            f"{ends}[n] == {ends}[n + 1]", (For("int", "j", "0", f"{width}", (fill,)),)
-        )
+        without = If(f"{ends}[n] == {ends}[n + 1]", (For("int", "j", "0", f"{width}", (fill,)),))
         return [
             Comment("nodes without an edge"),
             For("int32_t", "n", first, stop, (without,)),
@@ -214,7 +213,7 @@ class GemmLowering:
     def _row_loop(self, first: str, stop: str) -> list[Statement]:
         heights = self.tiling.heights
         tallest = heights[0]
-        row = "i" if self._contiguous else f"{self._rows} + i"
+        row = "i" if self._contiguous else "rows + i"
         weight = "columns" if self.by_dot else "w"
         calls = tuple(
             (
@@ -226,12 +225,12 @@ class GemmLowering:
         # Heights between the short ones and the tallest have no code of their own.
         if tallest > _SHORT_ROWS:
             shorter = f"minimum(stop - i, {_SHORT_ROWS})"
-            rows = f"stop - i < {tallest} ? {shorter} : {tallest}"
+            height = f"stop - i < {tallest} ? {shorter} : {tallest}"
         else:
-            rows = f"minimum(stop - i, {tallest})"
-        body: list[Statement] = [Let("const int32_t", "rows", rows)]
+            height = f"minimum(stop - i, {tallest})"
+        body: list[Statement] = [Let("const int32_t", "height", height)]
         body += self._prefetch(tallest)
-        body += [Switch("rows", calls), Assign("i", "rows", "+=")]
+        body += [Switch("height", calls), Assign("i", "height", "+=")]
         return [
             Let("const int32_t", "stop", stop),
             Let("int32_t", "i", first),
@@ -248,20 +247,21 @@ class GemmLowering:
         if isinstance(gemm.x, Direct) or not self.schedule.prefetch:
             return []
         width = self.launch.type_of(gemm.x.buffer).width
-        row = f"{self._rows}[next]"
+        ask: tuple[Statement, ...]
         if isinstance(gemm.x, Gather):
-            pointer = self._operand_pointer(row)
+            pointer = self._operand_pointer("rows[next]")
+            ask = (Do(f"prefetch_row<{width}>({pointer})"),)
         else:
-            edge = f"{self.args.index(gemm.rows.group, 'dst_pair_indptr')}[{row}]"
-            pointer = self._edge_pointer(gemm.x, edge)
-        following = For(
-            "int32_t",
-            "next",
-            "i + rows",
-            f"minimum(i + rows + {tallest}, stop)",
-            (Do(f"prefetch_row<{width}>({pointer})"),),
-        )
-        return [following]
+            edge = f"{self.args.index(gemm.rows.group, 'dst_pair_indptr')}[rows[next]]"
+            pointer = self._edge_pointer(gemm.x, "edge")
+            ask = (
+                Let("const int32_t", "edge", edge),
+                Do(f"prefetch_row<{width}>({pointer})"),
+            )
+        return [
+            Let("const int32_t", "next_stop", f"minimum(i + height + {tallest}, stop)"),
+            For("int32_t", "next", "i + height", "next_stop", ask),
+        ]
 
     # --- a tile -------------------------------------------------------------------------
 
@@ -358,7 +358,7 @@ class GemmLowering:
         zero = [Assign(f"acc_{p.offset}[m]", f"{p.type}{{}}") for p in pieces]
         loads: list[Statement] = [Let("const float*", "w_k", k_row)]
         loads += [
-            Let(f"const {p.type}", f"w_{p.offset}", f"load<{p.type}>(w_k + {p.offset})")
+            Let(f"const {p.type}", f"w_{p.offset}", f"load<{p.type}>({at('w_k', p.offset)})")
             for p in pieces
         ]
         multiply = [Let("const float", "x_k", operand)]
@@ -384,11 +384,11 @@ class GemmLowering:
             if gemm.scale:
                 value = f"scale * {value}"
             if gemm.bias:
-                value += f" + load<{p.type}>(bias + {p.offset})"
+                value += f" + load<{p.type}>({at('bias', p.offset)})"
             if gemm.accumulate:
-                value += f" + load<{p.type}>(out + {p.offset})"
+                value += f" + load<{p.type}>({at('out', p.offset)})"
             body.append(Let(f"const {p.type}", f"out_{p.offset}", value))
-        body += [Do(f"store(out + {p.offset}, out_{p.offset})") for p in pieces]
+        body += [Do(f"store({at('out', p.offset)}, out_{p.offset})") for p in pieces]
         return body
 
     def _dot_products(self) -> list[Statement]:
@@ -521,18 +521,18 @@ class GemmLowering:
             row = own_row(args, edges, "e")
             heads = gemm.heads if per_head else 1
             for h in sorted({h for h, _ in tile}):
-                at = f"int64_t({row}) * {heads} + {h}" if heads > 1 else row
-                loop.append(Let("const float", f"a_{h}", f"{args.buffer(x.weight)}[{at}]"))
+                place = f"int64_t({row}) * {heads} + {h}" if heads > 1 else row
+                loop.append(Let("const float", f"a_{h}", f"{args.buffer(x.weight)}[{place}]"))
         for h, p in tile:
             offset = p.offset if shares_rows else h * gemm.k + p.offset
-            term = f"load<{p.type}>(in + {offset})"
+            term = f"load<{p.type}>({at('in', offset)})"
             if x.weight is not None:
                 term = f"a_{h} * {term}"
             loop.append(Assign(name(h, p), term, "+="))
         return [
             *(Let(p.type, name(h, p), f"{p.type}{{}}") for h, p in tile),
             For("int32_t", "e", "begin", "end", tuple(loop), unroll=self.schedule.unroll),
-            *(Do(f"store(sum + {h * gemm.k + p.offset}, {name(h, p)})") for h, p in tile),
+            *(Do(f"store({at('sum', h * gemm.k + p.offset)}, {name(h, p)})") for h, p in tile),
         ]
 
 

@@ -36,7 +36,8 @@ def row_width(loop: ForEach, values: dict[str, Value], launch: Launch, lanes: in
     """
     if loop.rows.space is not Space.EDGE:
         return 0
-    widths, operands = set(), set()
+    widths: set[int] = set()
+    operands: set[str] = set()
     for stmt in loop.body:
         match stmt:
             case Def(shape=shape, expr=Apply(args=args)):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from hetune.variants.backends.cpp.abi import Arguments, BufferSlot, Slot
+from hetune.variants.backends.cpp.balance import EdgeBalancedLowering
 from hetune.variants.backends.cpp.gemm import GemmLowering
-from hetune.variants.backends.cpp.rows import CHUNK_ROWS, is_chunked, is_node_blocked
+from hetune.variants.backends.cpp.rows import CHUNK_ROWS, Shares, is_chunked, is_node_blocked
 from hetune.variants.backends.cpp.target import (
     Assign,
+    Comment,
     Do,
     For,
     Function,
@@ -26,6 +28,21 @@ def lower(launch: Launch, schedule: Schedule, arguments: Arguments, comment: str
     Raises:
         KernelError: a kernel cannot be compiled as it stands.
     """
+    if schedule.balance == "edge":
+        balanced = EdgeBalancedLowering(launch, "kernel_0", schedule, arguments)
+        functions = balanced.functions()
+        shares = balanced.shares
+        calls: tuple[Statement, ...] = (Do("kernel_0(c, block, blocks, carry)"),)
+    else:
+        functions, calls = _by_blocks(launch, schedule, arguments)
+        shares = Shares(_blocks(launch, arguments))
+    return Unit(comment, _context(arguments), functions, _entry(arguments, shares, calls))
+
+
+def _by_blocks(
+    launch: Launch, schedule: Schedule, arguments: Arguments
+) -> tuple[tuple[Function, ...], tuple[Statement, ...]]:
+    """Functions of all kernels, and the calls that run a block."""
     node_blocked = is_node_blocked(launch)
     functions: list[Function] = []
     calls: list[Statement] = []
@@ -38,16 +55,7 @@ def lower(launch: Launch, schedule: Schedule, arguments: Arguments, comment: str
             lowered = TraversalLowering(kernel, name, launch, schedule, arguments, node_blocked)
         functions += lowered.functions()
         calls.append(Do(f"{name}(c, block)"))
-    blocks = _blocks(launch, arguments)
-    functions.append(
-        Function(
-            "all kernels on one block",
-            "static inline void run_block",
-            ("const Context& c", "int64_t block"),
-            tuple(calls),
-        )
-    )
-    return Unit(comment, _context(arguments), tuple(functions), _entry(arguments, blocks))
+    return tuple(functions), tuple(calls)
 
 
 def _blocks(launch: Launch, arguments: Arguments) -> str:
@@ -69,25 +77,33 @@ def _pointer_type(slot: Slot) -> str:
     return "float*" if isinstance(slot, BufferSlot) else "const int32_t*"
 
 
-def _entry(arguments: Arguments, blocks: str) -> Function:
+def _entry(arguments: Arguments, shares: Shares, calls: tuple[Statement, ...]) -> Function:
     body: list[Statement] = [Let("Context", "c")]
     for i, (slot, name) in enumerate(arguments.pointers):
         body.append(Assign(f"c.{name}", f"static_cast<{_pointer_type(slot)}>(pointers[{i}])"))
     for i, (_, name) in enumerate(arguments.counts):
         body.append(Assign(f"c.{name}", f"counts[{i}]"))
-    run = (Do("run_block(c, block)"),)
+    body.append(Let("int64_t", "blocks", shares.blocks))
+    if shares.join:
+        size = f"blocks * {shares.carry_width} * sizeof(float)"
+        body += [
+            Let("float*", "carry", f"static_cast<float*>(malloc({size}))"),
+            Comment("without memory: one block, which has nothing to carry"),
+            If("!carry", (Assign("blocks", "1"),)),
+        ]
     together = "omp parallel for schedule(dynamic, 1) num_threads(threads)"
-    body += [
-        Let("const int64_t", "blocks", blocks),
+    body.append(
         If(
             "threads == 1 || blocks == 1",
-            (For("int64_t", "block", "0", "blocks", run),),
-            (For("int64_t", "block", "0", "blocks", run, pragma=together),),
-        ),
-    ]
+            (For("int64_t", "block", "0", "blocks", calls),),
+            (For("int64_t", "block", "0", "blocks", calls, pragma=together),),
+        )
+    )
+    if shares.join:
+        body += [Do(f"{shares.join}(c, blocks, carry)"), Do("free(carry)")]
     return Function(
         "the launch; see its slots for the order of the arguments",
-        'extern "C" __attribute__((visibility("default"))) void hetune_launch',
+        "EXPORT void hetune_launch",
         ("void* const* pointers", "const int64_t* counts", "int threads"),
         tuple(body),
     )

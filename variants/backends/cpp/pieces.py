@@ -49,3 +49,8 @@ def cover(width: int, lanes: int) -> tuple[Piece, ...]:
     if rest & (rest - 1) == 0:
         return (*pieces, Piece(width - rest, rest))
     return (*pieces, Piece(width - lanes, lanes))
+
+
+def at(pointer: str, offset: int) -> str:
+    """A pointer some elements further."""
+    return f"{pointer} + {offset}" if offset else pointer

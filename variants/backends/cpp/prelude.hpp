@@ -11,6 +11,10 @@ typedef float v8 __attribute__((vector_size(32)));
 typedef float v16 __attribute__((vector_size(64)));
 
 #define INLINE static inline __attribute__((always_inline))
+#define INLINE_LAMBDA __attribute__((always_inline))
+// Functions that run a block: two inlined copies might round differently.
+#define NOINLINE static __attribute__((noinline))
+#define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Of a vector V: as many integers (Int), half as many lanes (Half), and their number.
 template <class V> struct Lanes;
@@ -155,6 +159,17 @@ INLINE void across_edges(int32_t e, int32_t end, Step step) {
 template <class V> INLINE V relu(V x) { return maximum(x, V{}); }
 template <class V> INLINE V leaky_relu(V x, float slope) { return x > V{} ? x : x * slope; }
 template <class V> INLINE V magnitude(V x) { return x < V{} ? -x : x; }
+
+// The first of ascending values that is not below the bound; count if there is none.
+INLINE int64_t lower_bound(const int32_t* values, int64_t count, int64_t bound) {
+    int64_t low = 0;
+    while (low < count) {
+        const int64_t middle = low + (count - low) / 2;
+        if (values[middle] < bound) low = middle + 1;
+        else count = middle;
+    }
+    return low;
+}
 
 // A (K, N) matrix per head, with its columns made contiguous.
 template <int HEADS, int K, int N> INLINE void transpose(const float* w, float* columns) {

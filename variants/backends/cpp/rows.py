@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import Gemm, Launch, Rows, Traversal
@@ -9,6 +11,21 @@ from hetune.variants.program.nodes import End, Space
 
 CHUNK_ROWS = 1024
 """Rows per block of a Traversal over pairs or edges alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How a launch is shared out among threads.
+
+    Attributes:
+        blocks: C++ expression of the number of blocks.
+        carry_width: Floats that each block leaves to the function that follows them all.
+        join: That function; empty if there is none.
+    """
+
+    blocks: str
+    carry_width: int = 0
+    join: str = ""
 
 
 def is_node_blocked(launch: Launch) -> bool:

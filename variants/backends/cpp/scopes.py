@@ -21,9 +21,10 @@ VARIABLES = {
 }
 """Loop variables. Of nested loops, no two walk pairs."""
 
-_PRELUDE = """c block stop ahead zero V v2 v4 v8 v16 load store splat hsum maximum minimum magnitude
-    transpose prefetch_row relu leaky_relu exp sigmoid tanh gelu infinity Lanes Context gather
-    scatter repeat fold_sum fold_max add_lanes max_lanes across_edges low_half high_half join"""
+_PRELUDE = """c block stop ahead begin end sums zero V v2 v4 v8 v16 load store splat hsum maximum
+    minimum magnitude transpose prefetch_row relu leaky_relu exp sigmoid tanh gelu infinity Lanes
+    Context gather scatter repeat fold_sum fold_max add_lanes max_lanes across_edges low_half
+    high_half join lower_bound"""
 _TAKEN = frozenset((*VARIABLES.values(), *_PRELUDE.split(), *KEYWORDS))
 """Names that values must not take."""
 
@@ -164,7 +165,7 @@ class Scopes:
         for name, array in row.path:
             number = self.named(row.frame, name, f"{array}[{number}]")
         width = self.launch.type_of(buffer).width
-        offset = number if width == 1 else f"{number} * {width}"
+        offset = number if width == 1 else f"int64_t({number}) * {width}"
         return self.named(frame, f"{prefix}_{buffer}", f"{base} + {offset}", kind)
 
     def prefetch(self, buffer: str, row: Row, distance: int) -> None:

@@ -98,9 +98,6 @@ class Scope:
     body: tuple[Statement, ...]
 
 
-NOINLINE = "static __attribute__((noinline))"
-"""Functions that run a block: two inlined copies might round differently."""
-
 Statement = Comment | Let | Assign | Do | For | AcrossEdges | While | If | Switch | Scope
 
 

@@ -7,10 +7,10 @@ from math import prod
 
 from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.lanes import LaneLoop, row_width
-from hetune.variants.backends.cpp.pieces import Piece
+from hetune.variants.backends.cpp.pieces import Piece, at
 from hetune.variants.backends.cpp.rows import block_range
 from hetune.variants.backends.cpp.scopes import VARIABLES, Frame, Scopes
-from hetune.variants.backends.cpp.target import NOINLINE, Assign, Do, For, Function, Let, Statement
+from hetune.variants.backends.cpp.target import Assign, Do, For, Function, Let, Statement
 from hetune.variants.backends.cpp.values import Value, apply, piece_name, row_pieces
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
@@ -63,6 +63,10 @@ class TraversalLowering:
         self.keep: Callable[[Piece], bool] | None = None
         """Within a column tile: the pieces of wide rows that it computes."""
         self.first_tile = True
+        self.edges: tuple[str, str] | None = None
+        """A range to which the loop over edges is restricted."""
+        self.given: dict[str, str] = {}
+        """Where accumulators are to be loaded from."""
 
     def functions(self) -> tuple[Function, ...]:
         """The function that runs a block."""
@@ -76,12 +80,31 @@ class TraversalLowering:
         body = (Let("const int64_t", "stop", stop), *self.preamble, loop)
         return (
             Function(
-                _describe(self.traversal, self.stored),
-                f"{NOINLINE} void {self.name}",
+                describe(self.traversal),
+                f"NOINLINE void {self.name}",
                 ("const Context& c", "int64_t block"),
                 body,
             ),
         )
+
+    def node_body(
+        self,
+        body: tuple[Stmt, ...],
+        edges: tuple[str, str] | None,
+        given: dict[str, str] | None = None,
+    ) -> tuple[Statement, ...]:
+        """Statements for a part of the body, for the node ``n``.
+
+        Args:
+            body: Statements of the node's row.
+            edges: First edge of its loop over edges and the one after the last, if not all.
+            given: Where accumulators have been stored, by name, instead of starting anew.
+        """
+        self.edges = edges
+        self.given = given or {}
+        frame = Frame(self.traversal.rows, VARIABLES[Space.NODE])
+        self._lower_body(frame, body)
+        return tuple(frame.body)
 
     # --- statements ---------------------------------------------------------------------
 
@@ -121,6 +144,8 @@ class TraversalLowering:
             text = piece_name(unique, piece, stmt.shape)
             zero = f"{piece.type}{{}}"
             start = zero if stmt.reduce == "sum" else f"splat<{piece.type}>(-infinity)"
+            if stmt.name in self.given:
+                start = f"load<{piece.type}>({at(self.given[stmt.name], piece.offset)})"
             self.scopes.emit(Let(piece.type, text, start))
             names.append((piece, text))
         self.values[stmt.name] = Value(stmt.shape, tuple(names))
@@ -155,7 +180,7 @@ class TraversalLowering:
         out = self.scopes.pointer(frame, stmt.buffer, row, "float*", "out")
         for piece in pieces:
             text = _splatted(value.piece(piece, shape), value, shape, piece)
-            place = _at(out, piece)
+            place = at(out, piece.offset)
             if stmt.accumulate:
                 text = f"load<{piece.type}>({place}) + {text}"
             self.scopes.emit(Do(f"store<{piece.type}>({place}, {text})"))
@@ -171,13 +196,15 @@ class TraversalLowering:
         self.keep, self.first_tile = None, True
 
     def _emit_loop(self, loop: ForEach) -> None:
-        outer = self.scopes.inner
-        pointer = self._segments(outer.rows, loop.rows)
-        variable = VARIABLES[loop.rows.space]
-        first = f"{pointer}[{outer.variable}]"
-        stop = f"{pointer}[{outer.variable} + 1]"
-        end = self.scopes.named(outer, f"{variable}_end", stop, "const int32_t")
-        frame = Frame(loop.rows, variable, last=self._last_edge(loop.rows))
+        outer, variable = self.scopes.inner, VARIABLES[loop.rows.space]
+        if self.edges:
+            first, end = self.edges
+            frame = Frame(loop.rows, variable, last="end - 1")
+        else:
+            pointer = self._segments(outer.rows, loop.rows)
+            first, stop = f"{pointer}[{outer.variable}]", f"{pointer}[{outer.variable} + 1]"
+            end = self.scopes.named(outer, f"{variable}_end", stop, "const int32_t")
+            frame = Frame(loop.rows, variable, last=self._last_edge(loop.rows))
         width = row_width(loop, self.values, self.launch, self.schedule.lanes)
         if width:
             self.scopes.frames.append(frame)
@@ -265,7 +292,7 @@ class TraversalLowering:
         names = []
         for piece in self._computed(shape):
             text = piece_name(unique, piece, shape)
-            value = f"load<{piece.type}>({_at(source, piece)})"
+            value = f"load<{piece.type}>({at(source, piece.offset)})"
             frame.body.append(Let(f"const {piece.type}", text, value))
             names.append((piece, text))
         self.values[name] = Value(shape, tuple(names))
@@ -330,10 +357,6 @@ class TraversalLowering:
         )
 
 
-def _at(pointer: str, piece: Piece) -> str:
-    return f"{pointer} + {piece.offset}" if piece.offset else pointer
-
-
 def _splatted(text: str, value: Value, shape: tuple[int, ...], piece: Piece) -> str:
     """A piece of the row; a float that broadcasts is made a vector."""
     return text if value.shape == shape or piece.lanes == 1 else f"splat<{piece.type}>({text})"
@@ -374,6 +397,7 @@ def _has_inner(body: tuple[Stmt, ...]) -> bool:
     )
 
 
-def _describe(traversal: Traversal, stored: frozenset[str]) -> str:
+def describe(traversal: Traversal) -> str:
+    """What a Traversal writes, and for which rows."""
     group = f" of group {traversal.rows.group!r}" if traversal.rows.group else ""
-    return f"{', '.join(sorted(stored))}, for every {traversal.rows.space}{group}"
+    return f"{', '.join(sorted(_stored(traversal.body)))}, for every {traversal.rows.space}{group}"

@@ -1,0 +1,144 @@
+// schedule block_nodes=1024 row_tile=6 col_vectors=4 lanes=16 unroll=2 balance=node prefetch=16
+
+namespace {
+
+// what the launch is called with
+struct Context {
+    const int32_t* all_src_pair_node;
+    float* x;
+    float* t;
+    const int32_t* all_src_pair_block_ptr;
+    const int32_t* all_src_pair_group_ptr;
+    float* w;
+    const int32_t* all_src_pair_group_etype;
+    const int32_t* all_src_pair_rows;
+    int64_t row_blocks;
+};
+
+// kernel_0: M rows at a time
+template <int M>
+static inline void kernel_0_tile(const Context& c, const int32_t* rows, const float* w) {
+    const float* x[M];
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+        x[m] = c.x + int64_t(c.all_src_pair_node[rows[m]]) * 126;
+    }
+    for (int h = 0; h < 2; ++h) {
+        {
+            v16 acc_0[M];
+            v16 acc_16[M];
+            v16 acc_32[M];
+            v16 acc_48[M];
+#pragma GCC unroll 16
+            for (int m = 0; m < M; ++m) {
+                acc_0[m] = v16{};
+                acc_16[m] = v16{};
+                acc_32[m] = v16{};
+                acc_48[m] = v16{};
+            }
+            for (int k = 0; k < 63; ++k) {
+                const float* w_k = w + (h * 63 + k) * 65;
+                const v16 w_0 = load<v16>(w_k);
+                const v16 w_16 = load<v16>(w_k + 16);
+                const v16 w_32 = load<v16>(w_k + 32);
+                const v16 w_48 = load<v16>(w_k + 48);
+#pragma GCC unroll 16
+                for (int m = 0; m < M; ++m) {
+                    const float x_k = x[m][h * 63 + k];
+                    acc_0[m] += x_k * w_0;
+                    acc_16[m] += x_k * w_16;
+                    acc_32[m] += x_k * w_32;
+                    acc_48[m] += x_k * w_48;
+                }
+            }
+#pragma GCC unroll 16
+            for (int m = 0; m < M; ++m) {
+                float* out = c.t + int64_t(rows[m]) * 130 + h * 65;
+                const v16 out_0 = acc_0[m];
+                const v16 out_16 = acc_16[m];
+                const v16 out_32 = acc_32[m];
+                const v16 out_48 = acc_48[m];
+                store(out, out_0);
+                store(out + 16, out_16);
+                store(out + 32, out_32);
+                store(out + 48, out_48);
+            }
+        }
+        {
+            float acc_64[M];
+#pragma GCC unroll 16
+            for (int m = 0; m < M; ++m) {
+                acc_64[m] = float{};
+            }
+            for (int k = 0; k < 63; ++k) {
+                const float* w_k = w + (h * 63 + k) * 65;
+                const float w_64 = load<float>(w_k + 64);
+#pragma GCC unroll 16
+                for (int m = 0; m < M; ++m) {
+                    const float x_k = x[m][h * 63 + k];
+                    acc_64[m] += x_k * w_64;
+                }
+            }
+#pragma GCC unroll 16
+            for (int m = 0; m < M; ++m) {
+                float* out = c.t + int64_t(rows[m]) * 130 + h * 65;
+                const float out_64 = acc_64[m];
+                store(out + 64, out_64);
+            }
+        }
+    }
+}
+
+// t = x[src] @ w, for every src_pair
+NOINLINE void kernel_0(const Context& c, int64_t block) {
+    const int32_t* rows = c.all_src_pair_rows;
+    const int32_t last_group = c.all_src_pair_block_ptr[block + 1];
+    for (int32_t g = c.all_src_pair_block_ptr[block]; g < last_group; ++g) {
+        const float* w = c.w + int64_t(c.all_src_pair_group_etype[g]) * 8190;
+        const int32_t stop = c.all_src_pair_group_ptr[g + 1];
+        int32_t i = c.all_src_pair_group_ptr[g];
+        while (i < stop) {
+            const int32_t height = minimum(stop - i, 6);
+            const int32_t next_stop = minimum(i + height + 6, stop);
+            for (int32_t next = i + height; next < next_stop; ++next) {
+                prefetch_row<126>(c.x + int64_t(c.all_src_pair_node[rows[next]]) * 126);
+            }
+            switch (height) {
+                case 6: kernel_0_tile<6>(c, rows + i, w); break;
+                case 5: kernel_0_tile<5>(c, rows + i, w); break;
+                case 4: kernel_0_tile<4>(c, rows + i, w); break;
+                case 3: kernel_0_tile<3>(c, rows + i, w); break;
+                case 2: kernel_0_tile<2>(c, rows + i, w); break;
+                default: kernel_0_tile<1>(c, rows + i, w); break;
+            }
+            i += height;
+        }
+    }
+}
+
+}  // namespace
+
+// the launch; see its slots for the order of the arguments
+EXPORT void hetune_launch(void* const* pointers, const int64_t* counts, int threads) {
+    Context c;
+    c.all_src_pair_node = static_cast<const int32_t*>(pointers[0]);
+    c.x = static_cast<float*>(pointers[1]);
+    c.t = static_cast<float*>(pointers[2]);
+    c.all_src_pair_block_ptr = static_cast<const int32_t*>(pointers[3]);
+    c.all_src_pair_group_ptr = static_cast<const int32_t*>(pointers[4]);
+    c.w = static_cast<float*>(pointers[5]);
+    c.all_src_pair_group_etype = static_cast<const int32_t*>(pointers[6]);
+    c.all_src_pair_rows = static_cast<const int32_t*>(pointers[7]);
+    c.row_blocks = counts[0];
+    int64_t blocks = c.row_blocks;
+    if (threads == 1 || blocks == 1) {
+        for (int64_t block = 0; block < blocks; ++block) {
+            kernel_0(c, block);
+        }
+    } else {
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+        for (int64_t block = 0; block < blocks; ++block) {
+            kernel_0(c, block);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+"""Generated code is reviewed as a diff: `pytest --update-goldens` renews it."""
+
+import pytest
+
+from hetune.variants.backends.cpp.abi import Arguments
+from hetune.variants.backends.cpp.codegen import print_unit
+from hetune.variants.backends.cpp.lower import lower
+from hetune.variants.kernel.nodes import Schedule
+from hetune.variants.kernel.text import parse, show_schedule
+
+AGGREGATE_FIRST = """
+launch
+  buffer x: node[64]
+  buffer root: shared[64,64]
+  buffer bias: shared[64]
+  buffer w: etype[64,64]
+  buffer scale: dst_pair@d[]
+  buffer y: node[64]
+  gemm y[node] = x @ root + bias heads=1 k=64 n=64
+  gemm y[dst_pair@d -> node] += scale * sum(x[src]) @ w heads=1 k=64 n=64
+"""
+
+ODD_WIDTH = """
+launch
+  buffer x: node[2,63]
+  buffer w: etype[2,63,65]
+  buffer t: src_pair[2,65]
+  gemm t[src_pair] = x[src] @ w heads=2 k=63 n=65
+"""
+
+DOT_PRODUCTS = """
+launch
+  buffer x: node[2,63]
+  buffer w: ntype[2,63,3]
+  buffer y: node[2,3]
+  gemm y[node] = x @ w heads=2 k=63 n=3
+"""
+
+WEIGHTED_SUM = """
+launch
+  buffer t: src_pair[2,32]
+  buffer a: edge[2]
+  buffer y: node[2,32]
+  traverse node
+    init acc: [2,32] sum
+    for edge
+      h: [2,32] = read t
+      c: [2] = read a
+      m: [2,32] = mul(c, h)
+      update acc m
+    store y = acc
+"""
+
+SOFTMAX = """
+launch
+  buffer k: node[2,24]
+  buffer q: dst_pair[2,24]
+  buffer score: edge[2]
+  traverse node
+    init top: [2] max
+    for dst_pair
+      query: [2,24] = read q
+      for edge
+        key: [2,24] = read k[src]
+        s: [2] = dot(key, query)
+        store score = s
+        update top s
+    init total: [2] sum
+    for edge
+      raw: [2] = read score
+      shifted: [2] = sub(raw, top)
+      p: [2] = exp(shifted)
+      store score = p
+      update total p
+    factor: [2] = reciprocal(total)
+    for edge
+      q_raw: [2] = read score
+      share: [2] = mul(q_raw, factor)
+      store score = share
+"""
+
+KERNELS = {
+    "aggregate-first": (AGGREGATE_FIRST, Schedule()),
+    "odd-width": (ODD_WIDTH, Schedule()),
+    "dot-products": (DOT_PRODUCTS, Schedule(lanes=8)),
+    "weighted-sum": (WEIGHTED_SUM, Schedule()),
+    "weighted-sum-by-edge": (WEIGHTED_SUM, Schedule(balance="edge")),
+    "softmax": (SOFTMAX, Schedule(unroll=1)),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_generated_code(name, golden):
+    text, schedule = KERNELS[name]
+    launch = parse(text)
+    unit = lower(launch, schedule, Arguments(launch), show_schedule(schedule))
+    golden(f"{name}.cpp", print_unit(unit))
