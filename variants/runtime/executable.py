@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Mapping
 
 import numpy as np
@@ -19,6 +20,7 @@ from hetune.variants.runtime.given import constants_of
 from hetune.variants.runtime.memory import Layout, lay_out
 
 _HUGE_PAGE = 1 << 21
+_ELEMENT = 4
 
 
 class Executable:
@@ -46,6 +48,7 @@ class Executable:
             for launch, schedule in zip(plan.launches, schedules, strict=True)
         )
         self._arena: Tensor | None = None
+        self._results = ResultMemory()
         self._temporaries: dict[str, Tensor] = {}
         self._lock = threading.Lock()
 
@@ -81,17 +84,18 @@ class Executable:
         return result
 
     def release(self) -> None:
-        """Gives the arena back; the next run takes a new one."""
+        """Gives all memory back that is kept between runs; the next run takes it anew."""
         with self._lock:
             self._arena = None
             self._temporaries = {}
+            self._results = ResultMemory()
 
     def _scratch(self) -> dict[str, Tensor]:
         if self._arena is None:
-            self._arena = allocate(self.layout.arena_bytes // 4)
+            self._arena = allocate(self.layout.arena_bytes // _ELEMENT)
             for buffer in self.plan.temporaries:
                 if buffer.name in self.layout.offsets:
-                    start = self.layout.offsets[buffer.name] // 4
+                    start = self.layout.offsets[buffer.name] // _ELEMENT
                     rows = self._domain.buffer_rows(buffer.type)
                     flat = self._arena[start : start + rows * buffer.type.width]
                     self._temporaries[buffer.name] = flat.view(rows, *buffer.type.shape)
@@ -116,7 +120,7 @@ class Executable:
         kind = next(b.type for b in self.plan.temporaries if b.name == self.plan.result)
         rows = self._domain.buffer_rows(kind)
         if out is None:
-            return allocate(rows * kind.width).view(rows, *kind.shape)
+            return self._results.take(rows * kind.width).view(rows, *kind.shape)
         if out.dtype != torch.float32 or not out.is_contiguous() or out.device.type != "cpu":
             raise InputError("out must be a contiguous float32 tensor on the CPU: allocate it so")
         if out.numel() != rows * kind.width:
@@ -127,8 +131,40 @@ class Executable:
         return out.view(rows, *kind.shape)
 
 
+class ResultMemory:
+    """Memory for results: what a dropped result gives back serves the next one.
+
+    Fresh memory costs a page fault for every page, which for a large graph takes as long as the
+    layer. At most one block is kept.
+    """
+
+    def __init__(self) -> None:
+        self._spare: list[np.ndarray] = []
+
+    def take(self, elements: int) -> Tensor:
+        """Uninitialised float32 memory that nobody else uses."""
+        if elements * _ELEMENT < _HUGE_PAGE:
+            return torch.empty(elements)
+        try:
+            block = self._spare.pop()
+        except IndexError:
+            block = np.empty(elements, dtype=np.float32)
+        if block.size != elements:
+            block = np.empty(elements, dtype=np.float32)
+        # The tensor holds this view; when the last tensor on it goes, the block comes back.
+        view = block[:]
+        weakref.finalize(view, self._give_back, weakref.ref(self), block).atexit = False
+        return torch.from_numpy(view)
+
+    @staticmethod
+    def _give_back(memory: weakref.ref[ResultMemory], block: np.ndarray) -> None:
+        owner = memory()
+        if owner is not None and not owner._spare:
+            owner._spare.append(block)
+
+
 def allocate(elements: int) -> Tensor:
     """Uninitialised float32 memory; large blocks ask for huge pages, which fault 512x less."""
-    if elements * 4 < _HUGE_PAGE:
+    if elements * _ELEMENT < _HUGE_PAGE:
         return torch.empty(elements)
     return torch.from_numpy(np.empty(elements, dtype=np.float32))
