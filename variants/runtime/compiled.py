@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter, ParametersVersion, Unsupported
 from hetune.variants.frontend.calls import Call, graph_of, read_call, result_of, rows_of
+from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.variants import Variant, variants_of
@@ -85,7 +87,7 @@ class CompiledLayer(nn.Module):
         self._graphs = GraphCache()
         self._warned: set[str] = set()
         if isinstance(adapter, Unsupported):
-            self._warn(adapter.reason)
+            self._warn(adapter.reason, stacklevel=4)
         else:
             self._adapter = adapter
             self._promoted = {v.id: v for v in variants_of(adapter.program)}
@@ -124,7 +126,8 @@ class CompiledLayer(nn.Module):
                 "gradients are needed: call it under torch.no_grad() for inference"
             )
         if isinstance(prepared, Unsupported):
-            return self._fall_back(prepared, args, kwargs, variant, out)
+            demands = {"variant": variant, "memory_limit": memory_limit, "out": out}
+            return self._fall_back(prepared, args, kwargs, demands)
         adapter, call, graph = prepared
         rows = rows_of(adapter, call, graph)
         chosen = self._variant(graph, variant, memory_limit)
@@ -209,30 +212,39 @@ class CompiledLayer(nn.Module):
         why: Unsupported,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        variant: str | None,
-        out: Tensor | None,
+        demands: Mapping[str, object],
     ) -> Any:
-        for name, value in (("variant", variant), ("out", out)):
+        for name, value in demands.items():
             if value is not None:
                 raise InputError(
                     f"{name}= cannot be honoured, for the call runs in the original module: "
                     f"{why.reason}"
                 )
         if self._adapter is not None:
-            self._warn(why.reason)
-        if any(isinstance(value, HeteroGraph) for value in (*args, *kwargs.values())):
+            self._warn(why.reason, _CALLER)
+        takes_graphs = isinstance(self.module, RelationalLayer)
+        given = (*args, *kwargs.values())
+        if not takes_graphs and any(isinstance(value, HeteroGraph) for value in given):
             args, kwargs = _with_tensors(self._adapter, args, kwargs)
         return self.module(*args, **kwargs)
 
-    def _warn(self, reason: str) -> None:
+    def _warn(self, reason: str, stacklevel: int) -> None:
         if reason not in self._warned:
             self._warned.add(reason)
             name = type(self.module).__name__
-            warnings.warn(f"{name} runs uncompiled: {reason}", FallbackWarning, stacklevel=4)
+            warnings.warn(f"{name} runs uncompiled: {reason}", FallbackWarning, stacklevel)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledLayer:
+        module = copy.deepcopy(self.module, memo)
+        return CompiledLayer(module, adapt(module), self._backend, self._memory_limit)
 
     def extra_repr(self) -> str:
         """How many variants there are, and of which backend."""
         return f"variants={len(self._promoted)}, backend={self._backend.name!r}"
+
+
+_CALLER = 6
+"""Frames from a warning up to the line that calls the layer, torch's own included."""
 
 
 def _features(call: Call) -> list[Tensor]:

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -20,15 +21,14 @@ class GraphCache:
     """Graphs by the tensors they were made of.
 
     A graph is used again only for the very same tensors, unchanged since: identity by weak
-    reference, content by torch's write counter. Tensors made in inference mode have no counter and
-    are told apart by a digest of their content.
+    reference, content by torch's write counter. It goes when one of them does. Tensors made in
+    inference mode have no counter and are told apart by a digest of their content.
     """
 
     def __init__(self) -> None:
-        self._graphs: OrderedDict[tuple[object, ...], tuple[list[_Seen], HeteroGraph]] = (
-            OrderedDict()
-        )
-        self._lock = threading.Lock()
+        self._graphs: OrderedDict[_Key, _Entry] = OrderedDict()
+        # A tensor may die, and take its graph along, while this thread holds the lock.
+        self._lock = threading.RLock()
 
     def graph(
         self, tensors: Sequence[Tensor], extra: tuple[object, ...], build: Callable[[], HeteroGraph]
@@ -43,41 +43,60 @@ class GraphCache:
         key = (*extra, *(_identity(tensor) for tensor in tensors))
         with self._lock:
             found = self._graphs.get(key)
-            if found is not None and all(
-                seen.is_now(tensor) for seen, tensor in zip(found[0], tensors, strict=True)
-            ):
+            if found is not None and found.is_now(tensors):
                 self._graphs.move_to_end(key)
-                return found[1]
+                return found.graph
         graph = build()
+        forget = self._forgetting(key)
+        entry = _Entry(tuple(_Seen(tensor, forget) for tensor in tensors), graph)
         with self._lock:
-            self._graphs[key] = ([_Seen(tensor) for tensor in tensors], graph)
+            self._graphs[key] = entry
             self._graphs.move_to_end(key)
-            self._drop_stale()
+            if len(self._graphs) > _MOST:
+                self._graphs.popitem(last=False)
         return graph
 
-    def _drop_stale(self) -> None:
-        for key in [k for k, (seen, _) in self._graphs.items() if any(s.is_gone for s in seen)]:
-            del self._graphs[key]
-        while len(self._graphs) > _MOST:
-            self._graphs.popitem(last=False)
+    def _forgetting(self, key: _Key) -> Callable[[weakref.ref[Tensor]], None]:
+        """What to do when a tensor of this key dies."""
+        cache = weakref.ref(self)
+
+        def forget(reference: weakref.ref[Tensor]) -> None:
+            self = cache()
+            if self is None:
+                return
+            with self._lock:
+                entry = self._graphs.get(key)
+                if entry is not None and any(seen.reference is reference for seen in entry.seen):
+                    del self._graphs[key]
+
+        return forget
+
+
+_Key = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    seen: tuple[_Seen, ...]
+    graph: HeteroGraph
+
+    def is_now(self, tensors: Sequence[Tensor]) -> bool:
+        return all(seen.is_now(tensor) for seen, tensor in zip(self.seen, tensors, strict=True))
 
 
 class _Seen:
     """A tensor as it was at one time."""
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: Tensor, forget: Callable[[weakref.ref[Tensor]], None]) -> None:
         self._digested = tensor.is_inference()
-        self._reference = weakref.ref(tensor)
+        # Equal content may come in another tensor: the death of this one means nothing.
+        self.reference = weakref.ref(tensor, None if self._digested else forget)
         self._version = 0 if self._digested else tensor._version
-
-    @property
-    def is_gone(self) -> bool:
-        return not self._digested and self._reference() is None
 
     def is_now(self, tensor: Tensor) -> bool:
         if self._digested:
             return True  # equal keys already mean equal content
-        return self._reference() is tensor and self._version == tensor._version
+        return self.reference() is tensor and self._version == tensor._version
 
 
 def _identity(tensor: Tensor) -> object:

@@ -75,7 +75,7 @@ class Executable:
                     buffers[param.name] = self._checked(param, features)
             result = buffers.get(self.plan.result)
             if result is None:
-                result = self._result(out)
+                result = self._result(out, buffers)
                 buffers[self.plan.result] = result
             for view in self.plan.views:
                 buffers[view.name] = buffers[view.base]
@@ -116,7 +116,7 @@ class Executable:
             )
         return value.contiguous()
 
-    def _result(self, out: Tensor | None) -> Tensor:
+    def _result(self, out: Tensor | None, inputs: Mapping[str, Tensor]) -> Tensor:
         kind = next(b.type for b in self.plan.temporaries if b.name == self.plan.result)
         rows = self._domain.buffer_rows(kind)
         if out is None:
@@ -128,6 +128,12 @@ class Executable:
                 f"out has shape {tuple(out.shape)} but the result has {rows} rows of {kind.width}:"
                 " allocate that many elements"
             )
+        for name, given in inputs.items():
+            if _overlap(out, given):
+                raise InputError(
+                    f"out shares memory with {name}, which is read while out is written: give a "
+                    "tensor of its own"
+                )
         return out.view(rows, *kind.shape)
 
 
@@ -163,8 +169,16 @@ class ResultMemory:
             owner._spare.append(block)
 
 
+def _overlap(one: Tensor, other: Tensor) -> bool:
+    """Whether two contiguous tensors have elements in common."""
+    first, second = one.data_ptr(), other.data_ptr()
+    return first < second + other.nbytes and second < first + one.nbytes
+
+
 def allocate(elements: int) -> Tensor:
     """Uninitialised float32 memory; large blocks ask for huge pages, which fault 512x less."""
-    if elements * _ELEMENT < _HUGE_PAGE:
-        return torch.empty(elements)
-    return torch.from_numpy(np.empty(elements, dtype=np.float32))
+    # A tensor made in inference mode could not be written outside of it.
+    with torch.inference_mode(False):
+        if elements * _ELEMENT < _HUGE_PAGE:
+            return torch.empty(elements)
+        return torch.from_numpy(np.empty(elements, dtype=np.float32))

@@ -1,0 +1,125 @@
+"""A plan bound to a graph: what it checks, and where it writes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hetune.variants.backends.torch.backend import TorchBackend
+from hetune.variants.errors import GraphError, InputError
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.given import weights_of
+from hetune.variants.testing.graphs import typed_graph
+from hetune.variants.testing.programs import PROGRAMS, random_parameters
+
+PROGRAM = PROGRAMS["rgat, 2 heads"]  # x: node[6], result: node[2,4]
+
+
+@pytest.fixture
+def values(graph):
+    return random_parameters(PROGRAM, graph)
+
+
+@pytest.fixture
+def executable(graph) -> Executable:
+    variant = variants_of(PROGRAM)[0]
+    return Executable(variant.plan, Domain(graph), TorchBackend(), variant.schedules)
+
+
+@pytest.fixture
+def run(graph, executable, values):
+    weights = weights_of(executable.plan, values, graph)
+
+    def run_with(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        return executable.run({"x": x}, weights, out)
+
+    return run_with
+
+
+@pytest.fixture
+def good(values) -> torch.Tensor:
+    return values["x"].float()
+
+
+def test_every_run_returns_memory_of_its_own(run, good):
+    first = run(good)
+    kept = first.clone()
+    second = run(good * 2)
+    assert first.data_ptr() != second.data_ptr()
+    assert torch.equal(first, kept)
+    assert torch.equal(run(good), kept)
+
+
+def test_rows_of_another_memory_layout_are_taken(run, good):
+    assert torch.equal(run(good.t().contiguous().t()), run(good))
+
+
+def test_out_is_written_and_returned(run, good):
+    expected = run(good)
+    for shape in ((50, 2, 4), (50, 8), (400,)):
+        out = torch.full(shape, torch.nan)
+        found = run(good, out)
+        assert found.data_ptr() == out.data_ptr()
+        assert torch.equal(out.view(50, 2, 4), expected)
+
+
+BAD_ROWS = {
+    "x is torch.float64 on cpu: compiled layers take float32 on the CPU; convert it with .float() "
+    "and .cpu()": lambda x: x.double(),
+    "x has shape (49, 6) but the graph and the layer need (50, 6): give one row for every row of "
+    "the graph": lambda x: x[1:],
+    "x has shape (50, 5) but the graph and the layer need (50, 6): give one row for every row of "
+    "the graph": lambda x: x[:, 1:],
+}
+
+
+@pytest.mark.parametrize(("message", "spoil"), BAD_ROWS.items(), ids=["dtype", "rows", "width"])
+def test_bad_rows(message, spoil, run, good):
+    with pytest.raises(InputError) as caught:
+        run(spoil(good))
+    assert str(caught.value) == message
+
+
+UNFIT = "out must be a contiguous float32 tensor on the CPU: allocate it so"
+BAD_OUTS = {
+    "dtype": (lambda: torch.empty(50, 8, dtype=torch.float64), UNFIT),
+    "layout": (lambda: torch.empty(8, 50).t(), UNFIT),
+    "size": (
+        lambda: torch.empty(50, 7),
+        "out has shape (50, 7) but the result has 50 rows of 8: allocate that many elements",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), BAD_OUTS.values(), ids=BAD_OUTS)
+def test_bad_outs(make, message, run, good):
+    with pytest.raises(InputError) as caught:
+        run(good, make())
+    assert str(caught.value) == message
+
+
+def test_out_must_not_be_what_is_read(run, good):
+    memory = torch.zeros(1000)
+    x = memory[:300].view(50, 6).copy_(good)
+    with pytest.raises(InputError) as caught:
+        run(x, memory[299:699])
+    assert str(caught.value) == (
+        "out shares memory with x, which is read while out is written: give a tensor of its own"
+    )
+    assert torch.equal(run(x, memory[300:700].view(50, 8)), run(good).view(50, 8).view(50, 2, 4))
+
+
+def test_runs_inside_and_outside_of_inference_mode(run, good):
+    with torch.inference_mode():
+        inside = run(good)
+    assert torch.equal(run(good), inside)
+    with torch.no_grad():
+        assert torch.equal(run(good), inside)
+
+
+def test_a_graph_that_is_gone_is_named():
+    domain = Domain(typed_graph((3,), [(0, 0, 2)]))
+    with pytest.raises(GraphError, match="the graph has been freed: keep a reference to it"):
+        _ = domain.graph

@@ -1,0 +1,108 @@
+"""Where temporaries lie: what lives together lies apart, and the peak is what is allocated."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hetune.variants.backends.torch.backend import TorchBackend
+from hetune.variants.kernel.nodes import Buffer, Launch
+from hetune.variants.passes.enumerate import alternatives
+from hetune.variants.plan.lower import lower
+from hetune.variants.plan.nodes import Plan, View
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.program.nodes import Program, Space, Type
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.given import weights_of
+from hetune.variants.runtime.memory import lay_out
+from hetune.variants.testing.graphs import AWKWARD
+from hetune.variants.testing.programs import PROGRAMS, random_parameters
+
+
+def lifetimes(plan: Plan) -> dict[str, set[int]]:
+    """The launches that touch each temporary, under any name, and those in between."""
+    base = {view.name: view.base for view in plan.views}
+    touched: dict[str, set[int]] = {buffer.name: set() for buffer in plan.temporaries}
+    for step, launch in enumerate(plan.launches):
+        for buffer in launch.buffers:
+            name = base.get(buffer.name, buffer.name)
+            if name in touched:
+                touched[name].add(step)
+    return {name: set(range(min(s), max(s) + 1)) for name, s in touched.items() if s}
+
+
+def check_layout(plan: Plan, rows) -> None:
+    layout = lay_out(plan, rows)
+    sizes = {b.name: 4 * rows(b.type) * b.type.width for b in plan.temporaries}
+    lives = lifetimes(plan)
+    assert layout.result_bytes == sizes[plan.result]
+    assert set(layout.offsets) == {b.name for b in plan.temporaries} - {plan.result}
+    for name, start in layout.offsets.items():
+        assert start % 64 == 0
+        assert start + sizes[name] <= layout.arena_bytes
+        for other, begin in layout.offsets.items():
+            if name != other and lives[name] & lives[other]:
+                assert start + sizes[name] <= begin or begin + sizes[other] <= start
+    for step in range(len(plan.launches)):
+        alive = sum(sizes[name] for name in layout.offsets if step in lives[name])
+        assert alive <= layout.arena_bytes
+    assert layout.arena_bytes <= sum(-(-sizes[name] // 64) * 64 for name in layout.offsets)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    count = draw(st.integers(1, 8))
+    widths = draw(st.lists(st.integers(1, 40), min_size=count, max_size=count))
+    buffers = [Buffer(f"b{i}", Type(Space.NODE, (w,))) for i, w in enumerate(widths)]
+    view = Buffer("view", Type(Space.NODE, (1, widths[0])))
+    steps = draw(
+        st.lists(st.lists(st.sampled_from([*buffers, view]), unique=True), min_size=1, max_size=6)
+    )
+    used = {b.name if b.name != "view" else "b0" for step in steps for b in step} | {"b0"}
+    steps.append([buffers[0]])
+    launches = tuple(Launch((), tuple(step)) for step in steps)
+    temporaries = tuple(b for b in buffers if b.name in used)
+    program = Program("p", (), (), "b0")
+    return Plan(program, (), (), launches, temporaries, "b0", (View("view", "b0"),))
+
+
+@given(plan=plans(), nodes=st.sampled_from((0, 1, 3, 100)))
+def test_random_plans(plan, nodes):
+    check_layout(plan, lambda kind: nodes)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_plans_of_layers(name):
+    for graph in (AWKWARD["no nodes"](), AWKWARD["hub"](), AWKWARD["relations without edges"]()):
+        for way in alternatives(PROGRAMS[name]):
+            check_layout(lower(way.program), Domain(graph).buffer_rows)
+
+
+def test_memory_is_used_again():
+    big = [Buffer(f"b{i}", Type(Space.NODE, (16,))) for i in range(4)]
+    launches = tuple(Launch((), (a, b)) for a, b in pairwise(big))
+    plan = Plan(Program("p", (), (), "b3"), (), (), launches, tuple(big), "b3")
+    layout = lay_out(plan, lambda kind: 100)
+    assert layout.arena_bytes == 2 * 100 * 16 * 4  # b0 and b2 share; b3 is the result
+    assert layout.peak_bytes == 3 * 100 * 16 * 4
+
+
+@pytest.mark.parametrize("name", ["rgcn mean", "rgat, 2 heads", "hgt, 2 heads"])
+def test_the_peak_is_what_a_run_allocates(name):
+    graph, program = AWKWARD["several blocks"](), PROGRAMS[name]
+    domain, values = Domain(graph), random_parameters(program, graph)
+    for variant in variants_of(program):
+        executable = Executable(variant.plan, domain, TorchBackend(), variant.schedules)
+        weights = weights_of(variant.plan, values, graph)
+        result = executable.run({"x": values["x"].float()}, weights)
+        arena = executable._arena
+        assert arena is not None
+        assert arena.nbytes + result.nbytes == executable.layout.peak_bytes
+        for buffer in executable._temporaries.values():
+            assert buffer.untyped_storage().data_ptr() == arena.untyped_storage().data_ptr()
+        executable.release()
+        assert executable._arena is None
