@@ -12,7 +12,13 @@ from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.nodes import Launch, Rows, Schedule
 
 Runner = Callable[[Mapping[str, Tensor]], None]
-"""Runs a launch once over the given buffers: contiguous tensors [rows, ...] by name."""
+"""Runs a launch once over the given buffers: contiguous tensors [rows, ...] by name.
+
+Under `SCRATCH` it finds memory for its scratch buffers, at least a share for each thread.
+"""
+
+SCRATCH = "scratch memory"
+"""Name of the scratch memory among the buffers of a run; no program has such a name."""
 
 
 class Place(Protocol):

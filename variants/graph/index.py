@@ -337,6 +337,24 @@ class GraphIndex:
 
         return whole._step(f"node_blocks({block_nodes})", build)
 
+    def most_rows_in_block(self, space: str, block_nodes: int) -> int:
+        """The most rows that a block of `node_blocks(block_nodes)` has.
+
+        Args:
+            space: "node", "dst_pair" (of this index's edges) or "edge" (of all edges).
+            block_nodes: As for `node_blocks`.
+        """
+
+        def build() -> int:
+            bounds = self.node_blocks(block_nodes)
+            if space == "dst_pair":
+                bounds = self.node_dst_pair_indptr.index_select(0, bounds)
+            elif space == "edge":
+                bounds = self._whole.indptr.index_select(0, bounds)
+            return int(torch.diff(bounds).max()) if bounds.numel() > 1 else 0
+
+        return self._step(f"most_rows_in_block({space}, {block_nodes})", build)
+
     def row_groups(self, space: str, block_nodes: int | None) -> RowGroups:
         """Group the rows of a space by etype.
 

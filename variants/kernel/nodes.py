@@ -19,10 +19,16 @@ from hetune.variants.program.nodes import End, Space, Type
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A float32 matrix: rows of ``type.space`` and ``type.group``, row-major, contiguous."""
+    """A float32 matrix: rows of ``type.space`` and ``type.group``, row-major, contiguous.
+
+    ``scratch`` names the memory of a buffer that lives only while a block of nodes runs: each
+    thread has rows for one block, and nothing outlasts the launch. Buffers of one name share it
+    (row shapes of one width).
+    """
 
     name: str
     type: Type
+    scratch: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,9 @@ _INDENT = "  "
 def show(launch: Launch) -> str:
     """The canonical text of a launch, with a newline at its end."""
     lines = ["launch"]
-    lines += [f"{_INDENT}buffer {b.name}: {show_type(b.type)}" for b in launch.buffers]
+    for b in launch.buffers:
+        scratch = f" in scratch {b.scratch}" if b.scratch else ""
+        lines.append(f"{_INDENT}buffer {b.name}: {show_type(b.type)}{scratch}")
     for kernel in launch.kernels:
         lines += (_INDENT + line for line in _kernel_lines(kernel))
     return "\n".join(lines) + "\n"
@@ -327,8 +329,12 @@ class _Reader:
         line.expect(":")
         rows = line.rows()
         shape = line.shape()
+        scratch = ""
+        if line.accept("in"):
+            line.expect("scratch")
+            scratch = line.name("the scratch's name")
         line.finish()
-        return Buffer(name, Type(rows.space, shape, rows.group))
+        return Buffer(name, Type(rows.space, shape, rows.group), scratch)
 
     def _gemm(self, line: _Line) -> Gemm:
         out = line.name("a buffer")

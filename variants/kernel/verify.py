@@ -31,6 +31,7 @@ def verify(launch: Launch) -> None:
                 GemmCheck(place, types, kernel).run()
             case Traversal():
                 TraversalCheck(place, types, kernel).run()
+    _check_scratch(launch)
     _check_order(launch)
     _check_used(launch)
 
@@ -56,6 +57,24 @@ def _check_buffer_type(place: str, buffer: Buffer) -> None:
         raise KernelError(f"{place}: group {group!r} is no identifier: use letters, digits and _")
     if any(extent < 1 for extent in buffer.type.shape):
         raise KernelError(f"{place}: an extent is below 1: give each axis at least 1 element")
+
+
+def _check_scratch(launch: Launch) -> None:
+    for buffer in launch.buffers:
+        if not buffer.scratch:
+            continue
+        place = f"buffer `{buffer.name}: {show_type(buffer.type)}`"
+        if buffer.type.space not in _NODE_BLOCKED or len(launch.kernels) < 2:
+            raise KernelError(
+                f"{place}: scratch lives for a block of nodes: keep it to node, dst_pair and edge "
+                "rows in launches of several kernels"
+            )
+        others = (b.type for b in launch.buffers if b.scratch == buffer.scratch)
+        kinds = {(kind.space, kind.group, kind.width) for kind in others}
+        if len(kinds) > 1:
+            raise KernelError(
+                f"{place}: scratch {buffer.scratch!r} is shared by unequal rows: give each its own"
+            )
 
 
 def _check_order(launch: Launch) -> None:

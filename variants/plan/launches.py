@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from hetune.variants.kernel.nodes import Buffer, Kernel, Launch
 from hetune.variants.kernel.walk import reads, writes
@@ -38,6 +39,41 @@ def form_launches(
         if together:
             launches.append(_launch(tuple(together), types))
     return tuple(launches)
+
+
+def with_scratch(
+    launches: tuple[Launch, ...], views: Mapping[str, str], kept: frozenset[str]
+) -> tuple[Launch, ...]:
+    """Launches whose buffers are scratch where nothing but a block's own kernels sees them.
+
+    Args:
+        launches: All launches of a plan.
+        views: Second names of buffers.
+        kept: Buffers that must last: what the plan is given and its result.
+    """
+    where: dict[str, set[int]] = {}
+    far: set[str] = set()
+    for i, launch in enumerate(launches):
+        types = {buffer.name: buffer.type for buffer in launch.buffers}
+        for kernel in launch.kernels:
+            for name, local in _touched(kernel, types):
+                base = views.get(name, name)
+                where.setdefault(base, set()).add(i)
+                if not local or len(launch.kernels) == 1:
+                    far.add(base)
+    scratch = {name for name, seen in where.items() if len(seen) == 1 and name not in far | kept}
+    return tuple(
+        replace(
+            launch,
+            buffers=tuple(
+                replace(buffer, scratch=base)
+                if (base := views.get(buffer.name, buffer.name)) in scratch
+                else buffer
+                for buffer in launch.buffers
+            ),
+        )
+        for launch in launches
+    )
 
 
 def _dependences(

@@ -27,7 +27,7 @@ from hetune.variants.kernel.nodes import (
 from hetune.variants.passes.product import multiply_chain
 from hetune.variants.passes.rewrite import users
 from hetune.variants.plan.body import Body
-from hetune.variants.plan.launches import form_launches
+from hetune.variants.plan.launches import form_launches, with_scratch
 from hetune.variants.plan.nodes import Plan, View
 from hetune.variants.plan.terms import Term, TermKind, terms_of
 from hetune.variants.program.nodes import (
@@ -85,6 +85,9 @@ class Lowering:
         """Lowers everything that the result needs."""
         result = self.buffer(self.program.result)
         launches = form_launches(tuple(self._kernels), self._buffers, self._views)
+        kept = self.given | {self._views.get(result, result)}
+        launches = with_scratch(launches, self._views, kept)
+        scratch = {buffer.scratch for launch in launches for buffer in launch.buffers}
         used = {buffer.name for launch in launches for buffer in launch.buffers}
         used |= {self._views.get(name, name) for name in used}
         return Plan(
@@ -95,10 +98,14 @@ class Lowering:
             tuple(
                 Buffer(name, kind)
                 for name, kind in self._buffers.items()
-                if name in used and name not in self.given and name not in self._views
+                if name in used - scratch - self.given and name not in self._views
             ),
             self._views.get(result, result),
-            tuple(View(name, base) for name, base in self._views.items() if name in used),
+            tuple(
+                View(name, base)
+                for name, base in self._views.items()
+                if name in used and base not in scratch
+            ),
         )
 
     def _constant_inputs(self, used: set[str]) -> set[str]:

@@ -26,7 +26,7 @@ class Plan:
             a node type's weight is taken to edge types).
         constants: Values made of counts alone: computed once per graph.
         launches: What every run executes, in order.
-        temporaries: Buffers that a run writes, the result's among them.
+        temporaries: Buffers that a run writes, the result's among them, but for scratch.
         result: Name of the buffer that holds the result.
         views: Other names that launches use for buffers.
     """

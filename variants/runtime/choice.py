@@ -10,7 +10,7 @@ from hetune.variants.errors import MemoryLimitError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.memory import lay_out
+from hetune.variants.runtime.memory import layout_of
 from hetune.variants.runtime.roofline import MachineModel, estimate
 
 
@@ -109,7 +109,7 @@ def _candidates(
         Candidate(
             variant.id,
             estimate(variant.plan, variant.schedules, domain, machine, threads).seconds,
-            lay_out(variant.plan, domain.buffer_rows).peak_bytes,
+            layout_of(variant.plan, variant.schedules, domain).peak_bytes,
         )
         for variant in variants
     )

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hetune.variants.backends.base import Backend
+from hetune.variants.backends.base import SCRATCH, Backend
 from hetune.variants.errors import InputError
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Param
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.given import constants_of
-from hetune.variants.runtime.memory import Layout, lay_out
+from hetune.variants.runtime.memory import Layout, layout_of
 
 _HUGE_PAGE = 1 << 21
 _ELEMENT = 4
@@ -40,7 +40,7 @@ class Executable:
         self, plan: Plan, domain: Domain, backend: Backend, schedules: tuple[Schedule, ...]
     ) -> None:
         self.plan = plan
-        self.layout: Layout = lay_out(plan, domain.buffer_rows)
+        self.layout: Layout = layout_of(plan, schedules, domain)
         self._domain = domain
         self._constants = constants_of(plan, domain)
         self._runners = tuple(
@@ -48,6 +48,7 @@ class Executable:
             for launch, schedule in zip(plan.launches, schedules, strict=True)
         )
         self._arena: Tensor | None = None
+        self._scratch_memory = torch.empty(0)
         self._results = ResultMemory()
         self._temporaries: dict[str, Tensor] = {}
         self._lock = threading.Lock()
@@ -69,7 +70,7 @@ class Executable:
             InputError: A tensor's dtype, shape or device does not fit.
         """
         with self._lock:
-            buffers = {**self._constants, **weights, **self._scratch()}
+            buffers = {**self._constants, **weights, **self._buffers()}
             for param in self.plan.program.params:
                 if param.role == "feature":
                     buffers[param.name] = self._checked(param, features)
@@ -79,6 +80,7 @@ class Executable:
                 buffers[self.plan.result] = result
             for view in self.plan.views:
                 buffers[view.name] = buffers[view.base]
+            buffers[SCRATCH] = self._scratch()
             for runner in self._runners:
                 runner(buffers)
         return result
@@ -87,10 +89,18 @@ class Executable:
         """Gives all memory back that is kept between runs; the next run takes it anew."""
         with self._lock:
             self._arena = None
+            self._scratch_memory = torch.empty(0)
             self._temporaries = {}
             self._results = ResultMemory()
 
-    def _scratch(self) -> dict[str, Tensor]:
+    def _scratch(self) -> Tensor:
+        """A share for each thread there is now."""
+        needed = self.layout.scratch_bytes // _ELEMENT * torch.get_num_threads()
+        if self._scratch_memory.numel() < needed:
+            self._scratch_memory = allocate(needed)
+        return self._scratch_memory
+
+    def _buffers(self) -> dict[str, Tensor]:
         if self._arena is None:
             self._arena = allocate(self.layout.arena_bytes // _ELEMENT)
             for buffer in self.plan.temporaries:

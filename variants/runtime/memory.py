@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hetune.variants.kernel.nodes import Buffer
+import torch
+
+from hetune.variants.kernel.nodes import Buffer, Schedule
+from hetune.variants.kernel.scratch import scratch_layout
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Type
+from hetune.variants.runtime.domain import Domain
 
 _ALIGNMENT = 64
 _ELEMENT = 4
@@ -20,20 +24,32 @@ class Layout:
     Attributes:
         offsets: Start of each temporary.
         arena_bytes: Size of the arena.
+        scratch_bytes: Size of a thread's scratch, which all launches use in turn.
         result_bytes: Size of the result.
     """
 
     offsets: dict[str, int]
     arena_bytes: int
+    scratch_bytes: int
     result_bytes: int
 
     @property
     def peak_bytes(self) -> int:
-        """The most that a run holds at once, arena and result."""
-        return self.arena_bytes + self.result_bytes
+        """The most that a run holds at once beside its inputs, with the threads there are now."""
+        scratch = self.scratch_bytes * torch.get_num_threads()
+        return self.arena_bytes + scratch + self.result_bytes
 
 
-def lay_out(plan: Plan, rows: Callable[[Type], int]) -> Layout:
+def layout_of(plan: Plan, schedules: tuple[Schedule, ...], domain: Domain) -> Layout:
+    """The memory of a plan on a graph."""
+    scratch = max(
+        scratch_layout(launch, schedule.block_nodes, domain.index).stride
+        for launch, schedule in zip(plan.launches, schedules, strict=True)
+    )
+    return lay_out(plan, domain.buffer_rows, scratch * _ELEMENT)
+
+
+def lay_out(plan: Plan, rows: Callable[[Type], int], scratch_bytes: int = 0) -> Layout:
     """Places every temporary at the lowest offset that is free while it lives.
 
     Largest first, which keeps the arena within a few percent of the true peak in practice.
@@ -56,7 +72,7 @@ def lay_out(plan: Plan, rows: Callable[[Type], int]) -> Layout:
         offsets[buffer.name] = offset
         placed.append((buffer, offset))
     arena = max((offsets[b.name] + _aligned(size[b.name]) for b, _ in placed), default=0)
-    return Layout(offsets, arena, size.get(plan.result, 0))
+    return Layout(offsets, arena, scratch_bytes, size.get(plan.result, 0))
 
 
 def _spans(plan: Plan) -> dict[str, tuple[int, int]]:

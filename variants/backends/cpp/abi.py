@@ -64,17 +64,25 @@ class NodeBlocksSlot:
     """First node of each block, and the end: int32 [B + 1]."""
 
 
-Slot = BufferSlot | IndexSlot | GroupsSlot | NodeTypeSlot | NodeBlocksSlot
+@dataclass(frozen=True, slots=True)
+class ScratchSlot:
+    """Scratch memory, float32: a share for each thread."""
+
+
+Slot = ScratchSlot | BufferSlot | IndexSlot | GroupsSlot | NodeTypeSlot | NodeBlocksSlot
 
 
 @dataclass(frozen=True, slots=True)
 class CountSlot:
-    """Rows of a domain; or ``"blocks"`` (of nodes), or ``"row_blocks"``.
+    """Rows of a domain; or ``"blocks"`` (of nodes), ``"row_blocks"`` or ``"scratch_stride"``.
 
-    The last is the number of blocks of the launch's unblocked `RowGroups`; there is but one.
+    ``"row_blocks"`` is the number of blocks of the launch's unblocked `RowGroups`; there is but
+    one. ``"scratch_stride"`` is the size of a thread's share of scratch memory, in elements; with
+    ``scratch`` a count is where that scratch begins in the share.
     """
 
     of: Rows | str
+    scratch: str = ""
 
 
 def identifier(text: str) -> str:
@@ -120,6 +128,17 @@ class Arguments:
         kind += "" if only is End.NONE else f"{only}_"
         name = f"{rows.group or 'all'}_{rows.space}_{kind}{field}"
         return self._pointer(GroupsSlot(rows.group, rows.space, blocked, field, only), name)
+
+    def scratch(self) -> str:
+        """Pointer to all threads' scratch memory."""
+        return self._pointer(ScratchSlot(), "scratch")
+
+    def scratch_start(self, scratch: str) -> str:
+        """Where a scratch begins in a thread's share."""
+        slot = CountSlot("scratch_start", scratch)
+        if slot not in self._counts:
+            self._counts[slot] = self._free(f"{scratch}_start")
+        return f"c.{self._counts[slot]}"
 
     def node_types(self) -> str:
         """Pointer to the nodes' types."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from hetune.variants.backends.base import Place, Runner
+from hetune.variants.backends.base import SCRATCH, Place, Runner
 from hetune.variants.backends.cpp.abi import (
     BufferSlot,
     CountSlot,
@@ -18,11 +18,13 @@ from hetune.variants.backends.cpp.abi import (
     IndexSlot,
     NodeBlocksSlot,
     NodeTypeSlot,
+    ScratchSlot,
     Slot,
 )
 from hetune.variants.backends.cpp.emit import Emitted, emit
 from hetune.variants.graph.index import RowGroups, node_type_groups
 from hetune.variants.kernel.nodes import Launch, Rows, Schedule
+from hetune.variants.kernel.scratch import ScratchLayout, scratch_layout
 from hetune.variants.program.nodes import End, Space
 from hetune.variants.registry import KernelSource, Registry, default_registry
 
@@ -67,18 +69,23 @@ class CppBackend:
 def _bound(
     code: Emitted, function: ctypes._NamedFuncPointer, schedule: Schedule, place: Place
 ) -> Runner:
+    scratch = scratch_layout(code.launch, schedule.block_nodes, place.index)
+    temporary = {buffer.name for buffer in code.launch.buffers if buffer.scratch}
     pointers = (ctypes.c_void_p * max(len(code.pointers), 1))()
     kept: list[Tensor] = []
     buffers: list[tuple[int, str]] = []
     for position, slot in enumerate(code.pointers):
-        if isinstance(slot, BufferSlot):
-            buffers.append((position, slot.name))
+        if isinstance(slot, ScratchSlot):
+            buffers.append((position, SCRATCH))
+        elif isinstance(slot, BufferSlot):
+            if slot.name not in temporary:
+                buffers.append((position, slot.name))
         else:
             array = _array(slot, schedule, place)
             kept.append(array)
             pointers[position] = array.data_ptr()
     counts = (ctypes.c_int64 * max(len(code.counts), 1))(
-        *(_count(slot, code, schedule, place) for slot in code.counts)
+        *(_count(slot, code, schedule, place, scratch) for slot in code.counts)
     )
 
     def run(tensors: Mapping[str, Tensor]) -> None:
@@ -104,7 +111,7 @@ def _array(slot: Slot, schedule: Schedule, place: Place) -> Tensor:
             return place.graph.ntype
         case NodeBlocksSlot():
             return place.index("").node_blocks(schedule.block_nodes)
-        case BufferSlot():
+        case BufferSlot() | ScratchSlot():
             raise AssertionError("buffers are given with every run")
 
 
@@ -121,12 +128,18 @@ def _groups(slot: GroupsSlot, schedule: Schedule, place: Place) -> RowGroups:
     return place.index(slot.group).row_groups(slot.space.value, block_nodes)
 
 
-def _count(slot: CountSlot, code: Emitted, schedule: Schedule, place: Place) -> int:
+def _count(
+    slot: CountSlot, code: Emitted, schedule: Schedule, place: Place, scratch: ScratchLayout
+) -> int:
     match slot.of:
         case Rows() as rows:
             return place.count(rows)
         case "blocks":
             return place.index("").node_blocks(schedule.block_nodes).numel() - 1
+        case "scratch_stride":
+            return scratch.stride
+        case "scratch_start":
+            return scratch.offsets[slot.scratch]
         case "row_blocks":
             groups = next(s for s in code.pointers if isinstance(s, GroupsSlot) and not s.blocked)
             return _groups(groups, schedule, place).num_blocks

@@ -15,6 +15,7 @@ from hetune.variants.backends.cpp.abi import (
     IndexSlot,
     NodeBlocksSlot,
     NodeTypeSlot,
+    ScratchSlot,
     Slot,
 )
 from hetune.variants.backends.cpp.codegen import print_unit
@@ -31,6 +32,7 @@ __all__ = [
     "IndexSlot",
     "NodeBlocksSlot",
     "NodeTypeSlot",
+    "ScratchSlot",
     "Slot",
     "emit",
 ]
@@ -42,6 +44,7 @@ _NAME_LENGTH = 80
 class Emitted:
     """A launch's source, and the pointers and counts that it is called with, in order."""
 
+    launch: Launch
     source: KernelSource
     pointers: tuple[Slot, ...]
     counts: tuple[CountSlot, ...]
@@ -61,6 +64,7 @@ def emit(launch: Launch, schedule: Schedule) -> Emitted:
     unit = lower(launch, schedule, arguments, show_schedule(schedule))
     source = KernelSource(_name(launch, recipe), f"{_prelude()}\n{print_unit(unit)}", recipe)
     return Emitted(
+        launch,
         source,
         tuple(slot for slot, _ in arguments.pointers),
         tuple(slot for slot, _ in arguments.counts),

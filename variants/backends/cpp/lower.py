@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from hetune.variants.backends.cpp.abi import Arguments, BufferSlot, Slot
+from hetune.variants.backends.cpp.abi import Arguments, BufferSlot, ScratchSlot, Slot
 from hetune.variants.backends.cpp.balance import EdgeBalancedLowering
 from hetune.variants.backends.cpp.gemm import GemmLowering
-from hetune.variants.backends.cpp.rows import CHUNK_ROWS, Shares, is_chunked, is_node_blocked
+from hetune.variants.backends.cpp.rows import (
+    CHUNK_ROWS,
+    Shares,
+    block_range,
+    is_chunked,
+    is_node_blocked,
+)
 from hetune.variants.backends.cpp.target import (
     Assign,
     Comment,
@@ -19,7 +25,8 @@ from hetune.variants.backends.cpp.target import (
     Unit,
 )
 from hetune.variants.backends.cpp.traversal import TraversalLowering
-from hetune.variants.kernel.nodes import Gemm, Launch, Schedule
+from hetune.variants.kernel.nodes import Gemm, Launch, Rows, Schedule
+from hetune.variants.program.nodes import Space
 
 
 def lower(launch: Launch, schedule: Schedule, arguments: Arguments, comment: str) -> Unit:
@@ -55,7 +62,30 @@ def _by_blocks(
             lowered = TraversalLowering(kernel, name, launch, schedule, arguments, node_blocked)
         functions += lowered.functions()
         calls.append(Do(f"{name}(c, block)"))
-    return tuple(functions), tuple(calls)
+    return tuple(functions), (*_own_scratch(launch, arguments), *calls)
+
+
+def _own_scratch(launch: Launch, arguments: Arguments) -> list[Statement]:
+    """A context of the thread's own, in which scratch buffers begin at the block's first row.
+
+    Kernels find a row where they would in a buffer of all rows, so they need not know.
+    """
+    if not any(buffer.scratch for buffer in launch.buffers):
+        return []
+    stride = arguments.count("scratch_stride")
+    statements: list[Statement] = [
+        Comment("scratch of this thread, as if it held the rows of all blocks"),
+        Let("Context", "c", "shared"),
+        Let("float*", "own", f"{arguments.scratch()} + omp_get_thread_num() * {stride}"),
+    ]
+    for buffer in launch.buffers:
+        if buffer.scratch:
+            group = "" if buffer.type.space is Space.EDGE else buffer.type.group
+            first, _ = block_range(arguments, Rows(buffer.type.space, group), True)
+            start = f"own + {arguments.scratch_start(buffer.scratch)}"
+            shift = f"int64_t({first}) * {buffer.type.width}"
+            statements.append(Assign(arguments.buffer(buffer.name), f"{start} - {shift}"))
+    return statements
 
 
 def _blocks(launch: Launch, arguments: Arguments) -> str:
@@ -74,11 +104,12 @@ def _context(arguments: Arguments) -> Struct:
 
 
 def _pointer_type(slot: Slot) -> str:
-    return "float*" if isinstance(slot, BufferSlot) else "const int32_t*"
+    return "float*" if isinstance(slot, BufferSlot | ScratchSlot) else "const int32_t*"
 
 
 def _entry(arguments: Arguments, shares: Shares, calls: tuple[Statement, ...]) -> Function:
     body: list[Statement] = [Let("Context", "c")]
+    shared = any(isinstance(slot, ScratchSlot) for slot, _ in arguments.pointers)
     for i, (slot, name) in enumerate(arguments.pointers):
         body.append(Assign(f"c.{name}", f"static_cast<{_pointer_type(slot)}>(pointers[{i}])"))
     for i, (_, name) in enumerate(arguments.counts):
@@ -91,6 +122,8 @@ def _entry(arguments: Arguments, shares: Shares, calls: tuple[Statement, ...]) -
             Comment("without memory: one block, which has nothing to carry"),
             If("!carry", (Assign("blocks", "1"),)),
         ]
+    if shared:
+        body.append(Let("const Context&", "shared", "c"))
     together = "omp parallel for schedule(dynamic, 1) num_threads(threads)"
     body.append(
         If(

@@ -3,6 +3,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+extern "C" int omp_get_thread_num(void);
+
 namespace {
 
 typedef float v2 __attribute__((vector_size(8)));

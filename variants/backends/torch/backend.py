@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from hetune.variants.backends.base import Place, Runner
 from hetune.variants.kernel.interpret import interpret
-from hetune.variants.kernel.nodes import Launch, Schedule
+from hetune.variants.kernel.nodes import Launch, Rows, Schedule
+from hetune.variants.program.nodes import Space
 
 
 class TorchBackend:
@@ -20,6 +22,20 @@ class TorchBackend:
         """A runner over tensors of any float dtype."""
 
         def run(buffers: Mapping[str, Tensor]) -> None:
-            interpret(launch, buffers, place.index, place.graph)
+            interpret(launch, {**_scratch(launch, place), **buffers}, place.index, place.graph)
 
         return run
+
+
+def _scratch(launch: Launch, place: Place) -> dict[str, Tensor]:
+    """Memory for all rows of scratch buffers: the interpreter runs all blocks at once."""
+    memory: dict[str, Tensor] = {}
+    found: dict[str, Tensor] = {}
+    for buffer in launch.buffers:
+        if buffer.scratch:
+            kind = buffer.type
+            group = "" if kind.space is Space.EDGE else kind.group
+            rows = place.count(Rows(kind.space, group))
+            flat = memory.setdefault(buffer.scratch, torch.empty(rows, kind.width))
+            found[buffer.name] = flat.view(rows, *kind.shape)
+    return found
