@@ -47,11 +47,15 @@ def check_buffers(plan: Plan) -> None:
     given = {param.name for param in plan.program.params}
     given |= {let.name for let in (*plan.weights, *plan.constants)}
     temporaries = {buffer.name for buffer in plan.temporaries}
+    scratch = {b.scratch for launch in plan.launches for b in launch.buffers} - {""}
+    assert not scratch & (temporaries | given)
     views = {view.name: view.base for view in plan.views}
     assert plan.result in temporaries
     assert not given & temporaries
-    used = {views.get(b.name, b.name) for launch in plan.launches for b in launch.buffers}
-    assert temporaries <= used <= given | temporaries
+    used = {
+        b.scratch or views.get(b.name, b.name) for launch in plan.launches for b in launch.buffers
+    }
+    assert temporaries | scratch <= used <= given | temporaries | scratch
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -75,5 +79,5 @@ def test_plans_compute_the_program(name, graph):
 
 def dirty(executable: Executable, plan: Plan) -> None:
     """Fills the arena with NaN: what is read but never written shows."""
-    for buffer in executable._scratch().values():
+    for buffer in executable._buffers().values():
         buffer.fill_(torch.nan)

@@ -134,6 +134,39 @@ def test_a_reshape_is_a_view():
           return out
         """
     )
+    (launch,) = plan.launches
+    scratch = {b.name: (b.type.shape, b.scratch) for b in launch.buffers if b.scratch}
+    assert scratch == {"r": ((2, 2), "r"), "r_as_4": ((4,), "r")}
+    assert {buffer.name for buffer in plan.temporaries} == {"out"}
+
+
+def test_a_reshape_inside_a_block_is_scratch_too():
+    plan = plan_of(
+        """
+        program p(x: node[2,2] feature)
+          r: node[2,2] = relu x
+          flat: node[4] = reshape r [4]
+          s: node[4] = relu flat
+          e: edge[4] = take s edge src
+          out: node[4] = sum e node
+          return out
+        """
+    )
+    assert plan.views == ()
+    assert [buffer.name for buffer in plan.temporaries] == ["s", "out"]
+
+
+def test_a_reshape_that_edges_read_is_a_view():
+    plan = plan_of(
+        """
+        program p(x: node[2,2] feature)
+          r: node[2,2] = relu x
+          flat: node[4] = reshape r [4]
+          e: edge[4] = take flat edge src
+          out: node[4] = sum e node
+          return out
+        """
+    )
     assert plan.views == (View("r_as_4", "r"),)
     assert {buffer.name for buffer in plan.temporaries} == {"r", "out"}
 
