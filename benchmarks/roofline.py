@@ -31,7 +31,7 @@ from hetune.variants.kernel.verify import verify
 from hetune.variants.registry import KernelSource, default_registry
 
 HERE = Path(__file__).resolve().parent
-_FMA_TURNS = 200_000
+_FMA_TURNS = 400_000
 _FMA_FLOPS = 384
 _GATHERED_ROWS = 400_000
 _ROW_BYTES = 256

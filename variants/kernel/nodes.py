@@ -248,9 +248,9 @@ class Schedule:
     """
 
     block_nodes: int = 1024
-    row_tile: int = 6
+    row_tile: int = 5
     col_vectors: int = 4
     lanes: int = 16
-    unroll: int = 2
+    unroll: int = 1
     balance: str = "node"
     prefetch: int = 16

@@ -35,6 +35,9 @@ from hetune.variants.program.nodes import End, Space
 _MOST_ROWS = 12
 """Rows of the tallest register tile: each holds a pointer in a general register."""
 
+_ACCUMULATORS = 16
+"""Vectors that narrow tiles are grown to: enough to hide the latency of a multiply-add."""
+
 _SHORT_ROWS = 6
 """Every number of rows up to this one has a tile of its own."""
 
@@ -80,7 +83,7 @@ def _tiling(gemm: Gemm, schedule: Schedule) -> _Tiling:
     columns = wide * schedule.lanes
     full = sum(1 for i, _ in enumerate(tiles) if (i + 1) * columns <= n)
     vectors = min(len(pieces), wide)
-    rows = max(schedule.row_tile, min(_MOST_ROWS, schedule.row_tile * wide // vectors))
+    rows = max(schedule.row_tile, min(_MOST_ROWS, _ACCUMULATORS // vectors))
     if full < 2:
         return _Tiling(rows, 0, 0, (), tuple(tiles))
     return _Tiling(rows, columns, full * columns, tiles[0], tuple(tiles[full:]))

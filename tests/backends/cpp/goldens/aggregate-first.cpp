@@ -1,4 +1,4 @@
-// schedule block_nodes=1024 row_tile=6 col_vectors=4 lanes=16 unroll=2 balance=node prefetch=16
+// schedule block_nodes=1024 row_tile=5 col_vectors=4 lanes=16 unroll=1 balance=node prefetch=16
 
 namespace {
 
@@ -76,9 +76,8 @@ NOINLINE void kernel_0(const Context& c, int64_t block) {
     const int32_t stop = c.node_blocks[block + 1];
     int32_t i = c.node_blocks[block];
     while (i < stop) {
-        const int32_t height = minimum(stop - i, 6);
+        const int32_t height = minimum(stop - i, 5);
         switch (height) {
-            case 6: kernel_0_tile<6>(c, i, w); break;
             case 5: kernel_0_tile<5>(c, i, w); break;
             case 4: kernel_0_tile<4>(c, i, w); break;
             case 3: kernel_0_tile<3>(c, i, w); break;
@@ -101,7 +100,7 @@ static inline const float* kernel_1_sum(const Context& c, int32_t pair, float* s
         v16 sum_16 = v16{};
         v16 sum_32 = v16{};
         v16 sum_48 = v16{};
-#pragma GCC unroll 2
+#pragma GCC unroll 1
         for (int32_t e = begin; e < end; ++e) {
             const int32_t ahead = minimum(e + 16, end - 1);
             prefetch_row<64>(c.x + int64_t(c.d_src[ahead]) * 64);
@@ -182,14 +181,13 @@ NOINLINE void kernel_1(const Context& c, int64_t block) {
         const int32_t stop = c.d_dst_pair_blocked_group_ptr[g + 1];
         int32_t i = c.d_dst_pair_blocked_group_ptr[g];
         while (i < stop) {
-            const int32_t height = minimum(stop - i, 6);
-            const int32_t next_stop = minimum(i + height + 6, stop);
+            const int32_t height = minimum(stop - i, 5);
+            const int32_t next_stop = minimum(i + height + 5, stop);
             for (int32_t next = i + height; next < next_stop; ++next) {
                 const int32_t edge = c.d_dst_pair_indptr[rows[next]];
                 prefetch_row<64>(c.x + int64_t(c.d_src[edge]) * 64);
             }
             switch (height) {
-                case 6: kernel_1_tile<6>(c, rows + i, w); break;
                 case 5: kernel_1_tile<5>(c, rows + i, w); break;
                 case 4: kernel_1_tile<4>(c, rows + i, w); break;
                 case 3: kernel_1_tile<3>(c, rows + i, w); break;

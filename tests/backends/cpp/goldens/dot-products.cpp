@@ -1,4 +1,4 @@
-// schedule block_nodes=1024 row_tile=6 col_vectors=4 lanes=8 unroll=2 balance=node prefetch=16
+// schedule block_nodes=1024 row_tile=5 col_vectors=4 lanes=8 unroll=1 balance=node prefetch=16
 
 namespace {
 
@@ -54,9 +54,9 @@ NOINLINE void kernel_0(const Context& c, int64_t block) {
         const int32_t stop = c.all_node_blocked_group_ptr[g + 1];
         int32_t i = c.all_node_blocked_group_ptr[g];
         while (i < stop) {
-            const int32_t height = stop - i < 12 ? minimum(stop - i, 6) : 12;
+            const int32_t height = stop - i < 8 ? minimum(stop - i, 6) : 8;
             switch (height) {
-                case 12: kernel_0_tile<12>(c, rows + i, columns); break;
+                case 8: kernel_0_tile<8>(c, rows + i, columns); break;
                 case 6: kernel_0_tile<6>(c, rows + i, columns); break;
                 case 5: kernel_0_tile<5>(c, rows + i, columns); break;
                 case 4: kernel_0_tile<4>(c, rows + i, columns); break;

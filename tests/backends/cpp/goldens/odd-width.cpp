@@ -1,4 +1,4 @@
-// schedule block_nodes=1024 row_tile=6 col_vectors=4 lanes=16 unroll=2 balance=node prefetch=16
+// schedule block_nodes=1024 row_tile=5 col_vectors=4 lanes=16 unroll=1 balance=node prefetch=16
 
 namespace {
 
@@ -98,13 +98,12 @@ NOINLINE void kernel_0(const Context& c, int64_t block) {
         const int32_t stop = c.all_src_pair_group_ptr[g + 1];
         int32_t i = c.all_src_pair_group_ptr[g];
         while (i < stop) {
-            const int32_t height = minimum(stop - i, 6);
-            const int32_t next_stop = minimum(i + height + 6, stop);
+            const int32_t height = minimum(stop - i, 5);
+            const int32_t next_stop = minimum(i + height + 5, stop);
             for (int32_t next = i + height; next < next_stop; ++next) {
                 prefetch_row<126>(c.x + int64_t(c.all_src_pair_node[rows[next]]) * 126);
             }
             switch (height) {
-                case 6: kernel_0_tile<6>(c, rows + i, w); break;
                 case 5: kernel_0_tile<5>(c, rows + i, w); break;
                 case 4: kernel_0_tile<4>(c, rows + i, w); break;
                 case 3: kernel_0_tile<3>(c, rows + i, w); break;

@@ -1,4 +1,4 @@
-// schedule block_nodes=1024 row_tile=6 col_vectors=4 lanes=16 unroll=2 balance=edge prefetch=16
+// schedule block_nodes=1024 row_tile=5 col_vectors=4 lanes=16 unroll=1 balance=edge prefetch=16
 
 namespace {
 
@@ -19,7 +19,6 @@ NOINLINE void kernel_0_sum(const Context& c, int64_t n, int64_t begin, int64_t e
     v16 acc_16 = v16{};
     v16 acc_32 = v16{};
     v16 acc_48 = v16{};
-#pragma GCC unroll 2
     for (int32_t e = begin; e < end; ++e) {
         const int64_t ahead = minimum<int64_t>(e + 16, end - 1);
         prefetch_row<64>(c.t + int64_t(c.all_src_pair_of_edge[ahead]) * 64);

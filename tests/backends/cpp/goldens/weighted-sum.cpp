@@ -1,4 +1,4 @@
-// schedule block_nodes=1024 row_tile=6 col_vectors=4 lanes=16 unroll=2 balance=node prefetch=16
+// schedule block_nodes=1024 row_tile=5 col_vectors=4 lanes=16 unroll=1 balance=node prefetch=16
 
 namespace {
 
@@ -23,7 +23,6 @@ NOINLINE void kernel_0(const Context& c, int64_t block) {
         v16 acc_32 = v16{};
         v16 acc_48 = v16{};
         const int32_t e_end = c.all_indptr[n + 1];
-#pragma GCC unroll 2
         for (int32_t e = c.all_indptr[n]; e < e_end; ++e) {
             const int64_t ahead = minimum<int64_t>(e + 16, last_edge_all);
             prefetch_row<64>(c.t + int64_t(c.all_src_pair_of_edge[ahead]) * 64);
