@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hetune.variants.plan.variants import BLOCK_NODES
 from hetune.variants.testing.conformance import check_variants
 from hetune.variants.testing.layers import WIDTHS
 
 from .cases import SHAPES, matrix_case
-from .covering import chosen
+from .covering import chosen, each_plan
 
 MATRIX = [(name, width, heads) for name, heads in SHAPES for width in WIDTHS]
 
@@ -17,14 +16,7 @@ MATRIX = [(name, width, heads) for name, heads in SHAPES for width in WIDTHS]
 @pytest.mark.parametrize(("name", "width", "heads"), MATRIX)
 def test_interpreted(name, width, heads):
     case = matrix_case(name, width, heads)
-    # Schedules make no difference to the interpreter: one block size stands for all.
-    check_variants(
-        case.module,
-        case.graph,
-        "torch",
-        expected=case.expected,
-        keep=lambda variant: variant.endswith(f"/b{BLOCK_NODES[0]}"),
-    )
+    check_variants(case.module, case.graph, "torch", expected=case.expected, keep=each_plan)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from hetune.variants.testing.conformance import check_variants
 from hetune.variants.testing.strategies import graphs
 
 from .cases import make_case
-from .covering import chosen
+from .covering import each_plan
 from .test_awkward import SHAPES
 
 
@@ -34,7 +34,7 @@ def test_random_graphs(shape, backend, examples, compile_ahead):
             graph,
             backend,
             expected=case.expected,
-            keep=chosen(*shape),
+            keep=each_plan,
             seed=seed,
         )
 
