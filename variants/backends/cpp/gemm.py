@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hetune.variants.backends.cpp.abi import Arguments
-from hetune.variants.backends.cpp.pieces import Piece, at, cover, cut
+from hetune.variants.backends.cpp.operand import Operand, each_row
+from hetune.variants.backends.cpp.pieces import Piece, at, cut
 from hetune.variants.backends.cpp.rows import block_range, node_of, own_row
 from hetune.variants.backends.cpp.target import (
     Assign,
@@ -20,73 +19,21 @@ from hetune.variants.backends.cpp.target import (
     Switch,
     While,
 )
+from hetune.variants.backends.cpp.tiling import SHORT_ROWS, tiling
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
     Direct,
     Gather,
     Gemm,
     Launch,
-    Rows,
     Schedule,
     SegmentSum,
 )
 from hetune.variants.program.nodes import End, Space
 
-_MOST_ROWS = 12
-"""Rows of the tallest register tile: each holds a pointer in a general register."""
-
-_ACCUMULATORS = 16
-"""Vectors that narrow tiles are grown to: enough to hide the latency of a multiply-add."""
-
-_SHORT_ROWS = 6
-"""Every number of rows up to this one has a tile of its own."""
-
-_SUM_VECTORS = 16
-"""Vectors of a segment's sum held in registers at a time."""
-
-_PREFETCHED_WIDTH = 16
-"""Rows narrower than a cache line are left to the hardware."""
-
 _DOT_WIDTH = 8
 _DOT_DEPTH = 16
 """Outputs up to this width of products at least that deep are vectorised along k."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Tiling:
-    """How a product is cut into register tiles."""
-
-    rows: int
-    column_tile: int
-    """Columns of the tiles that a loop walks; 0 if there is no such loop."""
-    column_stop: int
-    pieces: tuple[Piece, ...]
-    """Pieces of a tile of the loop."""
-    tails: tuple[tuple[Piece, ...], ...]
-    """Tiles behind the loop."""
-
-    @property
-    def heights(self) -> tuple[int, ...]:
-        """Numbers of rows for which code is made, tallest first."""
-        short = range(min(self.rows, _SHORT_ROWS), 0, -1)
-        return tuple(sorted({self.rows, *short}, reverse=True))
-
-
-def _tiling(gemm: Gemm, schedule: Schedule) -> _Tiling:
-    n, pieces = gemm.n, cover(gemm.n, schedule.lanes)
-    wide = max(1, schedule.col_vectors)
-    if gemm.accumulate and len(pieces) > 1 and (wide == 1 or len(pieces) % wide == 1):
-        # The last piece stands in a tile of its own: it must not add where another one has added.
-        start = pieces[-2].offset + pieces[-2].lanes
-        pieces = (*pieces[:-1], *cut(n - start, schedule.lanes, start))
-    tiles = [pieces[i : i + wide] for i in range(0, len(pieces), wide)]
-    columns = wide * schedule.lanes
-    full = sum(1 for i, _ in enumerate(tiles) if (i + 1) * columns <= n)
-    vectors = min(len(pieces), wide)
-    rows = max(schedule.row_tile, min(_MOST_ROWS, _ACCUMULATORS // vectors))
-    if full < 2:
-        return _Tiling(rows, 0, 0, (), tuple(tiles))
-    return _Tiling(rows, columns, full * columns, tiles[0], tuple(tiles[full:]))
 
 
 class GemmLowering:
@@ -107,7 +54,8 @@ class GemmLowering:
         self.schedule = schedule
         self.args = arguments
         self.node_blocked = node_blocked
-        self.tiling = _tiling(gemm, schedule)
+        self.tiling = tiling(gemm, schedule)
+        self.operand = Operand(gemm, name, launch, schedule, arguments)
         self.by_dot = gemm.n <= _DOT_WIDTH and gemm.k >= _DOT_DEPTH
         self.by_type = launch.type_of(gemm.w).space
         self._check()
@@ -120,7 +68,7 @@ class GemmLowering:
         if launch.type_of(gemm.out).width != gemm.heads * gemm.n:
             raise KernelError(f"{where} the output is not heads * n wide")
         width = launch.type_of(gemm.x.buffer).width
-        if width != gemm.heads * gemm.k and not (self._weights_per_head and width == gemm.k):
+        if width != gemm.heads * gemm.k and not (self.operand.weights_per_head and width == gemm.k):
             raise KernelError(f"{where} the operand {gemm.x.buffer!r} is not heads * k wide")
         if isinstance(gemm.x, SegmentSum) and gemm.rows.space is not Space.DST_PAIR:
             raise KernelError(f"{where} a segment sum needs dst_pair rows")
@@ -128,13 +76,6 @@ class GemmLowering:
             raise KernelError(f"{where} only edges and dst_pairs scatter to their destination")
         if gemm.scatter and (gemm.bias or not gemm.accumulate):
             raise KernelError(f"{where} scattered rows must accumulate and have no bias")
-
-    @property
-    def _weights_per_head(self) -> bool:
-        x = self.gemm.x
-        if not isinstance(x, SegmentSum) or x.weight is None:
-            return False
-        return self.launch.type_of(x.weight).width == self.gemm.heads
 
     @property
     def _contiguous(self) -> bool:
@@ -145,7 +86,7 @@ class GemmLowering:
 
     def functions(self) -> tuple[Function, ...]:
         """Functions in the order of their definition; the last one runs a block."""
-        summing = (self._segment_sum(),) if isinstance(self.gemm.x, SegmentSum) else ()
+        summing = (self.operand.segment_sum(),) if isinstance(self.gemm.x, SegmentSum) else ()
         return (*summing, self._tile(), self._block())
 
     # --- a block ------------------------------------------------------------------------
@@ -226,13 +167,13 @@ class GemmLowering:
             for height in heights
         )
         # Heights between the short ones and the tallest have no code of their own.
-        if tallest > _SHORT_ROWS:
-            shorter = f"minimum(stop - i, {_SHORT_ROWS})"
+        if tallest > SHORT_ROWS:
+            shorter = f"minimum(stop - i, {SHORT_ROWS})"
             height = f"stop - i < {tallest} ? {shorter} : {tallest}"
         else:
             height = f"minimum(stop - i, {tallest})"
         body: list[Statement] = [Let("const int32_t", "height", height)]
-        body += self._prefetch(tallest)
+        body += self.operand.prefetch(tallest)
         body += [Switch("height", calls), Assign("i", "height", "+=")]
         return [
             Let("const int32_t", "stop", stop),
@@ -240,36 +181,10 @@ class GemmLowering:
             While("i < stop", tuple(body)),
         ]
 
-    @property
-    def _rows(self) -> str:
-        return self.args.groups(self.gemm.rows, self.node_blocked, "rows", self.gemm.only)
-
-    def _prefetch(self, tallest: int) -> list[Statement]:
-        """Ask for the operand rows of the next tile while this one is computed."""
-        gemm = self.gemm
-        if isinstance(gemm.x, Direct) or not self.schedule.prefetch:
-            return []
-        width = self.launch.type_of(gemm.x.buffer).width
-        ask: tuple[Statement, ...]
-        if isinstance(gemm.x, Gather):
-            pointer = self._operand_pointer("rows[next]")
-            ask = (Do(f"prefetch_row<{width}>({pointer})"),)
-        else:
-            edge = f"{self.args.index(gemm.rows.group, 'dst_pair_indptr')}[rows[next]]"
-            pointer = self._edge_pointer(gemm.x, "edge")
-            ask = (
-                Let("const int32_t", "edge", edge),
-                Do(f"prefetch_row<{width}>({pointer})"),
-            )
-        return [
-            Let("const int32_t", "next_stop", f"minimum(i + height + {tallest}, stop)"),
-            For("int32_t", "next", "i + height", "next_stop", ask),
-        ]
-
     # --- a tile -------------------------------------------------------------------------
 
     def _tile(self) -> Function:
-        body = self._setup()
+        body = self.operand.setup(self._row)
         body += self._dot_products() if self.by_dot else self._products()
         row = "int32_t first" if self._contiguous else "const int32_t* rows"
         return Function(
@@ -283,48 +198,6 @@ class GemmLowering:
     @property
     def _row(self) -> str:
         return "first + m" if self._contiguous else "rows[m]"
-
-    def _setup(self) -> list[Statement]:
-        """Pointers to the operand's rows."""
-        gemm = self.gemm
-        pointers = Let("const float*", "x[M]")
-        if not isinstance(gemm.x, SegmentSum):
-            pointer = Assign("x[m]", self._operand_pointer(self._row))
-            return [pointers, _each_row(pointer)]
-        width = gemm.heads * gemm.k
-        total = (
-            Let("alignas(64) float", f"sums[M][{width}]"),
-            Let("const float*", "summed[M]"),
-            For(
-                "int",
-                "m",
-                "0",
-                "M",
-                (Assign("summed[m]", f"{self.name}_sum(c, {self._row}, sums[m])"),),
-            ),
-            pointers,
-            _each_row(Assign("x[m]", "summed[m]")),
-        )
-        return list(total)
-
-    def _operand_pointer(self, row: str) -> str:
-        gemm = self.gemm
-        if isinstance(gemm.x, Gather):
-            index = node_of(self.args, gemm.rows, row, gemm.x.end)
-        else:
-            index = own_row(self.args, gemm.rows, row)
-        width = self.launch.type_of(gemm.x.buffer).width
-        return f"{self.args.buffer(gemm.x.buffer)} + int64_t({index}) * {width}"
-
-    def _edge_pointer(self, x: SegmentSum, edge: str) -> str:
-        """The row that an edge adds to its segment."""
-        edges = Rows(Space.EDGE, self.gemm.rows.group)
-        if self.launch.type_of(x.buffer).space is Space.EDGE:
-            index = own_row(self.args, edges, edge)
-        else:
-            index = node_of(self.args, edges, edge, x.end)
-        width = self.launch.type_of(x.buffer).width
-        return f"{self.args.buffer(x.buffer)} + int64_t({index}) * {width}"
 
     def _products(self) -> list[Statement]:
         gemm, tiling = self.gemm, self.tiling
@@ -343,7 +216,7 @@ class GemmLowering:
         for pieces in tiling.tails:
             product = self._product(pieces, "")
             alone = len(tiling.tails) == 1 and not tiling.column_tile
-            per_head += product if alone else [_scope(product)]
+            per_head += product if alone else [Scope(tuple(product))]
         if gemm.heads == 1:
             return per_head
         return [For("int", "h", "0", f"{gemm.heads}", tuple(per_head))]
@@ -369,8 +242,8 @@ class GemmLowering:
             *multiply,
             *(Assign(f"acc_{p.offset}[m]", f"x_k * w_{p.offset}", "+=") for p in pieces),
         ]
-        loop = For("int", "k", "0", f"{gemm.k}", (*loads, _each_row(*multiply_all)))
-        return [*declare, _each_row(*zero), loop, _each_row(*self._finish(pieces, column))]
+        loop = For("int", "k", "0", f"{gemm.k}", (*loads, each_row(*multiply_all)))
+        return [*declare, each_row(*zero), loop, each_row(*self._finish(pieces, column))]
 
     def _finish(self, pieces: tuple[Piece, ...], column: str) -> list[Statement]:
         """Scale, bias and write one row of a tile; overlapping pieces read before they write."""
@@ -471,83 +344,8 @@ class GemmLowering:
             return buffer
         return f"{buffer} + int64_t({self.args.node_types()}[{self._row}]) * {gemm.heads * gemm.n}"
 
-    # --- sums over segments -------------------------------------------------------------
-
-    def _segment_sum(self) -> Function:
-        gemm, args = self.gemm, self.args
-        x = gemm.x
-        assert isinstance(x, SegmentSum)
-        pointer = args.index(gemm.rows.group, "dst_pair_indptr")
-        body: list[Statement] = [
-            Let("const int32_t", "begin", f"{pointer}[pair]"),
-            Let("const int32_t", "end", f"{pointer}[pair + 1]"),
-        ]
-        if x.weight is None:
-            one = f"return {self._edge_pointer(x, 'begin')}"
-            body.append(If("end - begin == 1", (Do(one),)))
-        body += [_scope(self._sum_tile(x, tile)) for tile in self._sum_tiles()]
-        body.append(Do("return sum"))
-        return Function(
-            f"{self.name}: the operand's row of a pair, in sum or where it lies already",
-            f"static inline const float* {self.name}_sum",
-            ("const Context& c", "int32_t pair", "float* sum"),
-            tuple(body),
-        )
-
-    def _sum_tiles(self) -> list[list[tuple[int, Piece]]]:
-        """Pieces of the operand with their heads, as many at a time as registers hold."""
-        gemm, lanes = self.gemm, self.schedule.lanes
-        if self._weights_per_head:
-            pieces = [(h, p) for h in range(gemm.heads) for p in cut(gemm.k, lanes)]
-        else:
-            pieces = [(0, p) for p in cut(gemm.heads * gemm.k, lanes)]
-        return [pieces[i : i + _SUM_VECTORS] for i in range(0, len(pieces), _SUM_VECTORS)]
-
-    def _sum_tile(self, x: SegmentSum, tile: list[tuple[int, Piece]]) -> list[Statement]:
-        gemm, args = self.gemm, self.args
-        per_head = self._weights_per_head
-        shares_rows = per_head and self.launch.type_of(x.buffer).width == gemm.k
-
-        def name(h: int, p: Piece) -> str:
-            return f"sum_{h * gemm.k + p.offset}"
-
-        loop: list[Statement] = []
-        if self.schedule.prefetch and gemm.k >= _PREFETCHED_WIDTH:
-            width = self.launch.type_of(x.buffer).width
-            loop += [
-                Let("const int32_t", "ahead", f"minimum(e + {self.schedule.prefetch}, end - 1)"),
-                Do(f"prefetch_row<{width}>({self._edge_pointer(x, 'ahead')})"),
-            ]
-        loop.append(Let("const float*", "in", self._edge_pointer(x, "e")))
-        if x.weight is not None:
-            edges = Rows(Space.EDGE, gemm.rows.group)
-            row = own_row(args, edges, "e")
-            heads = gemm.heads if per_head else 1
-            for h in sorted({h for h, _ in tile}):
-                place = f"int64_t({row}) * {heads} + {h}" if heads > 1 else row
-                loop.append(Let("const float", f"a_{h}", f"{args.buffer(x.weight)}[{place}]"))
-        for h, p in tile:
-            offset = p.offset if shares_rows else h * gemm.k + p.offset
-            term = f"load<{p.type}>({at('in', offset)})"
-            if x.weight is not None:
-                term = f"a_{h} * {term}"
-            loop.append(Assign(name(h, p), term, "+="))
-        return [
-            *(Let(p.type, name(h, p), f"{p.type}{{}}") for h, p in tile),
-            For("int32_t", "e", "begin", "end", tuple(loop), unroll=self.schedule.unroll),
-            *(Do(f"store({at('sum', h * gemm.k + p.offset)}, {name(h, p)})") for h, p in tile),
-        ]
-
 
 _BLOCK_PARAMETERS = ("const Context& c", "int64_t block")
-
-
-def _each_row(*body: Statement) -> For:
-    return For("int", "m", "0", "M", tuple(body), unroll=16)
-
-
-def _scope(body: list[Statement]) -> Statement:
-    return Scope(tuple(body))
 
 
 def _sum_text(*terms: str) -> str:

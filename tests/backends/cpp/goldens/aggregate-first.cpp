@@ -100,7 +100,6 @@ static inline const float* kernel_1_sum(const Context& c, int32_t pair, float* s
         v16 sum_16 = v16{};
         v16 sum_32 = v16{};
         v16 sum_48 = v16{};
-#pragma GCC unroll 1
         for (int32_t e = begin; e < end; ++e) {
             const int32_t ahead = minimum(e + 16, end - 1);
             prefetch_row<64>(c.x + int64_t(c.d_src[ahead]) * 64);
