@@ -1,0 +1,65 @@
+"""The roofline model and the choices made with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hetune.variants.frontend.layers import rgcn_program
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.runtime.choice import choose
+from hetune.variants.runtime.domain import Domain, split_relations
+from hetune.variants.runtime.roofline import MachineModel, estimate
+from hetune.variants.testing.graphs import AWKWARD, typed_graph
+
+VARIANTS = variants_of(rgcn_program(64, 64))
+
+
+def fan_out(edges: int) -> HeteroGraph:
+    """Few sources, many destinations."""
+    return typed_graph((20, 5000), [(0, 1, edges)] * 3)
+
+
+def fan_in(edges: int) -> HeteroGraph:
+    return typed_graph((5000, 20), [(0, 1, edges)] * 3)
+
+
+def plan_of(graph: HeteroGraph) -> str:
+    return choose(VARIANTS, graph, MachineModel()).id.partition("/")[0].partition("+")[0]
+
+
+def test_the_side_with_fewer_pairs_is_transformed():
+    assert plan_of(fan_out(40000)) == "src"
+    assert plan_of(fan_in(40000)) == "dst"
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+def test_every_graph_has_a_choice(name):
+    choice = choose(VARIANTS, AWKWARD[name](), MachineModel())
+    assert {c.id for c in choice.candidates} == {v.id for v in VARIANTS}
+    assert choice.chosen.seconds == min(c.seconds for c in choice.candidates)
+
+
+def test_a_slower_machine_takes_longer():
+    domain = Domain(graph := fan_out(4000))
+    fast = MachineModel()
+    slow = replace(
+        fast,
+        matrix_flops=fast.matrix_flops / 2,
+        vector_flops=fast.vector_flops / 2,
+        memory_rate=fast.memory_rate / 2,
+    )
+    for variant in VARIANTS:
+        seconds = [
+            estimate(variant.plan, variant.schedules, domain, machine, 1).seconds
+            for machine in (fast, slow)
+        ]
+        assert 0 < seconds[0] < seconds[1]
+    assert graph.num_edges == 12000
+
+
+def test_each_relation_goes_to_its_smaller_side():
+    graph = typed_graph((4, 400), [(0, 1, 300), (1, 0, 300), (0, 0, 0)])
+    assert split_relations(graph) == {"s": (0,), "d": (1, 2)}

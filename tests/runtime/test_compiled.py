@@ -1,0 +1,395 @@
+"""`hetune.compile`: called as the original, on any graph, with any variant."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import pytest
+import torch
+
+import hetune
+from hetune.variants.errors import GraphError, InputError, MemoryLimitError, VariantError
+from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.plan.variants import BLOCK_NODES
+from hetune.variants.runtime.compiled import FallbackWarning
+from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.testing.conformance import TOLERANCE, relative_error
+from hetune.variants.testing.layers import randomized
+
+geometric = pytest.importorskip("torch_geometric.nn")
+pytestmark = pytest.mark.usefixtures("no_grad")
+
+
+def close(found: torch.Tensor, expected: torch.Tensor) -> bool:
+    return relative_error(found, expected.double()) <= TOLERANCE
+
+
+@pytest.fixture
+def layer(rgcn):
+    return compile_layer(rgcn, backend="torch")
+
+
+# Calls.
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: geometric.RGCNConv(8, 8, 3),
+        lambda: geometric.FastRGCNConv(8, 8, 3, aggr="add"),
+        lambda: geometric.RGATConv(8, 4, 3, heads=2),
+        lambda: geometric.RGCNConv(8, 8, 3, flow="target_to_source"),
+        lambda: hetune.nn.RGCN(8, 8, 3),
+        lambda: hetune.nn.RGAT(8, 4, 3, heads=2),
+    ],
+    ids=["RGCNConv", "FastRGCNConv", "RGATConv", "reversed", "nn.RGCN", "nn.RGAT"],
+)
+def test_called_with_edge_tensors(make, x, edges, graph):
+    module = randomized(make())
+    expected = module(x, *edges)
+    layer = compile_layer(module, backend="torch")
+    for found in (
+        layer(x, *edges),
+        layer(x, edges[0], edge_type=edges[1]),
+        layer(x, edges[0].int(), edges[1].int()),
+        layer(x, graph),
+    ):
+        assert close(found, expected)
+
+
+@pytest.mark.parametrize("make", [geometric.HGTConv, hetune.nn.HGT], ids=["HGTConv", "nn.HGT"])
+def test_called_with_dictionaries(make, x, graph):
+    module = randomized(make(8, 8, graph.metadata(), heads=2))
+    x_dict = dict(zip(graph.ntype_names, x.split([30, 20]), strict=True))
+    edge_dict = to_edge_index_dict(graph)
+    expected = module(x_dict, edge_dict)
+    layer = compile_layer(module, backend="torch")
+    for edges in (edge_dict, graph):
+        found = layer(x_dict, edges)
+        assert found.keys() == expected.keys()
+        assert all(close(found[name], expected[name]) for name in expected)
+    # Dictionaries in another order, and one tensor for all nodes of a graph.
+    turned = dict(reversed(x_dict.items())), dict(reversed(edge_dict.items()))
+    assert all(close(rows, expected[name]) for name, rows in layer(*turned).items())
+    assert close(layer(x, graph), torch.cat([expected[name] for name in graph.ntype_names]))
+
+
+def test_edges_are_read_once(layer, x, edges, monkeypatch):
+    built = []
+    real = HeteroGraph.__init__
+
+    def counted(self, *args, **kwargs):
+        built.append(1)
+        real(self, *args, **kwargs)
+
+    monkeypatch.setattr(HeteroGraph, "__init__", counted)
+    first = layer(x, *edges)
+    assert torch.equal(layer(x, *edges), first)
+    assert len(built) == 1
+    edges[1].add_(1).remainder_(3)
+    assert close(layer(x, *edges), layer.module(x, *edges))
+    assert len(built) == 2
+
+
+def test_modes_and_parameters_are_shared(layer, rgcn):
+    assert layer.module is rgcn
+    assert dict(layer.named_parameters()).keys() == {
+        f"module.{name}" for name, _ in rgcn.named_parameters()
+    }
+    layer.eval()
+    assert not rgcn.training
+
+
+BAD_CALLS = {
+    "an id out of range": (
+        lambda x, i, t: (x, i + 45, t),
+        GraphError,
+        "src[",
+    ),
+    "an edge type out of range": (lambda x, i, t: (x, i, t + 1), GraphError, "etype["),
+    "a negative id": (lambda x, i, t: (x, i - 1, t), GraphError, "src["),
+    "a missing edge type": (lambda x, i, t: (x, i, t[1:]), GraphError, "etype has 149 entries"),
+    "another width": (lambda x, i, t: (x[:, 1:], i, t), InputError, "x has the shape [50, 7]"),
+    "another number of nodes": (
+        lambda x, i, t: (x[1:], HeteroGraph(*i, t, num_nodes=50), None),
+        InputError,
+        "x has the shape [49, 8]",
+    ),
+    "another number of edge types": (
+        lambda x, i, t: (x, HeteroGraph(*i, t, num_etypes=4, num_nodes=50), None),
+        InputError,
+        "the graph has 4 edge types but the layer was made for 3",
+    ),
+    "too many arguments": (lambda x, i, t: (x, i, t, 1, 2), InputError, "RGCNConv: too many"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "kind", "message"), BAD_CALLS.values(), ids=BAD_CALLS)
+def test_bad_calls(spoil, kind, message, layer, x, edges):
+    with pytest.raises(kind) as caught:
+        layer(*spoil(x, *edges))
+    assert message in str(caught.value)
+
+
+# Variants.
+
+
+def test_every_variant_can_be_forced(layer, x, graph):
+    expected = layer.module.double()(x.double(), torch.stack((graph.src, graph.dst)).long(),
+                                     graph.etype.long())  # fmt: skip
+    layer.module.float()
+    assert {name.rpartition("/b")[2] for name in layer.variants} == {str(b) for b in BLOCK_NODES}
+    for variant in layer.variants:
+        assert close(layer(x, graph, variant=variant), expected)
+
+
+def test_an_unknown_variant(layer, x, graph):
+    with pytest.raises(VariantError) as caught:
+        layer(x, graph, variant="fastest")
+    assert str(caught.value) == f"no variant 'fastest': take one of {', '.join(layer.variants)}"
+
+
+def test_an_unknown_backend(rgcn):
+    with pytest.raises(VariantError) as caught:
+        compile_layer(rgcn, backend="fortran")
+    assert str(caught.value) == "no backend 'fortran': take 'cpp' or 'torch'"
+
+
+def test_ids_are_stable(rgcn):
+    plans = dict.fromkeys(name.rpartition("/")[0] for name in compile_layer(rgcn).variants)
+    assert list(plans) == [
+        "vanilla",
+        "src",
+        "dst",
+        "dst+separate-sums",
+        "hybrid",
+        "hybrid+separate-sums",
+    ]
+
+
+def test_out(layer, x, graph):
+    out = torch.empty(50, 8)
+    found = layer(x, graph, out=out)
+    assert found.data_ptr() == out.data_ptr()
+    assert torch.equal(out, layer(x, graph))
+    with pytest.raises(InputError, match="out shares memory with x"):
+        layer(x, graph, out=x)
+
+
+# Memory limits.
+
+
+def test_a_limit_restricts_the_choice(layer, x, graph):
+    candidates = layer.explain(x, graph).candidates
+    least = min(c.peak_bytes for c in candidates)
+    choice = layer.explain(x, graph, memory_limit=least)
+    assert choice.chosen.peak_bytes == least
+    assert {c.id for c in choice.candidates} == set(layer.variants)
+    assert close(layer(x, graph, memory_limit=least), layer(x, graph))
+    with pytest.raises(MemoryLimitError) as caught:
+        layer(x, graph, memory_limit=least - 1)
+    assert str(caught.value) == (
+        f"every variant needs more than the limit of {least - 1} bytes: the smallest, "
+        f"{choice.id}, needs {least}; raise memory_limit to at least that"
+    )
+
+
+def test_a_limit_of_the_layer_and_of_a_call(rgcn, x, graph):
+    layer = compile_layer(rgcn, backend="torch", memory_limit=1)
+    with pytest.raises(MemoryLimitError):
+        layer(x, graph)
+    assert layer(x, graph, memory_limit=10**9).shape == (50, 8)
+
+
+# Explanations.
+
+
+def test_explain(layer, x, graph):
+    choice = layer.explain(x, graph)
+    assert choice.candidates == tuple(sorted(choice.candidates, key=lambda c: (c.seconds, c.id)))
+    assert choice.id == choice.candidates[0].id
+    assert all(c.seconds > 0 for c in choice.candidates)
+    first, empty, head, *rows = str(choice).splitlines()
+    assert first == f"{choice.id}: {choice.reason}"
+    assert "roofline model" in choice.reason
+    assert empty == ""
+    assert head.split() == ["variant", "predicted", "ms", "peak", "MB"]
+    assert [row.split()[0] for row in rows] == [c.id for c in choice.candidates]
+    assert rows[0].endswith(" <- chosen")
+    assert layer.explain(x, torch.stack((graph.src, graph.dst)).long(), graph.etype.long()).id
+
+
+def test_explain_marks_what_a_limit_rules_out(layer, x, graph):
+    peaks = {c.id: c.peak_bytes for c in layer.explain(x, graph).candidates}
+    limit = min(peaks.values())
+    lines = str(layer.explain(x, graph, memory_limit=limit)).splitlines()[3:]
+    over = {line.split()[0] for line in lines if line.endswith(" (over the memory limit)")}
+    assert over == {variant for variant, peak in peaks.items() if peak > limit}
+    assert over
+
+
+# Parameters.
+
+
+def test_updates_of_parameters_are_seen(layer, rgcn, x, graph, edges):
+    before = layer(x, graph)
+    rgcn.weight.mul_(2)
+    after = layer(x, graph)
+    assert not torch.equal(after, before)
+    assert close(after, rgcn(x, *edges))
+    rgcn.root = torch.nn.Parameter(torch.zeros_like(rgcn.root))
+    assert close(layer(x, graph), rgcn(x, *edges))
+    rgcn.load_state_dict({name: value + 1 for name, value in rgcn.state_dict().items()})
+    assert close(layer(x, graph), rgcn(x, *edges))
+
+
+def test_an_optimizer_step_is_seen(layer, rgcn, x, graph, edges):
+    layer(x, graph)
+    optimizer = torch.optim.SGD(rgcn.parameters(), lr=0.1)
+    with torch.enable_grad():
+        rgcn(x, *edges).square().sum().backward()
+    optimizer.step()
+    assert close(layer(x, graph), rgcn(x, *edges))
+
+
+def test_copies_are_independent(layer, rgcn, x, graph):
+    twin = copy.deepcopy(layer)
+    assert torch.equal(twin(x, graph), layer(x, graph))
+    twin.module.weight.zero_()
+    assert not torch.equal(twin(x, graph), layer(x, graph))
+    assert rgcn.weight.abs().sum() > 0
+    assert twin.variants == layer.variants
+
+
+def test_inside_of_models(x, graph):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = compile_layer(geometric.RGCNConv(8, 8, 3), backend="torch")
+            self.second = compile_layer(geometric.RGCNConv(8, 8, 3), backend="torch")
+
+        def forward(self, x, graph):
+            return self.second(self.first(x, graph).relu(), graph)
+
+    model = Model().eval()
+    plain = [layer.module for layer in (model.first, model.second)]
+    edges = torch.stack((graph.src, graph.dst)).long(), graph.etype.long()
+    assert close(model(x, graph), plain[1](plain[0](x, *edges).relu(), *edges))
+    model.load_state_dict(model.state_dict())
+
+
+# What runs as it is.
+
+
+def warned(call, *args, **kwargs):
+    """A call's result, and the one warning that it gave."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = call(*args, **kwargs)
+    texts = [str(w.message) for w in caught if w.category is FallbackWarning]
+    assert len(texts) <= 1
+    assert all(w.filename == __file__ for w in caught if w.category is FallbackWarning)
+    return found, texts[0] if texts else None
+
+
+UNSUPPORTED = {
+    "RGCNConv runs uncompiled: aggr='max': 'add' and 'mean' are supported": lambda: (
+        geometric.RGCNConv(8, 8, 3, aggr="max")
+    ),
+    "RGATConv runs uncompiled: mod='additive'": lambda: geometric.RGATConv(8, 8, 3, mod="additive"),
+    "RGATConv runs uncompiled: dropout=0.5 in training mode: call eval() for inference": lambda: (
+        geometric.RGATConv(8, 8, 3, dropout=0.5)
+    ),
+    "RGCNConv runs uncompiled: weight is float64, not float32": lambda: geometric.RGCNConv(
+        8, 8, 3
+    ).double(),
+}
+
+
+@pytest.mark.parametrize(("message", "make"), UNSUPPORTED.items(), ids=[*UNSUPPORTED])
+def test_unsupported_modules(message, make, x, edges):
+    module = make()
+    layer, text = warned(compile_layer, module, backend="torch")
+    assert text == message
+    assert layer.variants == ()
+    x = x.to(next(module.parameters()).dtype)
+    torch.manual_seed(0)
+    expected = module(x, *edges)
+    torch.manual_seed(0)
+    found, again = warned(layer, x, *edges)
+    assert torch.equal(found, expected)
+    assert again is None  # said once
+
+
+def test_gradients_are_the_originals(layer, x, edges, graph):
+    with torch.enable_grad():
+        found, text = warned(layer, x, *edges)
+        other, again = warned(layer, x, graph)
+        (found - 2 * other).sum().backward()
+    assert layer.module.weight.grad.abs().sum() > 0
+    assert torch.equal(found, other)
+    assert text == (
+        "RGCNConv runs uncompiled: gradients are needed: call it under torch.no_grad() for "
+        "inference"
+    )
+    assert again is None
+
+
+def test_frozen_layers_need_no_gradients(layer, x, graph):
+    layer.requires_grad_(False)
+    with torch.enable_grad():
+        _, text = warned(layer, x, graph)
+        assert text is None
+        _, text = warned(layer, x.clone().requires_grad_(), graph)
+    assert "gradients are needed" in text
+
+
+def test_own_layers_fall_back_on_graphs(x, graph):
+    layer = compile_layer(hetune.nn.HGT(8, 8, graph.metadata()), backend="torch")
+    with torch.enable_grad():
+        found, text = warned(layer, x, graph)
+    assert "gradients are needed" in text
+    assert close(found, layer(x, graph))
+
+
+def test_a_call_that_is_not_supported(edges):
+    ids = torch.arange(50)
+    layer = compile_layer(geometric.RGCNConv(50, 8, 3), backend="torch")
+    found, text = warned(layer, ids, *edges)
+    assert text == (
+        "RGCNConv runs uncompiled: x is a int64 tensor of shape [50]: only float32 tensors "
+        "[N, width] are supported"
+    )
+    assert torch.equal(found, layer.module(ids, *edges))
+
+
+def test_what_turns_unsupported_later(layer, x, edges):
+    layer(x, *edges)
+    layer.module.double()
+    found, text = warned(layer, x.double(), *edges)
+    assert text == "RGCNConv runs uncompiled: weight is float64, not float32"
+    assert found.dtype == torch.float64
+    layer.module.float()
+    _, text = warned(layer, x, *edges)
+    assert text is None
+
+
+@pytest.mark.parametrize(
+    "demand", [{"variant": "vanilla/b256"}, {"out": torch.empty(50, 8)}, {"memory_limit": 10}]
+)
+def test_demands_that_a_fallback_cannot_meet(demand, x, edges):
+    layer, _ = warned(compile_layer, geometric.RGCNConv(8, 8, 3, aggr="max"), backend="torch")
+    with pytest.raises(InputError) as caught:
+        layer(x, *edges, **demand)
+    assert str(caught.value) == (
+        f"{next(iter(demand))}= cannot be honoured, for the call runs in the original module: the "
+        "module is not supported"
+    )
+
+
+def test_nothing_to_explain(x, edges):
+    layer, _ = warned(compile_layer, geometric.RGCNConv(8, 8, 3, aggr="max"), backend="torch")
+    with pytest.raises(VariantError, match="this call runs in the original module: the module is"):
+        layer.explain(x, *edges)
