@@ -1,0 +1,190 @@
+"""The rows that a Gemm multiplies: where they lie, or how they are summed up first."""
+
+from __future__ import annotations
+
+from hetune.variants.backends.cpp.abi import Arguments
+from hetune.variants.backends.cpp.pieces import Piece, at, cut
+from hetune.variants.backends.cpp.rows import node_of, own_row
+from hetune.variants.backends.cpp.target import (
+    Assign,
+    Do,
+    For,
+    Function,
+    If,
+    Let,
+    Scope,
+    Statement,
+)
+from hetune.variants.kernel.nodes import (
+    Direct,
+    Gather,
+    Gemm,
+    Launch,
+    Rows,
+    Schedule,
+    SegmentSum,
+)
+from hetune.variants.program.nodes import Space
+
+_SUM_VECTORS = 16
+"""Vectors of a segment's sum held in registers at a time."""
+
+_PREFETCHED_WIDTH = 16
+"""Rows narrower than a cache line are left to the hardware."""
+
+
+class Operand:
+    """Lowers the left operand of one Gemm."""
+
+    def __init__(
+        self, gemm: Gemm, name: str, launch: Launch, schedule: Schedule, arguments: Arguments
+    ) -> None:
+        self.gemm = gemm
+        self.name = name
+        self.launch = launch
+        self.schedule = schedule
+        self.args = arguments
+
+    @property
+    def weights_per_head(self) -> bool:
+        """Whether each head sums its segments with weights of its own."""
+        x = self.gemm.x
+        if not isinstance(x, SegmentSum) or x.weight is None:
+            return False
+        return self.launch.type_of(x.weight).width == self.gemm.heads
+
+    def setup(self, row: str) -> list[Statement]:
+        """Pointers to the rows of a tile; ``row`` is its row m."""
+        gemm = self.gemm
+        pointers = Let("const float*", "x[M]")
+        if not isinstance(gemm.x, SegmentSum):
+            pointer = Assign("x[m]", self._operand_pointer(row))
+            return [pointers, each_row(pointer)]
+        width = gemm.heads * gemm.k
+        total = (
+            Let("alignas(64) float", f"sums[M][{width}]"),
+            Let("const float*", "summed[M]"),
+            For(
+                "int",
+                "m",
+                "0",
+                "M",
+                (Assign("summed[m]", f"{self.name}_sum(c, {row}, sums[m])"),),
+            ),
+            pointers,
+            each_row(Assign("x[m]", "summed[m]")),
+        )
+        return list(total)
+
+    def prefetch(self, tallest: int) -> list[Statement]:
+        """Ask for the operand rows of the next tile while this one is computed."""
+        gemm = self.gemm
+        if isinstance(gemm.x, Direct) or not self.schedule.prefetch:
+            return []
+        width = self.launch.type_of(gemm.x.buffer).width
+        ask: tuple[Statement, ...]
+        if isinstance(gemm.x, Gather):
+            pointer = self._operand_pointer("rows[next]")
+            ask = (Do(f"prefetch_row<{width}>({pointer})"),)
+        else:
+            edge = f"{self.args.index(gemm.rows.group, 'dst_pair_indptr')}[rows[next]]"
+            pointer = self._edge_pointer(gemm.x, "edge")
+            ask = (
+                Let("const int32_t", "edge", edge),
+                Do(f"prefetch_row<{width}>({pointer})"),
+            )
+        return [
+            Let("const int32_t", "next_stop", f"minimum(i + height + {tallest}, stop)"),
+            For("int32_t", "next", "i + height", "next_stop", ask),
+        ]
+
+    def _operand_pointer(self, row: str) -> str:
+        gemm = self.gemm
+        if isinstance(gemm.x, Gather):
+            index = node_of(self.args, gemm.rows, row, gemm.x.end)
+        else:
+            index = own_row(self.args, gemm.rows, row)
+        width = self.launch.type_of(gemm.x.buffer).width
+        return f"{self.args.buffer(gemm.x.buffer)} + int64_t({index}) * {width}"
+
+    def _edge_pointer(self, x: SegmentSum, edge: str) -> str:
+        """The row that an edge adds to its segment."""
+        edges = Rows(Space.EDGE, self.gemm.rows.group)
+        if self.launch.type_of(x.buffer).space is Space.EDGE:
+            index = own_row(self.args, edges, edge)
+        else:
+            index = node_of(self.args, edges, edge, x.end)
+        width = self.launch.type_of(x.buffer).width
+        return f"{self.args.buffer(x.buffer)} + int64_t({index}) * {width}"
+
+    def segment_sum(self) -> Function:
+        """The function that sums a pair's segment."""
+        gemm, args = self.gemm, self.args
+        x = gemm.x
+        assert isinstance(x, SegmentSum)
+        pointer = args.index(gemm.rows.group, "dst_pair_indptr")
+        body: list[Statement] = [
+            Let("const int32_t", "begin", f"{pointer}[pair]"),
+            Let("const int32_t", "end", f"{pointer}[pair + 1]"),
+        ]
+        if x.weight is None:
+            one = f"return {self._edge_pointer(x, 'begin')}"
+            body.append(If("end - begin == 1", (Do(one),)))
+        body += [Scope(tuple(self._sum_tile(x, tile))) for tile in self._sum_tiles()]
+        body.append(Do("return sum"))
+        return Function(
+            f"{self.name}: the operand's row of a pair, in sum or where it lies already",
+            f"static inline const float* {self.name}_sum",
+            ("const Context& c", "int32_t pair", "float* sum"),
+            tuple(body),
+        )
+
+    def _sum_tiles(self) -> list[list[tuple[int, Piece]]]:
+        """Pieces of the operand with their heads, as many at a time as registers hold."""
+        gemm, lanes = self.gemm, self.schedule.lanes
+        if self.weights_per_head:
+            pieces = [(h, p) for h in range(gemm.heads) for p in cut(gemm.k, lanes)]
+        else:
+            pieces = [(0, p) for p in cut(gemm.heads * gemm.k, lanes)]
+        return [pieces[i : i + _SUM_VECTORS] for i in range(0, len(pieces), _SUM_VECTORS)]
+
+    def _sum_tile(self, x: SegmentSum, tile: list[tuple[int, Piece]]) -> list[Statement]:
+        gemm, args = self.gemm, self.args
+        per_head = self.weights_per_head
+        shares_rows = per_head and self.launch.type_of(x.buffer).width == gemm.k
+
+        def name(h: int, p: Piece) -> str:
+            return f"sum_{h * gemm.k + p.offset}"
+
+        loop: list[Statement] = []
+        if self.schedule.prefetch and gemm.k >= _PREFETCHED_WIDTH:
+            width = self.launch.type_of(x.buffer).width
+            loop += [
+                Let("const int32_t", "ahead", f"minimum(e + {self.schedule.prefetch}, end - 1)"),
+                Do(f"prefetch_row<{width}>({self._edge_pointer(x, 'ahead')})"),
+            ]
+        loop.append(Let("const float*", "in", self._edge_pointer(x, "e")))
+        if x.weight is not None:
+            edges = Rows(Space.EDGE, gemm.rows.group)
+            row = own_row(args, edges, "e")
+            heads = gemm.heads if per_head else 1
+            for h in sorted({h for h, _ in tile}):
+                place = f"int64_t({row}) * {heads} + {h}" if heads > 1 else row
+                loop.append(Let("const float", f"a_{h}", f"{args.buffer(x.weight)}[{place}]"))
+        for h, p in tile:
+            offset = p.offset if shares_rows else h * gemm.k + p.offset
+            term = f"load<{p.type}>({at('in', offset)})"
+            if x.weight is not None:
+                term = f"a_{h} * {term}"
+            loop.append(Assign(name(h, p), term, "+="))
+        unroll = self.schedule.unroll if self.schedule.unroll > 1 else 0
+        return [
+            *(Let(p.type, name(h, p), f"{p.type}{{}}") for h, p in tile),
+            For("int32_t", "e", "begin", "end", tuple(loop), unroll=unroll),
+            *(Do(f"store({at('sum', h * gemm.k + p.offset)}, {name(h, p)})") for h, p in tile),
+        ]
+
+
+def each_row(*body: Statement) -> For:
+    """The statements for every row m of a tile, unrolled."""
+    return For("int", "m", "0", "M", tuple(body), unroll=16)
