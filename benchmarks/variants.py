@@ -10,10 +10,11 @@ one plan would have cost. A second table counts the rows that each plan transfor
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from _graphs import NAMES, MissingGraphError, load_graph
 from _machine import commit, fingerprint, set_threads
@@ -23,6 +24,8 @@ from _variants_plot import plot_variants
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import maximum_bipartite_matching
 
 import hetune
 from hetune.variants.graph.index import GraphIndex
@@ -123,7 +126,25 @@ def transformed_rows(graph: hetune.HeteroGraph) -> dict[str, int]:
         "hybrid": int(
             stats.src_pairs[list(groups["s"])].sum() + stats.dst_pairs[list(groups["d"])].sum()
         ),
+        "bound": sum(_fewest_rows(graph, stats.edges)),
     }
+
+
+def _fewest_rows(graph: hetune.HeteroGraph, edges: np.ndarray) -> Iterator[int]:
+    """For each relation the fewest rows that any choice of a side per *edge* could transform.
+
+    Every edge needs its source's or its destination's row: a vertex cover of the relation's
+    bipartite graph. The smallest one has as many nodes as the largest matching (König).
+    """
+    src, dst = graph.src.numpy(), graph.dst.numpy()  # edges are sorted by relation
+    stop = np.cumsum(edges)
+    for start, end in zip(stop - edges, stop, strict=True):
+        sources, s = np.unique(src[start:end], return_inverse=True)
+        targets, d = np.unique(dst[start:end], return_inverse=True)
+        shape = sources.size, targets.size
+        if end > start:
+            relation = csr_matrix((np.ones(end - start, np.int8), (s, d)), shape=shape)
+            yield int((maximum_bipartite_matching(relation) >= 0).sum())
 
 
 def times_of(cell: dict[str, Any]) -> dict[str, float]:
@@ -185,11 +206,12 @@ def fixed_table(layer: str, cells: Sequence[dict[str, Any]]) -> Table:
 def rows_table(rows: dict[str, dict[str, int]]) -> Table:
     """How many rows each plan transforms, as a share of the edges."""
     table = Table(title="rows transformed, share of the edges")
-    for column in ("graph", "edges", "source pairs", "destination pairs", "hybrid"):
+    for column in ("graph", "edges", "source pairs", "destination pairs", "hybrid", "bound"):
         table.add_column(column)
     for name, counts in rows.items():
         shares = (
-            f"{counts[k] / counts['edges']:.3f}" for k in ("src_pairs", "dst_pairs", "hybrid")
+            f"{counts[k] / counts['edges']:.3f}"
+            for k in ("src_pairs", "dst_pairs", "hybrid", "bound")
         )
         table.add_row(name, f"{counts['edges']:,}", *shares)
     return table
