@@ -209,10 +209,8 @@ def rows_table(rows: dict[str, dict[str, int]]) -> Table:
     for column in ("graph", "edges", "source pairs", "destination pairs", "hybrid", "bound"):
         table.add_column(column)
     for name, counts in rows.items():
-        shares = (
-            f"{counts[k] / counts['edges']:.3f}"
-            for k in ("src_pairs", "dst_pairs", "hybrid", "bound")
-        )
+        others = (counts[kind] for kind in counts if kind != "edges")
+        shares = (f"{count / counts['edges']:.3f}" for count in others)
         table.add_row(name, f"{counts['edges']:,}", *shares)
     return table
 
