@@ -9,6 +9,7 @@ from hetune.variants.backends.cpp.abi import (
     NodeTypeSlot,
     Slot,
 )
+from hetune.variants.backends.cpp.balance import supports_edge_balance
 from hetune.variants.backends.cpp.emit import Emitted, emit
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "NodeTypeSlot",
     "Slot",
     "emit",
+    "supports_edge_balance",
 ]
