@@ -14,7 +14,9 @@ SHAPES = [(name, 64, 2 if 2 in layer.heads else 1) for name, layer in LAYERS.ite
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape[0])
-@pytest.mark.parametrize("graph", ["several blocks", "hub", "thousands of relations"])
+@pytest.mark.parametrize(
+    "graph", ["several blocks", "hub of thousands of edges", "thousands of relations"]
+)
 def test_same_bits(graph, shape, compile_ahead):
     compile_ahead(SHAPES)
     graph = AWKWARD[graph]()

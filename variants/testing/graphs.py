@@ -58,6 +58,10 @@ def _to_first(src: Tensor, dst: Tensor) -> tuple[Tensor, Tensor]:
     return src, torch.where(torch.arange(len(dst)) % 3 == 0, 0, dst)
 
 
+def _mostly_to_first(src: Tensor, dst: Tensor) -> tuple[Tensor, Tensor]:
+    return src, torch.where(torch.arange(len(dst)) % 7 < 6, 0, dst)
+
+
 def _from_first(src: Tensor, dst: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(torch.arange(len(src)) % 3 == 0, 0, src), dst
 
@@ -83,6 +87,9 @@ AWKWARD: MappingProxyType[str, Callable[[], HeteroGraph]] = MappingProxyType(
         "self loops": lambda: typed_graph((9, 4), [(0, 0, 14), (1, 1, 6)], ends=_loops),
         "hub": lambda: typed_graph(
             (260, 60), [(0, 0, 300), (1, 0, 200), (0, 1, 100)], ends=_to_first
+        ),
+        "hub of thousands of edges": lambda: typed_graph(
+            (300, 40), [(0, 0, 5000), (1, 0, 2000)], ends=_mostly_to_first
         ),
         "source hub": lambda: typed_graph(
             (260, 60), [(0, 0, 300), (1, 0, 200), (0, 1, 100)], ends=_from_first
