@@ -39,6 +39,8 @@ from hetune.variants.program.nodes import Space
 CHUNK_EDGES = 2048
 """Edges per chunk; it does not depend on the number of threads, so neither do sums."""
 
+_CONTEXT = ("const Context& c", "int64_t n")
+
 
 def supports_edge_balance(launch: Launch) -> bool:
     """Whether the launch is one Traversal over nodes, with sums over edges and what follows."""
@@ -126,9 +128,9 @@ class EdgeBalancedLowering:
                 stores.append(Do(f"store<{piece.type}>({place}, {text})"))
             offset += self._width_of(stmt)
         return Function(
-            f"{describe(self.traversal)}: sums over the edges from begin to end",
+            f"{describe(self.traversal)}: sums over edges from begin to end, in a chunk up to last",
             f"NOINLINE void {self.name}_sum",
-            ("const Context& c", "int64_t n", "int64_t begin", "int64_t end", "float* sums"),
+            (*_CONTEXT, "int64_t begin", "int64_t end", "int64_t last", "float* sums"),
             (*statements, *stores),
         )
 
@@ -142,7 +144,7 @@ class EdgeBalancedLowering:
         return Function(
             f"{self.name}: what follows a node's sums",
             f"NOINLINE void {self.name}_finish",
-            ("const Context& c", "int64_t n", "const float* sums"),
+            (*_CONTEXT, "const float* sums"),
             statements,
         )
 
@@ -163,7 +165,7 @@ class EdgeBalancedLowering:
                 (
                     Comment("the end, or all, of this chunk belongs to a node that began before"),
                     Let("const int64_t", "end", f"minimum<int64_t>({indptr}[n], stop)"),
-                    Do(f"{name}_sum(c, n - 1, first, end, carry + block * {2 * width})"),
+                    Do(f"{name}_sum(c, n - 1, first, end, stop - 1, carry + block * {2 * width})"),
                 ),
             ),
             While(
@@ -175,13 +177,13 @@ class EdgeBalancedLowering:
                         "end > stop",
                         (
                             Do(
-                                f"{name}_sum(c, n, begin, stop, "
+                                f"{name}_sum(c, n, begin, stop, stop - 1, "
                                 f"carry + block * {2 * width} + {width})"
                             ),
                         ),
                         (
                             Let("alignas(64) float", f"sums[{width}]"),
-                            Do(f"{name}_sum(c, n, begin, end, sums)"),
+                            Do(f"{name}_sum(c, n, begin, end, stop - 1, sums)"),
                             Do(f"{name}_finish(c, n, sums)"),
                         ),
                     ),

@@ -199,7 +199,7 @@ class TraversalLowering:
         outer, variable = self.scopes.inner, VARIABLES[loop.rows.space]
         if self.edges:
             first, end = self.edges
-            frame = Frame(loop.rows, variable, last="end - 1")
+            frame = Frame(loop.rows, variable, last="last")
         else:
             pointer = self._segments(outer.rows, loop.rows)
             first, stop = f"{pointer}[{outer.variable}]", f"{pointer}[{outer.variable} + 1]"

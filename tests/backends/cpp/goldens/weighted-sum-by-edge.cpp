@@ -13,14 +13,15 @@ struct Context {
     int64_t all_edge_rows;
 };
 
-// y, for every node: sums over the edges from begin to end
-NOINLINE void kernel_0_sum(const Context& c, int64_t n, int64_t begin, int64_t end, float* sums) {
+// y, for every node: sums over edges from begin to end, in a chunk up to last
+NOINLINE void kernel_0_sum(
+        const Context& c, int64_t n, int64_t begin, int64_t end, int64_t last, float* sums) {
     v16 acc_0 = v16{};
     v16 acc_16 = v16{};
     v16 acc_32 = v16{};
     v16 acc_48 = v16{};
     for (int32_t e = begin; e < end; ++e) {
-        const int64_t ahead = minimum<int64_t>(e + 16, end - 1);
+        const int64_t ahead = minimum<int64_t>(e + 16, last);
         prefetch_row<64>(c.t + int64_t(c.all_src_pair_of_edge[ahead]) * 64);
         const int64_t pair = c.all_src_pair_of_edge[e];
         const float* in_t = c.t + int64_t(pair) * 64;
@@ -67,16 +68,16 @@ NOINLINE void kernel_0(const Context& c, int64_t block, int64_t blocks, float* c
     if (n > 0 && c.all_indptr[n] > first) {
         // the end, or all, of this chunk belongs to a node that began before
         const int64_t end = minimum<int64_t>(c.all_indptr[n], stop);
-        kernel_0_sum(c, n - 1, first, end, carry + block * 128);
+        kernel_0_sum(c, n - 1, first, end, stop - 1, carry + block * 128);
     }
     while (n < c.all_node_rows && (is_last || c.all_indptr[n] < stop)) {
         const int64_t begin = c.all_indptr[n];
         const int64_t end = c.all_indptr[n + 1];
         if (end > stop) {
-            kernel_0_sum(c, n, begin, stop, carry + block * 128 + 64);
+            kernel_0_sum(c, n, begin, stop, stop - 1, carry + block * 128 + 64);
         } else {
             alignas(64) float sums[64];
-            kernel_0_sum(c, n, begin, end, sums);
+            kernel_0_sum(c, n, begin, end, stop - 1, sums);
             kernel_0_finish(c, n, sums);
         }
         n += 1;
