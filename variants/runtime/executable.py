@@ -20,6 +20,7 @@ from hetune.variants.runtime.given import constants_of
 from hetune.variants.runtime.memory import Layout, layout_of
 
 _HUGE_PAGE = 1 << 21
+_CACHE_LINE = 64
 _ELEMENT = 4
 
 
@@ -164,9 +165,9 @@ class ResultMemory:
         try:
             block = self._spare.pop()
         except IndexError:
-            block = np.empty(elements, dtype=np.float32)
+            block = _aligned(elements)
         if block.size != elements:
-            block = np.empty(elements, dtype=np.float32)
+            block = _aligned(elements)
         # The tensor holds this view; when the last tensor on it goes, the block comes back.
         view = block[:]
         weakref.finalize(view, self._give_back, weakref.ref(self), block).atexit = False
@@ -191,4 +192,12 @@ def allocate(elements: int) -> Tensor:
     with torch.inference_mode(False):
         if elements * _ELEMENT < _HUGE_PAGE:
             return torch.empty(elements)
-        return torch.from_numpy(np.empty(elements, dtype=np.float32))
+        return torch.from_numpy(_aligned(elements))
+
+
+def _aligned(elements: int) -> np.ndarray:
+    """Memory from the start of a huge page, or else a cache line: vectors then never straddle."""
+    alignment = _HUGE_PAGE if elements * _ELEMENT >= 4 * _HUGE_PAGE else _CACHE_LINE
+    block = np.empty(elements + alignment // _ELEMENT, dtype=np.float32)
+    start = -block.ctypes.data % alignment // _ELEMENT
+    return block[start : start + elements]
