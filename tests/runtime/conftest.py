@@ -12,6 +12,15 @@ from hetune.variants.testing.graphs import typed_graph
 from hetune.variants.testing.layers import randomized
 
 
+@pytest.fixture(autouse=True)
+def _two_threads() -> Iterator[None]:
+    """However many processors there are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture
 def graph() -> HeteroGraph:
     return typed_graph((30, 20), [(0, 1, 60), (1, 0, 50), (0, 0, 40)])

@@ -93,7 +93,7 @@ def test_memory_is_used_again():
 
 @pytest.mark.parametrize("name", ["rgcn mean", "rgat, 2 heads", "hgt, 2 heads"])
 def test_the_peak_is_what_a_run_allocates(name):
-    graph, program = AWKWARD["several blocks"](), PROGRAMS[name]
+    graph, program = AWKWARD["isolated nodes"](), PROGRAMS[name]
     domain, values = Domain(graph), random_parameters(program, graph)
     for variant in variants_of(program):
         executable = Executable(variant.plan, domain, TorchBackend(), variant.schedules)
