@@ -56,7 +56,7 @@ def test_variants(name, graph):
         features["c"] = features["c"][domain.index("").edge_id]
     for variant in VARIANTS[name]:
         executable = Executable(variant.plan, domain, CppBackend(), variant.schedules)
-        for memory in (*executable._buffers().values(), executable._scratch()):
+        for memory in executable.memory().values():
             memory.fill_(torch.nan)  # what is read but never written shows
         found = executable.run(features, weights_of(variant.plan, values, graph))
         assert relative_error(found, expected) <= TOLERANCE, variant.id

@@ -82,5 +82,5 @@ def test_plans_compute_the_program(name, graph):
 
 def dirty(executable: Executable) -> None:
     """Fills all memory with NaN: what is read but never written shows."""
-    for buffer in (*executable._buffers().values(), executable._scratch()):
+    for buffer in executable.memory().values():
         buffer.fill_(torch.nan)

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from hetune.variants.runtime.compiled import compile as compile_layer
-from hetune.variants.runtime.executable import Executable, ResultMemory
+from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.workspace import ResultMemory
 from hetune.variants.testing.graphs import typed_graph
 
 pytestmark = pytest.mark.usefixtures("no_grad")

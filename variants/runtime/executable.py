@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
 from collections.abc import Mapping
 
 import numpy as np
@@ -17,15 +15,12 @@ from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Param
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.given import constants_of
-from hetune.variants.runtime.memory import Layout, layout_of
-
-_HUGE_PAGE = 1 << 21
-_CACHE_LINE = 64
-_ELEMENT = 4
+from hetune.variants.runtime.memory import ELEMENT, Layout, layout_of
+from hetune.variants.runtime.workspace import Workspace
 
 
 class Executable:
-    """Runs one plan on one graph. Safe to call from several threads, one at a time.
+    """Runs one plan on one graph. Safe to call from several threads: runs on a graph take turns.
 
     Args:
         plan: What to run.
@@ -48,11 +43,7 @@ class Executable:
             backend.bind(launch, schedule, domain)
             for launch, schedule in zip(plan.launches, schedules, strict=True)
         )
-        self._arena: Tensor | None = None
-        self._scratch_memory = torch.empty(0)
-        self._results = ResultMemory()
-        self._temporaries: dict[str, Tensor] = {}
-        self._lock = threading.Lock()
+        self.workspace = Workspace.of(domain.graph)
 
     def run(
         self,
@@ -70,8 +61,8 @@ class Executable:
         Raises:
             InputError: A tensor's dtype, shape or device does not fit.
         """
-        with self._lock:
-            buffers = {**self._constants, **weights, **self._buffers()}
+        with self.workspace.lock:
+            buffers = {**self._constants, **weights, **self.memory()}
             for param in self.plan.program.params:
                 if param.role == "feature":
                     buffers[param.name] = self._checked(param, features)
@@ -81,36 +72,25 @@ class Executable:
                 buffers[self.plan.result] = result
             for view in self.plan.views:
                 buffers[view.name] = buffers[view.base]
-            buffers[SCRATCH] = self._scratch()
             for runner in self._runners:
                 runner(buffers)
         return result
 
-    def release(self) -> None:
-        """Gives all memory back that is kept between runs; the next run takes it anew."""
-        with self._lock:
-            self._arena = None
-            self._scratch_memory = torch.empty(0)
-            self._temporaries = {}
-            self._results = ResultMemory()
+    def memory(self) -> dict[str, Tensor]:
+        """What a run writes beside its result, by buffer; the workspace's lock must be held."""
+        scratch = self.layout.scratch_bytes * torch.get_num_threads()
+        return {**self.workspace.slices(self), SCRATCH: self.workspace.scratch(scratch)}
 
-    def _scratch(self) -> Tensor:
-        """A share for each thread there is now."""
-        needed = self.layout.scratch_bytes // _ELEMENT * torch.get_num_threads()
-        if self._scratch_memory.numel() < needed:
-            self._scratch_memory = allocate(needed)
-        return self._scratch_memory
-
-    def _buffers(self) -> dict[str, Tensor]:
-        if self._arena is None:
-            self._arena = allocate(self.layout.arena_bytes // _ELEMENT)
-            for buffer in self.plan.temporaries:
-                if buffer.name in self.layout.offsets:
-                    start = self.layout.offsets[buffer.name] // _ELEMENT
-                    rows = self._domain.buffer_rows(buffer.type)
-                    flat = self._arena[start : start + rows * buffer.type.width]
-                    self._temporaries[buffer.name] = flat.view(rows, *buffer.type.shape)
-        return self._temporaries
+    def slice(self, arena: Tensor) -> dict[str, Tensor]:
+        """The plan's temporaries in an arena of at least `layout.arena_bytes`."""
+        temporaries: dict[str, Tensor] = {}
+        for buffer in self.plan.temporaries:
+            if buffer.name in self.layout.offsets:
+                start = self.layout.offsets[buffer.name] // ELEMENT
+                rows = self._domain.buffer_rows(buffer.type)
+                flat = arena[start : start + rows * buffer.type.width]
+                temporaries[buffer.name] = flat.view(rows, *buffer.type.shape)
+        return temporaries
 
     def _checked(self, param: Param, features: Mapping[str, Tensor]) -> Tensor:
         expected = (self._domain.buffer_rows(param.type), *param.type.shape)
@@ -131,7 +111,7 @@ class Executable:
         kind = next(b.type for b in self.plan.temporaries if b.name == self.plan.result)
         rows = self._domain.buffer_rows(kind)
         if out is None:
-            return self._results.take(rows * kind.width).view(rows, *kind.shape)
+            return self.workspace.results.take(rows * kind.width).view(rows, *kind.shape)
         if out.dtype != torch.float32 or not out.is_contiguous() or out.device.type != "cpu":
             raise InputError("out must be a contiguous float32 tensor on the CPU: allocate it so")
         if out.numel() != rows * kind.width:
@@ -148,56 +128,7 @@ class Executable:
         return out.view(rows, *kind.shape)
 
 
-class ResultMemory:
-    """Memory for results: what a dropped result gives back serves the next one.
-
-    Fresh memory costs a page fault for every page, which for a large graph takes as long as the
-    layer. At most one block is kept.
-    """
-
-    def __init__(self) -> None:
-        self._spare: list[np.ndarray] = []
-
-    def take(self, elements: int) -> Tensor:
-        """Uninitialised float32 memory that nobody else uses."""
-        if elements * _ELEMENT < _HUGE_PAGE:
-            return torch.empty(elements)
-        try:
-            block = self._spare.pop()
-        except IndexError:
-            block = _aligned(elements)
-        if block.size != elements:
-            block = _aligned(elements)
-        # The tensor holds this view; when the last tensor on it goes, the block comes back.
-        view = block[:]
-        weakref.finalize(view, self._give_back, weakref.ref(self), block).atexit = False
-        return torch.from_numpy(view)
-
-    @staticmethod
-    def _give_back(memory: weakref.ref[ResultMemory], block: np.ndarray) -> None:
-        owner = memory()
-        if owner is not None and not owner._spare:
-            owner._spare.append(block)
-
-
 def _overlap(one: Tensor, other: Tensor) -> bool:
     """Whether two contiguous tensors have elements in common."""
     first, second = one.data_ptr(), other.data_ptr()
     return first < second + other.nbytes and second < first + one.nbytes
-
-
-def allocate(elements: int) -> Tensor:
-    """Uninitialised float32 memory; large blocks ask for huge pages, which fault 512x less."""
-    # A tensor made in inference mode could not be written outside of it.
-    with torch.inference_mode(False):
-        if elements * _ELEMENT < _HUGE_PAGE:
-            return torch.empty(elements)
-        return torch.from_numpy(_aligned(elements))
-
-
-def _aligned(elements: int) -> np.ndarray:
-    """Memory from the start of a huge page, or else a cache line: vectors then never straddle."""
-    alignment = _HUGE_PAGE if elements * _ELEMENT >= 4 * _HUGE_PAGE else _CACHE_LINE
-    block = np.empty(elements + alignment // _ELEMENT, dtype=np.float32)
-    start = -block.ctypes.data % alignment // _ELEMENT
-    return block[start : start + elements]

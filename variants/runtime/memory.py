@@ -14,7 +14,8 @@ from hetune.variants.program.nodes import Type
 from hetune.variants.runtime.domain import Domain
 
 _ALIGNMENT = 64
-_ELEMENT = 4
+ELEMENT = 4
+"""Bytes of a float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def layout_of(plan: Plan, schedules: tuple[Schedule, ...], domain: Domain) -> La
         scratch_layout(launch, schedule.block_nodes, domain.index).stride
         for launch, schedule in zip(plan.launches, schedules, strict=True)
     )
-    return lay_out(plan, domain.buffer_rows, scratch * _ELEMENT)
+    return lay_out(plan, domain.buffer_rows, scratch * ELEMENT)
 
 
 def lay_out(plan: Plan, rows: Callable[[Type], int], scratch_bytes: int = 0) -> Layout:
@@ -55,7 +56,7 @@ def lay_out(plan: Plan, rows: Callable[[Type], int], scratch_bytes: int = 0) -> 
     Largest first, which keeps the arena within a few percent of the true peak in practice.
     """
     spans = _spans(plan)
-    size = {b.name: rows(b.type) * b.type.width * _ELEMENT for b in plan.temporaries}
+    size = {b.name: rows(b.type) * b.type.width * ELEMENT for b in plan.temporaries}
     placed: list[tuple[Buffer, int]] = []
     offsets: dict[str, int] = {}
     for buffer in sorted(plan.temporaries, key=lambda b: (-size[b.name], b.name)):

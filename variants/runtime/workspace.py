@@ -1,0 +1,126 @@
+"""The memory that runs on one graph share: an arena, scratch, and what results give back."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.runtime.memory import ELEMENT, Layout
+
+_HUGE_PAGE = 1 << 21
+_CACHE_LINE = 64
+
+
+class Sliced(Protocol):
+    """What has its temporaries in the arena."""
+
+    layout: Layout
+
+    def slice(self, arena: Tensor) -> dict[str, Tensor]:
+        """The temporaries in an arena that is large enough."""
+        ...
+
+
+class Workspace:
+    """Memory for one run at a time, kept between runs, as large as the largest needed.
+
+    Shared by all layers and variants that run on a graph: trying many of them takes no more than
+    the hungriest one. Whoever uses it holds ``lock``.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.results = ResultMemory()
+        self._arena = allocate(0)
+        self._scratch = allocate(0)
+        self._slices: weakref.WeakKeyDictionary[Sliced, dict[str, Tensor]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    @classmethod
+    def of(cls, graph: HeteroGraph) -> Workspace:
+        """The workspace of a graph."""
+        return graph.cached("workspace", cls)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes kept between runs, but for results."""
+        return self._arena.nbytes + self._scratch.nbytes
+
+    def slices(self, user: Sliced) -> dict[str, Tensor]:
+        """A user's temporaries; the arena grows if they do not fit."""
+        if self._arena.nbytes < user.layout.arena_bytes:
+            self._slices.clear()
+            self._arena = allocate(user.layout.arena_bytes // ELEMENT)
+        found = self._slices.get(user)
+        if found is None:
+            found = self._slices[user] = user.slice(self._arena)
+        return found
+
+    def scratch(self, nbytes: int) -> Tensor:
+        """Scratch of at least that many bytes."""
+        if self._scratch.nbytes < nbytes:
+            self._scratch = allocate(nbytes // ELEMENT)
+        return self._scratch
+
+    def release(self) -> None:
+        """Gives the memory back; the next run takes it anew."""
+        with self.lock:
+            self._slices.clear()
+            self._arena = self._scratch = allocate(0)
+            self.results = ResultMemory()
+
+
+class ResultMemory:
+    """Memory for results: what a dropped result gives back serves the next one.
+
+    Fresh memory costs a page fault for every page, which for a large graph takes as long as the
+    layer. At most one block is kept.
+    """
+
+    def __init__(self) -> None:
+        self._spare: list[np.ndarray] = []
+
+    def take(self, elements: int) -> Tensor:
+        """Uninitialised float32 memory that nobody else uses."""
+        if elements * ELEMENT < _HUGE_PAGE:
+            return torch.empty(elements)
+        try:
+            block = self._spare.pop()
+        except IndexError:
+            block = _aligned(elements)
+        if block.size != elements:
+            block = _aligned(elements)
+        # The tensor holds this view; when the last tensor on it goes, the block comes back.
+        view = block[:]
+        weakref.finalize(view, self._give_back, weakref.ref(self), block).atexit = False
+        return torch.from_numpy(view)
+
+    @staticmethod
+    def _give_back(memory: weakref.ref[ResultMemory], block: np.ndarray) -> None:
+        owner = memory()
+        if owner is not None and not owner._spare:
+            owner._spare.append(block)
+
+
+def allocate(elements: int) -> Tensor:
+    """Uninitialised float32 memory; large blocks ask for huge pages, which fault 512x less."""
+    # A tensor made in inference mode could not be written outside of it.
+    with torch.inference_mode(False):
+        if elements * ELEMENT < _HUGE_PAGE:
+            return torch.empty(elements)
+        return torch.from_numpy(_aligned(elements))
+
+
+def _aligned(elements: int) -> np.ndarray:
+    """Memory from the start of a huge page, or else a cache line: vectors then never straddle."""
+    alignment = _HUGE_PAGE if elements * ELEMENT >= 4 * _HUGE_PAGE else _CACHE_LINE
+    block = np.empty(elements + alignment // ELEMENT, dtype=np.float32)
+    start = -block.ctypes.data % alignment // ELEMENT
+    return block[start : start + elements]
