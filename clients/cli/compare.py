@@ -21,7 +21,7 @@ TOLERANCE = 1e-4
 """Two variants, each within 1e-5 of the truth, never differ by this much."""
 
 _MEMORY_SHARE = 0.5
-"""Of the free memory, for the variants that are timed together."""
+"""Of the free memory, for the hungriest variant that is timed: they take turns in one workspace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Comparison:
         chosen: Id of the one that was to run.
         difference: Largest difference between an output and the chosen one's, as a share of the
             chosen one's largest value.
-        left_out: Variants that did not fit into memory together with the others.
+        left_out: Variants that need more memory than is free.
     """
 
     rows: tuple[Row, ...]
@@ -81,7 +81,7 @@ class WrongOutputError(hetune.HetuneError):
 def candidates(
     choice: hetune.Choice, chosen: str, top: int | None
 ) -> tuple[tuple[hetune.Candidate, ...], int]:
-    """Which variants to time, and how many of these do not fit into memory together.
+    """Which variants to time, and how many of these do not fit into memory.
 
     Args:
         choice: All candidates.
@@ -112,8 +112,7 @@ def plan_of(variant_id: str) -> str:
 def _affordable(wanted: list[hetune.Candidate]) -> Iterator[hetune.Candidate]:
     free = _MEMORY_SHARE * psutil.virtual_memory().available
     for position, candidate in enumerate(wanted):
-        free -= candidate.peak_bytes
-        if position == 0 or free >= 0:
+        if position == 0 or candidate.peak_bytes <= free:
             yield candidate
 
 

@@ -192,7 +192,7 @@ def _verdict(comparison: Comparison) -> list[str]:
         lines.append(f"the chosen variant takes {comparison.regret:.2f}x the fastest one's time")
     if comparison.left_out:
         count = console.counted(comparison.left_out, "variant")
-        lines.append(f"{count} not timed: too little free memory to hold all of them at once")
+        lines.append(f"{count} not timed: too little memory is free")
     return lines
 
 
