@@ -42,18 +42,19 @@ class Problem:
         graph, d, heads = self.graph, self.width, self.heads
         torch.manual_seed(self.seed)
         module: nn.Module
-        match self.layer:
-            case "rgcn":
-                module = RGCNConv(d, d, graph.num_etypes, aggr="mean")
-            case "rgat":
-                module = RGATConv(d, d // heads, graph.num_etypes, heads=heads)
-            case "hgt":
-                module = HGTConv(d, d, graph.metadata(), heads=heads)
-        with torch.no_grad():
+        # A model is made before it is run in inference mode: its parameters are ordinary tensors.
+        with torch.inference_mode(False), torch.no_grad():
+            match self.layer:
+                case "rgcn":
+                    module = RGCNConv(d, d, graph.num_etypes, aggr="mean")
+                case "rgat":
+                    module = RGATConv(d, d // heads, graph.num_etypes, heads=heads)
+                case "hgt":
+                    module = HGTConv(d, d, graph.metadata(), heads=heads)
             for name, parameter in module.named_parameters():
                 if name == "bias" or name.startswith(("skip", "p_rel")):
                     parameter.add_(torch.randn_like(parameter) * 0.1)
-        return module.to(self.dtype).eval().requires_grad_(False)
+            return module.to(self.dtype).eval().requires_grad_(False)
 
     @cached_property
     def x(self) -> Tensor:
