@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hetune.variants.kernel.nodes import (
     Apply,
     Def,
@@ -14,16 +12,14 @@ from hetune.variants.kernel.nodes import (
     Rows,
     Stmt,
 )
+from hetune.variants.plan.context import Context
 from hetune.variants.program.nodes import Dot, End, Map, Reshape, Take
-
-if TYPE_CHECKING:
-    from hetune.variants.plan.lower import Lowering
 
 
 class Body:
     """The statements of one loop under construction."""
 
-    def __init__(self, lowering: Lowering, rows: Rows, outer: Body | None = None) -> None:
+    def __init__(self, lowering: Context, rows: Rows, outer: Body | None = None) -> None:
         self.rows = rows
         self.statements: list[Stmt] = []
         self._lowering = lowering

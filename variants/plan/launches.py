@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 
 from hetune.variants.kernel.nodes import Buffer, Kernel, Launch
@@ -42,7 +42,7 @@ def form_launches(
 
 
 def with_scratch(
-    launches: tuple[Launch, ...], views: Mapping[str, str], kept: frozenset[str]
+    launches: tuple[Launch, ...], views: Mapping[str, str], kept: Set[str]
 ) -> tuple[Launch, ...]:
     """Launches whose buffers are scratch where nothing but a block's own kernels sees them.
 

@@ -7,6 +7,8 @@ whichever kernels contribute.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
+
 from hetune.variants.kernel.nodes import (
     Buffer,
     Def,
@@ -66,8 +68,8 @@ class Lowering:
 
     def __init__(self, program: Program, fuse_sums: bool) -> None:
         self.program = program
-        self.types = program.types
-        self.ops: dict[str, Op] = {let.name: let.op for let in program.lets}
+        self.types: Mapping[str, Type] = program.types
+        self.ops: Mapping[str, Op] = {let.name: let.op for let in program.lets}
         self.users = users(program)
         self._fuse_sums = fuse_sums
         self._kernels: list[Kernel] = []
@@ -79,7 +81,7 @@ class Lowering:
             self._buffers[name] = self.types[name]
         for let in (*self._weights, *self._constants):
             self._buffers[let.name] = let.type
-        self.given = frozenset(self._buffers)
+        self.given: Set[str] = frozenset(self._buffers)
 
     def plan(self) -> Plan:
         """Lowers everything that the result needs."""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from hetune.variants.passes.product import multiply_chain
+from hetune.variants.plan.context import Context
 from hetune.variants.program.nodes import Linear, Map, Reshape, Space, Sum
-
-if TYPE_CHECKING:
-    from hetune.variants.plan.lower import Lowering
 
 
 class TermKind(IntEnum):
@@ -40,12 +37,12 @@ class Term:
         return self.kind is not TermKind.VALUE
 
 
-def terms_of(lowering: Lowering, name: str) -> list[Term]:
+def terms_of(lowering: Context, name: str) -> list[Term]:
     """The terms of a node value: a chain of additions taken apart."""
     return _split(lowering, name, root=True)
 
 
-def _split(lowering: Lowering, name: str, *, root: bool = False) -> list[Term]:
+def _split(lowering: Context, name: str, *, root: bool = False) -> list[Term]:
     if not root and (name not in lowering.ops or not lowering.only_user(name)):
         return [Term(name, TermKind.VALUE)]
     match lowering.ops[name]:
