@@ -238,7 +238,7 @@ def test_node_blocks_are_bounded(graph: HeteroGraph, block_nodes: int) -> None:
     assert (sizes > 0).all()
     assert (sizes <= 2 * block_nodes).all()
     work = 4 * torch.arange(nodes + 1) + index.indptr + 2 * index.node_dst_pair_indptr
-    share = -(-int(work[-1]) * block_nodes // max(nodes, 1))
+    share = -(-int(work[-1]) // max(-(-nodes // block_nodes), 1))
     of_block = torch.diff(work[cuts])
     assert (of_block[sizes > 1] <= share + share // 64 + 8).all()
     # Two neighbours that fit together would have been one block.

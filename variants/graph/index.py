@@ -316,10 +316,11 @@ class GraphIndex:
     def node_blocks(self, block_nodes: int) -> torch.Tensor:
         """Cut the nodes into consecutive blocks of about equal work, [B + 1].
 
-        `block_nodes` is the size of a block on average: a block takes the share of the work that
-        this many nodes have on average (4 for a node, 1 for an incoming edge, 2 for a destination
-        pair, over all the graph's edges), unless it is a single node, and at most twice as many
-        nodes. The cuts do not depend on the number of threads; all indexes of a graph share them.
+        There are as many blocks as it takes for `block_nodes` nodes in each. The work (4 for a
+        node, 1 for an incoming edge, 2 for a destination pair, over all the graph's edges) is
+        shared out evenly, unless a block is a single node, and no block has more than twice as
+        many nodes. The cuts do not depend on the number of threads; all indexes of a graph share
+        them.
 
         Raises:
             InputError: `block_nodes` is not positive.
@@ -329,7 +330,7 @@ class GraphIndex:
 
         def build() -> torch.Tensor:
             work = 4 * whole.num_nodes + whole.num_edges + 2 * whole.num_dst_pairs
-            share = -(-work * block_nodes // max(whole.num_nodes, 1))
+            share = -(-work // max(-(-whole.num_nodes // block_nodes), 1))
             # A little more than the share, or rounding would leave a sliver for one more block.
             limit = share + share // 64 + 8
             pointers = whole.indptr, whole.node_dst_pair_indptr
