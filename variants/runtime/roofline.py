@@ -42,6 +42,8 @@ class MachineModel:
         shared_rate: From the last-level cache.
         memory_rate: From memory.
         launch_seconds: Starting and ending a parallel region.
+        unevenness: How much longer threads with a single block each take than their share: the
+            slower one is waited for. With more blocks a thread, it fades with their square.
     """
 
     matrix_flops: float = 110e9
@@ -53,6 +55,7 @@ class MachineModel:
     shared_rate: float = 42e9
     memory_rate: float = 17e9
     launch_seconds: float = 6e-6
+    unevenness: float = 0.25
 
     def rate(self, working_set: float) -> float:
         """Bytes per second of rows picked from a set of that many bytes."""
@@ -96,7 +99,8 @@ def _launch_seconds(
     if all(kernel.rows.space in (Space.SRC_PAIR, Space.SRC_DENSE) for kernel in launch.kernels):
         return busy / threads + machine.launch_seconds
     rounds = math.ceil(blocks / threads) / blocks
-    return busy * rounds + machine.launch_seconds
+    waiting = 1 + machine.unevenness * (threads / blocks) ** 2 if threads > 1 else 1
+    return busy * rounds * waiting + machine.launch_seconds
 
 
 def _kernel_seconds(
