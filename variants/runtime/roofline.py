@@ -29,8 +29,8 @@ _ELEMENT = 4
 class MachineModel:
     """Rates of one core, and sizes of caches.
 
-    The defaults were fitted to the kernels of all variants of the three layers on aifb, FB15k-237
-    and mag, on one core of a current server; only their proportions decide a choice.
+    The defaults were set by hand, after times of all variants of the three layers on aifb, mutag,
+    FB15k-237, mag and a drawn biokg on one server. Only their proportions decide a choice.
 
     Attributes:
         matrix_flops: Floating-point operations of matrix products per second.
