@@ -1,0 +1,1 @@
+"""Predicting what variants cost on a graph, and choosing among them."""

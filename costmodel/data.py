@@ -1,0 +1,76 @@
+"""Measured inputs, as cost models are fitted to and judged by them.
+
+A *problem* is one input of the selector (a layer with its widths, on a graph, with so many
+threads); its *candidates* are the variants that were measured on it; a candidate runs *launches*,
+each measured too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSample:
+    """A launch that ran as part of a variant.
+
+    Attributes:
+        family: The kernel family that its cost model belongs to.
+        columns: `hetune.variants.runtime.table.COLUMNS` of it: counts, no machine in them.
+        seconds: Median measured time.
+    """
+
+    family: str
+    columns: tuple[float, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateSample:
+    """A variant that was measured on a problem.
+
+    Attributes:
+        variant: Its id.
+        seconds: Median measured time of a whole run.
+        iqr: Interquartile range of that time, in seconds.
+        launches: Its launches, in order.
+    """
+
+    variant: str
+    seconds: float
+    iqr: float
+    launches: tuple[LaunchSample, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One input of the selector, with what was measured on it.
+
+    Attributes:
+        graph: Name of the graph.
+        family: Family of the graph: data is split by it, never by row.
+        graph_features: `hetune.costmodel.features.graph.NAMES` of it.
+        layer: E.g. ``"rgat"``.
+        d_in: Width of the rows that come in.
+        d_out: Width of the rows that go out, all heads together.
+        heads: Number of heads.
+        threads: Number of threads.
+        machine: Digest of the fingerprint of the machine that it was measured on.
+        candidates: What was measured, at least one.
+    """
+
+    graph: str
+    family: str
+    graph_features: tuple[float, ...]
+    layer: str
+    d_in: int
+    d_out: int
+    heads: int
+    threads: int
+    machine: str
+    candidates: tuple[CandidateSample, ...]
+
+    @property
+    def best(self) -> CandidateSample:
+        """The candidate that ran fastest."""
+        return min(self.candidates, key=lambda c: c.seconds)

@@ -1,0 +1,1 @@
+"""What to measure, measuring it well, and keeping it."""

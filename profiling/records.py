@@ -1,0 +1,97 @@
+"""What a profiling run leaves behind: one record for each unit, never changed afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+PROTOCOL = 1
+"""Version of how units are measured: times taken under different protocols are not compared."""
+
+
+class Status(StrEnum):
+    """How the measurement of a unit ended."""
+
+    OK = "ok"
+    WRONG = "wrong"
+    """The output differs from the interpreter's; there are no times."""
+    TIMEOUT = "timeout"
+    MEMORY = "memory"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRecord:
+    """A launch of a measured variant.
+
+    Attributes:
+        kernel: Digest of the launch's canonical text and schedule.
+        family: The kernel family that its cost model belongs to.
+        columns: `hetune.variants.runtime.table.COLUMNS` of it.
+        samples: Seconds in each round.
+    """
+
+    kernel: str
+    family: str
+    columns: tuple[float, ...]
+    samples: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One unit, measured: a variant of a layer on a graph, on a machine.
+
+    Attributes:
+        unit: The unit's key (`hetune.profiling.units.Unit.key`).
+        campaign: Name of the campaign that asked for it first.
+        machine: Digest of the machine's fingerprint.
+        graph: Name of the graph.
+        graph_fingerprint: Digest of its content.
+        family: Family of the graph.
+        graph_features: `hetune.costmodel.features.graph.NAMES` of it; empty if it never loaded.
+        layer: E.g. ``"rgat"``.
+        d_in: Width of the rows that come in.
+        d_out: Width of the rows that go out, all heads together.
+        heads: Number of heads.
+        threads: Number of threads.
+        variant: Id of the variant.
+        plan: Digest of the variant's plan and schedules (`Variant.key`).
+        status: How it ended.
+        error: What went wrong, for a reader; empty if all went well.
+        samples: Seconds of a whole run in each round, in order; empty unless the status is ok.
+        launches: The launches, in order; empty unless the status is ok.
+        prepare_seconds: Indexing the graph and binding the variant to it, from nothing.
+        relative_error: Largest difference from the interpreter, as a share of the largest output.
+        peak_bytes: What a run holds beside its inputs.
+        drift: How far the reference kernel's time moved over the rounds that count, as a share.
+        protocol: `PROTOCOL` when it was measured.
+        code_version: hetune's version and commit.
+        measured_at: When, in UTC.
+    """
+
+    unit: str
+    campaign: str
+    machine: str
+    graph: str
+    graph_fingerprint: str
+    family: str
+    graph_features: tuple[float, ...]
+    layer: str
+    d_in: int
+    d_out: int
+    heads: int
+    threads: int
+    variant: str
+    plan: str
+    status: Status
+    error: str
+    samples: tuple[float, ...]
+    launches: tuple[LaunchRecord, ...]
+    prepare_seconds: float
+    relative_error: float
+    peak_bytes: int
+    drift: float
+    protocol: int
+    code_version: str
+    measured_at: datetime
