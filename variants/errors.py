@@ -10,7 +10,8 @@ HetuneError
 ├── VariantError          no such variant, or none that fits the limits
 │   └── MemoryLimitError  every variant needs more memory than allowed
 ├── CompileError          the compiler is missing or refused the source
-└── RegistryError         the registry's folder cannot be used
+├── RegistryError         the registry's folder cannot be used
+└── CampaignError         a profiling campaign, or a graph of one, is described wrongly
 
 Every message says what happened, where, and how to mend it.
 """
@@ -58,3 +59,7 @@ class CompileError(HetuneError, RuntimeError):
 
 class RegistryError(HetuneError, OSError):
     """The registry's folder cannot be created, read or written."""
+
+
+class CampaignError(HetuneError, ValueError):
+    """A profiling campaign, or the recipe of one of its graphs, is described wrongly."""
