@@ -11,7 +11,9 @@ HetuneError
 │   └── MemoryLimitError  every variant needs more memory than allowed
 ├── CompileError          the compiler is missing or refused the source
 ├── RegistryError         the registry's folder cannot be used
-└── CampaignError         a profiling campaign, or a graph of one, is described wrongly
+├── CampaignError         a profiling campaign, or a graph of one, is described wrongly
+└── ModelError            a cost model cannot be fitted, read or kept
+    └── PromotionError    a cost model may not become the champion, or there is none before it
 
 Every message says what happened, where, and how to mend it.
 """
@@ -63,3 +65,11 @@ class RegistryError(HetuneError, OSError):
 
 class CampaignError(HetuneError, ValueError):
     """A profiling campaign, or the recipe of one of its graphs, is described wrongly."""
+
+
+class ModelError(HetuneError):
+    """A cost model cannot be fitted, read, kept or used: what it needs is missing or damaged."""
+
+
+class PromotionError(ModelError):
+    """A cost model may not become the champion, or there was none to go back to."""
