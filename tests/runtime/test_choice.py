@@ -11,7 +11,9 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.choice import choose
 from hetune.variants.runtime.domain import Domain, split_relations
-from hetune.variants.runtime.roofline import MachineModel, estimate
+from hetune.variants.runtime.pricing import RooflinePricer
+from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
+from hetune.variants.runtime.table import CandidateTable
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 
 VARIANTS = variants_of(rgcn_program(64, 64))
@@ -27,7 +29,7 @@ def fan_in(edges: int) -> HeteroGraph:
 
 
 def plan_of(graph: HeteroGraph) -> str:
-    return choose(VARIANTS, graph, MachineModel()).id.partition("/")[0].partition("+")[0]
+    return choose(VARIANTS, graph, RooflinePricer()).id.partition("/")[0].partition("+")[0]
 
 
 def test_the_side_with_fewer_pairs_is_transformed():
@@ -37,7 +39,7 @@ def test_the_side_with_fewer_pairs_is_transformed():
 
 @pytest.mark.parametrize("name", AWKWARD)
 def test_every_graph_has_a_choice(name):
-    choice = choose(VARIANTS, AWKWARD[name](), MachineModel())
+    choice = choose(VARIANTS, AWKWARD[name](), RooflinePricer())
     assert {c.id for c in choice.candidates} == {v.id for v in VARIANTS}
     assert choice.chosen.seconds == min(c.seconds for c in choice.candidates)
 
@@ -51,12 +53,10 @@ def test_a_slower_machine_takes_longer():
         vector_flops=fast.vector_flops / 2,
         memory_rate=fast.memory_rate / 2,
     )
-    for variant in VARIANTS:
-        seconds = [
-            estimate(variant.plan, variant.schedules, domain, machine, 1).seconds
-            for machine in (fast, slow)
-        ]
-        assert 0 < seconds[0] < seconds[1]
+    columns = CandidateTable.of(VARIANTS).columns(domain)
+    quick, slower = (roofline_seconds(columns, machine, 1) for machine in (fast, slow))
+    assert (quick > 0).all()
+    assert (quick < slower).all()
     assert graph.num_edges == 12000
 
 

@@ -1,5 +1,7 @@
 """How much a launch computes and moves, as a function of counts alone.
 
+`formula` gives that function, which can be kept for all graphs; `work` its value.
+
 The formulas, for a row of `width` elements of 4 bytes (`element_bytes`):
 
 - `Gemm` over M rows: 2 M heads k n matrix operations; one vector operation per element of the
@@ -10,8 +12,9 @@ The formulas, for a row of `width` elements of 4 bytes (`element_bytes`):
   gelu, div and reciprocal are counted apart), an inner product two per element, an update or
   an adding store one.
 - Compulsory traffic: each distinct row of a buffer is read once and written once in a launch,
-  and not read when the launch wrote it before. The distinct nodes at one end of a set of edges
-  are not known from counts; they are taken as min(N, pairs at that end).
+  and not read when the launch wrote it before; scratch never leaves the cache and is left out.
+  The distinct nodes at one end of a set of edges are not known from counts; they are taken as
+  min(N, pairs at that end).
 - Gathered traffic: every read of a row that a *source* names (a node at src, a src_pair or
   src_dense row of an edge), repeats included. Reads at destinations follow the order of the
   loops and are no gathers. The truth lies between the two, depending on caches.
@@ -72,6 +75,7 @@ class Work:
         gathered_bytes: Bytes of rows read at sources, repeats included.
         gathers: Rows read at sources, repeats included.
         touched_bytes: Bytes of all rows read and written, repeats included.
+        scratch_bytes: Those of them that are in scratch.
     """
 
     matrix_flops: int = 0
@@ -83,6 +87,7 @@ class Work:
     gathered_bytes: int = 0
     gathers: int = 0
     touched_bytes: int = 0
+    scratch_bytes: int = 0
 
     @property
     def flops(self) -> int:
@@ -98,26 +103,70 @@ class Work:
         return Work(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Work)))
 
 
-def work(launch: Launch, count: Count, element_bytes: int = 4) -> Work:
-    """The work of a verified launch on a graph of which only counts are known.
+@dataclass(frozen=True, slots=True)
+class Term:
+    """``factor`` times the count of all ``rows`` together, but of no more than ``cap``."""
+
+    factor: int
+    rows: tuple[Rows, ...]
+    cap: Rows | None = None
+
+    def at(self, count: Count) -> int:
+        """Its value for counts."""
+        total = sum(count(rows) for rows in self.rows)
+        return self.factor * (total if self.cap is None else min(total, count(self.cap)))
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """The work of a launch before counts are known.
+
+    Attributes:
+        terms: What to add up for each field of `Work`.
+        gathers: For each read at sources: its bytes, and those of the rows to pick from.
+    """
+
+    terms: tuple[tuple[str, Term], ...]
+    gathers: tuple[tuple[Term, Term], ...]
+
+    def at(self, count: Count) -> Work:
+        """The work on a graph.
+
+        Args:
+            count: How many rows there are; asked for the spaces and groups that the launch
+                names, and for src_pair and dst_pair of the groups whose edges it walks.
+        """
+        total = dict.fromkeys((f.name for f in fields(Work)), 0)
+        for name, term in self.terms:
+            total[name] += term.at(count)
+        for gathered, _ in self.gathers:
+            total["gathered_bytes"] += gathered.at(count)
+        return Work(**total)
+
+
+def formula(launch: Launch, element_bytes: int = 4) -> Formula:
+    """The work of a verified launch.
 
     Args:
         launch: The launch.
-        count: How many rows there are; asked for the spaces and groups that the launch names,
-            and for src_pair and dst_pair of the groups whose edges it walks.
         element_bytes: Bytes of a buffer's element.
     """
-    tally = _Tally(launch, count, element_bytes)
+    tally = _Tally(launch, element_bytes)
     for kernel in launch.kernels:
         match kernel:
             case Gemm():
                 tally.gemm(kernel)
             case Traversal(rows, body):
                 tally.body((rows,), body, {})
-    return tally.total()
+    return tally.formula()
 
 
-def _limited(gemm: Gemm) -> Rows:
+def work(launch: Launch, count: Count, element_bytes: int = 4) -> Work:
+    """The work of a verified launch on a graph; see `formula` and `Formula.at`."""
+    return formula(launch, element_bytes).at(count)
+
+
+def limit_of(gemm: Gemm) -> Rows:
     """The rows that are computed: there are no more nodes with an edge than pairs at that end."""
     match gemm.only:
         case End.SRC:
@@ -127,122 +176,114 @@ def _limited(gemm: Gemm) -> Rows:
     return gemm.rows
 
 
-@dataclass(frozen=True, slots=True)
-class _Cover:
-    """A set of a buffer's rows: all of them, or those that a group's edges meet at one end."""
-
-    what: str
-    group: str
-    rows: int
+_ONE = Rows(Space.SHARED)
 
 
 class _Tally:
-    def __init__(self, launch: Launch, count: Count, element_bytes: int) -> None:
-        self._types = {buffer.name: buffer.type for buffer in launch.buffers}
-        self._count, self._element_bytes = count, element_bytes
-        self._read: dict[str, set[_Cover]] = {name: set() for name in self._types}
-        self._written: dict[str, set[_Cover]] = {name: set() for name in self._types}
-        self._matrix = self._vector = self._special = 0
-        self._index = self._gathered = self._gathers = self._touched = 0
+    """Adds up terms. A *cover* is the set of a buffer's rows that a loop's rows see together."""
 
-    def total(self) -> Work:
-        return Work(
-            self._matrix,
-            self._vector,
-            self._special,
-            self._distinct_bytes(self._read),
-            self._distinct_bytes(self._written),
-            self._index,
-            self._gathered,
-            self._gathers,
-            self._touched,
+    def __init__(self, launch: Launch, element_bytes: int) -> None:
+        self._types = {buffer.name: buffer.type for buffer in launch.buffers}
+        self._scratch = {buffer.name for buffer in launch.buffers if buffer.scratch}
+        self._element_bytes = element_bytes
+        self._read: dict[str, dict[Rows, None]] = {name: {} for name in self._types}
+        self._written: dict[str, dict[Rows, None]] = {name: {} for name in self._types}
+        self._sums: dict[tuple[str, tuple[Rows, ...], Rows | None], int] = {}
+        self._gathers: list[tuple[Term, Term]] = []
+
+    def formula(self) -> Formula:
+        for field, covers in (("read_bytes", self._read), ("write_bytes", self._written)):
+            for name, found in covers.items():
+                if found and name not in self._scratch:
+                    self._add(field, self._row_bytes(name), *found, cap=self._all(name))
+        terms = tuple(
+            (field, Term(factor, rows, cap)) for (field, rows, cap), factor in self._sums.items()
         )
+        return Formula(terms, tuple(self._gathers))
+
+    def _add(self, field: str, factor: int, *rows: Rows, cap: Rows | None = None) -> None:
+        """Sets of one buffer may overlap: their sum counts, but no more than all rows."""
+        cap = None if rows == (cap,) else cap
+        key = field, rows, cap
+        self._sums[key] = self._sums.get(key, 0) + factor
 
     def _row_bytes(self, name: str) -> int:
         return self._types[name].width * self._element_bytes
 
-    def _distinct_bytes(self, covers: dict[str, set[_Cover]]) -> int:
-        """Sets of one buffer may overlap: their sum counts, but no more than all rows."""
-        total = 0
-        for name, found in covers.items():
-            if found:
-                rows = min(sum(cover.rows for cover in found), self._all(self._types[name]).rows)
-                total += rows * self._row_bytes(name)
-        return total
-
     # Which rows.
 
-    def _all(self, type: Type) -> _Cover:
-        return _Cover("all", type.group, self._count(Rows(type.space, type.group)))
+    def _all(self, name: str) -> Rows:
+        return Rows(self._types[name].space, self._types[name].group)
 
-    def _cover(self, type: Type, rows: Rows, end: End) -> _Cover:
-        """The distinct rows of a buffer that all of the loop's rows see together."""
-        whole = self._all(type)
-        met = whole
-        match type.space:
+    def _cover(self, name: str, rows: Rows, end: End) -> Rows:
+        match self._types[name].space:
             case Space.NODE if rows.space is not Space.NODE:
                 side = Space.DST_PAIR if end is End.DST else Space.SRC_PAIR
                 side = Space.SRC_DENSE if rows.space is Space.SRC_DENSE else side
-                met = _Cover(side, rows.group, self._count(Rows(side, rows.group)))
+                return Rows(side, rows.group)
             case Space.EDGE if rows.group:
-                met = _Cover("edge", rows.group, self._count(rows))
+                return rows
             case Space.ETYPE if rows.group:
-                met = _Cover("etype", rows.group, self._count(Rows(Space.ETYPE, rows.group)))
+                return Rows(Space.ETYPE, rows.group)
             case Space.SRC_DENSE if rows.space is Space.EDGE:
-                pairs = Rows(Space.SRC_PAIR, rows.group)
-                met = _Cover(Space.SRC_PAIR, rows.group, self._count(pairs))
-        return met if met.rows < whole.rows else whole
+                return Rows(Space.SRC_PAIR, rows.group)
+        return self._all(name)
 
     # Accesses.
 
-    def _access(self, name: str, rows: Rows, end: End, times: int) -> _Cover:
-        """One access per row of a loop: counts all but the distinct rows."""
-        type, row_bytes = self._types[name], self._row_bytes(name)
-        self._touched += times * row_bytes
-        by_pair = type.space in _SOURCE_PAIRS and rows.space is Space.EDGE
-        if by_pair or (type.space is Space.NODE and end is End.SRC):
-            self._gathers += times
-            self._gathered += times * row_bytes
-        return self._cover(type, rows, end)
+    def _access(self, name: str, rows: Rows, end: End, times: Rows) -> Rows:
+        """One access per row of `times`: counts all but the distinct rows."""
+        row_bytes, space = self._row_bytes(name), self._types[name].space
+        cover = self._cover(name, rows, end)
+        self._touch(name, times)
+        by_pair = space in _SOURCE_PAIRS and rows.space is Space.EDGE
+        if by_pair or (space is Space.NODE and end is End.SRC):
+            self._add("gathers", 1, times)
+            table = Term(row_bytes, (cover,), self._all(name))
+            self._gathers.append((Term(row_bytes, (times,)), table))
+        return cover
 
-    def _note_read(self, name: str, cover: _Cover) -> None:
+    def _touch(self, name: str, times: Rows) -> None:
+        self._add("touched_bytes", self._row_bytes(name), times)
+        if name in self._scratch:
+            self._add("scratch_bytes", self._row_bytes(name), times)
+
+    def _note_read(self, name: str, cover: Rows) -> None:
         written = self._written[name]
-        if cover not in written and self._all(self._types[name]) not in written:
-            self._read[name].add(cover)
+        if cover not in written and self._all(name) not in written:
+            self._read[name][cover] = None
 
-    def _read_rows(self, name: str, rows: Rows, end: End, times: int | None = None) -> None:
-        times = self._count(rows) if times is None else times
-        self._note_read(name, self._access(name, rows, end, times))
+    def _read_rows(self, name: str, rows: Rows, end: End, times: Rows | None = None) -> None:
+        self._note_read(name, self._access(name, rows, end, times or rows))
 
     def _write_rows(self, name: str, rows: Rows, end: End, accumulate: bool) -> None:
-        times = self._count(rows)
-        cover = self._access(name, rows, end, times)
+        cover = self._access(name, rows, end, rows)
         if accumulate:
-            self._note_read(name, self._access(name, rows, end, times))
-            self._vector += times * self._types[name].width
-        self._written[name].add(cover)
+            self._note_read(name, self._access(name, rows, end, rows))
+            self._add("vector_flops", self._types[name].width, rows)
+        self._written[name][cover] = None
 
     def _follow(self, rows: Rows) -> None:
         """An index list with an entry for each row."""
-        self._index += self._count(rows) * _INDEX_BYTES
+        self._add("index_bytes", _INDEX_BYTES, rows)
 
     def _follow_pointers(self, outer: Rows) -> None:
-        self._index += (self._count(outer) + 1) * _INDEX_BYTES
+        self._add("index_bytes", _INDEX_BYTES, outer, _ONE)
 
     # Typed matrix products.
 
     def gemm(self, gemm: Gemm) -> None:
         rows = gemm.rows
-        count = min(self._count(rows), self._count(_limited(gemm)))
-        product = count * gemm.heads * gemm.n
-        self._matrix += 2 * product * gemm.k
+        width = gemm.heads * gemm.n
+        limit = limit_of(gemm)
+        self._add("matrix_flops", 2 * width * gemm.k, rows, cap=limit)
         self._operand(gemm)
         for name in (gemm.scale, gemm.bias):
             if name is not None:
                 self._read_rows(name, rows, End.NONE)
-                self._vector += product
-        weight = self._cover(self._types[gemm.w], rows, End.NONE)
-        self._touched += weight.rows * self._row_bytes(gemm.w)
+                self._add("vector_flops", width, rows, cap=limit)
+        weight = self._cover(gemm.w, rows, End.NONE)
+        self._touch(gemm.w, weight)
         self._note_read(gemm.w, weight)
         if self._types[gemm.w].space is not Space.SHARED:
             self._follow(rows)  # the types of rows
@@ -269,11 +310,10 @@ class _Tally:
                     self._follow(edges)
                 if rows.group and (end is End.NONE or weight is not None):
                     self._follow(edges)  # the group's positions
-                summed = self._count(edges) * gemm.heads * gemm.k
-                self._vector += summed
+                self._add("vector_flops", gemm.heads * gemm.k, edges)
                 if weight is not None:
                     self._read_rows(weight, edges, End.NONE)
-                    self._vector += summed
+                    self._add("vector_flops", gemm.heads * gemm.k, edges)
 
     # Traversals.
 
@@ -282,7 +322,6 @@ class _Tally:
     ) -> None:
         """Count a loop's statements; `loops` are those around it, itself the last."""
         rows, shapes = loops[-1], dict(known)
-        count = self._count(rows)
         lists: set[tuple[str, Rows]] = set()
         for statement in body:
             match statement:
@@ -292,7 +331,7 @@ class _Tally:
                 case Init(name, shape, _):
                     shapes[name] = shape
                 case Update(name):
-                    self._vector += count * prod(shapes[name])
+                    self._add("vector_flops", prod(shapes[name]), rows)
                 case Store(buffer, _, accumulate):
                     self._write_rows(buffer, rows, End.NONE, accumulate)
                     lists |= self._lists(self._types[buffer], End.NONE, loops)
@@ -310,17 +349,17 @@ class _Tally:
         shapes: dict[str, tuple[int, ...]],
         lists: set[tuple[str, Rows]],
     ) -> None:
-        count = self._count(loops[-1])
+        rows = loops[-1]
         match expr:
             case Read(buffer, end):
-                self._read_rows(buffer, loops[-1], end)
+                self._read_rows(buffer, rows, end)
                 lists |= self._lists(self._types[buffer], end, loops)
             case Apply(fn) if fn in SPECIAL:
-                self._special += count * prod(shape)
+                self._add("special", prod(shape), rows)
             case Apply(fn):
-                self._vector += count * prod(shape) * (2 if fn == "leaky_relu" else 1)
+                self._add("vector_flops", prod(shape) * (2 if fn == "leaky_relu" else 1), rows)
             case Inner(x, y):
-                self._vector += 2 * count * max(prod(shapes[x]), prod(shapes[y]))
+                self._add("vector_flops", 2 * max(prod(shapes[x]), prod(shapes[y])), rows)
 
     def _lists(self, type: Type, end: End, loops: tuple[Rows, ...]) -> set[tuple[str, Rows]]:
         """The index lists that lead from the innermost loop's row to a buffer's."""

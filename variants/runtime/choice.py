@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 
@@ -11,7 +14,8 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.memory import layout_of
-from hetune.variants.runtime.roofline import MachineModel, estimate
+from hetune.variants.runtime.pricing import Pricer, Prices
+from hetune.variants.runtime.table import CandidateTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,26 +33,47 @@ class Candidate:
     peak_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Choice:
-    """What would run, and what else there was.
+    """What would run, and what else there was. Printed, it is a table.
 
     Attributes:
         id: The chosen variant.
         reason: Why.
-        candidates: All variants, fastest prediction first.
+        seconds: Predicted time of a run of the chosen variant.
         memory_limit: The limit that applied, in bytes.
+        expected_runs: Over how many runs preparation was spread; infinite if it did not count.
     """
 
     id: str
     reason: str
-    candidates: tuple[Candidate, ...]
-    memory_limit: int | None = None
+    seconds: float
+    memory_limit: int | None
+    expected_runs: float
+    _scored: _Scored = field(repr=False, compare=False)
+
+    @cached_property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """All variants, fastest prediction first."""
+        found = (
+            Candidate(variant.id, seconds, self._scored.peak_bytes(position))
+            for position, (variant, seconds) in enumerate(
+                zip(self._scored.table.variants, self._scored.prices.seconds.tolist(), strict=True)
+            )
+        )
+        return tuple(sorted(found, key=lambda c: (c.seconds, c.id)))
 
     @property
     def chosen(self) -> Candidate:
         """The chosen candidate."""
         return next(c for c in self.candidates if c.id == self.id)
+
+    @property
+    def launches(self) -> tuple[float, ...]:
+        """Predicted seconds of each launch of the chosen variant, in order."""
+        table = self._scored.table
+        rows = table.rows_of[self._scored.ids.index(self.id)]
+        return tuple(self._scored.prices.launches[list(rows)].tolist())
 
     def __str__(self) -> str:
         width = max(len(c.id) for c in self.candidates)
@@ -67,69 +92,143 @@ class Choice:
 def choose(
     variants: tuple[Variant, ...],
     graph: HeteroGraph,
-    machine: MachineModel,
+    pricer: Pricer,
+    *,
     memory_limit: int | None = None,
+    expected_runs: float = math.inf,
 ) -> Choice:
     """The variant with the least predicted time among those that fit.
+
+    Args:
+        variants: What there is to choose from.
+        graph: What to run on.
+        pricer: Who predicts.
+        memory_limit: Most bytes that a run may hold beside its inputs.
+        expected_runs: Over how many runs indexing and binding are spread.
 
     Raises:
         MemoryLimitError: None fits.
     """
-    threads = torch.get_num_threads()
-    key = machine, threads, *(variant.key for variant in variants)
-    return graph.cached(
-        ("choice", memory_limit, *key),
-        lambda: _choose(
-            graph.cached(
-                ("candidates", *key), lambda: _candidates(variants, graph, machine, threads)
-            ),
-            threads,
-            memory_limit,
-        ),
+    scored = _scored(variants, graph, pricer)
+    best = scored.best(memory_limit, expected_runs)
+    return Choice(
+        scored.ids[best],
+        _reason(scored, best, memory_limit),
+        float(scored.prices.seconds[best]),
+        memory_limit,
+        expected_runs,
+        scored,
     )
 
 
-def _choose(candidates: tuple[Candidate, ...], threads: int, memory_limit: int | None) -> Choice:
-    fitting = [c for c in candidates if memory_limit is None or c.peak_bytes <= memory_limit]
-    if not fitting:
-        least = min(candidates, key=lambda c: c.peak_bytes)
+def chosen(
+    variants: tuple[Variant, ...],
+    graph: HeteroGraph,
+    pricer: Pricer,
+    *,
+    memory_limit: int | None = None,
+    expected_runs: float = math.inf,
+    prepared: str | None = None,
+) -> Variant:
+    """The variant that `choose` finds, without the reasons.
+
+    Args:
+        variants: What there is to choose from.
+        graph: What to run on.
+        pricer: Who predicts.
+        memory_limit: Most bytes that a run may hold beside its inputs.
+        expected_runs: Over how many runs indexing and binding are spread.
+        prepared: Id of a variant that has run on the graph and needs no preparation.
+
+    Raises:
+        MemoryLimitError: None fits.
+    """
+    scored = _scored(variants, graph, pricer)
+    return variants[scored.best(memory_limit, expected_runs, prepared)]
+
+
+def contenders(
+    variants: tuple[Variant, ...],
+    graph: HeteroGraph,
+    pricer: Pricer,
+    *,
+    memory_limit: int | None = None,
+    most: int = 3,
+) -> tuple[Variant, ...]:
+    """The variants that may be fastest, given how far off predictions are; the best one first."""
+    scored = _scored(variants, graph, pricer)
+    first = scored.best(memory_limit, math.inf)
+    seconds = scored.prices.seconds
+    spread = scored.prices.spread + 0 * seconds
+    within = seconds / spread <= seconds[first] * spread[first]
+    order = [i for i in seconds.argsort(kind="stable") if i != first and within[i]]
+    fitting = [i for i in order if scored.fits(i, memory_limit)]
+    return tuple(variants[i] for i in (first, *fitting[: most - 1]))
+
+
+class _Scored:
+    """Variants with their prices on a graph. Keeps the graph alive: never cached on it."""
+
+    def __init__(self, table: CandidateTable, graph: HeteroGraph, prices: Prices) -> None:
+        self.table, self.graph, self.prices = table, graph, prices
+        self.ids = [variant.id for variant in table.variants]
+
+    def peak_bytes(self, position: int) -> int:
+        variant = self.table.variants[position]
+        return layout_of(variant.plan, variant.schedules, Domain(self.graph)).peak_bytes
+
+    def fits(self, position: int, memory_limit: int | None) -> bool:
+        return memory_limit is None or self.peak_bytes(position) <= memory_limit
+
+    def best(
+        self, memory_limit: int | None, expected_runs: float, prepared: str | None = None
+    ) -> int:
+        """What all variants need to be prepared is no reason to choose any of them."""
+        prepare = self.prices.prepare - self.prices.prepare.min()
+        if prepared is not None:
+            prepare[self.ids.index(prepared)] = 0
+        cost = self.prices.seconds + prepare / expected_runs
+        for position in cost.argsort(kind="stable").tolist():
+            if self.fits(position, memory_limit):
+                return int(position)
+        least = min(range(len(self.ids)), key=self.peak_bytes)
         raise MemoryLimitError(
             f"every variant needs more than the limit of {memory_limit} bytes: the smallest, "
-            f"{least.id}, needs {least.peak_bytes}; raise memory_limit to at least that"
+            f"{self.ids[least]}, needs {self.peak_bytes(least)}; raise memory_limit to at least "
+            "that"
         )
-    best = fitting[0]
-    return Choice(best.id, _reason(best, candidates, threads), candidates, memory_limit)
 
 
-def _candidates(
-    variants: tuple[Variant, ...], graph: HeteroGraph, machine: MachineModel, threads: int
-) -> tuple[Candidate, ...]:
-    domain = Domain(graph)
-    found = (
-        Candidate(
-            variant.id,
-            estimate(variant.plan, variant.schedules, domain, machine, threads).seconds,
-            layout_of(variant.plan, variant.schedules, domain).peak_bytes,
-        )
-        for variant in variants
+def _scored(variants: tuple[Variant, ...], graph: HeteroGraph, pricer: Pricer) -> _Scored:
+    table, threads = CandidateTable.of(variants), torch.get_num_threads()
+    key = "prices", pricer.key, threads, _keys(variants)
+    prices = graph.cached(key, lambda: pricer.price(table, Domain(graph), threads))
+    return _Scored(table, graph, prices)
+
+
+def _keys(variants: Sequence[Variant]) -> tuple[str, ...]:
+    return tuple(variant.key for variant in variants)
+
+
+def _reason(scored: _Scored, best: int, memory_limit: int | None) -> str:
+    seconds, source = scored.prices.seconds, scored.prices.source
+    faster = sum(
+        not scored.fits(i, memory_limit) for i in (seconds < seconds[best]).nonzero()[0].tolist()
     )
-    return tuple(sorted(found, key=lambda c: (c.seconds, c.id)))
-
-
-def _reason(best: Candidate, candidates: tuple[Candidate, ...], threads: int) -> str:
-    faster = [c for c in candidates if c.seconds < best.seconds]
     if faster:
         return (
-            f"least predicted time of the variants within the memory limit; {len(faster)} faster "
+            f"least predicted time of the variants within the memory limit; {faster} faster "
             "ones need more"
         )
-    others = [c for c in candidates if _plan(c.id) != _plan(best.id)]
+    threads = torch.get_num_threads()
+    plan = _plan(scored.ids[best])
+    others = [i for i in seconds.argsort(kind="stable") if _plan(scored.ids[i]) != plan]
     if not others:
-        return f"the only plan; predicted by the roofline model for {threads} threads"
-    gain = others[0].seconds / best.seconds
+        return f"the only plan; predicted by {source} for {threads} threads"
+    gain = seconds[others[0]] / seconds[best]
     return (
-        f"least predicted time by the roofline model for {threads} threads, {gain:.2f}x ahead of "
-        f"the next plan, {_plan(others[0].id)}"
+        f"least predicted time by {source} for {threads} threads, {gain:.2f}x ahead of "
+        f"the next plan, {_plan(scored.ids[others[0]])}"
     )
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
+import time
+import uuid
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,7 +29,8 @@ from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
-from hetune.variants.runtime.roofline import MachineModel
+from hetune.variants.runtime.pricing import Pricer, RooflinePricer
+from hetune.variants.runtime.use import Policy, Use
 
 
 class FallbackWarning(UserWarning):
@@ -34,7 +38,13 @@ class FallbackWarning(UserWarning):
 
 
 def compile(
-    module: nn.Module, *, backend: str | Backend = "cpp", memory_limit: int | None = None
+    module: nn.Module,
+    *,
+    backend: str | Backend = "cpp",
+    memory_limit: int | None = None,
+    pricer: Pricer | None = None,
+    expected_runs: float | None = None,
+    explore: bool = False,
 ) -> CompiledLayer:
     """Compiles a relational layer.
 
@@ -43,13 +53,19 @@ def compile(
             `HGTConv`. Its parameters are shared, not copied: later changes are seen.
         backend: ``"cpp"`` (compiled for this CPU) or ``"torch"`` (the interpreter).
         memory_limit: Most bytes that a run may hold beside its inputs; restricts the choice.
+        pricer: Who predicts times; the roofline model if None.
+        expected_runs: How often a graph will be run on, for what is worth preparing; learned
+            from the calls if None.
+        explore: Whether the first calls on a graph try the variants between which predictions
+            cannot tell, and keep the one that was fastest.
 
     Returns:
         A module with the same call signature, which also takes a `HeteroGraph` in place of the
         edge tensors. What is not supported runs in the original module, with a warning that
         says why.
     """
-    return CompiledLayer(module, adapt(module), backend_named(backend), memory_limit)
+    policy = Policy(pricer or RooflinePricer(), memory_limit, expected_runs, explore)
+    return CompiledLayer(module, adapt(module), backend_named(backend), policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +89,19 @@ class CompiledLayer(nn.Module):
         module: nn.Module,
         adapter: Adapter | Unsupported,
         backend: Backend,
-        memory_limit: int | None,
+        policy: Policy,
     ) -> None:
         super().__init__()
         self.module = module
         self.train(module.training)
         self._backend = backend
-        self._memory_limit = memory_limit
-        self._machine = MachineModel()
+        self._policy = policy
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
         self._weights: dict[int, _Weights] = {}
         self._graphs = GraphCache()
         self._warned: set[str] = set()
+        self._identity = uuid.uuid4()
         if isinstance(adapter, Unsupported):
             self._warn(adapter.reason, stacklevel=4)
         else:
@@ -130,10 +146,13 @@ class CompiledLayer(nn.Module):
             return self._fall_back(prepared, args, kwargs, demands)
         adapter, call, graph = prepared
         rows = rows_of(adapter, call, graph)
-        chosen = self._variant(graph, variant, memory_limit)
-        result = self._executable(chosen, graph).run(
-            {"x": rows}, self._weights_of(chosen.plan, adapter, graph), out
-        )
+        chosen, tell = self._variant(graph, variant, memory_limit)
+        executable = self._executable(chosen, graph)
+        weights = self._weights_of(chosen.plan, adapter, graph)
+        start = time.perf_counter()
+        result = executable.run({"x": rows}, weights, out)
+        if tell is not None:
+            tell(time.perf_counter() - start)
         return result_of(adapter, call, graph, result.flatten(1))
 
     def explain(self, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Choice:
@@ -181,17 +200,31 @@ class CompiledLayer(nn.Module):
         return self._graphs.graph(call.tensors, extra, lambda: graph_of(adapter, call))
 
     def _choice(self, graph: HeteroGraph, memory_limit: int | None) -> Choice:
-        limit = self._memory_limit if memory_limit is None else memory_limit
-        return choose(tuple(self._promoted.values()), graph, self._machine, limit)
+        policy = self._policy_for(memory_limit)
+        return choose(
+            tuple(self._promoted.values()),
+            graph,
+            policy.pricer,
+            memory_limit=policy.memory_limit,
+            expected_runs=policy.expected_runs or math.inf,
+        )
 
     def _variant(
         self, graph: HeteroGraph, variant: str | None, memory_limit: int | None
-    ) -> Variant:
+    ) -> tuple[Variant, Callable[[float], None] | None]:
         if variant is None:
-            return self._promoted[self._choice(graph, memory_limit).id]
+            policy = self._policy_for(memory_limit)
+            key = "use", self._identity, policy.memory_limit, torch.get_num_threads()
+            use = graph.cached(key, Use)
+            return use.next(tuple(self._promoted.values()), graph, policy)
         if variant not in self._promoted:
             raise VariantError(f"no variant {variant!r}: take one of {', '.join(self._promoted)}")
-        return self._promoted[variant]
+        return self._promoted[variant], None
+
+    def _policy_for(self, memory_limit: int | None) -> Policy:
+        if memory_limit is None:
+            return self._policy
+        return replace(self._policy, memory_limit=memory_limit)
 
     def _executable(self, variant: Variant, graph: HeteroGraph) -> Executable:
         return graph.cached(
@@ -236,7 +269,7 @@ class CompiledLayer(nn.Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledLayer:
         module = copy.deepcopy(self.module, memo)
-        return CompiledLayer(module, adapt(module), self._backend, self._memory_limit)
+        return CompiledLayer(module, adapt(module), self._backend, self._policy)
 
     def extra_repr(self) -> str:
         """How many variants there are, and of which backend."""

@@ -1,28 +1,20 @@
-"""The analytic cost model: what a variant should take, from counts and the machine's limits.
+"""The analytic cost model: what a launch should take, from counts and the machine's limits.
 
-It answers until models are trained on measurements, and knows nothing but counts: a kernel takes
-the time of its arithmetic plus that of its traffic, each at the rate of the level of memory that
-its rows fit in; threads share blocks of nodes; no node's edges are split.
+It answers until models are trained on measurements, and is what they correct. A launch takes the
+time of its arithmetic plus that of its traffic, each at the rate of the level of memory that its
+rows fit in; threads share blocks of nodes; no node's edges are split.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
-from hetune.variants.graph.index import GraphIndex
-from hetune.variants.kernel.nodes import Buffer, Gemm, Kernel, Launch, Schedule
-from hetune.variants.kernel.walk import reads, writes
-from hetune.variants.kernel.work import Work, work
-from hetune.variants.plan.nodes import Plan
-from hetune.variants.program.nodes import Space, Type
-from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.table import COLUMNS
 
 _ELEMENT = 4
+_COLUMN = {name: position for position, name in enumerate(COLUMNS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,95 +49,47 @@ class MachineModel:
     launch_seconds: float = 6e-6
     unevenness: float = 0.25
 
-    def rate(self, working_set: float) -> float:
-        """Bytes per second of rows picked from a set of that many bytes."""
-        if working_set <= self.own_bytes / 2:
-            return self.own_rate
-        if working_set <= self.shared_bytes / 2:
-            return self.shared_rate
-        return self.memory_rate
+    def rates(self, working_set: np.ndarray) -> np.ndarray:
+        """Bytes per second of rows picked from sets of so many bytes."""
+        found: np.ndarray = np.where(
+            working_set <= self.own_bytes / 2,
+            self.own_rate,
+            np.where(working_set <= self.shared_bytes / 2, self.shared_rate, self.memory_rate),
+        )
+        return found
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """Predicted seconds of a variant, and by launch."""
+def roofline_seconds(columns: np.ndarray, machine: MachineModel, threads: int) -> np.ndarray:
+    """What launches should take.
 
-    seconds: float
-    launches: tuple[float, ...]
+    Args:
+        columns: `CandidateTable.columns`, float64 [rows, `COLUMNS`].
+        machine: Rates of a core.
+        threads: How many share a launch's blocks.
 
-
-def estimate(
-    plan: Plan,
-    schedules: tuple[Schedule, ...],
-    domain: Domain,
-    machine: MachineModel,
-    threads: int | None = None,
-) -> Estimate:
-    """What a run of a plan should take on a graph."""
-    threads = threads or torch.get_num_threads()
-    seconds = tuple(
-        _launch_seconds(launch, schedule, domain, machine, threads)
-        for launch, schedule in zip(plan.launches, schedules, strict=True)
-    )
-    return Estimate(sum(seconds), seconds)
-
-
-def _launch_seconds(
-    launch: Launch, schedule: Schedule, domain: Domain, machine: MachineModel, threads: int
-) -> float:
-    types = {buffer.name: buffer.type for buffer in launch.buffers}
-    blocks = max(1, math.ceil(domain.graph.num_nodes / schedule.block_nodes))
-    busy = sum(_kernel_seconds(kernel, types, blocks, domain, machine) for kernel in launch.kernels)
-    if all(kernel.rows.space in (Space.SRC_PAIR, Space.SRC_DENSE) for kernel in launch.kernels):
-        return busy / threads + machine.launch_seconds
-    rounds = math.ceil(blocks / threads) / blocks
-    waiting = 1 + machine.unevenness * (threads / blocks) ** 2 if threads > 1 else 1
-    return busy * rounds * waiting + machine.launch_seconds
-
-
-def _kernel_seconds(
-    kernel: Kernel, types: dict[str, Type], blocks: int, domain: Domain, machine: MachineModel
-) -> float:
-    done = _work(kernel, types, domain)
+    Returns:
+        Seconds, float64 [rows]; never 0.
+    """
+    of = {name: columns[:, position] for name, position in _COLUMN.items()}
+    blocks = of["blocks"]
     arithmetic = (
-        done.matrix_flops / machine.matrix_flops
-        + done.vector_flops / machine.vector_flops
-        + done.special / machine.special
+        of["matrix_flops"] / machine.matrix_flops
+        + of["vector_flops"] / machine.vector_flops
+        + of["special"] / machine.special
     )
-    table = min(done.read_bytes, done.gathered_bytes)
-    traffic = done.gathered_bytes / machine.rate(table)
-    streamed = done.compulsory_bytes - table
-    traffic += streamed / machine.rate(streamed)
-    if isinstance(kernel, Gemm):
-        traffic += _weight_seconds(kernel, types, blocks, domain, machine)
-    return arithmetic + traffic
-
-
-def _weight_seconds(
-    kernel: Gemm, types: dict[str, Type], blocks: int, domain: Domain, machine: MachineModel
-) -> float:
-    """Loading an edge type's weight for each block that has rows of it, and adding up there."""
-    if types[kernel.w].space is not Space.ETYPE:
-        return 0.0
-    size = kernel.heads * kernel.k * kernel.n * _ELEMENT
-    stats = GraphIndex.of(domain.graph).relation_stats
-    rows = stats.dst_pairs if kernel.rows.space is Space.DST_PAIR else stats.edges
-    if kernel.rows.group:
-        rows = rows[list(domain.groups[kernel.rows.group])]
-    blocked = kernel.rows.space in (Space.DST_PAIR, Space.EDGE)
-    groups = float(np.minimum(rows, blocks).sum()) if blocked else float(np.count_nonzero(rows))
-    total = groups * size / machine.rate(float(size * np.count_nonzero(rows)))
-    if kernel.scatter:
-        width = kernel.heads * kernel.n * _ELEMENT
-        block = domain.graph.num_nodes / blocks * width
-        total += 2 * domain.count(kernel.rows) * width / machine.rate(block)
-    return total
-
-
-def _work(kernel: Kernel, types: Mapping[str, Type], domain: Domain) -> Work:
-    def count() -> Work:
-        names = {*writes(kernel), *(name for name, _ in reads(kernel))}
-        buffers = tuple(Buffer(name, types[name]) for name in types if name in names)
-        return work(Launch((kernel,), buffers), domain.count)
-
-    return domain.graph.cached(("work", kernel), count)
+    table = np.minimum(of["read_bytes"], of["table_bytes"])
+    streamed = of["read_bytes"] + of["write_bytes"] + of["index_bytes"] - table
+    scratch = of["scratch_bytes"]
+    traffic = (
+        of["gathered_bytes"] / machine.rates(table)
+        + streamed / machine.rates(streamed)
+        + scratch / machine.rates(scratch / blocks)
+        + of["weight_loads"] / machine.rates(of["weight_bytes"])
+        + 2 * of["scatter_bytes"] / machine.rates(of["scatter_bytes"] / blocks)
+    )
+    busy = arithmetic + traffic
+    rounds = np.ceil(blocks / threads) / blocks
+    waiting = 1 + machine.unevenness * (threads / blocks) ** 2 if threads > 1 else 1.0
+    share = np.where(of["unblocked"] > 0, 1 / threads, rounds * waiting)
+    seconds: np.ndarray = busy * share + machine.launch_seconds
+    return seconds

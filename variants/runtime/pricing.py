@@ -1,0 +1,68 @@
+"""What every cost model offers the choice of a variant; the roofline model as the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
+from hetune.variants.runtime.table import CandidateTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prices:
+    """Predictions for the variants of a table on a graph.
+
+    Attributes:
+        seconds: Of a run, float64 [variants].
+        launches: Of each row of the table, float64 [rows].
+        prepare: Seconds of indexing and binding before the first run, float64 [variants].
+        source: Who predicts, for a reader: "the roofline model".
+        spread: How far off the truth may be, either way, as a factor of at least 1; the same
+            for all variants, or float64 [variants].
+    """
+
+    seconds: np.ndarray
+    launches: np.ndarray
+    prepare: np.ndarray
+    source: str
+    spread: np.ndarray | float = 1.0
+
+
+class Pricer(Protocol):
+    """Predicts times. It never fails for lack of knowledge: the roofline model is always there."""
+
+    @property
+    def key(self) -> Hashable:
+        """Equal keys give equal prices."""
+        ...
+
+    def price(self, table: CandidateTable, domain: Domain, threads: int) -> Prices:
+        """Predictions for all variants of a table on a graph."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RooflinePricer:
+    """Counts and the machine's limits alone. Preparation is taken to cost all variants the same.
+
+    Attributes:
+        machine: The limits.
+    """
+
+    machine: MachineModel = field(default_factory=MachineModel)
+
+    @property
+    def key(self) -> Hashable:
+        """The machine's limits decide everything."""
+        return "roofline", self.machine
+
+    def price(self, table: CandidateTable, domain: Domain, threads: int) -> Prices:
+        """Predictions for all variants of a table on a graph."""
+        launches = roofline_seconds(table.columns(domain), self.machine, threads)
+        nothing = np.zeros(len(table.variants))
+        return Prices(table.totals(launches), launches, nothing, "the roofline model")

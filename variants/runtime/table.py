@@ -1,0 +1,301 @@
+"""What the launches of a set of variants amount to on a graph, as one array of numbers.
+
+Cost models and the roofline model see nothing else of a launch. What depends on the variants
+alone is prepared once (`CandidateTable.of`), so that a new graph costs a few array operations.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.nodes import (
+    ForEach,
+    Gemm,
+    Kernel,
+    Launch,
+    Rows,
+    Schedule,
+    SegmentSum,
+    Stmt,
+    Traversal,
+)
+from hetune.variants.kernel.work import Formula, Term, formula, limit_of
+from hetune.variants.plan.variants import Variant
+from hetune.variants.program.nodes import Space
+from hetune.variants.runtime.domain import Domain
+
+_WORK = (
+    "matrix_flops",
+    "vector_flops",
+    "special",
+    "read_bytes",
+    "write_bytes",
+    "index_bytes",
+    "gathers",
+    "touched_bytes",
+    "scratch_bytes",
+)
+COLUMNS = (
+    *_WORK,
+    "gathered_bytes",
+    "table_bytes",
+    "gemm_rows",
+    "edge_visits",
+    "scatter_bytes",
+    "kernels",
+    "gemms",
+    "segment_sums",
+    "k",
+    "n",
+    "weight_groups",
+    "weight_loads",
+    "weight_bytes",
+    "blocks",
+    "block_nodes",
+    "unblocked",
+    "edge_balanced",
+)
+"""Names of a row's numbers. None of them depends on the machine.
+
+The first nine and `gathered_bytes` are those of `Work`. The others:
+
+- `table_bytes`: distinct bytes that reads at sources pick from, their mean weighted by the bytes
+  gathered;
+- `gemm_rows`: rows of all typed products; `k`, `n`: operand and result width of a head, their
+  means weighted by operations;
+- `edge_visits`: iterations of loops over edges, segment sums included;
+- `scatter_bytes`: bytes that products add up at destinations;
+- `kernels`, `gemms`, `segment_sums`: how many there are in the launch;
+- `weight_groups`: runs of rows with one edge type, in all blocks; `weight_loads`: bytes of weights
+  loaded for them; `weight_bytes`: bytes of the weights that are used at all;
+- `blocks`, `block_nodes`: blocks of destination nodes, and the most nodes in one; `unblocked`: 1
+  where the launch walks source pairs, in no blocks of nodes;
+- `edge_balanced`: 1 where the schedule splits a node's edges.
+"""
+
+_ELEMENT = 4
+_COLUMN = {name: position for position, name in enumerate(COLUMNS)}
+_BLOCKED = (Space.DST_PAIR, Space.EDGE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """Many terms: ``factor * min(incidence @ counts, counts[cap])``, each added to a target."""
+
+    target: np.ndarray
+    factor: np.ndarray
+    incidence: np.ndarray
+    cap: np.ndarray
+
+    def values(self, counts: np.ndarray) -> np.ndarray:
+        """The terms; the last count is infinite, the cap of terms that have none."""
+        found: np.ndarray = self.factor * np.minimum(self.incidence @ counts[:-1], counts[self.cap])
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """Edge-typed products of rows: where their types' runs are counted."""
+
+    row: np.ndarray
+    run: np.ndarray
+    size: np.ndarray
+
+
+class CandidateTable:
+    """The distinct launches, with schedules, of a set of variants. Made by `of`.
+
+    Attributes:
+        variants: The variants.
+        launches: The launch and schedule of each row.
+        families: The kernel family of each row: "product" (typed products alone), "traversal"
+            or "fused" (both).
+        rows_of: By variant, the rows of its launches, in order.
+    """
+
+    def __init__(self, variants: tuple[Variant, ...]) -> None:
+        rows: dict[tuple[Launch, Schedule], int] = {}
+        self.variants = variants
+        self.rows_of = tuple(
+            tuple(
+                rows.setdefault(pair, len(rows))
+                for pair in zip(variant.plan.launches, variant.schedules, strict=True)
+            )
+            for variant in variants
+        )
+        self.launches = tuple(rows)
+        self.families = tuple(_family(launch) for launch, _ in rows)
+        self._counted: dict[Rows, int] = {}
+        self._runs: dict[tuple[Space, str, int | None], int] = {}
+        self._formulas: dict[Launch, Formula] = {}
+        self._prepare()
+
+    @staticmethod
+    @functools.lru_cache(maxsize=256)
+    def of(variants: tuple[Variant, ...]) -> CandidateTable:
+        """The table of these variants, remembered."""
+        return CandidateTable(variants)
+
+    def totals(self, seconds: np.ndarray) -> np.ndarray:
+        """Sums over the launches of each variant, float64 [variants], of a value by row."""
+        return np.bincount(self._owner, seconds[self._owned], minlength=len(self.variants))
+
+    def columns(self, domain: Domain) -> np.ndarray:
+        """The numbers of every row on a graph, float64 [rows, `COLUMNS`]."""
+        counts = np.array([*map(domain.count, self._counted), math.inf], np.float64)
+        found = self._fixed.copy()
+        rows = len(found)
+        work = np.bincount(
+            self._work.target, self._work.values(counts), minlength=rows * len(COLUMNS)
+        )
+        found += work.reshape(rows, len(COLUMNS))
+        self._add_gathers(found, counts)
+        nodes = domain.graph.num_nodes
+        sizes = found[:, _COLUMN["block_nodes"]]
+        found[:, _COLUMN["blocks"]] = np.maximum(1, np.ceil(nodes / sizes))
+        self._add_weights(found, domain)
+        return found
+
+    def _add_gathers(self, found: np.ndarray, counts: np.ndarray) -> None:
+        amount, table = self._gathered.values(counts), self._tables.values(counts)
+        target, rows = self._gathered.target, len(found)
+        total = np.bincount(target, amount, minlength=rows)
+        weighted = np.bincount(target, amount * table, minlength=rows)
+        found[:, _COLUMN["gathered_bytes"]] = total
+        found[:, _COLUMN["table_bytes"]] = weighted / np.maximum(total, 1)
+
+    def _add_weights(self, found: np.ndarray, domain: Domain) -> None:
+        stats = GraphIndex.of(domain.graph).relation_stats
+        groups, used = np.zeros(len(self._runs)), np.zeros(len(self._runs))
+        for (space, group, block_nodes), position in self._runs.items():
+            rows = stats.dst_pairs if space is Space.DST_PAIR else stats.edges
+            rows = rows[list(domain.groups[group])] if group else rows
+            used[position] = np.count_nonzero(rows)
+            if block_nodes is None:
+                groups[position] = used[position]
+            else:
+                blocks = max(1, math.ceil(domain.graph.num_nodes / block_nodes))
+                groups[position] = np.minimum(rows, blocks).sum()
+        row, run, size = self._typed.row, self._typed.run, self._typed.size
+        count = len(found)
+        found[:, _COLUMN["weight_groups"]] = np.bincount(row, groups[run], minlength=count)
+        found[:, _COLUMN["weight_loads"]] = np.bincount(row, groups[run] * size, minlength=count)
+        found[:, _COLUMN["weight_bytes"]] = np.bincount(row, used[run] * size, minlength=count)
+
+    # Preparation.
+
+    def _prepare(self) -> None:
+        self._owner = np.array([v for v, rows in enumerate(self.rows_of) for _ in rows], np.intp)
+        self._owned = np.array([row for rows in self.rows_of for row in rows], np.intp)
+        self._fixed = np.zeros((len(self.launches), len(COLUMNS)))
+        work: list[tuple[int, Term]] = []
+        gathers: list[tuple[int, Term]] = []
+        tables: list[tuple[int, Term]] = []
+        typed: list[tuple[int, int, int]] = []
+        for row, (launch, schedule) in enumerate(self.launches):
+            for name, position in _structure(launch, schedule):
+                self._fixed[row, _COLUMN[name]] = position
+            base = row * len(COLUMNS)
+            known = self._formula(launch)
+            work += [(base + _COLUMN[name], term) for name, term in known.terms]
+            work += [(base + _COLUMN[name], term) for name, term in _extra(launch)]
+            gathers += [(row, gathered) for gathered, _ in known.gathers]
+            tables += [(row, table) for _, table in known.gathers]
+            typed += [
+                (row, run, kernel.heads * kernel.k * kernel.n * _ELEMENT)
+                for kernel in launch.kernels
+                if (run := self._run(kernel, launch, schedule)) is not None
+                and isinstance(kernel, Gemm)
+            ]
+        for _, term in (*work, *gathers, *tables):
+            for rows in (*term.rows, *((term.cap,) if term.cap else ())):
+                self._counted.setdefault(rows, len(self._counted))
+        self._work, self._gathered = self._terms(work), self._terms(gathers)
+        self._tables = self._terms(tables)
+        columns = np.array(typed, np.intp).reshape(-1, 3).T
+        self._typed = _Weights(columns[0], columns[1], columns[2].astype(np.float64))
+
+    def _formula(self, launch: Launch) -> Formula:
+        if launch not in self._formulas:
+            self._formulas[launch] = formula(launch)
+        return self._formulas[launch]
+
+    def _run(self, kernel: Kernel, launch: Launch, schedule: Schedule) -> int | None:
+        """Which count of runs tells how often a product's weights are loaded."""
+        if not isinstance(kernel, Gemm) or launch.type_of(kernel.w).space is not Space.ETYPE:
+            return None
+        blocks = schedule.block_nodes if kernel.rows.space in _BLOCKED else None
+        space = Space.DST_PAIR if kernel.rows.space is Space.DST_PAIR else Space.EDGE
+        return self._runs.setdefault((space, kernel.rows.group, blocks), len(self._runs))
+
+    def _terms(self, terms: Iterable[tuple[int, Term]]) -> _Terms:
+        found = list(terms)
+        infinite = len(self._counted)
+        incidence = np.zeros((len(found), infinite))
+        for position, (_, term) in enumerate(found):
+            for rows in term.rows:
+                incidence[position, self._counted[rows]] += 1
+        return _Terms(
+            np.array([target for target, _ in found], np.intp),
+            np.array([term.factor for _, term in found], np.float64),
+            incidence,
+            np.array([self._counted[t.cap] if t.cap else infinite for _, t in found], np.intp),
+        )
+
+
+def _family(launch: Launch) -> str:
+    kinds = {type(kernel) for kernel in launch.kernels}
+    if len(kinds) > 1:
+        return "fused"
+    return "product" if kinds == {Gemm} else "traversal"
+
+
+def _structure(launch: Launch, schedule: Schedule) -> list[tuple[str, float]]:
+    gemms = [kernel for kernel in launch.kernels if isinstance(kernel, Gemm)]
+    weight = [kernel.heads * kernel.k * kernel.n for kernel in gemms]
+    unblocked = all(k.rows.space in (Space.SRC_PAIR, Space.SRC_DENSE) for k in launch.kernels)
+    return [
+        ("kernels", len(launch.kernels)),
+        ("gemms", len(gemms)),
+        ("segment_sums", sum(isinstance(kernel.x, SegmentSum) for kernel in gemms)),
+        ("k", _mean([kernel.k for kernel in gemms], weight)),
+        ("n", _mean([kernel.n for kernel in gemms], weight)),
+        ("block_nodes", schedule.block_nodes),
+        ("unblocked", unblocked),
+        ("edge_balanced", schedule.balance == "edge"),
+    ]
+
+
+def _mean(values: list[int], weights: list[int]) -> float:
+    total = sum(weights)
+    return sum(v * w for v, w in zip(values, weights, strict=True)) / total if total else 0.0
+
+
+def _extra(launch: Launch) -> list[tuple[str, Term]]:
+    found: list[tuple[str, Term]] = []
+    for kernel in launch.kernels:
+        match kernel:
+            case Gemm():
+                found.append(("gemm_rows", Term(1, (kernel.rows,), limit_of(kernel))))
+                if isinstance(kernel.x, SegmentSum):
+                    found.append(("edge_visits", Term(1, (Rows(Space.EDGE, kernel.rows.group),))))
+                if kernel.scatter:
+                    width = kernel.heads * kernel.n * _ELEMENT
+                    found.append(("scatter_bytes", Term(width, (kernel.rows,))))
+            case Traversal(rows, body):
+                _walk(rows, body, lambda rows: found.append(("edge_visits", Term(1, (rows,)))))
+    return found
+
+
+def _walk(rows: Rows, body: tuple[Stmt, ...], visit: Callable[[Rows], None]) -> None:
+    if rows.space is Space.EDGE:
+        visit(rows)
+    for statement in body:
+        if isinstance(statement, ForEach):
+            _walk(statement.rows, statement.body, visit)
