@@ -14,11 +14,9 @@ import numpy as np
 import torch
 from _machine import commit, fingerprint, set_threads
 
-from hetune.variants.graph import index as index_module
-from hetune.variants.graph import index_numpy
+from hetune.variants.graph import cuts, index_numpy, index_primitives
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.graph.index_primitives import primitives
 
 RESULTS = Path(__file__).parent / "results" / "indexing.json"
 BLOCK_NODES = 64
@@ -44,8 +42,8 @@ def build_all(graph: HeteroGraph) -> GraphIndex:
     ):
         getattr(index, name)
     for space in ("dst_pair", "src_pair"):
-        index.row_groups(space, None)
-    index.row_groups("dst_pair", BLOCK_NODES)
+        cuts.row_groups(index, space, None)
+    cuts.row_groups(index, "dst_pair", BLOCK_NODES)
     return index
 
 
@@ -81,7 +79,7 @@ def main() -> None:
     options = parser.parse_args()
 
     set_threads(options.threads)
-    native = primitives()
+    native = index_primitives.primitives()
     graph = skewed_graph(options.edges, options.nodes, options.etypes)
     report: dict[str, Any] = {
         "graph": {name: getattr(options, name) for name in ("edges", "nodes", "etypes")},
@@ -90,9 +88,8 @@ def main() -> None:
         "native": None if native is index_numpy else measure(graph, options.rounds),
     }
     if not options.no_numpy:
-        index_module.primitives = lambda: index_numpy
+        index_primitives.primitives = lambda: index_numpy
         report["numpy"] = measure(graph, 1)
-        index_module.primitives = primitives
     for name in ("native", "numpy"):
         result = report.get(name)
         if result is None:

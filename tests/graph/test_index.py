@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetune.variants.errors import CompileError, GraphError, InputError
-from hetune.variants.graph import index as index_module
-from hetune.variants.graph import index_native, index_numpy
+from hetune.variants.graph import index_native, index_numpy, index_primitives
+from hetune.variants.graph.cuts import node_blocks, row_groups
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.index import GraphIndex, RowGroups, node_type_groups
-from hetune.variants.graph.index_primitives import primitives
+from hetune.variants.graph.index import GraphIndex
+from hetune.variants.graph.row_groups import RowGroups, node_type_groups
 
 ARRAYS = [
     *("edge_id", "position", "src", "dst", "etype", "indptr", "in_degree", "degree_order"),
@@ -91,10 +91,10 @@ def graph(request: pytest.FixtureRequest) -> HeteroGraph:
 def everything(index: GraphIndex) -> dict[str, torch.Tensor]:
     built = {name: getattr(index, name) for name in ARRAYS}
     for block_nodes in (1, 7, 64):
-        built[f"node_blocks({block_nodes})"] = index.node_blocks(block_nodes)
+        built[f"node_blocks({block_nodes})"] = node_blocks(index, block_nodes)
     for space in ("edge", "dst_pair", "src_pair", "src_dense"):
         for block_nodes in (None, 7, 64) if space in ("edge", "dst_pair") else (None,):
-            groups = index.row_groups(space, block_nodes)
+            groups = row_groups(index, space, block_nodes)
             for part in ("rows", "group_ptr", "group_etype", "block_ptr"):
                 built[f"{space}({block_nodes}).{part}"] = getattr(groups, part)
     stats = index.relation_stats
@@ -113,7 +113,7 @@ def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
 def assert_numpy_equals_native(graph: HeteroGraph, relations: tuple[int, ...] | None) -> None:
     native = everything(GraphIndex.of(graph, relations))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_module, "primitives", lambda: index_numpy)
+        patch.setattr(index_primitives, "primitives", lambda: index_numpy)
         # Nor must it find the whole index that the graph has cached.
         patch.setattr(GraphIndex, "of", classmethod(lambda cls, g, r=None: cls(g, r)))
         assert_same(native, everything(GraphIndex(graph, relations)))
@@ -231,7 +231,7 @@ def test_threads_do_not_matter(graph: HeteroGraph) -> None:
 @pytest.mark.parametrize("block_nodes", [1, 5, 64, 10**6])
 def test_node_blocks_are_bounded(graph: HeteroGraph, block_nodes: int) -> None:
     index = GraphIndex.of(graph)
-    cuts = index.node_blocks(block_nodes).long()
+    cuts = node_blocks(index, block_nodes).long()
     nodes = graph.num_nodes
     assert (int(cuts[0]), int(cuts[-1])) == (0, nodes)
     sizes = torch.diff(cuts)
@@ -244,14 +244,14 @@ def test_node_blocks_are_bounded(graph: HeteroGraph, block_nodes: int) -> None:
     # Two neighbours that fit together would have been one block.
     together, both = of_block[1:] + of_block[:-1], sizes[1:] + sizes[:-1]
     assert ((together > share) | (both > 2 * block_nodes)).all()
-    assert index.node_blocks(block_nodes) is index.node_blocks(block_nodes)
+    assert node_blocks(index, block_nodes) is node_blocks(index, block_nodes)
 
 
 @pytest.mark.parametrize("space", ["edge", "dst_pair", "src_pair", "src_dense"])
 def test_rows_are_grouped_by_type(graph: HeteroGraph, space: str) -> None:
     index = GraphIndex.of(graph)
     etype = index.etype if space == "edge" else getattr(index, f"{space}_etype")
-    groups = index.row_groups(space, None)
+    groups = row_groups(index, space, None)
     check_groups(groups, etype)
     assert groups.rows.tolist() == sorted(range(etype.numel()), key=etype.tolist().__getitem__)
     assert (torch.diff(groups.group_ptr) <= 512).all()
@@ -263,9 +263,9 @@ def test_rows_are_grouped_by_type(graph: HeteroGraph, space: str) -> None:
 
 def test_indexes_of_one_graph_share_their_blocks(graph: HeteroGraph) -> None:
     part = GraphIndex.of(graph, tuple(range(0, graph.num_etypes, 2)))
-    cuts = part.node_blocks(5)
-    assert cuts is GraphIndex.of(graph).node_blocks(5)
-    assert part.row_groups("dst_pair", 5).num_blocks == cuts.numel() - 1
+    cuts = node_blocks(part, 5)
+    assert cuts is node_blocks(GraphIndex.of(graph), 5)
+    assert row_groups(part, "dst_pair", 5).num_blocks == cuts.numel() - 1
 
 
 @pytest.mark.parametrize("block_nodes", [3, 64])
@@ -276,8 +276,8 @@ def test_rows_are_grouped_inside_node_blocks(
     index = GraphIndex.of(graph)
     etype = index.etype if space == "edge" else index.dst_pair_etype
     node = index.dst if space == "edge" else index.dst_pair_node
-    cuts = index.node_blocks(block_nodes)
-    groups = index.row_groups(space, block_nodes)
+    cuts = node_blocks(index, block_nodes)
+    groups = row_groups(index, space, block_nodes)
     check_groups(groups, etype)
     assert groups.num_blocks == cuts.numel() - 1
     block = torch.searchsorted(cuts, node, right=True) - 1
@@ -289,7 +289,7 @@ def test_rows_are_grouped_inside_node_blocks(
 
 
 def test_nodes_are_grouped_by_type(graph: HeteroGraph) -> None:
-    cuts = GraphIndex.of(graph).node_blocks(64)
+    cuts = node_blocks(GraphIndex.of(graph), 64)
     for blocks in (cuts, None):
         groups = node_type_groups(graph, 64, blocks)
         check_groups(groups, graph.ntype)
@@ -301,7 +301,7 @@ def test_nodes_are_grouped_by_type(graph: HeteroGraph) -> None:
 
 def test_a_hub_is_a_block_of_its_own() -> None:
     index = GraphIndex.of(hub())
-    cuts = index.node_blocks(64).tolist()
+    cuts = node_blocks(index, 64).tolist()
     assert 17 in cuts
     assert 18 in cuts
 
@@ -366,11 +366,11 @@ def test_unknown_relations_are_refused(relations: tuple[int, ...]) -> None:
 def test_what_cannot_be_grouped_is_refused() -> None:
     index = GraphIndex.of(random_graph(10, 5, 3))
     with pytest.raises(InputError, match="give at least one node per block"):
-        index.node_blocks(0)
+        node_blocks(index, 0)
     with pytest.raises(InputError, match="the spaces are 'edge'"):
-        index.row_groups("node", None)
+        row_groups(index, "node", None)
     with pytest.raises(InputError, match="give block_nodes=None"):
-        index.row_groups("src_pair", 64)
+        row_groups(index, "src_pair", 64)
 
 
 def test_too_many_dense_rows_are_counted_but_refused() -> None:
@@ -390,7 +390,7 @@ def test_without_a_compiler_numpy_takes_over(
         raise CompileError("no compiler: install one")
 
     monkeypatch.setattr(index_native, "library", refuse)
-    primitives.cache_clear()
+    index_primitives.primitives.cache_clear()
     try:
         with caplog.at_level(logging.WARNING):
             check_against_plain_python(random_graph(60, 12, 3, ntypes=2), None)
@@ -399,7 +399,7 @@ def test_without_a_compiler_numpy_takes_over(
         assert len(warnings) == 1
         assert "no compiler: install one" in warnings[0]
     finally:
-        primitives.cache_clear()
+        index_primitives.primitives.cache_clear()
 
 
 def test_out_of_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,25 +11,16 @@ from typing import Any, Self, TypeVar, cast
 import torch
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph._arrays import (
-    IdArray,
-    as_ids,
-    check_count,
-    check_names,
-    check_range,
-    check_sorted,
-    largest,
-    own_int32,
-)
+from hetune.variants.graph._arrays import IdArray, check_count
 from hetune.variants.graph._canonical import (
     CanonicalEtype,
-    as_triples,
     check_declared,
     explain_split,
     fresh,
     name_triples,
     with_inverses,
 )
+from hetune.variants.graph._parts import complete
 
 __all__ = ["CanonicalEtype", "HeteroGraph"]
 
@@ -77,52 +68,24 @@ class HeteroGraph:
         canonical_etypes: Iterable[Sequence[str]] | None = None,
         validate: bool = True,
     ) -> None:
-        src, dst = as_ids("src", src), as_ids("dst", dst)
-        etype = None if etype is None else as_ids("etype", etype)
-        ntype = None if ntype is None else as_ids("ntype", ntype)
-        ntype_names = None if ntype_names is None else tuple(map(str, ntype_names))
-        etype_names = None if etype_names is None else tuple(map(str, etype_names))
-        declared = None if canonical_etypes is None else as_triples(canonical_etypes)
-
-        if num_nodes is None:
-            by_ids = 1 + max(largest(src), largest(dst))
-            num_nodes = by_ids if ntype is None else ntype.numel()
-        if num_etypes is None:
-            known = etype_names if etype_names is not None else declared
-            seen = 1 if etype is None else max(1, 1 + largest(etype))
-            num_etypes = seen if known is None else len(known)
-        if num_ntypes is None:
-            seen = 1 if ntype is None else max(1, 1 + largest(ntype))
-            num_ntypes = seen if ntype_names is None else len(ntype_names)
-        for name, count in (
-            ("num_nodes", num_nodes),
-            ("num_edges", src.numel()),
-            ("num_etypes", num_etypes),
-            ("num_ntypes", num_ntypes),
-        ):
-            check_count(name, count)
-        if ntype_names is None:
-            single = num_ntypes == 1
-            ntype_names = ("node",) if single else tuple(str(t) for t in range(num_ntypes))
-        if etype_names is None:
-            etype_names = tuple(str(r) for r in range(num_etypes))
-        if etype is None:
-            etype = torch.zeros(src.numel(), dtype=torch.int32, device=src.device)
-        if ntype is None:
-            ntype = torch.zeros(num_nodes, dtype=torch.int32, device=src.device)
-
-        self._num_nodes, self._num_etypes, self._num_ntypes = num_nodes, num_etypes, num_ntypes
-        self._ntype_names, self._etype_names = ntype_names, etype_names
-        self._declared = declared
-        self._src, self._dst, self._etype, self._ntype = src, dst, etype, ntype
+        parts = complete(
+            src,
+            dst,
+            etype,
+            ntype,
+            num_nodes=num_nodes,
+            num_etypes=num_etypes,
+            num_ntypes=num_ntypes,
+            ntype_names=ntype_names,
+            etype_names=etype_names,
+            canonical_etypes=canonical_etypes,
+        )
+        if validate:
+            parts.check_shapes()
+            parts.check_ids()
+        self._parts = parts.owned(copy=validate)
         self._cache: dict[Hashable, Any] = {}
         self._lock = threading.RLock()
-        if validate:
-            self._check_shapes()
-            self._check_ids()
-        self._src, self._dst, self._etype, self._ntype = (
-            own_int32(ids, copy=validate) for ids in (src, dst, etype, ntype)
-        )
         if validate:
             self._check_canonical()
 
@@ -131,62 +94,62 @@ class HeteroGraph:
     @property
     def src(self) -> torch.Tensor:
         """Source node of each edge, int32 [E]."""
-        return self._src
+        return self._parts.src
 
     @property
     def dst(self) -> torch.Tensor:
         """Destination node of each edge, int32 [E]."""
-        return self._dst
+        return self._parts.dst
 
     @property
     def etype(self) -> torch.Tensor:
         """Type of each edge, int32 [E]."""
-        return self._etype
+        return self._parts.etype
 
     @property
     def ntype(self) -> torch.Tensor:
         """Type of each node, int32 [N], non-decreasing."""
-        return self._ntype
+        return self._parts.ntype
 
     @property
     def num_nodes(self) -> int:
         """N."""
-        return self._num_nodes
+        return self._parts.num_nodes
 
     @property
     def num_edges(self) -> int:
         """E."""
-        return self._src.numel()
+        return self._parts.src.numel()
 
     @property
     def num_etypes(self) -> int:
         """R, relations without edges included."""
-        return self._num_etypes
+        return self._parts.num_etypes
 
     @property
     def num_ntypes(self) -> int:
         """T, node types without nodes included."""
-        return self._num_ntypes
+        return self._parts.num_ntypes
 
     @property
     def ntype_names(self) -> tuple[str, ...]:
         """T names."""
-        return self._ntype_names
+        return self._parts.ntype_names
 
     @property
     def etype_names(self) -> tuple[str, ...]:
         """R names."""
-        return self._etype_names
+        return self._parts.etype_names
 
     @property
     def device(self) -> torch.device:
         """Where the arrays are."""
-        return self._src.device
+        return self._parts.src.device
 
     @cached_property
     def node_offsets(self) -> tuple[int, ...]:
         """First global id of each node type, and N: length T + 1."""
-        counts = torch.bincount(self._ntype, minlength=self._num_ntypes)
+        counts = torch.bincount(self.ntype, minlength=self.num_ntypes)
         return (0, *counts.cumsum(0).tolist())
 
     # Canonical edge types.
@@ -194,18 +157,18 @@ class HeteroGraph:
     @cached_property
     def _type_pairs(self) -> tuple[tuple[int, int, int], ...]:
         """The (etype, source ntype, destination ntype) that occur, sorted."""
-        if self._num_ntypes == 1:
-            used = torch.bincount(self._etype, minlength=self._num_etypes).nonzero().flatten()
+        if self.num_ntypes == 1:
+            used = torch.bincount(self.etype, minlength=self.num_etypes).nonzero().flatten()
             return tuple((r, 0, 0) for r in used.tolist())
-        types = self._num_ntypes
+        types = self.num_ntypes
         found = torch.unique(self._type_keys()).tolist()
         return tuple((k // types**2, k // types % types, k % types) for k in found)
 
     def _type_keys(self) -> torch.Tensor:
         """(etype, source ntype, destination ntype) of each edge as one number, int64 [E]."""
-        key = self._etype.long()
-        for ends in (self._src, self._dst):
-            key = key.mul_(self._num_ntypes).add_(self._ntype[ends])
+        key = self.etype.long()
+        for ends in (self.src, self.dst):
+            key = key.mul_(self.num_ntypes).add_(self.ntype[ends])
         return key
 
     @property
@@ -224,13 +187,13 @@ class HeteroGraph:
         Raises:
             GraphError: An edge type joins several pairs of node types.
         """
-        if self._declared is not None:
-            return self._declared
+        if self._parts.declared is not None:
+            return self._parts.declared
         if not self.is_canonical:
-            raise GraphError(explain_split(self._type_pairs, self._etype_names, self._ntype_names))
+            raise GraphError(explain_split(self._type_pairs, self.etype_names, self.ntype_names))
         ends = {r: (s, d) for r, s, d in self._type_pairs}
-        entries = [(r, ends.get(r)) for r in range(self._num_etypes)]
-        return name_triples(entries, self._etype_names, self._ntype_names)
+        entries = [(r, ends.get(r)) for r in range(self.num_etypes)]
+        return name_triples(entries, self.etype_names, self.ntype_names)
 
     @cached_property
     def etype_src_ntype(self) -> torch.Tensor:
@@ -243,13 +206,13 @@ class HeteroGraph:
         return self._end_types(2)
 
     def _end_types(self, side: int) -> torch.Tensor:
-        ids = {name: t for t, name in enumerate(self._ntype_names)}
+        ids = {name: t for t, name in enumerate(self.ntype_names)}
         ends = [ids[triple[side]] for triple in self.canonical_etypes]
         return torch.tensor(ends, dtype=torch.int32, device=self.device)
 
     def metadata(self) -> tuple[list[str], list[CanonicalEtype]]:
         """Node types and canonical edge types, as PyG's `HeteroData.metadata()` gives them."""
-        return list(self._ntype_names), list(self.canonical_etypes)
+        return list(self.ntype_names), list(self.canonical_etypes)
 
     # Checks.
 
@@ -259,41 +222,14 @@ class HeteroGraph:
         Raises:
             GraphError: Names the array, the first offending position and value, and how to mend it.
         """
-        self._check_shapes()
-        self._check_ids()
+        self._parts.check_shapes()
+        self._parts.check_ids()
         self._check_canonical()
 
-    def _check_shapes(self) -> None:
-        edges = self._src.numel()
-        for name, ids in (("dst", self._dst), ("etype", self._etype)):
-            if ids.numel() != edges:
-                raise GraphError(
-                    f"{name} has {ids.numel()} entries but src has {edges}: give one per edge"
-                )
-        if self._ntype.numel() != self._num_nodes:
-            raise GraphError(
-                f"ntype has {self._ntype.numel()} entries but num_nodes is {self._num_nodes}: "
-                "give one type per node"
-            )
-        for name, ids in (("dst", self._dst), ("etype", self._etype), ("ntype", self._ntype)):
-            if ids.device != self._src.device:
-                raise GraphError(
-                    f"{name} is on {ids.device} but src is on {self._src.device}: "
-                    f"move it with {name}.to({str(self._src.device)!r})"
-                )
-        check_names("ntype", self._ntype_names, self._num_ntypes)
-        check_names("etype", self._etype_names, self._num_etypes)
-
-    def _check_ids(self) -> None:
-        check_range("src", self._src, self._num_nodes, "nodes", "num_nodes")
-        check_range("dst", self._dst, self._num_nodes, "nodes", "num_nodes")
-        check_range("etype", self._etype, self._num_etypes, "edge types", "num_etypes")
-        check_range("ntype", self._ntype, self._num_ntypes, "node types", "num_ntypes")
-        check_sorted("ntype", self._ntype)
-
     def _check_canonical(self) -> None:
-        if self._declared is not None:
-            check_declared(self._declared, self._type_pairs, self._num_etypes, self._ntype_names)
+        declared = self._parts.declared
+        if declared is not None:
+            check_declared(declared, self._type_pairs, self.num_etypes, self.ntype_names)
 
     # Derived graphs.
 
@@ -309,35 +245,35 @@ class HeteroGraph:
             (r, (source, target)) for r, source, target in self._type_pairs
         ]
         used = {r for r, _ in entries}
-        entries += [(r, None) for r in range(self._num_etypes) if r not in used]
+        entries += [(r, None) for r in range(self.num_etypes) if r not in used]
         entries.sort(key=lambda entry: entry[0])  # stable: pairs of one type stay in order
         parts = Counter(r for r, _ in entries)
-        triples = name_triples(entries, self._etype_names, self._ntype_names)
-        taken = {self._etype_names[r] for r, count in parts.items() if count == 1}
+        triples = name_triples(entries, self.etype_names, self.ntype_names)
+        taken = {self.etype_names[r] for r, count in parts.items() if count == 1}
         names = [
-            self._etype_names[r] if parts[r] == 1 else fresh("|".join(triple), taken)
+            self.etype_names[r] if parts[r] == 1 else fresh("|".join(triple), taken)
             for (r, _), triple in zip(entries, triples, strict=True)
         ]
         new_ids = [i for i, (_, ends) in enumerate(entries) if ends is not None]
-        types = self._num_ntypes
+        types = self.num_ntypes
         known = [(r * types + s) * types + d for r, s, d in self._type_pairs]
         position = torch.searchsorted(torch.tensor(known, device=self.device), self._type_keys())
         etype = torch.tensor(new_ids, dtype=torch.int32, device=self.device)[position]
-        return self._with(self._src, self._dst, etype, names, triples)
+        return self._with(self.src, self.dst, etype, names, triples)
 
     def add_inverse(self) -> "HeteroGraph":
         """Add the inverse of each edge, with a relation of its own: 2 E edges, 2 R types.
 
         The inverse of relation r is r + R and is named "inv_<name>"; edge e's inverse is e + E.
         """
-        taken = set(self._etype_names)
-        inverse_names = [fresh(f"inv_{name}", taken) for name in self._etype_names]
+        taken = set(self.etype_names)
+        inverse_names = [fresh(f"inv_{name}", taken) for name in self.etype_names]
         triples = with_inverses(self.canonical_etypes) if self._is_resolved else None
         return self._with(
-            torch.cat([self._src, self._dst]),
-            torch.cat([self._dst, self._src]),
-            torch.cat([self._etype, self._etype + self._num_etypes]),
-            [*self._etype_names, *inverse_names],
+            torch.cat([self.src, self.dst]),
+            torch.cat([self.dst, self.src]),
+            torch.cat([self.etype, self.etype + self.num_etypes]),
+            [*self.etype_names, *inverse_names],
             triples,
         )
 
@@ -347,31 +283,31 @@ class HeteroGraph:
         The loops are a new relation called `name`; with several node types each gets a relation of
         its own, named "<name>_<node type>". They follow the other edges, in the order of the nodes.
         """
-        taken = set(self._etype_names)
-        nodes = torch.arange(self._num_nodes, dtype=torch.int32, device=self.device)
-        several = self._num_ntypes > 1
-        wanted = [f"{name}_{t}" for t in self._ntype_names] if several else [name]
+        taken = set(self.etype_names)
+        nodes = torch.arange(self.num_nodes, dtype=torch.int32, device=self.device)
+        several = self.num_ntypes > 1
+        wanted = [f"{name}_{t}" for t in self.ntype_names] if several else [name]
         loops = [fresh(loop, taken) for loop in wanted]
         triples = None
         if self._is_resolved:
             own = [
                 (t, name if several else loop, t)
-                for t, loop in zip(self._ntype_names, loops, strict=False)
+                for t, loop in zip(self.ntype_names, loops, strict=False)
             ]
             if set(own) & set(self.canonical_etypes):
-                own = [(t, loop, t) for t, loop in zip(self._ntype_names, loops, strict=True)]
+                own = [(t, loop, t) for t, loop in zip(self.ntype_names, loops, strict=True)]
             triples = [*self.canonical_etypes, *own]
         return self._with(
-            torch.cat([self._src, nodes]),
-            torch.cat([self._dst, nodes]),
-            torch.cat([self._etype, self._ntype + self._num_etypes]),
-            [*self._etype_names, *loops],
+            torch.cat([self.src, nodes]),
+            torch.cat([self.dst, nodes]),
+            torch.cat([self.etype, self.ntype + self.num_etypes]),
+            [*self.etype_names, *loops],
             triples,
         )
 
     @property
     def _is_resolved(self) -> bool:
-        return self._declared is not None or self.is_canonical
+        return self._parts.declared is not None or self.is_canonical
 
     def _with(
         self,
@@ -386,10 +322,10 @@ class HeteroGraph:
             src,
             dst,
             etype,
-            self._ntype,
-            num_nodes=self._num_nodes,
-            num_ntypes=self._num_ntypes,
-            ntype_names=self._ntype_names,
+            self.ntype,
+            num_nodes=self.num_nodes,
+            num_ntypes=self.num_ntypes,
+            ntype_names=self.ntype_names,
             etype_names=etype_names,
             canonical_etypes=canonical_etypes,
             validate=False,
@@ -401,13 +337,13 @@ class HeteroGraph:
         if target == self.device:
             return self
         moved = HeteroGraph(
-            *(ids.to(target) for ids in (self._src, self._dst, self._etype, self._ntype)),
-            num_nodes=self._num_nodes,
-            num_etypes=self._num_etypes,
-            num_ntypes=self._num_ntypes,
-            ntype_names=self._ntype_names,
-            etype_names=self._etype_names,
-            canonical_etypes=self._declared,
+            *(ids.to(target) for ids in (self.src, self.dst, self.etype, self.ntype)),
+            num_nodes=self.num_nodes,
+            num_etypes=self.num_etypes,
+            num_ntypes=self.num_ntypes,
+            ntype_names=self.ntype_names,
+            etype_names=self.etype_names,
+            canonical_etypes=self._parts.declared,
             validate=False,
         )
         for name in ("node_offsets", "_type_pairs", "fingerprint"):
@@ -427,7 +363,7 @@ class HeteroGraph:
         triples = self.canonical_etypes if self._is_resolved else None
         header = [self.num_nodes, self.num_edges, self.ntype_names, self.etype_names, triples]
         digest.update(json.dumps(["HeteroGraph/1", *header]).encode())
-        for ids in (self._src, self._dst, self._etype, self._ntype):
+        for ids in (self.src, self.dst, self.etype, self.ntype):
             digest.update(ids.cpu().numpy().astype("<i4", copy=False).data)
         return digest.hexdigest()
 

@@ -80,7 +80,7 @@ def node_type_groups(
     Args:
         graph: The graph.
         block_nodes: Nodes per block, where no blocks are given.
-        blocks: Boundaries of the blocks, int32 [B + 1], from 0 to N, as `GraphIndex.node_blocks`
+        blocks: Boundaries of the blocks, int32 [B + 1], from 0 to N, as `cuts.node_blocks`
             yields them.
         chosen: Only these nodes, ascending, int32; all by default.
 

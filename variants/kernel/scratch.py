@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hetune.variants.graph.cuts import most_rows_in_block
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.nodes import Launch
 from hetune.variants.program.nodes import Space
@@ -36,7 +37,7 @@ def scratch_layout(
         if buffer.scratch and buffer.scratch not in offsets:
             space, group = buffer.type.space, buffer.type.group
             index = index_of("" if space is not Space.DST_PAIR else group)
-            size = index.most_rows_in_block(space.value, block_nodes) * buffer.type.width
+            size = most_rows_in_block(index, space.value, block_nodes) * buffer.type.width
             offsets[buffer.scratch] = end
             end += -(-size // _ALIGNMENT) * _ALIGNMENT
     return ScratchLayout(offsets, end)

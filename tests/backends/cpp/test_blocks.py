@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from hetune.variants.graph import cuts
 from hetune.variants.graph.index import GraphIndex
 
 
@@ -11,8 +12,8 @@ from hetune.variants.graph.index import GraphIndex
 def test_blocked_rows_of_a_group_lie_in_the_blocks_of_the_whole_graph(space, relations, graphs):
     for graph in graphs.values():
         group = GraphIndex.of(graph, relations)
-        blocks = GraphIndex.of(graph, None).node_blocks(16).numpy()
-        found = group.row_groups(space, 16)
+        blocks = cuts.node_blocks(GraphIndex.of(graph), 16).numpy()
+        found = cuts.row_groups(group, space, 16)
         assert found.num_blocks == blocks.size - 1
         node = (group.dst if space == "edge" else group.dst_pair_node).numpy()
         groups_per_block = np.diff(found.block_ptr.numpy())

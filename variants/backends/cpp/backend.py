@@ -22,7 +22,8 @@ from hetune.variants.backends.cpp.abi import (
     Slot,
 )
 from hetune.variants.backends.cpp.emit import Emitted, emit
-from hetune.variants.graph.index import RowGroups, node_type_groups
+from hetune.variants.graph import cuts
+from hetune.variants.graph.row_groups import RowGroups, node_type_groups
 from hetune.variants.kernel.nodes import Launch, Rows, Schedule
 from hetune.variants.kernel.scratch import ScratchLayout, scratch_layout
 from hetune.variants.program.nodes import End, Space
@@ -110,7 +111,7 @@ def _array(slot: Slot, schedule: Schedule, place: Place) -> Tensor:
         case NodeTypeSlot():
             return place.graph.ntype
         case NodeBlocksSlot():
-            return place.index("").node_blocks(schedule.block_nodes)
+            return cuts.node_blocks(place.index(""), schedule.block_nodes)
         case BufferSlot() | ScratchSlot():
             raise AssertionError("buffers are given with every run")
 
@@ -121,11 +122,11 @@ def _groups(slot: GroupsSlot, schedule: Schedule, place: Place) -> RowGroups:
 
         def group() -> RowGroups:
             chosen = None if slot.only is End.NONE else index.nodes_with_edges(slot.only)
-            return node_type_groups(place.graph, size, index.node_blocks(size), chosen)
+            return node_type_groups(place.graph, size, cuts.node_blocks(index, size), chosen)
 
         return place.graph.cached(("node_type_groups", size, slot.only), group)
     block_nodes = schedule.block_nodes if slot.blocked else None
-    return place.index(slot.group).row_groups(slot.space.value, block_nodes)
+    return cuts.row_groups(place.index(slot.group), slot.space.value, block_nodes)
 
 
 def _count(
@@ -135,7 +136,7 @@ def _count(
         case Rows() as rows:
             return place.count(rows)
         case "blocks":
-            return place.index("").node_blocks(schedule.block_nodes).numel() - 1
+            return cuts.node_blocks(place.index(""), schedule.block_nodes).numel() - 1
         case "scratch_stride":
             return scratch.stride
         case "scratch_start":

@@ -1,0 +1,142 @@
+"""What a graph is made of: completed from what callers give, and checked."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+
+from hetune.variants.errors import GraphError
+from hetune.variants.graph._arrays import (
+    IdArray,
+    as_ids,
+    check_count,
+    check_names,
+    check_range,
+    check_sorted,
+    largest,
+    own_int32,
+)
+from hetune.variants.graph._canonical import CanonicalEtype, as_triples
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Arrays, counts and names of a graph with N nodes, E edges, R edge and T node types.
+
+    Attributes:
+        src: Source node of each edge, [E].
+        dst: Destination node of each edge, [E].
+        etype: Type of each edge, [E].
+        ntype: Type of each node, [N].
+        num_nodes: N.
+        num_etypes: R.
+        num_ntypes: T.
+        ntype_names: T names.
+        etype_names: R names.
+        declared: R canonical edge types, where the caller gave them.
+    """
+
+    src: torch.Tensor
+    dst: torch.Tensor
+    etype: torch.Tensor
+    ntype: torch.Tensor
+    num_nodes: int
+    num_etypes: int
+    num_ntypes: int
+    ntype_names: tuple[str, ...]
+    etype_names: tuple[str, ...]
+    declared: tuple[CanonicalEtype, ...] | None
+
+    def owned(self, *, copy: bool) -> Self:
+        """With contiguous int32 arrays; copies where asked."""
+        arrays = (self.src, self.dst, self.etype, self.ntype)
+        src, dst, etype, ntype = (own_int32(ids, copy=copy) for ids in arrays)
+        return replace(self, src=src, dst=dst, etype=etype, ntype=ntype)
+
+    def check_shapes(self) -> None:
+        """Raise `GraphError` unless lengths, devices and names fit together."""
+        edges = self.src.numel()
+        for name, ids in (("dst", self.dst), ("etype", self.etype)):
+            if ids.numel() != edges:
+                raise GraphError(
+                    f"{name} has {ids.numel()} entries but src has {edges}: give one per edge"
+                )
+        if self.ntype.numel() != self.num_nodes:
+            raise GraphError(
+                f"ntype has {self.ntype.numel()} entries but num_nodes is {self.num_nodes}: "
+                "give one type per node"
+            )
+        for name, ids in (("dst", self.dst), ("etype", self.etype), ("ntype", self.ntype)):
+            if ids.device != self.src.device:
+                raise GraphError(
+                    f"{name} is on {ids.device} but src is on {self.src.device}: "
+                    f"move it with {name}.to({str(self.src.device)!r})"
+                )
+        check_names("ntype", self.ntype_names, self.num_ntypes)
+        check_names("etype", self.etype_names, self.num_etypes)
+
+    def check_ids(self) -> None:
+        """Raise `GraphError` unless all ids are in range and node types sorted."""
+        check_range("src", self.src, self.num_nodes, "nodes", "num_nodes")
+        check_range("dst", self.dst, self.num_nodes, "nodes", "num_nodes")
+        check_range("etype", self.etype, self.num_etypes, "edge types", "num_etypes")
+        check_range("ntype", self.ntype, self.num_ntypes, "node types", "num_ntypes")
+        check_sorted("ntype", self.ntype)
+
+
+def complete(
+    src: IdArray,
+    dst: IdArray,
+    etype: IdArray | None,
+    ntype: IdArray | None,
+    *,
+    num_nodes: int | None,
+    num_etypes: int | None,
+    num_ntypes: int | None,
+    ntype_names: Iterable[str] | None,
+    etype_names: Iterable[str] | None,
+    canonical_etypes: Iterable[Sequence[str]] | None,
+) -> Parts:
+    """Tensors of what was given, and what was left out found from the rest.
+
+    The arguments are those of `HeteroGraph`, whose rules this follows. Ids are not checked yet.
+
+    Raises:
+        GraphError: An array is no array of ids, or a count does not fit.
+    """
+    src, dst = as_ids("src", src), as_ids("dst", dst)
+    etype = None if etype is None else as_ids("etype", etype)
+    ntype = None if ntype is None else as_ids("ntype", ntype)
+    ntype_names = None if ntype_names is None else tuple(map(str, ntype_names))
+    etype_names = None if etype_names is None else tuple(map(str, etype_names))
+    declared = None if canonical_etypes is None else as_triples(canonical_etypes)
+
+    if num_nodes is None:
+        by_ids = 1 + max(largest(src), largest(dst))
+        num_nodes = by_ids if ntype is None else ntype.numel()
+    if num_etypes is None:
+        known = etype_names if etype_names is not None else declared
+        seen = 1 if etype is None else max(1, 1 + largest(etype))
+        num_etypes = seen if known is None else len(known)
+    if num_ntypes is None:
+        seen = 1 if ntype is None else max(1, 1 + largest(ntype))
+        num_ntypes = seen if ntype_names is None else len(ntype_names)
+    for name, count in (
+        ("num_nodes", num_nodes),
+        ("num_edges", src.numel()),
+        ("num_etypes", num_etypes),
+        ("num_ntypes", num_ntypes),
+    ):
+        check_count(name, count)
+    if ntype_names is None:
+        single = num_ntypes == 1
+        ntype_names = ("node",) if single else tuple(str(t) for t in range(num_ntypes))
+    if etype_names is None:
+        etype_names = tuple(str(r) for r in range(num_etypes))
+    if etype is None:
+        etype = torch.zeros(src.numel(), dtype=torch.int32, device=src.device)
+    if ntype is None:
+        ntype = torch.zeros(num_nodes, dtype=torch.int32, device=src.device)
+    counts = num_nodes, num_etypes, num_ntypes
+    return Parts(src, dst, etype, ntype, *counts, ntype_names, etype_names, declared)

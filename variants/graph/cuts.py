@@ -1,0 +1,112 @@
+"""How an index is cut for parallel work: blocks of nodes, and rows of a space by type.
+
+Every cut is built once and kept by the index; none depends on the number of threads.
+"""
+
+import numpy as np
+import torch
+
+from hetune.variants.errors import InputError
+from hetune.variants.graph import index_primitives
+from hetune.variants.graph.index import GraphIndex
+from hetune.variants.graph.row_groups import RowGroups, check_block_nodes, cut_by_type
+
+_SPACES = ("edge", "dst_pair", "src_pair", "src_dense")
+
+
+def node_blocks(index: GraphIndex, block_nodes: int) -> torch.Tensor:
+    """Cut the nodes into consecutive blocks of about equal work, [B + 1].
+
+    There are as many blocks as it takes for `block_nodes` nodes in each. The work (4 for a node, 1
+    for an incoming edge, 2 for a destination pair, over all the graph's edges) is shared out
+    evenly, unless a block is a single node, and no block has more than twice as many nodes. All
+    indexes of a graph share the cuts.
+
+    Raises:
+        InputError: `block_nodes` is not positive.
+    """
+    check_block_nodes(block_nodes)
+    whole = index.whole
+
+    def build() -> torch.Tensor:
+        work = 4 * whole.num_nodes + whole.num_edges + 2 * whole.num_dst_pairs
+        share = -(-work // max(-(-whole.num_nodes // block_nodes), 1))
+        # A little more than the share, or rounding would leave a sliver for one more block.
+        limit = share + share // 64 + 8
+        pointers = whole.indptr, whole.node_dst_pair_indptr
+        return index_primitives.primitives().node_blocks(*pointers, 2 * block_nodes, limit)
+
+    return whole.step(f"node_blocks({block_nodes})", build)
+
+
+def most_rows_in_block(index: GraphIndex, space: str, block_nodes: int) -> int:
+    """The most rows that a block of `node_blocks(index, block_nodes)` has.
+
+    Args:
+        index: The index.
+        space: "node", "dst_pair" (of this index's edges) or "edge" (of all edges).
+        block_nodes: As for `node_blocks`.
+    """
+
+    def build() -> int:
+        bounds = node_blocks(index, block_nodes)
+        if space == "dst_pair":
+            bounds = index.node_dst_pair_indptr.index_select(0, bounds)
+        elif space == "edge":
+            bounds = index.whole.indptr.index_select(0, bounds)
+        return int(torch.diff(bounds).max()) if bounds.numel() > 1 else 0
+
+    return index.step(f"most_rows_in_block({space}, {block_nodes})", build)
+
+
+def row_groups(index: GraphIndex, space: str, block_nodes: int | None) -> RowGroups:
+    """Group the rows of a space by etype.
+
+    Args:
+        index: The index.
+        space: "edge", "dst_pair", "src_pair" or "src_dense".
+        block_nodes: Group inside the blocks of destination nodes that
+            `node_blocks(index, block_nodes)` yields, rows ascending in each group; only for "edge"
+            and "dst_pair". None: group all rows, in groups of at most 512 rows and blocks of
+            about as many.
+
+    Raises:
+        InputError: There is no such space, or its rows have no destination to group by.
+        GraphError: There are more than 2^31 - 1 dense rows.
+    """
+    if space not in _SPACES:
+        raise InputError(f"no rows of {space!r}: the spaces are {', '.join(map(repr, _SPACES))}")
+    if block_nodes is None:
+        return index.step(f"row_groups({space})", lambda: _groups_by_etype(index, space))
+    if space not in ("edge", "dst_pair"):
+        raise InputError(
+            f"rows of {space!r} have no destination node to group by: give block_nodes=None"
+        )
+
+    def build() -> RowGroups:
+        blocks = node_blocks(index, block_nodes)
+        if space == "edge":
+            etype, indptr = index.etype, index.indptr
+        else:
+            etype, indptr = index.dst_pair_etype, index.node_dst_pair_indptr
+        row_ptr = indptr.index_select(0, blocks)
+        primitives = index_primitives.primitives()
+        return RowGroups(*primitives.group_rows(etype, row_ptr, index.num_etypes))
+
+    return index.step(f"row_groups({space}, {block_nodes})", build)
+
+
+def _groups_by_etype(index: GraphIndex, space: str) -> RowGroups:
+    if space in ("edge", "dst_pair"):
+        etype = index.etype if space == "edge" else index.dst_pair_etype
+        primitives = index_primitives.primitives()
+        counts = primitives.histogram(etype, index.num_etypes).numpy()
+        rows = primitives.sort_by_key(etype, max(index.num_etypes, 1))
+        return cut_by_type(rows, counts)
+    if space == "src_pair":
+        rows = torch.arange(index.num_src_pairs, dtype=torch.int32)
+        return cut_by_type(rows, np.diff(index.src_pair_etype_ptr.numpy()))
+    spans = index.dense_spans
+    spans.check()
+    rows = torch.arange(index.num_src_dense, dtype=torch.int32)
+    return cut_by_type(rows, np.diff(spans.row_ptr))
