@@ -104,7 +104,7 @@ def test_fingerprint_depends_on_threads_and_allocator():
     assert one == _machine.fingerprint(1)
     assert one["digest"] != two["digest"]
     assert one["digest"] != _machine.fingerprint(1, "keep")["digest"]
-    assert {"cpu", "cores", "memory_gib", "kernel", "compiler", "versions"} <= one.keys()
+    assert {"cpu", "cores", "memory_gib", "system", "compiler", "peers"} <= one.keys()
 
 
 def test_only_selects_families_and_patterns():
