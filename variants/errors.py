@@ -11,6 +11,7 @@ HetuneError
 │   └── MemoryLimitError  every variant needs more memory than allowed
 ├── CompileError          the compiler is missing or refused the source
 ├── RegistryError         the registry's folder cannot be used
+├── StoreError            the store of profiling records cannot be reached, read or written
 ├── CampaignError         a profiling campaign, or a graph of one, is described wrongly
 └── ModelError            a cost model cannot be fitted, read or kept
     └── PromotionError    a cost model may not become the champion, or there is none before it
@@ -61,6 +62,10 @@ class CompileError(HetuneError, RuntimeError):
 
 class RegistryError(HetuneError, OSError):
     """The registry's folder cannot be created, read or written."""
+
+
+class StoreError(HetuneError, OSError):
+    """The store of profiling records cannot be reached, read or written, or refuses a record."""
 
 
 class CampaignError(HetuneError, ValueError):
