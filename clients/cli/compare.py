@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,20 +79,20 @@ class WrongOutputError(hetune.HetuneError):
 
 
 def candidates(
-    choice: hetune.Choice, chosen: str, top: int | None
+    everything: Sequence[hetune.Candidate], chosen: str, top: int | None, limit: int | None = None
 ) -> tuple[tuple[hetune.Candidate, ...], int]:
     """Which variants to time, and how many of these do not fit into memory.
 
     Args:
-        choice: All candidates.
+        everything: All candidates, fastest prediction first.
         chosen: Always among them.
         top: The best variant, by prediction, of so many plans, and of vanilla; None for all.
+        limit: Most bytes that a run may hold beside its inputs.
     """
-    by_id = {c.id: c for c in choice.candidates}
+    by_id = {c.id: c for c in everything}
     if chosen not in by_id:
         raise VariantError(f"no variant {chosen!r}: `hetune variants` lists them")
-    limit = choice.memory_limit
-    fitting = [c for c in choice.candidates if limit is None or c.peak_bytes <= limit]
+    fitting = [c for c in everything if limit is None or c.peak_bytes <= limit]
     if top is not None:
         best: dict[str, hetune.Candidate] = {}
         for candidate in fitting:

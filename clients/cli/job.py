@@ -112,7 +112,9 @@ def perform(job: Job, say: Say) -> Outcome:
     if job.rounds < 1 or (job.top is not None and job.top < 1):
         raise InputError("--rounds and --top: take 1 or more")
     ready = prepare(job, say)
-    wanted, left_out = compare.candidates(ready.choice, ready.chosen, job.top)
+    wanted, left_out = compare.candidates(
+        ready.choice.candidates, ready.chosen, job.top, ready.choice.memory_limit
+    )
     _compile(ready, [candidate.id for candidate in wanted], say)
     with torch.no_grad():
         start = time.perf_counter()

@@ -61,7 +61,7 @@ class Choice:
                 zip(self._scored.table.variants, self._scored.prices.seconds.tolist(), strict=True)
             )
         )
-        return tuple(sorted(found, key=lambda c: (c.seconds, c.id)))
+        return tuple(sorted(found, key=lambda c: c.seconds))
 
     @property
     def chosen(self) -> Candidate:

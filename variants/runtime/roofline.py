@@ -59,6 +59,35 @@ class MachineModel:
         return found
 
 
+PARTS = ("matrix", "vector", "special", "gather", "stream", "scratch", "weights", "scatter")
+"""What a launch's time is made of: three kinds of arithmetic, and traffic by what is moved."""
+
+
+def roofline_parts(columns: np.ndarray, machine: MachineModel) -> np.ndarray:
+    """Seconds that one core would spend on each part of launches, float64 [rows, `PARTS`].
+
+    Args:
+        columns: `CandidateTable.columns`, float64 [rows, `COLUMNS`].
+        machine: Rates of a core.
+    """
+    of = {name: columns[:, position] for name, position in _COLUMN.items()}
+    table = np.minimum(of["read_bytes"], of["table_bytes"])
+    streamed = of["read_bytes"] + of["write_bytes"] + of["index_bytes"] - table
+    scratch, scattered = of["scratch_bytes"], of["scatter_bytes"]
+    return np.column_stack(
+        (
+            of["matrix_flops"] / machine.matrix_flops,
+            of["vector_flops"] / machine.vector_flops,
+            of["special"] / machine.special,
+            of["gathered_bytes"] / machine.rates(table),
+            streamed / machine.rates(streamed),
+            scratch / machine.rates(scratch / of["blocks"]),
+            of["weight_loads"] / machine.rates(of["weight_bytes"]),
+            2 * scattered / machine.rates(scattered / of["blocks"]),
+        )
+    )
+
+
 def roofline_seconds(columns: np.ndarray, machine: MachineModel, threads: int) -> np.ndarray:
     """What launches should take.
 
@@ -70,26 +99,14 @@ def roofline_seconds(columns: np.ndarray, machine: MachineModel, threads: int) -
     Returns:
         Seconds, float64 [rows]; never 0.
     """
-    of = {name: columns[:, position] for name, position in _COLUMN.items()}
-    blocks = of["blocks"]
-    arithmetic = (
-        of["matrix_flops"] / machine.matrix_flops
-        + of["vector_flops"] / machine.vector_flops
-        + of["special"] / machine.special
-    )
-    table = np.minimum(of["read_bytes"], of["table_bytes"])
-    streamed = of["read_bytes"] + of["write_bytes"] + of["index_bytes"] - table
-    scratch = of["scratch_bytes"]
-    traffic = (
-        of["gathered_bytes"] / machine.rates(table)
-        + streamed / machine.rates(streamed)
-        + scratch / machine.rates(scratch / blocks)
-        + of["weight_loads"] / machine.rates(of["weight_bytes"])
-        + 2 * of["scatter_bytes"] / machine.rates(of["scatter_bytes"] / blocks)
-    )
-    busy = arithmetic + traffic
+    busy = roofline_parts(columns, machine).sum(axis=1)
+    seconds: np.ndarray = busy * _share(columns, machine, threads) + machine.launch_seconds
+    return seconds
+
+
+def _share(columns: np.ndarray, machine: MachineModel, threads: int) -> np.ndarray:
+    """The part of all work that the slowest thread does."""
+    blocks, unblocked = columns[:, _COLUMN["blocks"]], columns[:, _COLUMN["unblocked"]]
     rounds = np.ceil(blocks / threads) / blocks
     waiting = 1 + machine.unevenness * (threads / blocks) ** 2 if threads > 1 else 1.0
-    share = np.where(of["unblocked"] > 0, 1 / threads, rounds * waiting)
-    seconds: np.ndarray = busy * share + machine.launch_seconds
-    return seconds
+    return np.where(unblocked > 0, 1 / threads, rounds * waiting)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,9 +22,9 @@ from hetune.variants.kernel.nodes import (
     Rows,
     Schedule,
     SegmentSum,
-    Stmt,
     Traversal,
 )
+from hetune.variants.kernel.walk import statements
 from hetune.variants.kernel.work import Formula, Term, formula, limit_of
 from hetune.variants.plan.variants import Variant
 from hetune.variants.program.nodes import Space
@@ -79,9 +79,17 @@ The first nine and `gathered_bytes` are those of `Work`. The others:
 - `edge_balanced`: 1 where the schedule splits a node's edges.
 """
 
+PREPARATION = ("nodes", "edges", "regrouped_edges", "source_pairs", "destination_pairs", "launches")
+"""What the time before a variant's first run depends on.
+
+The graph's nodes and edges; `regrouped_edges`: its edges once for every group of relations that
+gets an index of its own; the pairs that the variant has rows for; and how many launches it has.
+"""
+
 _ELEMENT = 4
 _COLUMN = {name: position for position, name in enumerate(COLUMNS)}
 _BLOCKED = (Space.DST_PAIR, Space.EDGE)
+_SOURCE_ROWS = (Space.SRC_PAIR, Space.SRC_DENSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +170,19 @@ class CandidateTable:
         self._add_weights(found, domain)
         return found
 
+    def preparation(self, domain: Domain) -> np.ndarray:
+        """What indexing and binding each variant takes, float64 [variants, `PREPARATION`]."""
+        graph = domain.graph
+        found = np.zeros((len(self.variants), len(PREPARATION)))
+        found[:, 0], found[:, 1] = graph.num_nodes, graph.num_edges
+        for position, needed in enumerate(self._needed):
+            groups = {rows.group for rows in needed if rows.group}
+            found[position, 2] = graph.num_edges * len(groups)
+            found[position, 3] = sum(domain.count(r) for r in needed if r.space in _SOURCE_ROWS)
+            found[position, 4] = sum(domain.count(r) for r in needed if r.space is Space.DST_PAIR)
+            found[position, 5] = len(self.rows_of[position])
+        return found
+
     def _add_gathers(self, found: np.ndarray, counts: np.ndarray) -> None:
         amount, table = self._gathered.values(counts), self._tables.values(counts)
         target, rows = self._gathered.target, len(found)
@@ -192,6 +213,10 @@ class CandidateTable:
 
     def _prepare(self) -> None:
         self._owner = np.array([v for v, rows in enumerate(self.rows_of) for _ in rows], np.intp)
+        self._needed = tuple(
+            {rows for launch in variant.plan.launches for rows in _loops(launch)}
+            for variant in self.variants
+        )
         self._owned = np.array([row for rows in self.rows_of for row in rows], np.intp)
         self._fixed = np.zeros((len(self.launches), len(COLUMNS)))
         work: list[tuple[int, Term]] = []
@@ -259,7 +284,7 @@ def _family(launch: Launch) -> str:
 def _structure(launch: Launch, schedule: Schedule) -> list[tuple[str, float]]:
     gemms = [kernel for kernel in launch.kernels if isinstance(kernel, Gemm)]
     weight = [kernel.heads * kernel.k * kernel.n for kernel in gemms]
-    unblocked = all(k.rows.space in (Space.SRC_PAIR, Space.SRC_DENSE) for k in launch.kernels)
+    unblocked = all(kernel.rows.space in _SOURCE_ROWS for kernel in launch.kernels)
     return [
         ("kernels", len(launch.kernels)),
         ("gemms", len(gemms)),
@@ -288,14 +313,25 @@ def _extra(launch: Launch) -> list[tuple[str, Term]]:
                 if kernel.scatter:
                     width = kernel.heads * kernel.n * _ELEMENT
                     found.append(("scatter_bytes", Term(width, (kernel.rows,))))
-            case Traversal(rows, body):
-                _walk(rows, body, lambda rows: found.append(("edge_visits", Term(1, (rows,)))))
+            case Traversal():
+                visited = (rows for rows in _nested(kernel) if rows.space is Space.EDGE)
+                found += [("edge_visits", Term(1, (rows,))) for rows in visited]
     return found
 
 
-def _walk(rows: Rows, body: tuple[Stmt, ...], visit: Callable[[Rows], None]) -> None:
-    if rows.space is Space.EDGE:
-        visit(rows)
-    for statement in body:
-        if isinstance(statement, ForEach):
-            _walk(statement.rows, statement.body, visit)
+def _loops(launch: Launch) -> list[Rows]:
+    """The domains of all loops."""
+    found: list[Rows] = []
+    for kernel in launch.kernels:
+        if isinstance(kernel, Traversal):
+            found += _nested(kernel)
+        else:
+            found.append(kernel.rows)
+            if isinstance(kernel.x, SegmentSum):
+                found.append(Rows(Space.EDGE, kernel.rows.group))
+    return found
+
+
+def _nested(kernel: Traversal) -> list[Rows]:
+    inner = (s.rows for s in statements(kernel.body) if isinstance(s, ForEach))
+    return [kernel.rows, *inner]

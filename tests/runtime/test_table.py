@@ -1,0 +1,97 @@
+"""The numbers of launches, against counting launch by launch."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.nodes import Gemm
+from hetune.variants.kernel.work import work
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.program.nodes import Space
+from hetune.variants.runtime.domain import Domain, split_relations
+from hetune.variants.runtime.table import COLUMNS, PREPARATION, CandidateTable
+from hetune.variants.testing.graphs import AWKWARD, typed_graph
+
+PROGRAMS = {
+    "rgcn": rgcn_program(16, 8),
+    "rgat": rgat_program(16, 4, 2),
+    "hgt": hgt_program(16, 8, 2),
+}
+MIXED = typed_graph((40, 300), [(0, 1, 200), (1, 0, 500), (0, 0, 0), (1, 1, 90)])
+
+
+@pytest.fixture(params=PROGRAMS)
+def table(request):
+    return CandidateTable.of(variants_of(PROGRAMS[request.param]))
+
+
+def column(found: np.ndarray, name: str) -> np.ndarray:
+    return found[:, COLUMNS.index(name)]
+
+
+def test_a_row_is_a_launch_with_its_schedule(table):
+    assert len(set(table.launches)) == len(table.launches)
+    for variant, rows in zip(table.variants, table.rows_of, strict=True):
+        pairs = tuple(zip(variant.plan.launches, variant.schedules, strict=True))
+        assert tuple(table.launches[row] for row in rows) == pairs
+
+
+def test_totals_add_up_the_launches_of_each_variant(table):
+    seconds = np.arange(1.0, len(table.launches) + 1)
+    assert table.totals(seconds).tolist() == [
+        sum(seconds[row] for row in rows) for rows in table.rows_of
+    ]
+
+
+@pytest.mark.parametrize("make", [*AWKWARD.values(), lambda: MIXED], ids=[*AWKWARD, "mixed"])
+def test_work_is_that_of_each_launch(table, make):
+    domain = Domain(graph := make())
+    found = table.columns(domain)
+    assert np.isfinite(found).all()
+    assert (found >= 0).all()
+    for row, (launch, schedule) in enumerate(table.launches):
+        expected = work(launch, domain.count)
+        for name in ("matrix_flops", "special", "read_bytes", "gathered_bytes", "scratch_bytes"):
+            assert column(found, name)[row] == getattr(expected, name)
+        blocks = max(1, math.ceil(graph.num_nodes / schedule.block_nodes))
+        assert column(found, "blocks")[row] == blocks
+
+
+def test_weights_are_loaded_for_each_run_of_a_type(table):
+    domain = Domain(MIXED)
+    stats = GraphIndex.of(MIXED).relation_stats
+    found = table.columns(domain)
+    for row, (launch, schedule) in enumerate(table.launches):
+        blocks = max(1, math.ceil(MIXED.num_nodes / schedule.block_nodes))
+        loads = 0
+        for kernel in launch.kernels:
+            if isinstance(kernel, Gemm) and launch.type_of(kernel.w).space is Space.ETYPE:
+                group = kernel.rows.group
+                chosen = split_relations(MIXED)[group] if group else range(MIXED.num_etypes)
+                for relation in chosen:
+                    rows = {
+                        Space.DST_PAIR: stats.dst_pairs[relation],
+                        Space.EDGE: stats.edges[relation],
+                    }.get(kernel.rows.space)
+                    runs = min(rows, blocks) if rows is not None else stats.edges[relation] > 0
+                    loads += int(runs) * kernel.heads * kernel.k * kernel.n * 4
+        assert column(found, "weight_loads")[row] == loads
+
+
+def test_preparation_tells_plans_apart():
+    table = CandidateTable.of(variants_of(PROGRAMS["rgcn"]))
+    found = table.preparation(Domain(MIXED))
+    assert found.shape == (len(table.variants), len(PREPARATION))
+    by_plan = {
+        variant.id.rpartition("/")[0]: dict(zip(PREPARATION, row, strict=True))
+        for variant, row in zip(table.variants, found.tolist(), strict=True)
+    }
+    assert by_plan["hybrid"]["regrouped_edges"] == 2 * MIXED.num_edges
+    assert by_plan["src"]["regrouped_edges"] == 0
+    assert by_plan["src"]["source_pairs"] > by_plan["dst"]["source_pairs"] == 0
+    assert by_plan["dst"]["destination_pairs"] > 0

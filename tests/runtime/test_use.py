@@ -1,0 +1,109 @@
+"""Which variant a call runs: preparation, memory, and trying out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from hetune.variants.errors import MemoryLimitError
+from hetune.variants.frontend.layers import rgcn_program
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.runtime.choice import choose, chosen, contenders
+from hetune.variants.runtime.pricing import Prices
+from hetune.variants.runtime.use import Policy, Use
+from hetune.variants.testing.graphs import typed_graph
+
+VARIANTS = variants_of(rgcn_program(8, 8))
+
+
+@dataclass(frozen=True)
+class Told:
+    """A pricer that says what the test tells it to."""
+
+    seconds: tuple[float, ...]
+    prepare: tuple[float, ...] = ()
+    spread: float = 1.0
+
+    @property
+    def key(self):
+        return self
+
+    def price(self, table, domain, threads):
+        count = len(table.variants)
+        seconds = np.array([*self.seconds, *[99.0] * (count - len(self.seconds))])
+        prepare = np.array([*self.prepare, *[0.0] * (count - len(self.prepare))])
+        return Prices(seconds, np.zeros(len(table.launches)), prepare, "the test", self.spread)
+
+
+@pytest.fixture
+def graph():
+    return typed_graph((5, 5), [(0, 1, 20), (1, 0, 20)])
+
+
+def ids(count, use, graph, policy):
+    return [use.next(VARIANTS, graph, policy)[0].id for _ in range(count)]
+
+
+def test_preparation_counts_the_less_the_more_runs_it_serves(graph):
+    told = Told((2.0, 1.0), (0.0, 3.0))
+    slow, fast = VARIANTS[0], VARIANTS[1]
+    assert chosen(VARIANTS, graph, told, expected_runs=1) is slow
+    assert chosen(VARIANTS, graph, told, expected_runs=10) is fast
+    assert chosen(VARIANTS, graph, told) is fast
+    assert choose(VARIANTS, graph, told, expected_runs=1).id == slow.id
+
+
+def test_a_prepared_variant_is_left_only_for_a_gain(graph):
+    told = Told((1.0, 0.9), (5.0, 5.0))
+    assert chosen(VARIANTS, graph, told, expected_runs=1, prepared=VARIANTS[0].id) is VARIANTS[0]
+    assert chosen(VARIANTS, graph, told, expected_runs=99, prepared=VARIANTS[0].id) is VARIANTS[1]
+
+
+def test_calls_are_expected_to_go_on_as_they_did(graph):
+    policy = Policy(Told((2.0, 1.0), (0.0, 3.0)))
+    found = ids(8, Use(), graph, policy)
+    assert found[0] == VARIANTS[0].id
+    assert found[7] == VARIANTS[1].id
+    assert sorted(found, key=found.index) == found  # one change, and no way back
+
+
+def test_expected_runs_can_be_told(graph):
+    policy = Policy(Told((2.0, 1.0), (0.0, 3.0)), expected_runs=100)
+    assert set(ids(5, Use(), graph, policy)) == {VARIANTS[1].id}
+
+
+def test_contenders_are_those_that_the_prediction_cannot_tell_apart(graph):
+    told = Told((1.0, 1.2, 1.3, 1.6), spread=1.1)
+    assert [v.id for v in contenders(VARIANTS, graph, told)] == [v.id for v in VARIANTS[:2]]
+    wide = Told((1.0, 1.2, 1.3, 1.6), spread=2.0)
+    assert len(contenders(VARIANTS, graph, wide, most=3)) == 3
+
+
+def test_exploring_keeps_what_was_fastest_and_ends(graph):
+    policy = Policy(Told((1.0, 1.2, 1.3), spread=1.5), explore=True)
+    use, truth = Use(), {VARIANTS[0].id: 3.0, VARIANTS[1].id: 2.0, VARIANTS[2].id: 4.0}
+    tried = []
+    for _ in range(40):
+        variant, tell = use.next(VARIANTS, graph, policy)
+        tried.append(variant.id)
+        if tell is not None:
+            tell(truth[variant.id])
+    assert set(tried[:12]) == set(truth)
+    assert set(tried[12:]) == {VARIANTS[1].id}
+
+
+def test_no_variant_fits(graph):
+    with pytest.raises(MemoryLimitError, match="raise memory_limit to at least"):
+        Use().next(VARIANTS, graph, Policy(Told((1.0,)), memory_limit=1))
+
+
+def test_a_choice_tells_its_launches_and_candidates(graph):
+    choice = choose(VARIANTS, graph, Told((2.0, 1.0)))
+    assert choice.id == VARIANTS[1].id
+    assert choice.expected_runs == math.inf
+    assert [c.id for c in choice.candidates[:2]] == [VARIANTS[1].id, VARIANTS[0].id]
+    assert len(choice.launches) == len(VARIANTS[1].plan.launches)
+    assert "predicted by the test" in choice.reason or "by the test" in choice.reason
