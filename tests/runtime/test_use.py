@@ -25,7 +25,7 @@ class Told:
 
     seconds: tuple[float, ...]
     prepare: tuple[float, ...] = ()
-    spread: float = 1.0
+    factor: float = 1.0
 
     @property
     def key(self):
@@ -35,7 +35,10 @@ class Told:
         count = len(table.variants)
         seconds = np.array([*self.seconds, *[99.0] * (count - len(self.seconds))])
         prepare = np.array([*self.prepare, *[0.0] * (count - len(self.prepare))])
-        return Prices(seconds, np.zeros(len(table.launches)), prepare, "the test", self.spread)
+        return Prices(seconds, np.zeros(len(table.launches)), prepare, "the test")
+
+    def spread(self, table, domain, threads):
+        return np.full(len(table.variants), self.factor)
 
 
 @pytest.fixture
@@ -76,14 +79,14 @@ def test_expected_runs_can_be_told(graph):
 
 
 def test_contenders_are_those_that_the_prediction_cannot_tell_apart(graph):
-    told = Told((1.0, 1.2, 1.3, 1.6), spread=1.1)
+    told = Told((1.0, 1.2, 1.3, 1.6), factor=1.1)
     assert [v.id for v in contenders(VARIANTS, graph, told)] == [v.id for v in VARIANTS[:2]]
-    wide = Told((1.0, 1.2, 1.3, 1.6), spread=2.0)
+    wide = Told((1.0, 1.2, 1.3, 1.6), factor=2.0)
     assert len(contenders(VARIANTS, graph, wide, most=3)) == 3
 
 
 def test_exploring_keeps_what_was_fastest_and_ends(graph):
-    policy = Policy(Told((1.0, 1.2, 1.3), spread=1.5), explore=True)
+    policy = Policy(Told((1.0, 1.2, 1.3), factor=1.5), explore=True)
     use, truth = Use(), {VARIANTS[0].id: 3.0, VARIANTS[1].id: 2.0, VARIANTS[2].id: 4.0}
     tried = []
     for _ in range(40):

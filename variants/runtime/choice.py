@@ -159,7 +159,7 @@ def contenders(
     scored = _scored(variants, graph, pricer)
     first = scored.best(memory_limit, math.inf)
     seconds = scored.prices.seconds
-    spread = scored.prices.spread + 0 * seconds
+    spread = pricer.spread(scored.table, Domain(graph), torch.get_num_threads())
     within = seconds / spread <= seconds[first] * spread[first]
     order = [i for i in seconds.argsort(kind="stable") if i != first and within[i]]
     fitting = [i for i in order if scored.fits(i, memory_limit)]

@@ -22,15 +22,12 @@ class Prices:
         launches: Of each row of the table, float64 [rows].
         prepare: Seconds of indexing and binding before the first run, float64 [variants].
         source: Who predicts, for a reader: "the roofline model".
-        spread: How far off the truth may be, either way, as a factor of at least 1; the same
-            for all variants, or float64 [variants].
     """
 
     seconds: np.ndarray
     launches: np.ndarray
     prepare: np.ndarray
     source: str
-    spread: np.ndarray | float = 1.0
 
 
 class Pricer(Protocol):
@@ -43,6 +40,13 @@ class Pricer(Protocol):
 
     def price(self, table: CandidateTable, domain: Domain, threads: int) -> Prices:
         """Predictions for all variants of a table on a graph."""
+        ...
+
+    def spread(self, table: CandidateTable, domain: Domain, threads: int) -> np.ndarray:
+        """How far off predictions may be, either way: factors of at least 1, float64 [variants].
+
+        Asked for only where variants may be tried out.
+        """
         ...
 
 
@@ -66,3 +70,7 @@ class RooflinePricer:
         launches = roofline_seconds(table.columns(domain), self.machine, threads)
         nothing = np.zeros(len(table.variants))
         return Prices(table.totals(launches), launches, nothing, "the roofline model")
+
+    def spread(self, table: CandidateTable, domain: Domain, threads: int) -> np.ndarray:
+        """Counts know little of the truth: a quarter either way, for every variant."""
+        return np.full(len(table.variants), 1.25)
