@@ -1,0 +1,1 @@
+"""Judging choices by regret on inputs that were measured: metrics, baselines, reports, cards."""

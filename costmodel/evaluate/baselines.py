@@ -1,0 +1,194 @@
+"""What a cost model has to beat: choosers that know less, or that pay for what they know.
+
+Those that learn, learn from the training problems only; `best_fixed` may be given the very
+problems that it is judged on, which is stronger than anyone could be in earnest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import TypeVar
+
+import numpy as np
+
+from hetune.costmodel.data import Problem
+from hetune.costmodel.evaluate import noise
+from hetune.costmodel.evaluate.metrics import DEFAULT_VARIANT, ROOFLINE, Chooser, Trial
+from hetune.costmodel.features.graph import NAMES
+from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
+
+TRAINED_FIXED = "best fixed, in training"
+BY_WIDTH = "by width only"
+BY_GRAPH = "by graph only"
+PYG = "PyG's heuristic"
+FIRST_RUN = "first-run autotuning"
+
+_NEIGHBOURS = 5
+_PYG_SEGMENTS = "vanilla/b1024"
+_PYG_LOOP = "dst/b1024"
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+def baselines(
+    training: Sequence[Problem], machine: MachineModel | None = None
+) -> dict[str, Chooser]:
+    """All baselines that learn from `training` or from nothing, by name.
+
+    Args:
+        training: Problems that are not evaluated on.
+        machine: Of the roofline model; the default rates if None.
+    """
+    return {
+        TRAINED_FIXED: best_fixed(training),
+        BY_WIDTH: by_width(training),
+        BY_GRAPH: by_graph(training),
+        ROOFLINE: roofline(machine or MachineModel()),
+        PYG: pyg_heuristic,
+        FIRST_RUN: first_run,
+    }
+
+
+def default(problem: Problem) -> str | None:
+    """`DEFAULT_VARIANT` if it was measured."""
+    return DEFAULT_VARIANT if _has(problem, DEFAULT_VARIANT) else None
+
+
+def best_fixed(problems: Sequence[Problem]) -> Chooser:
+    """For each layer always the same variant: the best one over `problems` by geometric mean.
+
+    Where that one was not measured the next best is taken, and so on.
+    """
+    rankings = _rankings(problems, lambda problem: problem.layer)
+    everything = _ranking(problems)
+
+    def choose(problem: Problem) -> str:
+        return _first(rankings.get(problem.layer, everything), problem)
+
+    return choose
+
+
+def by_width(training: Sequence[Problem]) -> Chooser:
+    """For each layer and pair of widths the best variant; the nearest widths where unseen."""
+    rankings = _rankings(training, lambda p: (p.layer, p.d_in, p.d_out))
+
+    def choose(problem: Problem) -> str:
+        def distance(key: tuple[str, int, int]) -> tuple[bool, float]:
+            layer, d_in, d_out = key
+            apart = abs(math.log(d_in / problem.d_in)) + abs(math.log(d_out / problem.d_out))
+            return layer != problem.layer, apart
+
+        return _first(rankings[min(rankings, key=distance)], problem)
+
+    return choose
+
+
+def by_graph(training: Sequence[Problem]) -> Chooser:
+    """For each layer the variant that is best on the nearest graphs, whatever the widths.
+
+    Features are compared as standardized logarithms; the `_NEIGHBOURS` nearest graphs vote with
+    all problems of the layer on them.
+    """
+    grouped: dict[str, dict[str, list[Problem]]] = defaultdict(lambda: defaultdict(list))
+    for problem in training:
+        grouped[problem.layer][problem.graph].append(problem)
+    features = {p.graph: _logarithms(p.graph_features) for p in training}
+    table = np.array(list(features.values()))
+    scale = np.maximum(table.std(axis=0), 1e-9)
+    remembered: dict[tuple[str, str], list[str]] = {}
+
+    def choose(problem: Problem) -> str:
+        graphs = grouped.get(problem.layer) or next(iter(grouped.values()))
+        key = problem.layer, problem.graph
+        if key not in remembered:
+            here = _logarithms(problem.graph_features)
+            near = sorted(graphs, key=lambda g: float(np.sum(((features[g] - here) / scale) ** 2)))
+            remembered[key] = _ranking([p for g in near[:_NEIGHBOURS] for p in graphs[g]])
+        return _first(remembered[key], problem)
+
+    return choose
+
+
+def roofline(machine: MachineModel) -> Chooser:
+    """The analytic model's predictions."""
+
+    def predict(problem: Problem) -> Mapping[str, float]:
+        counts = [len(candidate.launches) for candidate in problem.candidates]
+        columns = np.array([launch.columns for c in problem.candidates for launch in c.launches])
+        seconds = roofline_seconds(columns, machine, problem.threads)
+        owner = np.repeat(np.arange(len(counts)), counts)
+        totals = np.bincount(owner, seconds, minlength=len(counts))
+        return {c.variant: float(t) for c, t in zip(problem.candidates, totals, strict=True)}
+
+    return predict
+
+
+def first_run(problem: Problem) -> Trial:
+    """Runs every candidate once and keeps the fastest (SENSEi's naive selection).
+
+    One noisy run each is drawn from the measured median and range; what was spent is their sum.
+    """
+    runs = noise.single_runs(problem)
+    return Trial(problem.candidates[int(runs.argmin())].variant, float(runs.sum()))
+
+
+def pyg_heuristic(problem: Problem) -> str | None:
+    """What PyG's `RGCNConv` would do: products of all edges at once, or relation by relation.
+
+    PyG asks a linear model of the number of relations, the size of the largest one and the widths.
+    Products of all edges at once are our "vanilla" plan; relation by relation it aggregates first,
+    as our "dst" plan does. Both are taken at the default block size. None for other layers, for
+    which PyG chooses nothing, and where PyG is not installed.
+    """
+    if problem.layer != "rgcn" or find_spec("torch_geometric") is None:
+        return None
+    from torch_geometric.backend import use_segment_matmul_heuristic
+
+    features = dict(zip(NAMES, problem.graph_features, strict=True))
+    at_once = use_segment_matmul_heuristic(
+        num_segments=int(features["num_etypes"]),
+        max_segment_size=int(features["relation_edges_max"]),
+        in_channels=problem.d_in,
+        out_channels=problem.d_out,
+    )
+    variant = _PYG_SEGMENTS if at_once else _PYG_LOOP
+    return variant if _has(problem, variant) else None
+
+
+def _has(problem: Problem, variant: str) -> bool:
+    return any(candidate.variant == variant for candidate in problem.candidates)
+
+
+def _rankings(problems: Sequence[Problem], key: Callable[[Problem], _Key]) -> dict[_Key, list[str]]:
+    groups: dict[_Key, list[Problem]] = defaultdict(list)
+    for problem in problems:
+        groups[key(problem)].append(problem)
+    return {name: _ranking(members) for name, members in groups.items()}
+
+
+def _ranking(problems: Sequence[Problem]) -> list[str]:
+    """Variants by geometric mean of their regret; where one is missing it counts as the slowest."""
+    losses = [
+        {c.variant: math.log(c.seconds / problem.best.seconds) for c in problem.candidates}
+        for problem in problems
+    ]
+    worst = [max(loss.values()) for loss in losses]
+    variants = dict.fromkeys(variant for loss in losses for variant in loss)
+    total = {
+        variant: sum(loss.get(variant, most) for loss, most in zip(losses, worst, strict=True))
+        for variant in variants
+    }
+    return sorted(variants, key=total.__getitem__)
+
+
+def _first(ranking: Sequence[str], problem: Problem) -> str:
+    measured = {candidate.variant for candidate in problem.candidates}
+    found = (variant for variant in ranking if variant in measured)
+    return next(found, problem.candidates[0].variant)
+
+
+def _logarithms(features: Sequence[float]) -> np.ndarray:
+    values = np.asarray(features, np.float64)
+    return np.sign(values) * np.log1p(np.abs(values))

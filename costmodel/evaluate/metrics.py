@@ -1,0 +1,226 @@
+"""How good choices were: what a chooser picked on each problem, and the figures of many picks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetune.costmodel.data import CandidateSample, Problem
+from hetune.costmodel.evaluate import noise
+from hetune.variants.errors import InputError, VariantError
+
+ORACLE = "oracle"
+"""Takes the variant that was measured to be the fastest."""
+FIXED = "best fixed, in hindsight"
+"""For each layer the one variant that is best over the very problems it is judged on."""
+DEFAULT = "default"
+"""What runs without any selection: the layer as it is written, with a product for every edge."""
+ROOFLINE = "roofline model"
+"""The analytic model, which knows counts and the machine's limits only."""
+DEFAULT_VARIANT = "vanilla/b1024"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """An answer that was found by running candidates.
+
+    Attributes:
+        variant: The chosen variant.
+        seconds: How long the runs took that it needed.
+    """
+
+    variant: str
+    seconds: float
+
+
+Answer: TypeAlias = str | Mapping[str, float] | Trial
+"""A variant's id, or predicted seconds by id (the least is taken), or a trial."""
+Chooser: TypeAlias = Callable[[Problem], Answer | None]
+"""Chooses among the candidates of a problem without looking at their times.
+
+None where it does not apply: such problems do not count for it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """What a chooser chose on a problem, and how that was measured.
+
+    Attributes:
+        variant: The chosen variant.
+        seconds: Its median measured time.
+        iqr: Interquartile range of that, in seconds.
+        spent: Seconds of runs that choosing needed.
+    """
+
+    variant: str
+    seconds: float
+    iqr: float
+    spent: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A problem, and what each chooser picked on it.
+
+    Attributes:
+        graph: Name of the graph.
+        family: Family of the graph.
+        layer: E.g. ``"rgat"``.
+        d_in: Width of the rows that come in.
+        d_out: Width of the rows that go out.
+        heads: Number of heads.
+        threads: Number of threads.
+        candidates: How many variants were measured.
+        floor: The regret that knowing the fastest variant would show: see `noise.floor`.
+        picks: By name of the chooser; `ORACLE` and `FIXED` are always there.
+    """
+
+    graph: str
+    family: str
+    layer: str
+    d_in: int
+    d_out: int
+    heads: int
+    threads: int
+    candidates: int
+    floor: float
+    picks: Mapping[str, Pick]
+
+    def regret(self, name: str) -> float:
+        """Time of what `name` picked over the least time that was measured; 1 is best."""
+        return self.picks[name].seconds / self.picks[ORACLE].seconds
+
+    @property
+    def widths(self) -> str:
+        """Both widths, e.g. ``"64x128"``."""
+        return f"{self.d_in}x{self.d_out}"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The figures of one chooser over many problems.
+
+    Attributes:
+        problems: How many.
+        regret: Geometric mean of the regret.
+        regret_p95: Its 95th percentile.
+        regret_max: Its maximum.
+        top1: Share of problems on which the fastest variant was picked.
+        in_noise: Share of problems on which the pick cannot be told from the fastest.
+        worse: Share of problems on which the pick took longer than the best fixed variant.
+        clearly_worse: The same where the difference is more than noise.
+        worst: Largest time over that of the best fixed variant.
+        over_fixed: Geometric mean of the best fixed variant's time over the pick's.
+        over_default: The same for the default variant; None where it was not measured.
+        over_roofline: The same for the roofline model's pick; None if that was not judged.
+        trial_runs: Mean time spent on trials, in runs of the pick.
+    """
+
+    problems: int
+    regret: float
+    regret_p95: float
+    regret_max: float
+    top1: float
+    in_noise: float
+    worse: float
+    clearly_worse: float
+    worst: float
+    over_fixed: float
+    over_default: float | None
+    over_roofline: float | None
+    trial_runs: float
+
+
+def pick(chooser: Chooser, problem: Problem) -> Pick | None:
+    """What a chooser picks among the measured candidates of a problem; None if nothing.
+
+    Raises:
+        VariantError: It named a variant that was not measured there, or predicted none that was.
+    """
+    answer = chooser(problem)
+    if answer is None:
+        return None
+    spent = answer.seconds if isinstance(answer, Trial) else 0.0
+    sample = _sample(problem, answer)
+    return Pick(sample.variant, sample.seconds, sample.iqr, spent)
+
+
+def score(outcomes: Sequence[Outcome], name: str) -> Score:
+    """The figures of one chooser, over the problems that it picked a variant for.
+
+    Raises:
+        InputError: There are none.
+    """
+    outcomes = [outcome for outcome in outcomes if name in outcome.picks]
+    if not outcomes:
+        raise InputError(f"{name!r} picked nothing: evaluate it on a problem that it applies to")
+    picks = [outcome.picks[name] for outcome in outcomes]
+    regret = np.array([outcome.regret(name) for outcome in outcomes])
+    over_fixed = _ratios(outcomes, FIXED, name)
+    return Score(
+        problems=len(outcomes),
+        regret=_geometric_mean(regret),
+        regret_p95=float(np.quantile(regret, 0.95)),
+        regret_max=float(regret.max()),
+        top1=_share(o.picks[name].variant == o.picks[ORACLE].variant for o in outcomes),
+        in_noise=_share(not _clearly_slower(o.picks[name], o.picks[ORACLE]) for o in outcomes),
+        worse=float(np.mean(over_fixed < 1)),
+        clearly_worse=_share(_clearly_slower(o.picks[name], o.picks[FIXED]) for o in outcomes),
+        worst=float(1 / over_fixed.min()),
+        over_fixed=_geometric_mean(over_fixed),
+        over_default=_mean_or_none(_ratios(outcomes, DEFAULT, name)),
+        over_roofline=_mean_or_none(_ratios(outcomes, ROOFLINE, name)),
+        trial_runs=float(np.mean([pick.spent / pick.seconds for pick in picks])),
+    )
+
+
+def noise_floor(outcomes: Sequence[Outcome]) -> float:
+    """Geometric mean of the outcomes' floors: no chooser can be told to do better."""
+    return _geometric_mean(np.array([outcome.floor for outcome in outcomes]))
+
+
+def _sample(problem: Problem, answer: Answer) -> CandidateSample:
+    by_id = {candidate.variant: candidate for candidate in problem.candidates}
+    if isinstance(answer, Mapping):
+        known = [variant for variant in by_id if variant in answer]
+        if not known:
+            raise VariantError(
+                f"no prediction for any of the {len(by_id)} variants that were measured for "
+                f"{problem.layer} on {problem.graph}: predict one of {', '.join(by_id)}"
+            )
+        return by_id[min(known, key=answer.__getitem__)]
+    name = answer.variant if isinstance(answer, Trial) else answer
+    if name not in by_id:
+        raise VariantError(
+            f"{name} was chosen for {problem.layer} on {problem.graph} but not measured there: "
+            "choose among the problem's candidates"
+        )
+    return by_id[name]
+
+
+def _ratios(outcomes: Sequence[Outcome], of: str, over: str) -> NDArray[np.float64]:
+    """Time of one pick over that of another, on each problem that has both."""
+    return np.array(
+        [o.picks[of].seconds / o.picks[over].seconds for o in outcomes if of in o.picks]
+    )
+
+
+def _clearly_slower(this: Pick, other: Pick) -> bool:
+    return this.seconds - other.seconds > noise.margin(this.iqr, other.iqr)
+
+
+def _geometric_mean(values: NDArray[np.float64]) -> float:
+    return float(np.exp(np.mean(np.log(values))))
+
+
+def _mean_or_none(values: NDArray[np.float64]) -> float | None:
+    return _geometric_mean(values) if values.size else None
+
+
+def _share(truths: Iterable[bool]) -> float:
+    return float(np.mean(list(truths)))

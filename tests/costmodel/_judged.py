@@ -1,0 +1,62 @@
+"""Problems whose times are written down, for tests of how choices are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
+from hetune.costmodel.features.graph import NAMES
+from hetune.variants.runtime.table import COLUMNS
+
+
+def problem(
+    times: Mapping[str, float],
+    *,
+    graph: str = "g",
+    family: str | None = None,
+    layer: str = "rgcn",
+    d_in: int = 64,
+    d_out: int = 64,
+    iqr: float = 0.0,
+    nodes: float = 100.0,
+    work: Mapping[str, float] | None = None,
+    etypes: int = 4,
+    largest: int = 50,
+) -> Problem:
+    """A problem from its variants' seconds; each runs one launch.
+
+    Args:
+        times: Seconds by variant.
+        graph: Name of the graph.
+        family: Its family; of its own by default.
+        layer: Name of the layer.
+        d_in: Width in.
+        d_out: Width out.
+        iqr: Interquartile range of every time, as a share of it.
+        nodes: What the graph's features follow.
+        work: FLOPs of the matrix products by variant; all alike by default.
+        etypes: Relations of the graph.
+        largest: Edges of its largest relation.
+    """
+    known = {"num_nodes": nodes, "num_etypes": etypes, "relation_edges_max": largest}
+    return Problem(
+        graph=graph,
+        family=family or f"{graph}-like",
+        graph_features=tuple(float(known.get(name, 1.0)) for name in NAMES),
+        layer=layer,
+        d_in=d_in,
+        d_out=d_out,
+        heads=1,
+        threads=2,
+        machine="m",
+        candidates=tuple(
+            CandidateSample(name, t, t * iqr, (launch(t, (work or {}).get(name, 1e9)),))
+            for name, t in times.items()
+        ),
+    )
+
+
+def launch(seconds: float, flops: float, family: str = "fused") -> LaunchSample:
+    """A launch of so many FLOPs in matrix products, in one block."""
+    columns = {"matrix_flops": flops, "blocks": 1.0, "kernels": 1.0}
+    return LaunchSample(family, tuple(columns.get(name, 0.0) for name in COLUMNS), seconds)
