@@ -65,6 +65,15 @@ def test_out_is_written_and_returned(run, good):
         assert torch.equal(out.view(50, 2, 4), expected)
 
 
+def test_launches_are_timed_where_asked(graph, values, executable, good):
+    weights = weights_of(executable.plan, values, graph)
+    expected = executable.run({"x": good}, weights)
+    times: list[float] = []
+    assert torch.equal(executable.run({"x": good}, weights, times=times), expected)
+    assert len(times) == len(executable.plan.launches)
+    assert all(seconds > 0 for seconds in times)
+
+
 BAD_ROWS = {
     "x is torch.float64 on cpu: compiled layers take float32 on the CPU; convert it with .float() "
     "and .cpu()": lambda x: x.double(),

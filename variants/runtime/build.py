@@ -47,17 +47,34 @@ def layer_programs(layer: str, width: int, heads: int = 1) -> tuple[Program, ...
         InputError: There is no such layer, or the width does not divide into the heads.
     """
     check_widths(width, heads)
+    programs = [layer_program(layer, width, width, heads)]
+    if layer == "rgat" and heads > 1:
+        programs.append(rgat_program(width, width // heads, heads, attention="shared"))
+    return tuple(programs)
+
+
+def layer_program(layer: str, d_in: int, d_out: int, heads: int = 1) -> Program:
+    """The program of a layer of `hetune.nn` with default options.
+
+    Args:
+        layer: "rgcn", "rgat" or "hgt".
+        d_in: Width of the rows that come in.
+        d_out: Width of the rows that go out, all heads together.
+        heads: Number of heads; RGCN has none.
+
+    Raises:
+        InputError: There is no such layer, or a width does not divide into the heads.
+    """
+    check_widths(d_in, 1)
+    check_widths(d_out, heads)
     match layer:
         case "rgcn":
-            return (rgcn_program(width, width),)
+            return rgcn_program(d_in, d_out)
         case "rgat":
-            attentions = ("per_head", "shared") if heads > 1 else ("shared",)
-            return tuple(
-                rgat_program(width, width // heads, heads, attention=attention)
-                for attention in attentions
-            )
+            attention = "per_head" if heads > 1 else "shared"
+            return rgat_program(d_in, d_out // heads, heads, attention=attention)
         case "hgt":
-            return (hgt_program(width, width, heads),)
+            return hgt_program(d_in, d_out, heads)
     raise InputError(f"no layer {layer!r}: take one of {', '.join(LAYERS)}")
 
 

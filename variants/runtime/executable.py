@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 import numpy as np
@@ -50,6 +51,7 @@ class Executable:
         features: Mapping[str, Tensor],
         weights: Mapping[str, Tensor],
         out: Tensor | None = None,
+        times: list[float] | None = None,
     ) -> Tensor:
         """The plan's result.
 
@@ -57,6 +59,7 @@ class Executable:
             features: A float32 CPU tensor [rows, *row shape] for each feature of the program.
             weights: What `weights_of` gives for the plan.
             out: Where to write the result: float32, contiguous, [rows, *row shape].
+            times: Takes the seconds of each launch, in order.
 
         Raises:
             InputError: A tensor's dtype, shape or device does not fit.
@@ -72,8 +75,14 @@ class Executable:
                 buffers[self.plan.result] = result
             for view in self.plan.views:
                 buffers[view.name] = buffers[view.base]
-            for runner in self._runners:
-                runner(buffers)
+            if times is None:
+                for runner in self._runners:
+                    runner(buffers)
+            else:
+                for runner in self._runners:
+                    start = time.perf_counter()
+                    runner(buffers)
+                    times.append(time.perf_counter() - start)
         return result
 
     def memory(self) -> dict[str, Tensor]:
