@@ -45,6 +45,7 @@ COLUMNS = (
     *_WORK,
     "gathered_bytes",
     "table_bytes",
+    "pair_gathers",
     "gemm_rows",
     "edge_visits",
     "scatter_bytes",
@@ -66,7 +67,7 @@ COLUMNS = (
 The first nine and `gathered_bytes` are those of `Work`. The others:
 
 - `table_bytes`: distinct bytes that reads at sources pick from, their mean weighted by the bytes
-  gathered;
+  gathered; `pair_gathers`: the gathers that read rows of source pairs, not of nodes;
 - `gemm_rows`: rows of all typed products; `k`, `n`: operand and result width of a head, their
   means weighted by operations;
 - `edge_visits`: iterations of loops over edges, segment sums included;
@@ -230,6 +231,11 @@ class CandidateTable:
             known = self._formula(launch)
             work += [(base + _COLUMN[name], term) for name, term in known.terms]
             work += [(base + _COLUMN[name], term) for name, term in _extra(launch)]
+            work += [
+                (base + _COLUMN["pair_gathers"], Term(1, gathered.rows))
+                for gathered, table in known.gathers
+                if table.cap is not None and table.cap.space in _SOURCE_ROWS
+            ]
             gathers += [(row, gathered) for gathered, _ in known.gathers]
             tables += [(row, table) for _, table in known.gathers]
             typed += [
