@@ -1,0 +1,269 @@
+"""The cost model: seconds of launches, and of the variants that run them."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetune.costmodel.data import Problem
+from hetune.costmodel.features import graph, launch
+from hetune.costmodel.fingerprint import Fingerprint
+from hetune.costmodel.model import train
+from hetune.costmodel.model.manifest import FORMAT, FittedFamily, Manifest, TrainingData
+from hetune.costmodel.model.regressor import Target
+from hetune.costmodel.model.rows import Rows, Weighting
+from hetune.costmodel.model.train import FamilyModel, HeldOut
+from hetune.costmodel.version import code_version
+from hetune.variants.errors import ModelError
+from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
+from hetune.variants.runtime.table import COLUMNS
+
+_log = logging.getLogger(__name__)
+_UNKNOWN_FACTOR = 2.0
+"""How far off a prediction may be, either way, where no quantiles say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contributions:
+    """Why launches are predicted to take what they are predicted to take.
+
+    Attributes:
+        names: Names of the features.
+        values: What each adds to the logarithm of seconds; float64 [rows, features].
+        base: What none of them explains; float64 [rows].
+    """
+
+    names: tuple[str, ...]
+    values: NDArray[np.float64]
+    base: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CostModel:
+    """Regressors by kernel family. Made by `fit`, or loaded from a bundle.
+
+    Attributes:
+        families: By kernel family.
+        manifest: Where it comes from, and how good it is.
+    """
+
+    families: Mapping[str, FamilyModel]
+    manifest: Manifest
+    _reported: set[str] = field(default_factory=set, repr=False)
+
+    @classmethod
+    def fit(
+        cls,
+        problems: Sequence[Problem],
+        machine: MachineModel,
+        fingerprint: Fingerprint,
+        *,
+        target: Target | str = "auto",
+        weighting: Weighting | str = Weighting.REGRET,
+        folds: int = 5,
+    ) -> CostModel:
+        """Fits to measured problems.
+
+        Args:
+            problems: Measured inputs, all of one machine; their order does not matter.
+            machine: That machine's rates.
+            fingerprint: That machine.
+            target: What the trees predict; "auto" tries both, and keeps the one with less regret
+                on graph families that were held out.
+            weighting: How much each measured launch counts.
+            folds: Parts that graph families are dealt into, to be held out in turn. 0 holds out
+                nothing: it is quicker, there are no metrics and no intervals of the model's own,
+                and `target` must be named.
+
+        Raises:
+            ModelError: There is too little to fit to, or it is of other machines.
+        """
+        targets = _targets(target, folds)
+        problems = sorted(problems, key=_order)
+        rows = Rows.of(problems, machine, Weighting(weighting))
+        if problems[0].machine != fingerprint.digest:
+            raise ModelError(
+                f"the problems were measured on machine {problems[0].machine}, and the fingerprint "
+                f"is that of {fingerprint.digest}: give the one that they were measured on"
+            )
+        held_out = [HeldOut.of(rows, each, folds) for each in targets] if folds else []
+        metrics = {str(h.target): train.score(rows, h.seconds) for h in held_out}
+        best = train.best(held_out, metrics) if held_out else None
+        families = train.fit_families(rows, best.target if best else targets[0], best)
+        manifest = Manifest(
+            format=FORMAT,
+            features=launch.NAMES,
+            graph_features=graph.NAMES,
+            columns=COLUMNS,
+            target=str(best.target if best else targets[0]),
+            weighting=str(weighting),
+            families={name: _papers(model) for name, model in families.items()},
+            launch_seconds=rows.launch_seconds,
+            data=TrainingData.of(problems),
+            fingerprint=fingerprint,
+            machine=machine,
+            metrics={**metrics, "roofline": train.score(rows, rows.roofline)},
+            code_version=code_version(),
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            files={},
+        )
+        return cls(families, manifest)
+
+    def predict(
+        self,
+        families: tuple[str, ...],
+        columns: NDArray[np.float64],
+        graph_features: NDArray[np.float64],
+        machine: MachineModel,
+        threads: int,
+    ) -> NDArray[np.float64]:
+        """Seconds of launches on a graph.
+
+        A kernel family that the model lacks gets what the roofline model says; that is logged.
+
+        Args:
+            families: Kernel family of each row, as `CandidateTable.families`.
+            columns: `CandidateTable.columns`; float64 [rows, `COLUMNS`].
+            graph_features: `graph_features(graph)`; float64 [graph features].
+            machine: Rates of the machine that launches will run on.
+            threads: How many share a launch.
+
+        Returns:
+            float64 [rows].
+        """
+        seconds = roofline_seconds(columns, machine, threads)
+        X = launch.launch_features(columns, graph_features, machine, threads)
+        for family, places in _places(families):
+            if (model := self._family(family)) is not None:
+                seconds[places] = model.regressor.predict(X[places], roofline=seconds[places])
+        return seconds
+
+    def interval(
+        self,
+        families: tuple[str, ...],
+        columns: NDArray[np.float64],
+        graph_features: NDArray[np.float64],
+        machine: MachineModel,
+        threads: int,
+    ) -> NDArray[np.float64]:
+        """Seconds between which 4 of 5 launches on new graphs lie.
+
+        Takes what `predict` takes. The prediction is never outside. Where no quantiles are fitted
+        the bounds are half and twice the prediction.
+
+        Returns:
+            float64 [rows, 2].
+        """
+        seconds = self.predict(families, columns, graph_features, machine, threads)
+        X = launch.launch_features(columns, graph_features, machine, threads)
+        bounds = np.tile(np.log([1 / _UNKNOWN_FACTOR, _UNKNOWN_FACTOR]), (len(seconds), 1))
+        for family, places in _places(families):
+            model = self._family(family)
+            if model is not None and model.quantiles is not None:
+                bounds[places] = model.quantiles.predict(X[places])
+        bounds[:, 0] = np.minimum(bounds[:, 0], 0)
+        bounds[:, 1] = np.maximum(bounds[:, 1], 0)
+        result: NDArray[np.float64] = seconds[:, None] * np.exp(bounds)
+        return result
+
+    def contributions(
+        self,
+        families: tuple[str, ...],
+        columns: NDArray[np.float64],
+        graph_features: NDArray[np.float64],
+        machine: MachineModel,
+        threads: int,
+    ) -> Contributions:
+        """What each feature adds to the prediction of each launch: XGBoost's own SHAP values.
+
+        Takes what `predict` takes. Where the roofline model answers, all of it is in the base.
+        """
+        roofline = roofline_seconds(columns, machine, threads)
+        X = launch.launch_features(columns, graph_features, machine, threads)
+        found = np.zeros((len(X), len(launch.NAMES) + 1))
+        found[:, -1] = np.log(roofline)
+        for family, places in _places(families):
+            if (model := self._family(family)) is not None:
+                found[places] = model.regressor.contributions(X[places], roofline=roofline[places])
+        return Contributions(launch.NAMES, found[:, :-1], found[:, -1])
+
+    def totals(self, problem: Problem, machine: MachineModel | None = None) -> dict[str, float]:
+        """Predicted seconds of a run of each variant of a measured problem, by id.
+
+        Args:
+            problem: Its times are not looked at.
+            machine: Rates of the machine; those that the model was fitted with by default.
+        """
+        launches = [(c.variant, each) for c in problem.candidates for each in c.launches]
+        seconds = self.predict(
+            tuple(each.family for _, each in launches),
+            np.array([each.columns for _, each in launches]),
+            np.array(problem.graph_features),
+            machine or self.manifest.machine,
+            problem.threads,
+        )
+        found = {candidate.variant: 0.0 for candidate in problem.candidates}
+        for (variant, _), each in zip(launches, seconds.tolist(), strict=True):
+            found[variant] += each + self.launch_seconds
+        return found
+
+    @property
+    def launch_seconds(self) -> float:
+        """What starting a launch costs, beyond the launch itself."""
+        return self.manifest.launch_seconds
+
+    def _family(self, name: str) -> FamilyModel | None:
+        found = self.families.get(name)
+        if found is None and name not in self._reported:
+            self._reported.add(name)
+            _log.warning(
+                "the cost model was not trained on the kernel family %r (only %s): the roofline "
+                "model answers for it; train on measurements of it to mend this",
+                name,
+                ", ".join(sorted(self.families)),
+            )
+        return found
+
+
+@functools.lru_cache(maxsize=256)
+def _places(families: tuple[str, ...]) -> tuple[tuple[str, NDArray[np.intp]], ...]:
+    """The rows of each kernel family."""
+    names = np.array(families)
+    return tuple((str(name), np.flatnonzero(names == name)) for name in dict.fromkeys(families))
+
+
+def _order(problem: Problem) -> tuple[object, ...]:
+    """The same for the same problems, however they are stored."""
+    widths = problem.d_in, problem.d_out, problem.heads, problem.threads
+    return problem.family, problem.graph, problem.layer, *widths
+
+
+def _targets(target: Target | str, folds: int) -> list[Target]:
+    if target == "auto" and not folds:
+        raise ModelError("with no folds there is nothing to choose the target by: name it")
+    if target == "auto":
+        return list(Target)
+    if target not in list(Target):
+        raise ModelError(f"there is no target {target!r}: choose auto, {', '.join(Target)}")
+    return [Target(target)]
+
+
+def _papers(model: FamilyModel) -> FittedFamily:
+    quantiles = model.quantiles
+    return FittedFamily(
+        model.rows,
+        _parameters(model.regressor.get_params()),
+        _parameters(quantiles.get_params()) if quantiles else None,
+        quantiles.widening_ if quantiles else 0.0,
+    )
+
+
+def _parameters(params: Mapping[str, object]) -> dict[str, object]:
+    """Without what is the same in the whole manifest."""
+    return {name: value for name, value in params.items() if name not in ("features", "increasing")}

@@ -1,0 +1,123 @@
+"""scikit-learn's conventions around XGBoost's trees, without scikit-learn."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Self
+
+import numpy as np
+import xgboost
+from numpy.typing import ArrayLike, NDArray
+
+from hetune.variants.errors import ModelError
+
+_SHARED_ROWS = 8000
+"""Threads that share fewer rows wait for each other more than they work."""
+
+
+class Estimator:
+    """Trees with scikit-learn's conventions: arguments are attributes, `fit` fills `booster_`."""
+
+    features: tuple[str, ...]
+    trees: int
+    depth: int
+    learning_rate: float
+    subsample: float
+    colsample: float
+    min_child_weight: float
+    seed: int
+    jobs: int
+    booster_: xgboost.Booster
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments that it was made with, by name."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params: Any) -> Self:
+        """Changes arguments.
+
+        Raises:
+            ModelError: There is no such argument.
+        """
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise ModelError(
+                    f"{type(self).__name__} has no parameter {name!r}: it has {', '.join(known)}"
+                )
+            setattr(self, name, value)
+        return self
+
+    @property
+    def fitted(self) -> bool:
+        """Whether `fit` has run."""
+        return hasattr(self, "booster_")
+
+    def load(self, data: bytes) -> Self:
+        """Takes over trees that `dump` wrote.
+
+        Raises:
+            ModelError: These bytes are none.
+        """
+        try:
+            booster = xgboost.Booster(model_file=bytearray(data))
+        except xgboost.core.XGBoostError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise ModelError(
+                f"these are no trees that XGBoost {xgboost.__version__} can read ({reason}): "
+                "train the model again with this version of hetune"
+            ) from None
+        if booster.num_features() != len(self.features):
+            raise ModelError(
+                f"these trees ask for {booster.num_features()} features, not {len(self.features)}: "
+                "train the model again with this version of hetune"
+            )
+        self._take(booster)
+        return self
+
+    def dump(self) -> bytes:
+        """The fitted trees, as XGBoost's UBJSON."""
+        return bytes(self.booster_.save_raw("ubj"))
+
+    def _fit_trees(
+        self,
+        X: NDArray[np.float32],
+        y: NDArray[np.float64],
+        weights: NDArray[np.float64] | None,
+        options: dict[str, Any],
+    ) -> None:
+        common = {
+            "tree_method": "hist",
+            "max_depth": self.depth,
+            "eta": self.learning_rate,
+            "subsample": self.subsample,
+            "colsample_bytree": self.colsample,
+            "min_child_weight": self.min_child_weight,
+            "seed": self.seed,
+            "nthread": self.jobs or (0 if len(X) >= _SHARED_ROWS else 1),
+        }
+        data = xgboost.DMatrix(X, y, weight=weights, feature_names=list(self.features))
+        self._take(xgboost.train(common | options, data, self.trees))
+
+    def _take(self, booster: xgboost.Booster) -> None:
+        # Predictions of a hundred rows take less than it takes to wake other threads.
+        booster.set_param({"nthread": 1})
+        # The first prediction also sets the booster up, which two threads must not do at once.
+        booster.inplace_predict(np.zeros((1, booster.num_features()), np.float32))
+        self.booster_ = booster
+
+    def _raw(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
+        if not self.fitted:
+            raise ModelError(f"this {type(self).__name__} is not fitted: call fit first")
+        found: NDArray[np.float32] = self.booster_.inplace_predict(X, validate_features=False)
+        return found
+
+
+def table_of(X: ArrayLike) -> NDArray[np.float32]:
+    """Features as XGBoost reads them fastest."""
+    return np.ascontiguousarray(X, dtype=np.float32)
+
+
+def vector_of(values: ArrayLike) -> NDArray[np.float64]:
+    """Numbers of rows."""
+    return np.asarray(values, dtype=np.float64)

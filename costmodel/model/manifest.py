@@ -1,0 +1,163 @@
+"""What a cost model says of itself: where it comes from, what it needs, how good it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from hetune.costmodel.data import Problem
+from hetune.costmodel.fingerprint import Fingerprint
+from hetune.variants.errors import ModelError
+from hetune.variants.runtime.roofline import MachineModel
+
+FORMAT = 1
+"""Version of bundles and their manifests; of another one nothing is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """What a model was fitted to.
+
+    Attributes:
+        digest: SHA-256 over all of it.
+        problems: How many inputs.
+        units: How many variants on them.
+        launches: How many launches in those.
+        graph_families: Families of graphs, sorted.
+    """
+
+    digest: str
+    problems: int
+    units: int
+    launches: int
+    graph_families: tuple[str, ...]
+
+    @classmethod
+    def of(cls, problems: Sequence[Problem]) -> TrainingData:
+        """What there is to say of problems, whose order does not matter."""
+        candidates = [candidate for problem in problems for candidate in problem.candidates]
+        digests = sorted(_digest(problem) for problem in problems)
+        return cls(
+            digest=hashlib.sha256("".join(digests).encode()).hexdigest(),
+            problems=len(problems),
+            units=len(candidates),
+            launches=sum(len(candidate.launches) for candidate in candidates),
+            graph_families=tuple(sorted({problem.family for problem in problems})),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FittedFamily:
+    """One kernel family's part.
+
+    Attributes:
+        rows: Distinct launches that it was fitted to.
+        regressor: The regressor's parameters.
+        quantiles: Those of the error's quantiles; None where there were too few graphs for any.
+        widening: What held-out errors moved the quantiles apart by; 0 without any.
+    """
+
+    rows: int
+    regressor: Mapping[str, Any]
+    quantiles: Mapping[str, Any] | None
+    widening: float
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A cost model's papers.
+
+    Attributes:
+        format: `FORMAT` when it was written.
+        features: Names of a launch's features.
+        graph_features: Names of a graph's features.
+        columns: Names of the numbers of a launch, which features are made of.
+        target: What the regressors predict.
+        weighting: How launches counted.
+        families: By kernel family.
+        launch_seconds: What starting a launch costs beyond the launch itself.
+        data: What it was fitted to.
+        fingerprint: The machine that was measured.
+        machine: That machine's rates, for the roofline model.
+        metrics: By target: regret and error on graph families that were held out in turn;
+            "roofline" beside them.
+        code_version: Version and commit of hetune.
+        created_at: When, in UTC, ISO 8601.
+        files: SHA-256 of each file of the bundle; empty until it is saved.
+    """
+
+    format: int
+    features: tuple[str, ...]
+    graph_features: tuple[str, ...]
+    columns: tuple[str, ...]
+    target: str
+    weighting: str
+    families: Mapping[str, FittedFamily]
+    launch_seconds: float
+    data: TrainingData
+    fingerprint: Fingerprint
+    machine: MachineModel
+    metrics: Mapping[str, Mapping[str, float]]
+    code_version: str
+    created_at: str
+    files: Mapping[str, str]
+
+    def as_json(self) -> str:
+        """The manifest as JSON text."""
+        record = {field.name: getattr(self, field.name) for field in fields(self)}
+        record["families"] = {name: asdict(part) for name, part in self.families.items()}
+        record["data"] = asdict(self.data)
+        record["fingerprint"] = self.fingerprint.as_dict()
+        record["machine"] = asdict(self.machine)
+        return json.dumps(record, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Manifest:
+        """The manifest that `as_json` made the text of.
+
+        Raises:
+            ModelError: The text is none, or one of another format.
+        """
+        try:
+            record = json.loads(text)
+            if record["format"] != FORMAT:
+                raise ModelError(
+                    f"it has format {record['format']}, and this version of hetune reads {FORMAT}: "
+                    "train it again, or use the version that wrote it "
+                    f"({record.get('code_version', 'unknown')})"
+                )
+            for name in ("features", "graph_features", "columns"):
+                record[name] = tuple(record[name])
+            record["families"] = {
+                name: FittedFamily(**part) for name, part in record["families"].items()
+            }
+            families = tuple(record["data"].pop("graph_families"))
+            record["data"] = TrainingData(**record["data"], graph_families=families)
+            record["fingerprint"] = Fingerprint.from_dict(record["fingerprint"])
+            record["machine"] = MachineModel(**record["machine"])
+            return cls(**record)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ModelError(
+                f"its manifest is damaged ({type(error).__name__}: {error}): copy the bundle "
+                "again, or train it again"
+            ) from None
+
+
+def _digest(problem: Problem) -> str:
+    facts = [
+        [problem.graph, problem.family, problem.layer, problem.d_in, problem.d_out],
+        [problem.heads, problem.threads, problem.machine],
+        [[c.variant, [launch.family for launch in c.launches]] for c in problem.candidates],
+    ]
+    digest = hashlib.sha256(json.dumps(facts).encode())
+    digest.update(np.array(problem.graph_features, np.float64).tobytes())
+    for candidate in problem.candidates:
+        digest.update(np.array([candidate.seconds, candidate.iqr]).tobytes())
+        for launch in candidate.launches:
+            digest.update(np.array([launch.seconds, *launch.columns]).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""Where trained cost models are kept, and which of them answers."""

@@ -1,0 +1,50 @@
+"""What a candidate must show before it may become the champion."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hetune.costmodel.evaluate.metrics import FIXED, Outcome
+from hetune.costmodel.evaluate.report import MODEL, Report
+
+
+def objections(candidate: Report, champion: Report | None) -> tuple[str, ...]:
+    """Why a candidate may not be promoted; empty if it may.
+
+    It must not choose worse, by the geometric mean of regret, than the champion does on the same
+    inputs, nor than the best fixed variant.
+
+    Args:
+        candidate: The candidate on inputs that it was not trained on.
+        champion: The champion on the same inputs; None if there is no champion.
+    """
+    scores = candidate.scores
+    if MODEL not in scores:
+        return (f"the evaluation holds no choices of the {MODEL!r}: run `hetune evaluate` on it",)
+    found = []
+    regret = scores[MODEL].regret
+    if FIXED in scores and regret > scores[FIXED].regret:
+        found.append(
+            f"its regret of {regret:.3f} is worse than that of always taking the best fixed "
+            f"variant, {scores[FIXED].regret:.3f}"
+        )
+    if champion is not None:
+        if MODEL not in champion.scores or _inputs(candidate) != _inputs(champion):
+            found.append(
+                "it and the champion were not evaluated on the same inputs: evaluate both again"
+            )
+        elif regret > champion.scores[MODEL].regret:
+            found.append(
+                f"its regret of {regret:.3f} is worse than the champion's on the same inputs, "
+                f"{champion.scores[MODEL].regret:.3f}"
+            )
+    return tuple(found)
+
+
+def _inputs(report: Report) -> Counter[tuple[object, ...]]:
+    return Counter(_input(outcome) for outcome in report.outcomes if MODEL in outcome.picks)
+
+
+def _input(outcome: Outcome) -> tuple[object, ...]:
+    widths = outcome.d_in, outcome.d_out, outcome.heads, outcome.threads
+    return outcome.graph, outcome.family, outcome.layer, *widths, outcome.candidates

@@ -1,0 +1,231 @@
+"""The shelf: cost models by id, and the aliases of two of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+from filelock import FileLock, Timeout
+
+from hetune.costmodel.evaluate.report import Report
+from hetune.costmodel.model import bundle
+from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.model.manifest import Manifest
+from hetune.costmodel.shelf.aliases import CANDIDATE, Aliases
+from hetune.costmodel.shelf.gate import objections
+from hetune.variants.errors import ModelError, PromotionError
+
+_log = logging.getLogger(__name__)
+_LOCK_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A stored model.
+
+    Attributes:
+        id: Its name on the shelf.
+        aliases: "candidate", "champion", both or none.
+        manifest: What it says of itself.
+    """
+
+    id: str
+    aliases: tuple[str, ...]
+    manifest: Manifest
+
+
+class Shelf:
+    """A folder of cost models. Creating the object does no I/O.
+
+    ```
+    <root>/             0700
+        <id>/           a bundle
+        aliases.json    which is the candidate and which the champion, and all changes of that
+        aliases.lock    held while that changes
+    ```
+
+    Args:
+        root: The folder; by default $HETUNE_MODELS, or else `models` in the user's data folder.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = _default_root() if root is None else Path(root)
+
+    def add(self, model: CostModel) -> str:
+        """Stores a model, and makes it the candidate.
+
+        Returns:
+            Its id; the same for the same model.
+
+        Raises:
+            ModelError: The folder cannot be written.
+        """
+        key = f"{model.manifest.created_at[:10].replace('-', '')}-{bundle.digest(model)[:12]}"
+        self._prepare()
+        if not (self.root / key).exists():
+            bundle.save(model, self.root / key)
+        self._change(lambda aliases: aliases.added(key))
+        return key
+
+    def find(self, name: str) -> str:
+        """The id that an alias stands for, or that is given.
+
+        Raises:
+            ModelError: There is no such model.
+        """
+        key = self.aliases().as_dict().get(name, name)
+        known = self._ids()
+        if key not in known:
+            raise ModelError(
+                f"there is no cost model {name!r} on the shelf {self.root}: there are "
+                f"{', '.join(known) or 'none'}"
+            )
+        return key
+
+    def load(self, name: str) -> CostModel:
+        """A model, by id or alias.
+
+        Raises:
+            ModelError: There is no such model, or it cannot be used.
+        """
+        return bundle.load(self.root / self.find(name))
+
+    def entries(self) -> tuple[Entry, ...]:
+        """All models whose manifests can be read, the newest first."""
+        aliases = self.aliases().as_dict()
+        found = []
+        for key in self._ids():
+            try:
+                manifest = bundle.read_manifest(self.root / key)
+            except ModelError as error:
+                _log.warning("left out the cost model %s: %s", self.root / key, error)
+                continue
+            named = tuple(alias for alias, target in aliases.items() if target == key)
+            found.append(Entry(key, named, manifest))
+        return tuple(sorted(found, key=lambda e: (e.manifest.created_at, e.id), reverse=True))
+
+    def aliases(self) -> Aliases:
+        """What the aliases name, and the history of that.
+
+        Raises:
+            ModelError: Their file is damaged.
+        """
+        return Aliases.read(self._file)
+
+    def promote(
+        self, name: str = CANDIDATE, *, report: Report, champion_report: Report | None = None
+    ) -> str:
+        """Makes a model the champion, if it does not lose to the present one (`objections`).
+
+        Args:
+            name: Id or alias.
+            report: Its evaluation.
+            champion_report: The present champion's, on the same inputs. Not needed where there is
+                no champion, or none that can be loaded.
+
+        Returns:
+            The new champion's id.
+
+        Raises:
+            PromotionError: The model loses, or the champion was not evaluated.
+            ModelError: There is no such model, or it cannot be used.
+        """
+        key = self.find(name)
+        bundle.load(self.root / key)
+
+        def change(aliases: Aliases) -> Aliases:
+            if aliases.champion == key:
+                return aliases
+            found = objections(report, champion_report)
+            if champion_report is None and self._usable(aliases.champion):
+                found += (f"the champion, {aliases.champion}, was not evaluated: evaluate both",)
+            if found:
+                raise PromotionError(f"the cost model {key} is not promoted: {'; '.join(found)}")
+            return aliases.promoted(key)
+
+        self._change(change)
+        return key
+
+    def rollback(self) -> str | None:
+        """Makes the champion before the present one the champion again.
+
+        Returns:
+            Its id; None if the first one was rolled back, so that there is no champion now.
+
+        Raises:
+            PromotionError: There is no champion.
+        """
+
+        def change(aliases: Aliases) -> Aliases:
+            if aliases.champion is None:
+                raise PromotionError(
+                    f"there is no champion on the shelf {self.root} to roll back: promote one first"
+                )
+            return aliases.rolled_back()
+
+        return self._change(change).champion
+
+    @property
+    def _file(self) -> Path:
+        return self.root / "aliases.json"
+
+    def _ids(self) -> list[str]:
+        try:
+            return sorted(
+                path.name for path in self.root.iterdir() if path.is_dir() and path.name[0] != "."
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise self._unusable("list", error) from error
+
+    def _usable(self, key: str | None) -> bool:
+        if key is None:
+            return False
+        try:
+            bundle.load(self.root / key)
+        except ModelError as error:
+            _log.warning("the champion does not count: %s", error)
+            return False
+        return True
+
+    def _prepare(self) -> None:
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self.root.stat().st_mode & 0o077:
+                self.root.chmod(0o700)
+        except OSError as error:
+            raise self._unusable("create", error) from error
+
+    def _change(self, change: Callable[[Aliases], Aliases]) -> Aliases:
+        self._prepare()
+        try:
+            with FileLock(self.root / "aliases.lock", timeout=_LOCK_SECONDS):
+                before = Aliases.read(self._file)
+                after = change(before)
+                if after is not before:
+                    after.write(self._file)
+                return after
+        except Timeout:
+            raise ModelError(
+                f"the shelf of cost models {self.root} is busy: another process has held "
+                f"aliases.lock for {_LOCK_SECONDS:g} s; end it, or set HETUNE_MODELS to another "
+                "folder"
+            ) from None
+        except OSError as error:
+            raise self._unusable("write", error) from error
+
+    def _unusable(self, verb: str, error: OSError) -> ModelError:
+        return ModelError(
+            f"cannot {verb} the shelf of cost models {self.root} ({error.strerror or error}): make "
+            "it writable, free some space, or set HETUNE_MODELS to another folder"
+        )
+
+
+def _default_root() -> Path:
+    chosen = os.environ.get("HETUNE_MODELS")
+    return Path(chosen) if chosen else platformdirs.user_data_path("hetune") / "models"

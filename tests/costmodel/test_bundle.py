@@ -1,0 +1,165 @@
+"""Bundles: what is written is what is read, or an error that says what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from hetune.costmodel.features import graph, launch
+from hetune.costmodel.model import bundle
+from hetune.variants.errors import ModelError
+from hetune.variants.runtime.table import COLUMNS
+
+from ._synthetic import FINGERPRINT, MACHINE, problems, small_model
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bundles") / "model"
+    bundle.save(small_model(), path)
+    return path
+
+
+@pytest.fixture
+def copy(saved, tmp_path):
+    """A bundle to be damaged."""
+    return shutil.copytree(saved, tmp_path / "copy")
+
+
+def test_a_loaded_model_predicts_what_the_saved_one_does(saved):
+    before, after = small_model(), bundle.load(saved)
+    [problem] = problems(graph_families=1, graphs=1, widths=(64,), seed=9)
+    launches = [each for c in problem.candidates for each in c.launches]
+    given = (
+        tuple(each.family for each in launches),
+        np.array([each.columns for each in launches]),
+        np.array(problem.graph_features),
+        MACHINE,
+        problem.threads,
+    )
+    np.testing.assert_array_equal(after.predict(*given), before.predict(*given))
+    np.testing.assert_array_equal(after.interval(*given), before.interval(*given))
+    assert after.totals(problem) == before.totals(problem)
+
+
+def test_the_manifest_says_where_the_model_is_from(saved):
+    manifest = bundle.load(saved).manifest
+    assert dataclasses.replace(manifest, files={}) == small_model().manifest
+    assert manifest.fingerprint == FINGERPRINT
+    assert manifest.machine == MACHINE
+    assert (manifest.features, manifest.graph_features) == (launch.NAMES, graph.NAMES)
+    assert manifest.columns == COLUMNS
+    assert manifest.data.graph_families == ("family0", "family1", "family2")
+    assert manifest.data.problems == 12
+    assert manifest.data.units == 72
+    assert manifest.metrics["roofline-ratio"].keys() == {
+        "regret",
+        "regret_p95",
+        "regret_max",
+        "error",
+    }
+
+
+def test_a_bundle_holds_a_manifest_and_xgboost_s_files_and_is_small(saved):
+    assert {path.name for path in saved.iterdir()} == {
+        "manifest.json",
+        *(f"{name}{end}" for name in small_model().families for end in (".ubj", "-quantiles.ubj")),
+    }
+    assert sum(path.stat().st_size for path in saved.iterdir()) < 2 << 20
+
+
+def test_saving_a_loaded_model_again_changes_nothing(saved, tmp_path):
+    bundle.save(bundle.load(saved), tmp_path / "again")
+    for path in saved.iterdir():
+        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
+    assert bundle.digest(bundle.load(saved)) == bundle.digest(small_model())
+
+
+def test_nothing_is_written_over(saved):
+    with pytest.raises(ModelError, match="is there already"):
+        bundle.save(small_model(), saved)
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ModelError, match=r"No space left on device.*free some space"):
+        bundle.save(small_model(), tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def manifest_with(**changes):
+    def damage(path):
+        file = path / "manifest.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+    return damage
+
+
+def without(field):
+    def damage(path):
+        file = path / "manifest.json"
+        record = json.loads(file.read_text())
+        del record[field]
+        file.write_text(json.dumps(record))
+
+    return damage
+
+
+def flip(name):
+    def damage(path):
+        data = bytearray((path / name).read_bytes())
+        data[len(data) // 2] ^= 1
+        (path / name).write_bytes(data)
+
+    return damage
+
+
+def cut(name):
+    return lambda path: (path / name).write_bytes((path / name).read_bytes()[:100])
+
+
+def remove(name):
+    return lambda path: (path / name).unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (flip("product.ubj"), "SHA-256 of product.ubj is not the manifest's"),
+        (cut("fused-quantiles.ubj"), "SHA-256 of fused-quantiles.ubj"),
+        (remove("traversal.ubj"), "traversal.ubj is missing"),
+        (remove("manifest.json"), "manifest.json is missing"),
+        (cut("manifest.json"), "manifest is damaged"),
+        (without("families"), "manifest is damaged"),
+        (without("target"), "manifest is damaged"),
+        (manifest_with(surprise=1), "manifest is damaged"),
+        (manifest_with(fingerprint={}), "manifest is damaged"),
+        (manifest_with(format=99), "format 99, and this version of hetune reads 1"),
+        (
+            manifest_with(features=[*launch.NAMES, "phase_of_the_moon"]),
+            "other features of a launch.*no longer there: phase_of_the_moon.*train it again",
+        ),
+        (manifest_with(graph_features=graph.NAMES[1:]), f"a graph .*new: {graph.NAMES[0]}"),
+        (manifest_with(columns=COLUMNS[::-1]), "a launch's numbers .*another order"),
+    ],
+)
+def test_what_is_wrong_with_a_bundle_is_said(copy, damage, message):
+    damage(copy)
+    with pytest.raises(ModelError, match=message) as raised:
+        bundle.load(copy)
+    assert str(copy) in str(raised.value)
+    assert "again" in str(raised.value)
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(ModelError, match=r"manifest\.json is missing"):
+        bundle.load(tmp_path / "nowhere")

@@ -1,0 +1,241 @@
+"""The shelf: models, aliases, the gate, going back, and which model answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import stat
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from hetune.costmodel import fingerprint
+from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, Outcome, Pick
+from hetune.costmodel.evaluate.report import MODEL, Report
+from hetune.costmodel.model import bundle
+from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.shelf import best
+from hetune.costmodel.shelf.best import ForeignModelWarning, load_best, packaged, warn_if_foreign
+from hetune.costmodel.shelf.gate import objections
+from hetune.costmodel.shelf.shelf import Shelf
+from hetune.variants.errors import ModelError, PromotionError
+
+from ._synthetic import FINGERPRINT, small_model
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    return Shelf(tmp_path / "models")
+
+
+@pytest.fixture(autouse=True)
+def _at_home(monkeypatch, tmp_path):
+    """This machine is the one that models were trained on, and the package holds no model."""
+    monkeypatch.setattr(best, "this_machine", lambda: FINGERPRINT)
+    monkeypatch.setattr(best, "_PACKAGED", tmp_path / "packaged")
+    monkeypatch.setattr(best, "_mentioned", set())
+
+
+def model_of(day: int) -> CostModel:
+    """Models that differ in when they were made."""
+    created = dataclasses.replace(
+        small_model().manifest, created_at=f"2026-01-{day:02}T00:00:00+00:00"
+    )
+    return dataclasses.replace(small_model(), manifest=created)
+
+
+def report(regret: float, fixed: float = 1.2, graphs: tuple[str, ...] = ("g0", "g1")) -> Report:
+    """An evaluation in which the model shows this regret, and the best fixed variant that one."""
+    seconds = {ORACLE: 1.0, FIXED: fixed, MODEL: regret}
+    picks = {name: Pick("v", value, 0.0) for name, value in seconds.items()}
+    return Report(
+        tuple(Outcome(name, "family", "rgcn", 32, 32, 1, 2, 9, 1.0, picks) for name in graphs)
+    )
+
+
+@pytest.mark.parametrize(
+    ("candidate", "champion", "reasons"),
+    [
+        (report(1.1), None, []),
+        (report(1.2), None, []),
+        (report(1.3), None, ["best fixed variant, 1.200"]),
+        (report(1.1), report(1.15), []),
+        (report(1.1), report(1.1), []),
+        (report(1.1), report(1.05), ["champion's on the same inputs, 1.050"]),
+        (report(1.3), report(1.05), ["best fixed variant", "champion's"]),
+        (report(1.1), report(1.15, graphs=("g0", "g2")), ["not evaluated on the same inputs"]),
+        (report(1.1), Report(()), ["not evaluated on the same inputs"]),
+        (Report(()), None, ["no choices"]),
+    ],
+)
+def test_the_gate(candidate, champion, reasons):
+    found = objections(candidate, champion)
+    assert len(found) == len(reasons)
+    assert all(reason in text for reason, text in zip(reasons, found, strict=True))
+
+
+def test_a_model_that_is_added_is_the_candidate(shelf):
+    first, second = shelf.add(model_of(1)), shelf.add(model_of(2))
+    assert first.startswith("20260101-")
+    assert [(e.id, e.aliases) for e in shelf.entries()] == [(second, ("candidate",)), (first, ())]
+    assert shelf.find("candidate") == second
+    loaded = shelf.load(first)
+    assert loaded.manifest.created_at == model_of(1).manifest.created_at
+
+
+def test_a_model_is_stored_once(shelf):
+    assert shelf.add(model_of(1)) == shelf.add(model_of(1))
+    assert shelf.add(shelf.load("candidate")) == shelf.find("candidate")
+    assert len(shelf.entries()) == 1
+
+
+def test_the_folder_is_private_and_named_by_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("HETUNE_MODELS", str(tmp_path / "mine"))
+    Shelf().add(model_of(1))
+    assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == 0o700
+
+
+def test_champions_come_and_go(shelf):
+    first = shelf.add(model_of(1))
+    assert shelf.promote(report=report(1.1)) == first
+    second = shelf.add(model_of(2))
+    shelf.promote(report=report(1.05), champion_report=report(1.1))
+    assert shelf.aliases().champion == second
+    assert shelf.rollback() == first
+    assert shelf.find("champion") == first
+    assert shelf.rollback() is None
+    with pytest.raises(PromotionError, match="promote one first"):
+        shelf.rollback()
+    changes = [(c.alias, c.before, c.after, c.why) for c in shelf.aliases().history]
+    assert changes == [
+        ("candidate", None, first, "add"),
+        ("champion", None, first, "promote"),
+        ("candidate", first, second, "add"),
+        ("champion", first, second, "promote"),
+        ("champion", second, first, "rollback"),
+        ("champion", first, None, "rollback"),
+    ]
+    assert all(c.who and c.when for c in shelf.aliases().history)
+
+
+def test_a_candidate_that_loses_is_refused_with_all_reasons(shelf):
+    first = shelf.add(model_of(1))
+    shelf.promote(report=report(1.1))
+    shelf.add(model_of(2))
+    with pytest.raises(PromotionError, match=r"best fixed.*champion's"):
+        shelf.promote(report=report(1.3), champion_report=report(1.1))
+    with pytest.raises(PromotionError, match="was not evaluated: evaluate both"):
+        shelf.promote(report=report(1.0))
+    assert shelf.aliases().champion == first
+
+
+def test_a_champion_that_cannot_be_loaded_stops_nobody(shelf, caplog):
+    first = shelf.add(model_of(1))
+    shelf.promote(report=report(1.1))
+    (shelf.root / first / "product.ubj").write_bytes(b"")
+    second = shelf.add(model_of(2))
+    assert shelf.promote(report=report(1.15)) == second
+    assert "the champion does not count" in caplog.text
+
+
+def test_promoting_the_champion_changes_nothing(shelf):
+    shelf.add(model_of(1))
+    shelf.promote(report=report(1.1))
+    before = shelf.aliases()
+    shelf.promote(report=report(1.1))
+    assert shelf.aliases() == before
+
+
+@pytest.mark.parametrize("name", ["candidate", "20260101-000000000000", "../elsewhere", "."])
+def test_a_model_that_is_not_there(shelf, name):
+    with pytest.raises(ModelError, match="there is no cost model"):
+        shelf.load(name)
+    with pytest.raises(ModelError, match="there is no cost model"):
+        shelf.promote(name, report=report(1.0))
+
+
+def test_many_add_at_once(shelf):
+    days = range(1, 9)
+    with ThreadPoolExecutor(4) as pool:
+        keys = list(pool.map(lambda day: shelf.add(model_of(day)), days))
+    assert {entry.id for entry in shelf.entries()} == set(keys)
+    assert {change.after for change in shelf.aliases().history} == set(keys)
+
+
+def test_damaged_models_are_left_out_of_the_list(shelf, caplog):
+    first, second = shelf.add(model_of(1)), shelf.add(model_of(2))
+    (shelf.root / first / "manifest.json").write_text("{")
+    assert [entry.id for entry in shelf.entries()] == [second]
+    assert first in caplog.text
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format": 7}', '{"format": 1, "history": [1]}'])
+def test_damaged_aliases_are_an_error_that_says_what_to_do(shelf, text):
+    shelf.add(model_of(1))
+    (shelf.root / "aliases.json").write_text(text)
+    with pytest.raises(ModelError, match=r"aliases\.json cannot be read.*delete it"):
+        shelf.aliases()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ModelError, match=r"cannot create the shelf.*HETUNE_MODELS"):
+        Shelf(tmp_path / "file" / "models").add(model_of(1))
+
+
+def test_the_champion_answers_then_the_package_then_nobody(shelf, tmp_path):
+    assert packaged() is None
+    assert load_best(shelf) is None
+    bundle.save(model_of(1), tmp_path / "packaged")
+    shelf.add(model_of(2))
+    assert load_best(shelf).manifest.created_at == model_of(1).manifest.created_at
+    shelf.promote(report=report(1.1))
+    assert load_best(shelf).manifest.created_at == model_of(2).manifest.created_at
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda shelf: (shelf.root / shelf.find("champion") / "fused.ubj").write_bytes(b"x"),
+        lambda shelf: (shelf.root / shelf.find("champion") / "manifest.json").unlink(),
+        lambda shelf: (shelf.root / "aliases.json").write_text("{"),
+    ],
+)
+def test_what_cannot_be_used_is_logged_and_passed_over(shelf, tmp_path, damage, caplog):
+    bundle.save(model_of(1), tmp_path / "packaged")
+    shelf.add(model_of(2))
+    shelf.promote(report=report(1.1))
+    damage(shelf)
+    assert load_best(shelf).manifest.created_at == model_of(1).manifest.created_at
+    assert "the champion does not answer" in caplog.text
+    (tmp_path / "packaged" / "manifest.json").write_text("{}")
+    assert load_best(shelf) is None
+    assert "the model in the package does not answer" in caplog.text
+
+
+ELSEWHERE = dataclasses.replace(FINGERPRINT, cpu="Synthetic 4000")
+
+
+def test_a_champion_of_another_machine_answers_with_a_warning(shelf, monkeypatch):
+    shelf.add(model_of(1))
+    shelf.promote(report=report(1.1))
+    monkeypatch.setattr(best, "this_machine", lambda: ELSEWHERE)
+    with pytest.warns(ForeignModelWarning, match=r"cpu: Synthetic 3000.*hetune calibrate"):
+        assert load_best(shelf) is not None
+
+
+def test_the_package_s_model_says_once_in_the_log_that_it_is_of_another_machine(
+    shelf, tmp_path, monkeypatch, caplog
+):
+    bundle.save(model_of(1), tmp_path / "packaged")
+    monkeypatch.setattr(best, "this_machine", lambda: ELSEWHERE)
+    with caplog.at_level(logging.INFO):
+        assert load_best(shelf) is not None
+        assert load_best(shelf) is not None
+    assert caplog.text.count("trained on another machine") == 1
+
+
+def test_a_machine_that_is_the_same_in_all_that_matters_brings_no_warning():
+    newer = dataclasses.replace(FINGERPRINT, system="None 2", numpy="2.1")
+    assert fingerprint.difference(FINGERPRINT, newer) == []
+    warn_if_foreign(small_model(), newer)
