@@ -1,0 +1,135 @@
+"""From a URL to an engine: SQLite files that are private, PostgreSQL servers that answer."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from hetune.profiling.store.faults import BUSY_SECONDS, explained
+from hetune.variants.errors import StoreError
+
+_CONNECT_SECONDS = 10
+_SECRET_OPTIONS = ("password", "sslpassword")
+_KINDS = (
+    "it is the path of an SQLite file, sqlite:///PATH, or "
+    "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a store is.
+
+    Attributes:
+        url: With its password: SQLAlchemy hides it in `repr`.
+        place: What messages call it: no password, no options.
+        secrets: What messages must not hold.
+    """
+
+    url: URL
+    place: str
+    secrets: tuple[str, ...]
+
+
+def find(url: str | Path | None) -> Address:
+    """Read a URL or a path; None is HETUNE_STORE, or else a file among the user's data.
+
+    Raises:
+        StoreError: It is no URL of a database that hetune knows.
+    """
+    if url is None:
+        url = os.environ.get("HETUNE_STORE", "").strip() or _default_file()
+    if isinstance(url, Path) or "://" not in url:
+        path = str(Path(url).expanduser().absolute())
+        return Address(URL.create("sqlite", database=path), path, ())
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        # Not quoted: what cannot be read may hold a password anywhere.
+        raise StoreError(f"the store's URL cannot be read: {_KINDS}") from None
+    kind = parsed.get_backend_name()
+    if kind == "sqlite":
+        if parsed.database in (None, "", ":memory:"):
+            raise StoreError("a store in memory would keep nothing: write sqlite:///PATH")
+        return Address(parsed, str(parsed.database), ())
+    if kind not in ("postgresql", "postgres"):
+        raise StoreError(f"the store's URL names a database of kind {kind!r}: {_KINDS}")
+    if "@" in (parsed.host or ""):
+        raise StoreError("the store's URL holds more than one @: write the password's as %40")
+    hidden = [value for key in _SECRET_OPTIONS for value in _values(parsed, key)]
+    secrets = tuple(filter(None, [parsed.password, *hidden]))
+    parsed = parsed.set(drivername="postgresql+psycopg")
+    place = parsed.set(password=None, query={}).render_as_string(hide_password=True)
+    return Address(parsed, place, secrets)
+
+
+def connect(address: Address) -> Engine:
+    """An engine for a store; nothing but an SQLite file is created.
+
+    Raises:
+        StoreError: The file cannot be created, or the driver is not installed.
+    """
+    if address.url.get_backend_name() == "sqlite":
+        with explained("create", address.place, address.secrets):
+            _create_file(str(address.url.database))
+        engine = create_engine(
+            address.url, connect_args={"timeout": BUSY_SECONDS}, hide_parameters=True
+        )
+        event.listen(engine, "connect", _set_up_sqlite)
+        return engine
+    arguments: dict[str, Any] = {"client_encoding": "utf8"}
+    if "connect_timeout" not in address.url.query:
+        arguments["connect_timeout"] = _CONNECT_SECONDS
+    try:
+        return create_engine(
+            address.url, connect_args=arguments, hide_parameters=True, pool_pre_ping=True
+        )
+    except ImportError:
+        raise StoreError(
+            f"the store {address.place} needs a driver: pip install 'hetune[postgresql]'"
+        ) from None
+
+
+def _default_file() -> Path:
+    return Path(platformdirs.user_data_dir("hetune", appauthor=False)) / "profiling.db"
+
+
+def _values(url: URL, key: str) -> tuple[str, ...]:
+    value = url.query.get(key, ())
+    return (value,) if isinstance(value, str) else value
+
+
+def _create_file(name: str) -> None:
+    if name.startswith("file:"):  # SQLite's own kind of URL, with options of its own
+        return
+    path = Path(name)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # SQLite gives its other two files the permissions of this one.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+
+
+def _set_up_sqlite(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
+    connection.execute("PRAGMA foreign_keys = ON")
+    deadline = time.monotonic() + BUSY_SECONDS
+    while connection.execute("PRAGMA journal_mode").fetchone() == ("delete",):
+        try:
+            # Readers do not wait for a writer then. Folders that cannot have it do without.
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            # Who changes the mode does not wait by itself.
+            busy = error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+            if not busy:
+                return
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)

@@ -1,0 +1,91 @@
+"""What can go wrong with a database, and how to mend it."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from hetune.variants.errors import StoreError
+
+BUSY_SECONDS = 30
+"""How long a process waits for another one that writes."""
+
+_OTHER = "set HETUNE_STORE to another store"
+# The first prefix that fits an error's name decides.
+_SQLITE = (
+    ("SQLITE_FULL", f"free some space, or {_OTHER}"),
+    ("SQLITE_IOERR", f"check the disk and the space that is left on it, or {_OTHER}"),
+    ("SQLITE_READONLY", f"make the file and its folder writable, or {_OTHER}"),
+    ("SQLITE_PERM", f"make the file and its folder writable, or {_OTHER}"),
+    ("SQLITE_CANTOPEN", f"make the file and its folder readable and writable, or {_OTHER}"),
+    ("SQLITE_BUSY", f"another process has held it for {BUSY_SECONDS} s: wait for its end"),
+    ("SQLITE_LOCKED", f"another process has held it for {BUSY_SECONDS} s: wait for its end"),
+    (
+        "SQLITE_CORRUPT",
+        "the file is damaged: save what is left (`sqlite3 FILE .recover`) or put a copy in its "
+        f"place, or {_OTHER}",
+    ),
+    ("SQLITE_NOTADB", f"the file is no database: move it away, or {_OTHER}"),
+)
+_POSTGRESQL = (
+    ("08", "check that the server runs, and the host and port in the URL"),
+    ("28", "check the user and the password in the URL"),
+    ("3D", "create the database (`createdb NAME`), or name another one in the URL"),
+    ("25006", f"the server does not take writes: {_OTHER}"),
+    ("42501", "have the right to read, insert and create tables granted to the user"),
+    ("53100", f"free some space on the server, or {_OTHER}"),
+    ("53", "the server is overloaded: try again, or allow it more"),
+    ("57", "the server was shut down: try again when it is back"),
+)
+
+
+@contextmanager
+def explained(doing: str, place: str, secrets: tuple[str, ...]) -> Iterator[None]:
+    """Turn a database's errors into ours, with the way to mend them.
+
+    Args:
+        doing: What fails then, e.g. ``"read"``.
+        place: What messages call the store.
+        secrets: What messages must not hold.
+
+    Raises:
+        StoreError: Instead of the database's error; nothing is chained to it, for drivers quote
+            what they were given.
+    """
+    try:
+        yield
+    except StoreError:
+        raise
+    except (SQLAlchemyError, OSError) as error:
+        said, mend = _said(error), _mend(error)
+    else:
+        return
+    for secret in secrets:
+        said = said.replace(secret, "***")
+    raise StoreError(f"cannot {doing} the store {place} ({said}): {mend}")
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    lines = str(cause).strip().splitlines()
+    return re.sub(r"\s+", " ", lines[0]).rstrip(".:") if lines else type(cause).__name__
+
+
+def _mend(error: Exception) -> str:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(cause, OSError):
+        return f"make the file and its folder readable and writable, or {_OTHER}"
+    if isinstance(cause, sqlite3.Error):
+        name = getattr(cause, "sqlite_errorname", "")
+        return next((mend for prefix, mend in _SQLITE if name.startswith(prefix)), _OTHER)
+    # Without a state the server has not been reached, or has hung up.
+    state = getattr(cause, "sqlstate", None) or "08"
+    if isinstance(error, DBAPIError):
+        return next((mend for prefix, mend in _POSTGRESQL if state.startswith(prefix)), _OTHER)
+    return f"check the URL, or {_OTHER}"

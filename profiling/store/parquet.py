@@ -1,0 +1,130 @@
+"""Measurements as a Parquet file, for tools that read no store of ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Unpack
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hetune.costmodel.fingerprint import Fingerprint
+from hetune.profiling.records import Measurement
+from hetune.profiling.store.schema import VERSION
+from hetune.profiling.store.store import Store
+from hetune.profiling.store.wanted import Wanted
+from hetune.variants.errors import StoreError
+
+_GROUP = 2000
+_FLOATS = pa.list_(pa.float64())
+_LAUNCH_FIELDS = {
+    "kernel": pa.string(),
+    "family": pa.string(),
+    "columns": _FLOATS,
+    "samples": _FLOATS,
+}
+# In the order of the record; the machine's facts come last.
+SCHEMA = pa.schema(
+    [
+        ("unit", pa.string()),
+        ("campaign", pa.string()),
+        ("machine", pa.string()),
+        ("graph", pa.string()),
+        ("graph_fingerprint", pa.string()),
+        ("family", pa.string()),
+        ("graph_features", _FLOATS),
+        ("layer", pa.string()),
+        ("d_in", pa.int64()),
+        ("d_out", pa.int64()),
+        ("heads", pa.int64()),
+        ("threads", pa.int64()),
+        ("variant", pa.string()),
+        ("plan", pa.string()),
+        ("status", pa.string()),
+        ("error", pa.string()),
+        ("samples", _FLOATS),
+        ("launches", pa.list_(pa.struct(list(_LAUNCH_FIELDS.items())))),
+        ("prepare_seconds", pa.float64()),
+        ("relative_error", pa.float64()),
+        ("peak_bytes", pa.int64()),
+        ("drift", pa.float64()),
+        ("protocol", pa.int64()),
+        ("code_version", pa.string()),
+        ("measured_at", pa.timestamp("us", tz="UTC")),
+        ("fingerprint", pa.string()),
+    ],
+    metadata={"hetune_store_version": str(VERSION)},
+)
+
+
+def export_parquet(
+    store: Store, path: str | Path, machine: str | None = None, **wanted: Unpack[Wanted]
+) -> int:
+    """Write measurements to a file, a row each; the file appears only when it is whole.
+
+    The columns are the fields of `hetune.profiling.records.Measurement`, in their types, and
+    `fingerprint`: what was known of the machine, as JSON.
+
+    Args:
+        store: Where the measurements are.
+        path: File to write, or to replace.
+        machine: As in `Store.measurements`.
+        **wanted: Likewise.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        StoreError: As `Store.measurements`, or the file cannot be written.
+    """
+    path = Path(path)
+    rows = store.with_fingerprints(machine, **wanted)
+    draft: Path | None = None
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        draft = Path(name)
+        with os.fdopen(descriptor, "wb") as file:
+            written = _write(rows, file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except StoreError:
+        raise
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {path} ({error.strerror or error}): name a file in a folder that "
+            "exists, is writable and has space"
+        ) from error
+    finally:
+        if draft is not None:
+            draft.unlink(missing_ok=True)
+    return written
+
+
+def _write(rows: Iterator[tuple[Measurement, Fingerprint]], file: BinaryIO) -> int:
+    written = 0
+    with pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+        while group := list(islice(rows, _GROUP)):
+            records = [_record(measurement, fingerprint) for measurement, fingerprint in group]
+            writer.write_table(pa.Table.from_pylist(records, SCHEMA))
+            written += len(group)
+    return written
+
+
+def _record(measurement: Measurement, fingerprint: Fingerprint) -> dict[str, Any]:
+    record = {name: getattr(measurement, name) for name in SCHEMA.names if name != "fingerprint"}
+    launches = [
+        {name: getattr(launch, name) for name in _LAUNCH_FIELDS} for launch in measurement.launches
+    ]
+    facts = json.dumps(fingerprint.as_dict())
+    return {
+        **record,
+        "status": measurement.status.value,
+        "launches": launches,
+        "fingerprint": facts,
+    }

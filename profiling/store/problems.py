@@ -1,0 +1,105 @@
+"""From measurements to what cost models are fitted to: samples become medians."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+
+from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
+from hetune.profiling.records import PROTOCOL, Measurement, Status
+from hetune.profiling.store.store import Store
+
+_log = logging.getLogger(__name__)
+
+
+def problems(
+    store: Store, machine: str | None = None, *, protocol: int = PROTOCOL
+) -> tuple[Problem, ...]:
+    """What a store knows of the inputs of the selector, sorted by graph, layer and widths.
+
+    Only measurements that ended well count, and only those of one protocol: times of different
+    protocols are not compared. Graphs are told apart by family and content, not by name. Where a
+    variant was measured more than once on a problem (its code has changed in between), the
+    newest time counts; so does the newest reading of a graph's features.
+
+    Args:
+        store: Where the measurements are.
+        machine: As in `Store.measurements`; with `ALL`, each machine has problems of its own.
+        protocol: The version that counts; of others, a log line says how many there are.
+
+    Raises:
+        StoreError: As `Store.measurements`.
+    """
+    groups: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
+    others = 0
+    for found in store.measurements(machine, status=Status.OK):
+        if found.protocol == protocol:
+            groups[_input(found)].append(found)
+        else:
+            others += 1
+    if others:
+        _log.warning(
+            "%d measurements in %s are of another protocol than %d and do not count: measure again",
+            others,
+            store.place,
+            protocol,
+        )
+    grouped = (_problem(members) for members in groups.values())
+    return tuple(sorted(grouped, key=_order))
+
+
+def _input(measurement: Measurement) -> tuple[object, ...]:
+    return (
+        measurement.machine,
+        measurement.family,
+        measurement.graph_fingerprint,
+        measurement.layer,
+        measurement.d_in,
+        measurement.d_out,
+        measurement.heads,
+        measurement.threads,
+    )
+
+
+def _problem(members: list[Measurement]) -> Problem:
+    first, newest = members[0], members[-1]
+    candidates = {member.variant: _candidate(member) for member in members}
+    return Problem(
+        graph=first.graph,
+        family=first.family,
+        graph_features=newest.graph_features,
+        layer=first.layer,
+        d_in=first.d_in,
+        d_out=first.d_out,
+        heads=first.heads,
+        threads=first.threads,
+        machine=first.machine,
+        candidates=tuple(candidates[variant] for variant in sorted(candidates)),
+    )
+
+
+def _candidate(measurement: Measurement) -> CandidateSample:
+    samples = measurement.samples
+    return CandidateSample(
+        measurement.variant,
+        _quantile(samples, 0.5),
+        _quantile(samples, 0.75) - _quantile(samples, 0.25),
+        tuple(
+            LaunchSample(launch.family, launch.columns, _quantile(launch.samples, 0.5))
+            for launch in measurement.launches
+        ),
+    )
+
+
+def _quantile(samples: tuple[float, ...], share: float) -> float:
+    """Linear between samples, as NumPy's, which takes fifty times as long for so few."""
+    ordered = sorted(samples)
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def _order(problem: Problem) -> tuple[str | int, ...]:
+    widths = (problem.d_in, problem.d_out, problem.heads, problem.threads)
+    return (problem.machine, problem.family, problem.graph, problem.layer, *widths)

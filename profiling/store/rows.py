@@ -1,0 +1,101 @@
+"""Measurements as rows of a table, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
+
+from sqlalchemy import Row
+
+from hetune.profiling.records import LaunchRecord, Measurement, Status
+from hetune.variants.errors import StoreError
+
+_FIELDS = tuple(field.name for field in fields(Measurement))
+_NUMBERS = ("prepare_seconds", "relative_error", "drift")
+
+
+def to_row(measurement: Measurement, machine: str) -> dict[str, Any]:
+    """The row of a measurement that was taken on a machine; its fingerprint's id is missing yet.
+
+    Raises:
+        StoreError: The measurement contradicts itself. Nothing that is stored can be mended
+            later, so it is looked at before.
+    """
+    if wrong := _wrong(measurement, machine):
+        raise StoreError(
+            f"the measurement of {measurement.variant} on {measurement.graph} (unit "
+            f"{measurement.unit[:12]}) is not stored, nor is any other of its batch: {wrong}"
+        )
+    row = {name: getattr(measurement, name) for name in _FIELDS}
+    for name, value in row.items():
+        if isinstance(value, str):
+            row[name] = _clean(value)
+    for name in _NUMBERS:
+        row[name] = None if math.isnan(row[name]) else float(row[name])
+    return {
+        **row,
+        "status": measurement.status.value,
+        "graph_features": _floats(measurement.graph_features),
+        "samples": _floats(measurement.samples),
+        "launches": [
+            [launch.kernel, launch.family, _floats(launch.columns), _floats(launch.samples)]
+            for launch in measurement.launches
+        ],
+    }
+
+
+def from_row(row: Row[Any]) -> Measurement:
+    """The measurement of a row.
+
+    Raises:
+        ValueError, TypeError: The row is damaged.
+    """
+    found: dict[str, Any] = {name: getattr(row, name) for name in _FIELDS}
+    for name in _NUMBERS:
+        found[name] = math.nan if found[name] is None else found[name]
+    found["status"] = Status(found["status"])
+    found["graph_features"] = tuple(found["graph_features"])
+    found["samples"] = tuple(found["samples"])
+    found["launches"] = tuple(
+        LaunchRecord(kernel, family, tuple(columns), tuple(samples))
+        for kernel, family, columns, samples in found["launches"]
+    )
+    return Measurement(**found)
+
+
+def _wrong(measurement: Measurement, machine: str) -> str:
+    if measurement.machine != machine:
+        return (
+            f"it was taken on machine {measurement.machine}, and the fingerprint that came with "
+            f"it is that of {machine}"
+        )
+    times = [*measurement.samples]
+    for launch in measurement.launches:
+        times += launch.samples
+    if (measurement.status is Status.OK) != bool(measurement.samples):
+        return f"its status is {measurement.status}, and it has {len(measurement.samples)} samples"
+    if measurement.status is not Status.OK and measurement.launches:
+        return f"its status is {measurement.status}, and it has times of launches"
+    if not all(launch.samples for launch in measurement.launches):
+        return "a launch has no samples"
+    if not all(math.isfinite(seconds) and seconds >= 0 for seconds in times):
+        return "a sample is no time: seconds are finite, and not negative"
+    numbers = [*measurement.graph_features]
+    for launch in measurement.launches:
+        numbers += launch.columns
+    if not all(map(math.isfinite, numbers)):
+        return "a feature or a column is not finite"
+    if measurement.measured_at.tzinfo is None:
+        return "measured_at has no time zone: use datetime.now(UTC)"
+    return ""
+
+
+def _floats(values: Iterable[float]) -> list[float]:
+    return [float(value) for value in values]
+
+
+def _clean(text: str) -> str:
+    """Without what databases refuse in texts: zeros, and halves of characters."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")

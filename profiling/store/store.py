@@ -1,0 +1,292 @@
+"""The store of measurements."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from sqlalchemy import ColumnElement, Connection, Engine, func, select
+
+from hetune.costmodel.fingerprint import Fingerprint
+from hetune.profiling.records import Measurement, Status
+from hetune.profiling.store import schema
+from hetune.profiling.store.connect import connect, find
+from hetune.profiling.store.faults import explained
+from hetune.profiling.store.rows import from_row, to_row
+from hetune.profiling.store.wanted import Wanted, limits_of
+from hetune.variants.errors import StoreError
+
+ALL = "all"
+"""In place of a machine's digest: measurements of all machines, mixed on purpose."""
+
+_PAGE = 500
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What became of a batch: `new` measurements were stored, `known` were there before."""
+
+    new: int
+    known: int
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine of a store.
+
+    Attributes:
+        digest: Digest of its fingerprint.
+        fingerprints: What was known of it, in the order in which it came in: facts that the
+            digest leaves out, as a package's version, may have changed.
+        measurements: How many were taken on it.
+    """
+
+    digest: str
+    fingerprints: tuple[Fingerprint, ...]
+    measurements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many measurements agree in these."""
+
+    machine: str
+    campaign: str
+    layer: str
+    status: Status
+    count: int
+
+
+class Store:
+    """Measurements in a database; they are added, and never changed or removed.
+
+    Safe with many threads and processes at once, each of which opens its own: a store does not
+    survive a fork. What `add` has returned for is on disk.
+    """
+
+    def __init__(self, engine: Engine, place: str, secrets: tuple[str, ...] = ()) -> None:
+        """Use `open`."""
+        self._engine, self._place, self._secrets = engine, place, secrets
+
+    @classmethod
+    def open(cls, url: str | Path | None = None) -> Self:
+        """Open a store, and create it where there is none.
+
+        Args:
+            url: Path of an SQLite file, or ``sqlite:///PATH``, or
+                ``postgresql+psycopg://USER:PASSWORD@HOST/DATABASE``; by default HETUNE_STORE, or
+                else a file in the user's data folder.
+
+        Raises:
+            StoreError: The URL is wrong, the database cannot be reached or read, or its tables
+                are those of another version.
+        """
+        address = find(url)
+        engine = connect(address)
+        try:
+            with explained("open", address.place, address.secrets):
+                schema.prepare(engine, address.place)
+        except BaseException:
+            engine.dispose()
+            raise
+        return cls(engine, address.place, address.secrets)
+
+    @property
+    def place(self) -> str:
+        """The file, or the URL without its password."""
+        return self._place
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._place!r})"
+
+    def add(self, measurements: Iterable[Measurement], fingerprint: Fingerprint) -> Added:
+        """Store a batch, all of it or nothing.
+
+        Args:
+            measurements: Of one machine. A unit that this machine has been measured on already
+                is left as it is: the first measurement stays.
+            fingerprint: That machine's.
+
+        Raises:
+            StoreError: A measurement contradicts itself, or the database fails: nothing of the
+                batch is stored then.
+        """
+        rows = [to_row(measurement, fingerprint.digest) for measurement in measurements]
+        if not rows:
+            return Added(0, 0)
+        with self._connection("write to") as connection:
+            schema.lock(connection)
+            known = _known(connection, fingerprint.digest, [row["unit"] for row in rows])
+            new: dict[str, dict[str, Any]] = {}
+            for row in rows:
+                if row["unit"] not in known:
+                    new.setdefault(row["unit"], row)
+            if new:
+                origin = _fingerprint_id(connection, fingerprint)
+                complete = [{**row, "fingerprint": origin} for row in new.values()]
+                connection.execute(schema.measurements.insert(), complete)
+            connection.commit()
+        return Added(len(new), len(rows) - len(new))
+
+    def done(self, machine: str) -> set[str]:
+        """Keys of the units that a machine has been measured on, however that ended."""
+        table = schema.measurements
+        with self._connection("read") as connection:
+            statement = select(table.c.unit).where(table.c.machine == machine)
+            return set(connection.execute(statement).scalars())
+
+    def measurements(
+        self, machine: str | None = None, **wanted: Unpack[Wanted]
+    ) -> Iterator[Measurement]:
+        """The measurements that were there when this was called, in the order of adding.
+
+        Args:
+            machine: Digest of the machine; `ALL` mixes them. May be left out where the store
+                knows only one.
+            **wanted: Only those of a campaign, a status and so on: see `Wanted`.
+
+        Raises:
+            StoreError: The store knows several machines and none is named, or the database fails;
+                the latter also while the measurements are read.
+        """
+        pairs = self.with_fingerprints(machine, **wanted)
+        return (measurement for measurement, _ in pairs)
+
+    def with_fingerprints(
+        self, machine: str | None = None, **wanted: Unpack[Wanted]
+    ) -> Iterator[tuple[Measurement, Fingerprint]]:
+        """As `measurements`, each with all that was known of the machine when it was added."""
+        column = schema.measurements.c
+        limits = limits_of(wanted)
+        if (digest := self._one_machine(machine)) is not None:
+            limits.append(column.machine == digest)
+        with self._connection("read") as connection:
+            last = connection.execute(select(func.max(column.id))).scalar() or 0
+        return self._pages([*limits, column.id <= last], self._fingerprints())
+
+    def machines(self) -> tuple[Machine, ...]:
+        """The machines that measurements were taken on, in the order in which they came in."""
+        column = schema.measurements.c
+        with self._connection("read") as connection:
+            grouped = select(column.machine, func.count()).group_by(column.machine)
+            counts: dict[str, int] = {row[0]: row[1] for row in connection.execute(grouped)}
+        found: dict[str, list[Fingerprint]] = {}
+        for digest, fingerprint in self._fingerprints().values():
+            found.setdefault(digest, []).append(fingerprint)
+        return tuple(
+            Machine(digest, tuple(fingerprints), counts.get(digest, 0))
+            for digest, fingerprints in found.items()
+        )
+
+    def summary(self) -> tuple[Tally, ...]:
+        """How many measurements there are by machine, campaign, layer and status, sorted so."""
+        column = schema.measurements.c
+        keys = (column.machine, column.campaign, column.layer, column.status)
+        with self._connection("read") as connection:
+            rows = connection.execute(select(*keys, func.count()).group_by(*keys)).all()
+        with self._undamaged("a measurement"):
+            return tuple(
+                Tally(machine, campaign, layer, Status(status), count)
+                for machine, campaign, layer, status, count in sorted(map(tuple, rows))
+            )
+
+    def _one_machine(self, machine: str | None) -> str | None:
+        if machine is not None:
+            return None if machine == ALL else machine
+        known = self.machines()
+        if len(known) <= 1:
+            return known[0].digest if known else None
+        names = [f"{m.digest} ({m.fingerprints[-1].cpu}, {m.measurements})" for m in known]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        raise StoreError(
+            f"the store {self._place} holds measurements of {len(known)} machines, which say "
+            f"little about each other: name one of {', '.join(names[:_NAMED])}{more}, or "
+            f"{ALL!r} to mix them"
+        )
+
+    def _fingerprints(self) -> dict[int, tuple[str, Fingerprint]]:
+        """Digest and facts of the fingerprints by their ids, in the order of adding."""
+        table = schema.fingerprints
+        with self._connection("read") as connection, self._undamaged("a fingerprint"):
+            rows = connection.execute(select(table).order_by(table.c.id)).all()
+            return {row.id: (row.machine, Fingerprint.from_dict(row.facts)) for row in rows}
+
+    def _pages(
+        self,
+        limits: list[ColumnElement[bool]],
+        fingerprints: dict[int, tuple[str, Fingerprint]],
+    ) -> Iterator[tuple[Measurement, Fingerprint]]:
+        table, last = schema.measurements, 0
+        while True:
+            statement = select(table).where(*limits, table.c.id > last)
+            with self._connection("read") as connection, self._undamaged("a measurement"):
+                rows = connection.execute(statement.order_by(table.c.id).limit(_PAGE)).all()
+                page = [(from_row(row), fingerprints[row.fingerprint][1]) for row in rows]
+            # Between pages no connection is held: who reads slowly keeps nobody from writing.
+            yield from page
+            if len(rows) < _PAGE:
+                return
+            last = rows[-1].id
+
+    @contextmanager
+    def _connection(self, doing: str) -> Iterator[Connection]:
+        with (
+            explained(doing, self._place, self._secrets),
+            self._engine.connect() as connection,
+        ):
+            yield connection
+
+    @contextmanager
+    def _undamaged(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, TypeError, LookupError) as error:
+            raise StoreError(
+                f"{what} in the store {self._place} is damaged ({error}): put a copy of the store "
+                "in its place, or set HETUNE_STORE to another one"
+            ) from error
+
+
+def _known(connection: Connection, machine: str, units: list[str]) -> set[str]:
+    """Those of the units that a machine has been measured on already."""
+    column, found = schema.measurements.c, set[str]()
+    for start in range(0, len(units), _PAGE):
+        wanted = column.unit.in_(units[start : start + _PAGE])
+        statement = select(column.unit).where(column.machine == machine, wanted)
+        found.update(connection.execute(statement).scalars())
+    return found
+
+
+def _fingerprint_id(connection: Connection, fingerprint: Fingerprint) -> int:
+    """Id of a fingerprint, which is added if it is new; the caller holds the lock."""
+    table, facts = schema.fingerprints, fingerprint.as_dict()
+    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    statement = select(table.c.id).where(table.c.facts_sha256 == key)
+    found: int | None = connection.execute(statement).scalar()
+    if found is None:
+        row = {"machine": fingerprint.digest, "facts_sha256": key, "facts": facts}
+        connection.execute(table.insert(), row)
+        found = connection.execute(statement).scalar_one()
+    return found
