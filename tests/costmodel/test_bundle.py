@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import re
 import shutil
 
 import numpy as np
@@ -55,6 +56,7 @@ def test_the_manifest_says_where_the_model_is_from(saved):
     assert manifest.machine == MACHINE
     assert (manifest.features, manifest.graph_features) == (launch.NAMES, graph.NAMES)
     assert manifest.columns == COLUMNS
+    assert re.fullmatch(r"[\w.]+(\+g[0-9a-f]{12}(\.dirty)?)?", manifest.code_version)
     assert manifest.data.graph_families == ("family0", "family1", "family2")
     assert manifest.data.problems == 12
     assert manifest.data.units == 72
