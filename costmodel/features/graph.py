@@ -1,0 +1,122 @@
+"""Numbers that say what running a layer on a graph will cost: `docs/features.md` has formulas."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import Literal
+
+import numpy as np
+
+from hetune.costmodel.features import graph_numpy
+from hetune.variants.errors import CompileError
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.index import GraphIndex
+
+_log = logging.getLogger(__name__)
+
+CACHED_ROWS = tuple(1 << bits for bits in graph_numpy.CACHED_ROWS_BITS)
+"""Sizes of caches, in rows, for which features say what share of gathers misses."""
+
+NAMES: tuple[str, ...] = (
+    "num_nodes",
+    "num_edges",
+    "num_ntypes",
+    "num_etypes",
+    "used_etypes",
+    "src_pairs",
+    "dst_pairs",
+    "hybrid_rows",
+    "sources",
+    "destinations",
+    "isolated_nodes",
+    "src_pairs_per_edge",
+    "dst_pairs_per_edge",
+    "hybrid_rows_per_edge",
+    "src_side_edge_share",
+    "etypes_per_source",
+    "etypes_per_destination",
+    "in_degree_mean",
+    "in_degree_p50",
+    "in_degree_p90",
+    "in_degree_p99",
+    "in_degree_max",
+    "in_degree_gini",
+    "in_degree_cv",
+    "in_degree_top_share",
+    "in_degree_hub_share",
+    "out_degree_mean",
+    "out_degree_p99",
+    "out_degree_max",
+    "out_degree_gini",
+    "out_degree_cv",
+    "out_degree_top_share",
+    "out_degree_hub_share",
+    "relation_edges_max",
+    "relation_edges_max_share",
+    "relation_edges_p50",
+    "relation_edges_gini",
+    "effective_relations",
+    "dst_pairs_per_etype_256",
+    "dst_pairs_per_etype_4096",
+    "near_gathers",
+    *(f"src_misses_{rows}" for rows in CACHED_ROWS),
+    *(f"src_pair_misses_{rows}" for rows in CACHED_ROWS),
+)
+"""Names of a graph's features, in their order; counts, and shares and ratios without a unit."""
+
+
+def graph_features(graph: HeteroGraph) -> np.ndarray:
+    """The features of a graph, computed once and kept on it.
+
+    The order in which a graph's edges were given does not matter, nor does the number of threads.
+
+    Args:
+        graph: Any graph, empty ones included.
+
+    Returns:
+        float64 [`NAMES`], finite and not negative; read-only.
+    """
+    return graph.cached("graph_features", lambda: _extract(graph))
+
+
+def missing_share(
+    features: np.ndarray, table: Literal["src", "src_pair"], cached_rows: np.ndarray
+) -> np.ndarray:
+    """The share of gathers that find their row in no cache of some size, between 0 and 1.
+
+    Args:
+        features: `graph_features` of the graph, float64 [`NAMES`].
+        table: What edges gather from: a row for each source node, or for each source pair.
+        cached_rows: How many rows the cache holds, any shape.
+
+    Returns:
+        float64, of the shape of `cached_rows`: linear in the logarithm of the rows between those
+        of `CACHED_ROWS`, 1 where one row or none is held, and constant above.
+    """
+    first = NAMES.index(f"{table}_misses_{CACHED_ROWS[0]}")
+    shares = features[first : first + len(CACHED_ROWS)]
+    held = np.log2(np.maximum(cached_rows, 1))
+    known = (0, *graph_numpy.CACHED_ROWS_BITS)
+    found: np.ndarray = np.interp(held, known, np.append(1.0 if shares[0] > 0 else 0.0, shares))
+    return found
+
+
+def _extract(graph: HeteroGraph) -> np.ndarray:
+    features = _implementation()(GraphIndex.of(graph), graph.num_ntypes)
+    features.flags.writeable = False
+    return features
+
+
+@cache
+def _implementation() -> Callable[[GraphIndex, int], np.ndarray]:
+    """The native one, or NumPy's where that cannot be compiled: that is logged once."""
+    from hetune.costmodel.features import graph_native
+
+    try:
+        graph_native.library()
+    except CompileError as error:
+        _log.warning("features of graphs come from NumPy, which is slower: %s", error)
+        return graph_numpy.features_of
+    return graph_native.features_of

@@ -1,0 +1,64 @@
+"""The features of a graph in C++ (`graph.cpp`), called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import torch
+
+from hetune.variants.graph.index import GraphIndex
+from hetune.variants.registry import KernelSource, default_registry
+
+_MOST_FEATURES = 128
+
+
+def source() -> KernelSource:
+    """The C++ source, for builds ahead of time."""
+    text = files("hetune.costmodel.features").joinpath("graph.cpp").read_text(encoding="utf-8")
+    return KernelSource("graph-features", text, "features of a typed graph")
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The compiled source.
+
+    Raises:
+        CompileError: There is no compiler, or it refused the source.
+    """
+    compiled = default_registry().load(source())
+    compiled.hetune_graph_features.argtypes = [ctypes.c_void_p] * 9 + [ctypes.c_int64]
+    compiled.hetune_graph_features.restype = ctypes.c_int64
+    return compiled
+
+
+def features_of(index: GraphIndex, num_ntypes: int) -> np.ndarray:
+    """As `graph_numpy.features_of`, with `torch.get_num_threads()` threads.
+
+    Args:
+        index: Of the whole graph.
+        num_ntypes: Its number of node types.
+
+    Returns:
+        float64 [features].
+    """
+    stats = index.relation_stats
+    pairs = index.num_src_pairs, index.num_dst_pairs
+    counts = np.array(
+        [index.num_nodes, index.num_edges, num_ntypes, index.num_etypes, *pairs], np.int64
+    )
+    lists = index.src, index.src_pair_of_edge, index.indptr, index.dst_pair_etype
+    by_relation = stats.edges, stats.src_pairs, stats.dst_pairs
+    out = np.empty(_MOST_FEATURES)
+    found = library().hetune_graph_features(
+        counts.ctypes.data,
+        *(ids.data_ptr() for ids in lists),
+        *(numbers.ctypes.data for numbers in by_relation),
+        out.ctypes.data,
+        torch.get_num_threads(),
+    )
+    if found < 0:
+        raise MemoryError("out of memory while a graph's features were computed")
+    return out[:found].copy()
