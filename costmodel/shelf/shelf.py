@@ -21,6 +21,7 @@ from hetune.variants.errors import ModelError, PromotionError
 
 _log = logging.getLogger(__name__)
 _LOCK_SECONDS = 60.0
+_CALIBRATIONS = "calibrations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Shelf:
         <id>/           a bundle
         aliases.json    which is the candidate and which the champion, and all changes of that
         aliases.lock    held while that changes
+        calibrations/   what `hetune calibrate` learned of machines
     ```
 
     Args:
@@ -170,13 +172,20 @@ class Shelf:
         return self._change(change).champion
 
     @property
+    def calibrations(self) -> Path:
+        """The folder of calibrations, which lies among the models."""
+        return self.root / _CALIBRATIONS
+
+    @property
     def _file(self) -> Path:
         return self.root / "aliases.json"
 
     def _ids(self) -> list[str]:
         try:
             return sorted(
-                path.name for path in self.root.iterdir() if path.is_dir() and path.name[0] != "."
+                path.name
+                for path in self.root.iterdir()
+                if path.is_dir() and path.name[0] != "." and path != self.calibrations
             )
         except (FileNotFoundError, NotADirectoryError):
             return []

@@ -1,0 +1,179 @@
+"""What `hetune calibrate` learned of this machine, kept on disk for every later process."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from hetune.costmodel.fingerprint import this_machine
+from hetune.costmodel.shelf.shelf import Shelf
+from hetune.variants.errors import ModelError
+from hetune.variants.runtime.roofline import MachineModel
+
+_log = logging.getLogger(__name__)
+
+FORMAT = 1
+"""Version of the files; those of another one are not read."""
+
+ROOFLINE = "roofline"
+"""The `model_id` of a calibration that was made where there was no cost model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A machine as its own runs show it.
+
+    Attributes:
+        machine: Measured rates, for the roofline model.
+        offsets: By kernel family, what is added to the logarithm of a predicted time; made for
+            the model of `model_id` with `machine`. Families that were not measured are missing.
+        fingerprint: Digest of the machine's fingerprint.
+        model_id: The cost model that the offsets correct: the digest of its training data, or
+            `ROOFLINE`.
+        created_at: When, in UTC.
+        error_before: How far predictions were off before: the median over measured launches of
+            the absolute log(measured / predicted). None if none was measured.
+        error_after: The same with the rates and with offsets that the launch's own problem had no
+            part in.
+    """
+
+    machine: MachineModel
+    offsets: Mapping[str, float]
+    fingerprint: str
+    model_id: str
+    created_at: datetime
+    error_before: float | None
+    error_after: float | None
+
+    def as_json(self) -> str:
+        """The calibration as JSON text."""
+        record = {field.name: getattr(self, field.name) for field in fields(self)}
+        record["machine"] = asdict(self.machine)
+        record["offsets"] = dict(sorted(self.offsets.items()))
+        record["created_at"] = self.created_at.isoformat()
+        return json.dumps({"format": FORMAT, **record}, indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Calibration:
+        """The calibration that `as_json` made the text of.
+
+        Raises:
+            ValueError: The text is none, or one of another format.
+        """
+        try:
+            record = json.loads(text)
+            if record.pop("format") != FORMAT:
+                raise ValueError("written by another version of hetune")
+            record["machine"] = _machine(record["machine"])
+            record["offsets"] = {str(k): _number(v) for k, v in record["offsets"].items()}
+            record["created_at"] = datetime.fromisoformat(record["created_at"])
+            for name in ("error_before", "error_after"):
+                record[name] = None if record[name] is None else _number(record[name])
+            if not all(isinstance(record[name], str) for name in ("fingerprint", "model_id")):
+                raise ValueError("fingerprint and model_id are texts")
+            return cls(**record)
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from None
+
+    def save(self, folder: Path | None = None) -> Path:
+        """Writes the calibration whole or not at all; the machine's earlier one is replaced.
+
+        Args:
+            folder: Where to; `calibrations_folder()` if None.
+
+        Returns:
+            The file.
+
+        Raises:
+            ModelError: It cannot be written.
+        """
+        folder = folder or calibrations_folder()
+        path = folder / f"{self.fingerprint}.json"
+        try:
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            _write(path, self.as_json())
+        except OSError as error:
+            raise ModelError(
+                f"cannot write the calibration {path} ({error.strerror or error}): free some "
+                "space, make the folder writable, or set HETUNE_MODELS to another one"
+            ) from error
+        return path
+
+
+def calibrations_folder() -> Path:
+    """Beside the cost models: in HETUNE_MODELS, or in the user's data folder."""
+    return Shelf().calibrations
+
+
+def load_calibration(folder: Path | None = None) -> Calibration | None:
+    """This machine's calibration; None if there is none, or none that can be used. Never fails.
+
+    Args:
+        folder: Where from; `calibrations_folder()` if None.
+    """
+    digest = this_machine().digest
+    path = (folder or calibrations_folder()) / f"{digest}.json"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        _log.warning("ignored the calibration %s, which cannot be read: %s", path, error)
+        return None
+    try:
+        calibration = Calibration.from_json(text)
+        if calibration.fingerprint != digest:
+            raise ValueError(f"it is of the machine {calibration.fingerprint}")
+    except ValueError as error:
+        _log.warning(
+            "ignored the damaged calibration %s (%s): `hetune calibrate` makes a new one",
+            path,
+            error,
+        )
+        return None
+    return calibration
+
+
+def _machine(record: Any) -> MachineModel:
+    names = {field.name for field in fields(MachineModel)}
+    if record.keys() != names:
+        raise ValueError(f"rates: expected {sorted(names)}, found {sorted(record)}")
+    machine = MachineModel(**{name: _number(value) for name, value in record.items()})
+    for name, value in asdict(machine).items():
+        if value < 0 or (value == 0 and name not in ("launch_seconds", "unevenness")):
+            raise ValueError(f"{name} is {value}")
+    return machine
+
+
+def _number(value: Any) -> Any:
+    """A finite number as it is."""
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is no finite number")
+    return value
+
+
+def _write(path: Path, text: str) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
