@@ -1,0 +1,92 @@
+"""The options of a recipe: the fields of the maker that its kind names, checked one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, field, fields
+from typing import Any, Protocol, TypeVar, get_type_hints
+
+from hetune.variants.errors import CampaignError
+from hetune.variants.graph.hetero import HeteroGraph
+
+Scalar = str | int | float | bool
+
+
+class Maker(Protocol):
+    """A kind of graph, with its options as fields."""
+
+    def make(self) -> HeteroGraph:
+        """The graph, equal to the last bit whenever the options are equal."""
+
+    def size(self) -> tuple[int, int]:
+        """About how many nodes and edges it has, without making it where that can be told."""
+
+
+_Made = TypeVar("_Made")
+
+
+def option(
+    default: Any = MISSING,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """A maker's field: a scalar with a range, both ends included, or some texts to choose from."""
+    return field(default=default, metadata={"low": low, "high": high, "choices": choices})
+
+
+def share(default: Any = MISSING) -> Any:
+    """A field from 0 to 1."""
+    return option(default, low=0.0, high=1.0)
+
+
+def read(kind: type[_Made], options: Mapping[str, Scalar], where: str) -> _Made:
+    """The maker with these options.
+
+    Args:
+        kind: The maker's class, a dataclass.
+        options: Values by name; an int passes for a float.
+        where: How messages call what the options are of.
+
+    Raises:
+        CampaignError: An option is unknown, missing, of another type, or out of its range.
+    """
+    known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
+    types = get_type_hints(kind)
+    for name in options:
+        if name not in known:
+            raise CampaignError(f"{where}: no option {name!r}; it takes {', '.join(sorted(known))}")
+    for name, f in known.items():
+        if f.default is MISSING and name not in options:
+            raise CampaignError(f"{where}: the option {name!r} is missing: give it")
+    return kind(
+        **{name: _checked(known[name], types[name], v, where) for name, v in options.items()}
+    )
+
+
+def _checked(f: Field[Any], wanted: type, value: object, where: str) -> Scalar:
+    if wanted is float and type(value) is int:
+        value = float(value)
+    if type(value) is not wanted:
+        raise CampaignError(
+            f"{where}: {f.name} is {value!r}, of type {type(value).__name__}: "
+            f"give one of type {wanted.__name__}"
+        )
+    assert isinstance(value, Scalar)
+    limits = f.metadata
+    if limits["choices"] and value not in limits["choices"]:
+        raise CampaignError(
+            f"{where}: {f.name} is {value!r}: take one of {', '.join(limits['choices'])}"
+        )
+    if wanted in (int, float) and not limits["low"] <= float(value) <= limits["high"]:
+        raise CampaignError(f"{where}: {f.name} is {value}: {_range(limits)}")
+    return value
+
+
+def _range(limits: Mapping[str, Any]) -> str:
+    low, high = limits["low"], limits["high"]
+    if math.isinf(high):
+        return f"it is at least {low:g}" if math.isfinite(low) else "it is a number"
+    return f"it is from {low:g} to {high:g}"
