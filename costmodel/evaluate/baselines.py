@@ -6,10 +6,11 @@ problems that it is judged on, which is stronger than anyone could be in earnest
 
 from __future__ import annotations
 
+import functools
 import math
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from importlib.util import find_spec
 from typing import TypeVar
 
 import numpy as np
@@ -142,12 +143,10 @@ def pyg_heuristic(problem: Problem) -> str | None:
     as our "dst" plan does. Both are taken at the default block size. None for other layers, for
     which PyG chooses nothing, and where PyG is not installed.
     """
-    if problem.layer != "rgcn" or find_spec("torch_geometric") is None:
+    if problem.layer != "rgcn" or (rule := _pyg_rule()) is None:
         return None
-    from torch_geometric.backend import use_segment_matmul_heuristic
-
     features = dict(zip(NAMES, problem.graph_features, strict=True))
-    at_once = use_segment_matmul_heuristic(
+    at_once = rule(
         num_segments=int(features["num_etypes"]),
         max_segment_size=int(features["relation_edges_max"]),
         in_channels=problem.d_in,
@@ -155,6 +154,18 @@ def pyg_heuristic(problem: Problem) -> str | None:
     )
     variant = _PYG_SEGMENTS if at_once else _PYG_LOOP
     return variant if _has(problem, variant) else None
+
+
+@functools.cache
+def _pyg_rule() -> Callable[..., bool] | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # import-time noise that no caller can mend
+        try:
+            from torch_geometric.backend import use_segment_matmul_heuristic
+        except ImportError:
+            return None
+    found: Callable[..., bool] = use_segment_matmul_heuristic
+    return found
 
 
 def _has(problem: Problem, variant: str) -> bool:

@@ -1,0 +1,224 @@
+"""The pictures of a model card, as PNG bytes. Needs matplotlib (the extra ``report``).
+
+Everything can be told apart without colour: by shade, dashes and marks.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+
+from hetune.costmodel.evaluate.baselines import BY_GRAPH, BY_WIDTH, FIRST_RUN, TRAINED_FIXED
+from hetune.costmodel.evaluate.metrics import FIXED, ROOFLINE
+from hetune.costmodel.evaluate.points import Points
+from hetune.costmodel.evaluate.report import MODEL, Report
+
+_DPI = 160
+_INK, _GRID, _RUST = "#1a1a1a", "#e3e3e3", "#b5410f"
+_LINES: Mapping[str, Mapping[str, Any]] = {
+    MODEL: {"color": _INK, "linewidth": 2.6},
+    FIXED: {"color": _RUST, "linewidth": 1.6, "linestyle": (0, (6, 2))},
+    TRAINED_FIXED: {"color": "#d98a5f", "linewidth": 1.2, "linestyle": (0, (6, 2, 1, 2))},
+    ROOFLINE: {"color": "#1f5fa8", "linewidth": 1.6, "linestyle": (0, (1, 1))},
+    BY_WIDTH: {"color": "#6d8f2f", "linewidth": 1.2, "linestyle": (0, (3, 3))},
+    BY_GRAPH: {"color": "#7a5aa6", "linewidth": 1.2, "linestyle": (0, (8, 2, 1, 2, 1, 2))},
+    FIRST_RUN: {"color": "#9a9a9a", "linewidth": 1.6},
+}
+_MARKS = (("o", "#1d3557"), ("s", "#ffffff"), ("^", "#7aa6d1"), ("D", "#f3b98b"))
+_FAMILY_LABELS = (
+    "model, up to the 95th percentile",
+    "model, largest",
+    "best fixed, geometric mean",
+    "model, geometric mean",
+)
+_DENSITY = LinearSegmentedColormap.from_list("density", ["#b5cde6", "#08306b"])
+_FACTOR = 2.0
+_TICKS = (1, 1.01, 1.02, 1.05, 1.1, 1.2, 1.3, 1.5, 2, 3, 5, 10, 20, 50, 100, 200)
+
+
+def predicted_against_measured(points: Mapping[str, Points]) -> bytes:
+    """A panel for each kernel family: how often which prediction met which time."""
+    figure, panels = _figure(len(points), width=4.0, height=4.1)
+    for panel, (family, found) in zip(panels, sorted(points.items()), strict=True):
+        measured, predicted = np.array(found.measured) * 1e3, np.array(found.predicted) * 1e3
+        low = min(measured.min(), predicted.min()) / 1.3
+        high = max(measured.max(), predicted.max()) * 1.3
+        exponents = tuple(np.log10([low, high, low, high]))
+        panel.hexbin(
+            measured, predicted, xscale="log", yscale="log", bins="log", gridsize=48,
+            extent=exponents, cmap=_DENSITY, mincnt=1, linewidths=0.2,
+        )  # fmt: skip
+        ends = np.array([low, high])
+        panel.plot(ends, ends, color=_INK, linewidth=1)
+        for factor in (_FACTOR, 1 / _FACTOR):
+            panel.plot(ends, ends * factor, color=_INK, linewidth=0.7, linestyle=(0, (4, 4)))
+        panel.set_xlim(low, high)
+        panel.set_ylim(low, high)
+        panel.set_aspect("equal")
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.set_title(f"{family}: {measured.size:,} launches", fontweight="bold")
+        remark = (
+            f"median error {found.median_error:.0%}\n"
+            f"{found.share_within(_FACTOR):.1%} within {_FACTOR:g}x"
+        )
+        panel.text(0.04, 0.96, remark, transform=panel.transAxes, va="top", fontsize=9)
+        panel.set_xlabel("measured (ms)")
+        panel.set_ylabel("predicted (ms)")
+    return _png(figure)
+
+
+def regret_distribution(report: Report) -> bytes:
+    """Share of problems by regret, for the model and the baselines that come near."""
+    figure, (panel,) = _figure(1, width=7.2, height=5.0)
+    names = [name for name in _LINES if name in report.names]
+    regrets = {
+        name: np.sort([o.regret(name) for o in report.outcomes if name in o.picks])
+        for name in names
+    }
+    for name, regret in regrets.items():
+        share = np.arange(1, regret.size + 1) / regret.size
+        panel.step(
+            np.concatenate([[1.0], regret]), np.concatenate([[0.0], share]), where="post",
+            label=f"{name} ({report.score(name).regret:.3f})",
+            zorder=3 if name == MODEL else 2, **_LINES[name],
+        )  # fmt: skip
+    near = [name for name in (MODEL, FIXED, ROOFLINE) if name in regrets]
+    edge = max(1.1, *(float(np.quantile(regrets[name], 0.99)) for name in near))
+    least = min(float(np.mean(regret <= 1)) for regret in regrets.values())
+    panel.set_xscale("log")
+    panel.set_xlim(1, edge)
+    panel.set_ylim(np.floor(10 * least) / 10, 1.005)
+    _plain_log_ticks(panel.xaxis, 1, edge)
+    panel.yaxis.set_major_formatter(PercentFormatter(1.0))
+    panel.set_xlabel("regret: time of the pick / time of the fastest variant")
+    panel.set_ylabel("share of inputs with at most this regret")
+    panel.grid(color=_GRID, linewidth=0.7)
+    panel.legend(loc="lower right", title="geometric mean in brackets", fontsize=9)
+    return _png(figure)
+
+
+def feature_importance(importance: Mapping[str, Mapping[str, float]], count: int = 20) -> bytes:
+    """The features whose splits removed most of the error, in each kernel family.
+
+    Args:
+        importance: By kernel family, the shares of features.
+        count: How many features are shown, those with the greatest mean share.
+    """
+    families = sorted(importance)
+    names = sorted({name for shares in importance.values() for name in shares})
+    total = {name: sum(importance[f].get(name, 0.0) for f in families) for name in names}
+    top = sorted(names, key=total.__getitem__, reverse=True)[:count][::-1]
+    figure, (panel,) = _figure(1, width=8.6, height=1.2 + 0.25 * len(top))
+    for row, name in enumerate(top):
+        known = [importance[f][name] for f in families if name in importance[f]]
+        panel.plot([min(known), max(known)], [row, row], color="#c9d1d9", linewidth=3, zorder=1)
+    for family, (mark, shade) in zip(families, itertools.cycle(_MARKS), strict=False):
+        rows = [row for row, name in enumerate(top) if name in importance[family]]
+        shares = [importance[family][top[row]] for row in rows]
+        panel.plot(
+            shares, rows, mark, label=family, color=shade, markeredgecolor=_INK, markersize=7
+        )
+    panel.set_xscale("log")
+    panel.set_yticks(range(len(top)), top)
+    panel.set_ylim(-0.7, len(top) - 0.3)
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}%"))
+    panel.set_xlabel("share of the error that splits by the feature removed")
+    panel.grid(axis="x", color=_GRID, linewidth=0.7)
+    panel.legend(loc="lower right", title="kernel family", fontsize=9)
+    return _png(figure)
+
+
+def regret_by_family(report: Report) -> bytes:
+    """For each graph family the regret's mean, 95th percentile and maximum, beside best fixed."""
+    scores = {
+        name: (part.score(MODEL), part.score(FIXED)) for name, part in report.by("family").items()
+    }
+    names = sorted(scores, key=lambda name: scores[name][0].regret)
+    figure, (panel,) = _figure(1, width=7.2, height=1.7 + 0.28 * len(names))
+    edge = 1.05
+    for row, name in enumerate(names):
+        mine, fixed = scores[name]
+        panel.plot(
+            [1, mine.regret_p95], [row, row], color="#b9c7d6", linewidth=6, solid_capstyle="butt"
+        )
+        panel.plot(mine.regret_max, row, "|", color=_INK, markersize=9)
+        panel.plot(fixed.regret, row, "D", color="white", markeredgecolor=_RUST)
+        panel.plot(mine.regret, row, "o", color=_INK)
+        edge = max(edge, 1.02 * mine.regret_max, 1.02 * fixed.regret)
+    for line, label in zip(panel.lines, _FAMILY_LABELS, strict=False):
+        line.set_label(label)
+    panel.set_yticks(range(len(names)), [f"{n} ({scores[n][0].problems})" for n in names])
+    panel.set_ylim(-0.7, len(names) - 0.3)
+    panel.set_xscale("log")
+    panel.set_xlim(0.997, edge)
+    _plain_log_ticks(panel.xaxis, 1, edge)
+    panel.set_xlabel("regret (number of inputs in brackets)")
+    panel.grid(axis="x", color=_GRID, linewidth=0.7)
+    panel.set_axisbelow(True)
+    figure.legend(loc="outside upper center", ncols=2, fontsize=9, frameon=False)
+    return _png(figure)
+
+
+def regret_by_widths(report: Report) -> bytes:
+    """A cell for each layer and pair of widths: the regret's geometric mean."""
+    widths = sorted({(o.d_in, o.d_out) for o in report.outcomes})
+    groups = {
+        layer: {name: r.score(MODEL).regret for name, r in part.by("widths").items()}
+        for layer, part in report.by("layer").items()
+    }
+    layers = sorted(groups)
+    cells = np.array(
+        [[groups[layer].get(f"{i}x{o}", np.nan) for i, o in widths] for layer in layers]
+    )
+    figure, (panel,) = _figure(
+        1, width=max(5.0, 1.8 + 0.62 * len(widths)), height=1.2 + 0.5 * len(layers)
+    )
+    spread = max(0.1, float(np.nanmax(cells)) - 1)
+    panel.imshow(cells, cmap="Oranges", vmin=1, vmax=1 + 1.6 * spread, aspect="auto")
+    for (row, column), value in np.ndenumerate(cells):
+        text = "–" if np.isnan(value) else f"{value:.3f}"
+        panel.text(column, row, text, ha="center", va="center", fontsize=8.5)
+    panel.set_xticks(range(len(widths)), [f"{i}→{o}" for i, o in widths], fontsize=8.5)
+    panel.set_yticks(range(len(layers)), [layer.upper() for layer in layers])
+    panel.set_xticks(np.arange(len(widths) + 1) - 0.5, minor=True)
+    panel.set_yticks(np.arange(len(layers) + 1) - 0.5, minor=True)
+    panel.grid(which="minor", color="white", linewidth=2)
+    panel.tick_params(which="both", length=0)
+    panel.spines[:].set_visible(False)
+    panel.set_xlabel("widths in→out (geometric mean of the regret)")
+    return _png(figure)
+
+
+def _figure(panels: int, *, width: float, height: float) -> tuple[Figure, Sequence[Axes]]:
+    figure = Figure(figsize=(width * panels, height), layout="constrained")
+    found: Sequence[Axes] = figure.subplots(1, panels, squeeze=False)[0]
+    for panel in found:
+        panel.spines[["top", "right"]].set_visible(False)
+    return figure, found
+
+
+def _plain_log_ticks(axis: Axis, low: float, high: float) -> None:
+    """Labels like 1.05 and 2 on a logarithmic axis, few enough not to overlap."""
+    kept: list[float] = []
+    for tick in (tick for tick in _TICKS if low <= tick <= high):
+        if not kept or np.log(tick / kept[-1]) > 0.055 * np.log(high / low):
+            kept.append(tick)
+    axis.set_major_locator(FixedLocator(kept))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(NullLocator())
+
+
+def _png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=_DPI, metadata={"Software": None})
+    return buffer.getvalue()

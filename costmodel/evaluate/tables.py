@@ -1,0 +1,118 @@
+"""The figures of a report as tables of text, for terminals, Markdown and pages alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hetune.costmodel.evaluate import baselines
+from hetune.costmodel.evaluate.metrics import DEFAULT, FIXED, ORACLE, ROOFLINE, Score
+from hetune.costmodel.evaluate.report import MODEL, Facet, Report
+
+_NONE = "–"
+_ORDER = (
+    ORACLE,
+    MODEL,
+    FIXED,
+    baselines.TRAINED_FIXED,
+    ROOFLINE,
+    baselines.BY_WIDTH,
+    baselines.BY_GRAPH,
+    baselines.PYG,
+    baselines.FIRST_RUN,
+    DEFAULT,
+)
+_FACETS = {"layer": "layer", "family": "graph family", "graph": "graph", "widths": "widths",
+           "threads": "threads"}  # fmt: skip
+
+NOTES = (
+    "Regret is the time of what was picked over the least time measured: 1 is best. "
+    "The oracle has 1 by definition, but best times are partly luck: measured anew, knowing the "
+    "fastest variant would show a regret of {floor:.3f} or more.",
+    "The best fixed variant is, for each layer, the one that is best over these very inputs, "
+    "found in hindsight. Differences are clear where they exceed two standard errors.",
+    "First-run autotuning runs every candidate once; what that costs is in the last column.",
+)
+"""What a reader of `scores_table` must know; `floor` is `Report.noise_floor`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of text.
+
+    Attributes:
+        title: What it shows.
+        header: Names of the columns; the first column holds names, the others numbers.
+        rows: As many cells each.
+        marked: Names of rows to set in bold.
+    """
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    marked: frozenset[str] = frozenset()
+
+    def as_markdown(self) -> str:
+        """The table as Markdown, without its title."""
+        rule = ("---", *("--:" for _ in self.header[1:]))
+        rows = [
+            tuple(f"**{cell}**" for cell in row) if row[0] in self.marked else row
+            for row in self.rows
+        ]
+        return "\n".join(f"| {' | '.join(cells)} |" for cells in (self.header, rule, *rows)) + "\n"
+
+
+def scores_table(report: Report) -> Table:
+    """All choosers: regret, losses to the best fixed variant, speed-ups, cost."""
+    header = (
+        "chooser", "inputs", "regret", "p95", "max", "fastest picked", "within noise",
+        "slower than best fixed", "clearly slower", "at worst", "speed-up over best fixed",
+        "over default", "over roofline", "trial runs",
+    )  # fmt: skip
+    known = [name for name in _ORDER if name in report.names]
+    names = [*known, *(name for name in report.names if name not in known)]
+    rows = tuple((name, *_cells(report.score(name))) for name in names)
+    return Table("Choosers", header, rows, frozenset({MODEL}))
+
+
+def facet_table(report: Report, facet: Facet) -> Table:
+    """The model's regret by layer, family and so on, beside that of two baselines."""
+    others = [name for name in (FIXED, ROOFLINE) if name in report.names]
+    header = (_FACETS[facet], "inputs", "regret", "p95", "max", *(f"{n}: regret" for n in others))
+    rows = []
+    for name, part in sorted(report.by(facet).items(), key=lambda item: _natural(item[0])):
+        mine = part.score(MODEL)
+        figures = (mine.regret, mine.regret_p95, mine.regret_max)
+        beside = (part.score(other).regret for other in others)
+        rows.append((name, str(mine.problems), *(f"{f:.3f}" for f in (*figures, *beside))))
+    return Table(f"By {_FACETS[facet]}", header, tuple(rows))
+
+
+def notes(report: Report) -> Sequence[str]:
+    """Sentences that belong under `scores_table`."""
+    return [note.format(floor=report.noise_floor) for note in NOTES]
+
+
+def _cells(score: Score) -> tuple[str, ...]:
+    return (
+        str(score.problems),
+        f"{score.regret:.3f}",
+        f"{score.regret_p95:.3f}",
+        f"{score.regret_max:.3f}",
+        f"{score.top1:.0%}",
+        f"{score.in_noise:.0%}",
+        f"{score.worse:.1%}",
+        f"{score.clearly_worse:.1%}",
+        f"{score.worst:.3f}x",
+        f"{score.over_fixed:.3f}x",
+        _NONE if score.over_default is None else f"{score.over_default:.3f}x",
+        _NONE if score.over_roofline is None else f"{score.over_roofline:.3f}x",
+        f"{score.trial_runs:.1f}" if score.trial_runs else "0",
+    )
+
+
+def _natural(name: str) -> list[tuple[int, int | str]]:
+    """Sorts "64x32" before "128x32"."""
+    parts = re.findall(r"\d+|\D+", name)
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in parts]
