@@ -34,12 +34,16 @@ class CandidateSample:
         seconds: Median measured time of a whole run.
         iqr: Interquartile range of that time, in seconds.
         launches: Its launches, in order.
+        prepare_seconds: Indexing the graph and binding the variant to it; 0 if not measured.
+        preparation: `hetune.variants.runtime.table.PREPARATION` of it; may be empty.
     """
 
     variant: str
     seconds: float
     iqr: float
     launches: tuple[LaunchSample, ...]
+    prepare_seconds: float = 0.0
+    preparation: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

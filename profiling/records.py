@@ -61,7 +61,9 @@ class Measurement:
         error: What went wrong, for a reader; empty if all went well.
         samples: Seconds of a whole run in each round, in order; empty unless the status is ok.
         launches: The launches, in order; empty unless the status is ok.
-        prepare_seconds: Indexing the graph and binding the variant to it, from nothing.
+        prepare_seconds: Indexing the graph and binding the variant to it, from nothing; 0 if
+            that was not measured.
+        preparation: `hetune.variants.runtime.table.PREPARATION` of the variant; may be empty.
         relative_error: Largest difference from the interpreter, as a share of the largest output.
         peak_bytes: What a run holds beside its inputs.
         drift: How far the reference kernel's time moved over the rounds that count, as a share.
@@ -89,6 +91,7 @@ class Measurement:
     samples: tuple[float, ...]
     launches: tuple[LaunchRecord, ...]
     prepare_seconds: float
+    preparation: tuple[float, ...]
     relative_error: float
     peak_bytes: int
     drift: float

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from hetune.costmodel.data import Problem
 from hetune.costmodel.features import graph, launch
 from hetune.costmodel.fingerprint import Fingerprint
-from hetune.costmodel.model import train
+from hetune.costmodel.model import preparation, train
 from hetune.costmodel.model.manifest import FORMAT, FittedFamily, Manifest, TrainingData
+from hetune.costmodel.model.preparation import fit_preparation
 from hetune.costmodel.model.regressor import Target
 from hetune.costmodel.model.rows import Rows, Weighting
 from hetune.costmodel.model.train import FamilyModel, HeldOut
@@ -105,6 +106,7 @@ class CostModel:
             weighting=str(weighting),
             families={name: _papers(model) for name, model in families.items()},
             launch_seconds=rows.launch_seconds,
+            preparation=fit_preparation(problems),
             data=TrainingData.of(problems),
             fingerprint=fingerprint,
             machine=machine,
@@ -212,6 +214,14 @@ class CostModel:
         for (variant, _), each in zip(launches, seconds.tolist(), strict=True):
             found[variant] += each + self.launch_seconds
         return found
+
+    def prepare_seconds(self, amounts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Seconds of indexing a graph and binding variants to it, float64 [variants].
+
+        Args:
+            amounts: `CandidateTable.preparation`, float64 [variants, `PREPARATION`].
+        """
+        return preparation.prepare_seconds(self.manifest.preparation, amounts)
 
     @property
     def launch_seconds(self) -> float:

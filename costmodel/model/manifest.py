@@ -81,6 +81,7 @@ class Manifest:
         weighting: How launches counted.
         families: By kernel family.
         launch_seconds: What starting a launch costs beyond the launch itself.
+        preparation: Seconds per unit of what preparing a variant takes, `PREPARATION`.
         data: What it was fitted to.
         fingerprint: The machine that was measured.
         machine: That machine's rates, for the roofline model.
@@ -99,6 +100,7 @@ class Manifest:
     weighting: str
     families: Mapping[str, FittedFamily]
     launch_seconds: float
+    preparation: tuple[float, ...]
     data: TrainingData
     fingerprint: Fingerprint
     machine: MachineModel
@@ -131,7 +133,7 @@ class Manifest:
                     "train it again, or use the version that wrote it "
                     f"({record.get('code_version', 'unknown')})"
                 )
-            for name in ("features", "graph_features", "columns"):
+            for name in ("features", "graph_features", "columns", "preparation"):
                 record[name] = tuple(record[name])
             record["families"] = {
                 name: FittedFamily(**part) for name, part in record["families"].items()

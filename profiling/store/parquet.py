@@ -50,6 +50,7 @@ SCHEMA = pa.schema(
         ("samples", _FLOATS),
         ("launches", pa.list_(pa.struct(list(_LAUNCH_FIELDS.items())))),
         ("prepare_seconds", pa.float64()),
+        ("preparation", _FLOATS),
         ("relative_error", pa.float64()),
         ("peak_bytes", pa.int64()),
         ("drift", pa.float64()),

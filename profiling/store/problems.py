@@ -88,6 +88,8 @@ def _candidate(measurement: Measurement) -> CandidateSample:
             LaunchSample(launch.family, launch.columns, _quantile(launch.samples, 0.5))
             for launch in measurement.launches
         ),
+        measurement.prepare_seconds,
+        measurement.preparation,
     )
 
 

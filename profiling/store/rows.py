@@ -38,6 +38,7 @@ def to_row(measurement: Measurement, machine: str) -> dict[str, Any]:
         **row,
         "status": measurement.status.value,
         "graph_features": _floats(measurement.graph_features),
+        "preparation": _floats(measurement.preparation),
         "samples": _floats(measurement.samples),
         "launches": [
             [launch.kernel, launch.family, _floats(launch.columns), _floats(launch.samples)]
@@ -57,6 +58,7 @@ def from_row(row: Row[Any]) -> Measurement:
         found[name] = math.nan if found[name] is None else found[name]
     found["status"] = Status(found["status"])
     found["graph_features"] = tuple(found["graph_features"])
+    found["preparation"] = tuple(found["preparation"])
     found["samples"] = tuple(found["samples"])
     found["launches"] = tuple(
         LaunchRecord(kernel, family, tuple(columns), tuple(samples))
@@ -82,7 +84,7 @@ def _wrong(measurement: Measurement, machine: str) -> str:
         return "a launch has no samples"
     if not all(math.isfinite(seconds) and seconds >= 0 for seconds in times):
         return "a sample is no time: seconds are finite, and not negative"
-    numbers = [*measurement.graph_features]
+    numbers = [*measurement.graph_features, *measurement.preparation]
     for launch in measurement.launches:
         numbers += launch.columns
     if not all(map(math.isfinite, numbers)):

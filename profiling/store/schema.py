@@ -87,6 +87,7 @@ measurements = Table(
     Column("error", Text, nullable=False),
     Column("samples", JSON, nullable=False),
     Column("launches", JSON, nullable=False),  # [[kernel, family, columns, samples], ...]
+    Column("preparation", JSON, nullable=False),
     Column("prepare_seconds", Double),  # null is "not a number", which SQLite cannot hold
     Column("relative_error", Double),
     Column("peak_bytes", BigInteger, nullable=False),
