@@ -78,7 +78,7 @@ def graph_features(graph: HeteroGraph) -> np.ndarray:
     Returns:
         float64 [`NAMES`], finite and not negative; read-only.
     """
-    return graph.cached("graph_features", lambda: _extract(graph))
+    return graph.cached("graph_features", lambda: extract(graph))
 
 
 def missing_share(
@@ -103,7 +103,8 @@ def missing_share(
     return found
 
 
-def _extract(graph: HeteroGraph) -> np.ndarray:
+def extract(graph: HeteroGraph) -> np.ndarray:
+    """As `graph_features`, computed anew."""
     features = _implementation()(GraphIndex.of(graph), graph.num_ntypes)
     features.flags.writeable = False
     return features
