@@ -20,7 +20,7 @@ import psutil
 import torch
 from _graphs import NAMES, MissingGraphError
 from _machine import commit, fingerprint, set_threads
-from _measure import interleave, keep_heap, rounds_within
+from _measure import as_json, keep_heap, rounds_within
 from _memory import Cell, Probe, describe, is_out_of_memory, probe
 from _peers._torch_ops import WORKSPACE
 from _peers.problem import LAYERS, Candidate, Problem
@@ -31,6 +31,8 @@ from _results import Results, print_tables
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
+
+from hetune.profiling.measure.rounds import interleave
 
 _RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -137,7 +139,7 @@ class CellRunner:
 
         samples = interleave(self._runs, rounds, seed=options.seed, progress=say)
         for name, sample in samples.items():
-            self._entries[name].update(sample.as_json())
+            self._entries[name].update(as_json(sample))
         self._runs.clear()
         WORKSPACE.clear()
 

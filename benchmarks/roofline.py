@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 from _machine import commit, fingerprint, set_threads
-from _measure import interleave
+from _measure import as_json
 
+from hetune.profiling.measure.rounds import interleave
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
@@ -178,7 +179,7 @@ def measure(threads: int, rounds: int, schedule: Schedule, only: str) -> list[di
             "limit_median": round(rate(case.limit, "median"), 2),
             "share_best": round(rate(name, "minimum") / rate(case.limit, "minimum"), 3),
             "share_median": round(rate(name, "median") / rate(case.limit, "median"), 3),
-            **samples[name].as_json(),
+            **as_json(samples[name]),
         }
         for name, case in cases.items()
     ]

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from _graphs import NAMES, MissingGraphError, load_graph
 from _machine import commit, fingerprint, set_threads
-from _measure import geometric_mean, interleave, rounds_within
+from _measure import as_json, geometric_mean, rounds_within
 from _peers.problem import LAYERS, Problem
 from _variants_plot import plot_variants
 from rich.console import Console
@@ -28,6 +28,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 import hetune
+from hetune.profiling.measure.rounds import interleave
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.runtime.domain import split_relations
 
@@ -89,7 +90,7 @@ def _measure(
         budget = options.budget / len(runs)
         rounds = {v: rounds_within(first[v], options.rounds, budget) for v in runs}
         samples = interleave(runs, rounds, seed=options.seed)
-    measured = {v: sample.as_json() for v, sample in samples.items()}
+    measured = {v: as_json(sample) for v, sample in samples.items()}
     return {
         "layer": layer,
         "graph": name,

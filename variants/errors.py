@@ -13,6 +13,7 @@ HetuneError
 ├── RegistryError         the registry's folder cannot be used
 ├── StoreError            the store of profiling records cannot be reached, read or written
 ├── CampaignError         a profiling campaign, or a graph of one, is described wrongly
+├── WorkerError           the process that measures cannot be started
 └── ModelError            a cost model cannot be fitted, read or kept
     └── PromotionError    a cost model may not become the champion, or there is none before it
 
@@ -70,6 +71,10 @@ class StoreError(HetuneError, OSError):
 
 class CampaignError(HetuneError, ValueError):
     """A profiling campaign, or the recipe of one of its graphs, is described wrongly."""
+
+
+class WorkerError(HetuneError, RuntimeError):
+    """The process that measures cannot be started."""
 
 
 class ModelError(HetuneError):

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 import hetune
+from hetune.profiling.measure.rounds import interleave
+from hetune.profiling.measure.timing import Timing
 from hetune.variants.errors import CompileError, VariantError
 from hetune.variants.plan.variants import Variant
 from hetune.variants.registry import default_registry
 from hetune.variants.runtime.build import sources_of
-from hetune.variants.runtime.timing import Timing, interleave
 
 TOLERANCE = 1e-4
 """Two variants, each within 1e-5 of the truth, never differ by this much."""
@@ -169,7 +170,7 @@ def compare(
             {c.id: lambda variant=c.id: run(variant) for c in wanted},  # type: ignore[misc]
             rounds,
             seed=seed,
-            progress=step,
+            progress=lambda name: step(),
         )
     rows = [Row(candidate, timings[candidate.id]) for candidate in wanted]
     rows.sort(key=lambda row: row.timing.median)

@@ -1,0 +1,1 @@
+"""Measuring well: interleaved rounds, a yardstick against drift, outputs checked before times."""
