@@ -20,7 +20,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentF
 from hetune.costmodel.evaluate.baselines import BY_GRAPH, BY_WIDTH, FIRST_RUN, TRAINED_FIXED
 from hetune.costmodel.evaluate.metrics import FIXED, ROOFLINE
 from hetune.costmodel.evaluate.points import Points
-from hetune.costmodel.evaluate.report import MODEL, Report
+from hetune.costmodel.evaluate.report import MODEL, Facet, Report
 
 _DPI = 160
 _INK, _GRID, _RUST = "#1a1a1a", "#e3e3e3", "#b5410f"
@@ -34,7 +34,7 @@ _LINES: Mapping[str, Mapping[str, Any]] = {
     FIRST_RUN: {"color": "#9a9a9a", "linewidth": 1.6},
 }
 _MARKS = (("o", "#1d3557"), ("s", "#ffffff"), ("^", "#7aa6d1"), ("D", "#f3b98b"))
-_FAMILY_LABELS = (
+_FACET_LABELS = (
     "model, up to the 95th percentile",
     "model, largest",
     "best fixed, geometric mean",
@@ -80,6 +80,12 @@ def predicted_against_measured(points: Mapping[str, Points]) -> bytes:
 def regret_distribution(report: Report) -> bytes:
     """Share of problems by regret, for the model and the baselines that come near."""
     figure, (panel,) = _figure(1, width=7.2, height=5.0)
+    draw_distribution(panel, report)
+    return _png(figure)
+
+
+def draw_distribution(panel: Axes, report: Report) -> None:
+    """The share of problems by regret, into a panel."""
     names = [name for name in _LINES if name in report.names]
     regrets = {
         name: np.sort([o.regret(name) for o in report.outcomes if name in o.picks])
@@ -104,7 +110,6 @@ def regret_distribution(report: Report) -> bytes:
     panel.set_ylabel("share of inputs with at most this regret")
     panel.grid(color=_GRID, linewidth=0.7)
     panel.legend(loc="lower right", title="geometric mean in brackets", fontsize=9)
-    return _png(figure)
 
 
 def feature_importance(importance: Mapping[str, Mapping[str, float]], count: int = 20) -> bytes:
@@ -140,11 +145,18 @@ def feature_importance(importance: Mapping[str, Mapping[str, float]], count: int
 
 def regret_by_family(report: Report) -> bytes:
     """For each graph family the regret's mean, 95th percentile and maximum, beside best fixed."""
+    rows = len(report.by("family"))
+    figure, (panel,) = _figure(1, width=7.2, height=1.7 + 0.28 * rows)
+    draw_facet(panel, report, "family")
+    return _png(figure)
+
+
+def draw_facet(panel: Axes, report: Report, facet: Facet) -> None:
+    """A row for each family (or graph, and so on) with its regrets, into a panel."""
     scores = {
-        name: (part.score(MODEL), part.score(FIXED)) for name, part in report.by("family").items()
+        name: (part.score(MODEL), part.score(FIXED)) for name, part in report.by(facet).items()
     }
     names = sorted(scores, key=lambda name: scores[name][0].regret)
-    figure, (panel,) = _figure(1, width=7.2, height=1.7 + 0.28 * len(names))
     edge = 1.05
     for row, name in enumerate(names):
         mine, fixed = scores[name]
@@ -155,7 +167,7 @@ def regret_by_family(report: Report) -> bytes:
         panel.plot(fixed.regret, row, "D", color="white", markeredgecolor=_RUST)
         panel.plot(mine.regret, row, "o", color=_INK)
         edge = max(edge, 1.02 * mine.regret_max, 1.02 * fixed.regret)
-    for line, label in zip(panel.lines, _FAMILY_LABELS, strict=False):
+    for line, label in zip(panel.lines, _FACET_LABELS, strict=False):
         line.set_label(label)
     panel.set_yticks(range(len(names)), [f"{n} ({scores[n][0].problems})" for n in names])
     panel.set_ylim(-0.7, len(names) - 0.3)
@@ -165,8 +177,7 @@ def regret_by_family(report: Report) -> bytes:
     panel.set_xlabel("regret (number of inputs in brackets)")
     panel.grid(axis="x", color=_GRID, linewidth=0.7)
     panel.set_axisbelow(True)
-    figure.legend(loc="outside upper center", ncols=2, fontsize=9, frameon=False)
-    return _png(figure)
+    panel.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=9)
 
 
 def regret_by_widths(report: Report) -> bytes:
