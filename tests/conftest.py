@@ -1,7 +1,8 @@
 """Fixtures shared by all tests."""
 
 import os
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,26 @@ def data_dir() -> Path:
     if not (folder / "graphs").is_dir():
         pytest.skip(f"no real graphs: set HETUNE_DATA, or put them in {beside}")
     return folder
+
+
+@pytest.fixture
+def postgresql_url() -> Iterator[str]:
+    """URL of an empty part of a PostgreSQL server's database; skipped where there is no server."""
+    server = os.environ.get("HETUNE_TEST_POSTGRESQL")
+    if not server:
+        pytest.skip("no PostgreSQL server: set HETUNE_TEST_POSTGRESQL to the URL of a database")
+    from sqlalchemy import create_engine, make_url
+
+    name = f"hetune_test_{uuid.uuid4().hex}"
+    url = make_url(server).set(drivername="postgresql+psycopg")
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA {name}")
+    private = url.update_query_dict({"options": f"-c search_path={name}"})
+    yield private.render_as_string(hide_password=False)
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"DROP SCHEMA {name} CASCADE")
+    engine.dispose()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -68,8 +68,10 @@ def find(url: str | Path | None) -> Address:
     hidden = [value for key in _SECRET_OPTIONS for value in _values(parsed, key)]
     secrets = tuple(filter(None, [parsed.password, *hidden]))
     parsed = parsed.set(drivername="postgresql+psycopg")
-    place = parsed.set(password=None, query={}).render_as_string(hide_password=True)
-    return Address(parsed, place, secrets)
+    shown = URL.create(
+        parsed.drivername, parsed.username, None, parsed.host, parsed.port, parsed.database
+    )
+    return Address(parsed, shown.render_as_string(hide_password=False), secrets)
 
 
 def connect(address: Address) -> Engine:

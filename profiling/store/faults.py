@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -32,9 +33,11 @@ _SQLITE = (
     ("SQLITE_NOTADB", f"the file is no database: move it away, or {_OTHER}"),
 )
 _POSTGRESQL = (
-    ("08", "check that the server runs, and the host and port in the URL"),
-    ("28", "check the user and the password in the URL"),
-    ("3D", "create the database (`createdb NAME`), or name another one in the URL"),
+    (
+        "08",
+        "check that the server runs, that it has such a database, and the host, port, user and "
+        "password in the URL",
+    ),
     ("25006", f"the server does not take writes: {_OTHER}"),
     ("42501", "have the right to read, insert and create tables granted to the user"),
     ("53100", f"free some space on the server, or {_OTHER}"),
@@ -61,12 +64,10 @@ def explained(doing: str, place: str, secrets: tuple[str, ...]) -> Iterator[None
     except StoreError:
         raise
     except (SQLAlchemyError, OSError) as error:
-        said, mend = _said(error), _mend(error)
-    else:
-        return
-    for secret in secrets:
-        said = said.replace(secret, "***")
-    raise StoreError(f"cannot {doing} the store {place} ({said}): {mend}")
+        said = _said(error)
+        for secret in secrets:
+            said = said.replace(secret, "***")
+        raise StoreError(f"cannot {doing} the store {place} ({said}): {_mend(error)}") from None
 
 
 def _said(error: Exception) -> str:
@@ -80,11 +81,13 @@ def _said(error: Exception) -> str:
 def _mend(error: Exception) -> str:
     cause = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(cause, OSError):
+        if cause.errno in (errno.ENOSPC, errno.EDQUOT):
+            return f"free some space, or {_OTHER}"
         return f"make the file and its folder readable and writable, or {_OTHER}"
     if isinstance(cause, sqlite3.Error):
         name = getattr(cause, "sqlite_errorname", "")
         return next((mend for prefix, mend in _SQLITE if name.startswith(prefix)), _OTHER)
-    # Without a state the server has not been reached, or has hung up.
+    # Who was not let in, or has been hung up on, is told no state.
     state = getattr(cause, "sqlstate", None) or "08"
     if isinstance(error, DBAPIError):
         return next((mend for prefix, mend in _POSTGRESQL if state.startswith(prefix)), _OTHER)

@@ -1,0 +1,81 @@
+"""Made-up machines and measurements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hetune.costmodel.fingerprint import Fingerprint
+from hetune.profiling.records import PROTOCOL, LaunchRecord, Measurement, Status
+
+MACHINE = Fingerprint(
+    cpu="A processor",
+    cpu_identity="1/2/3",
+    cpu_flags="0123456789abcdef",
+    instructions=("avx2", "fma"),
+    caches=(("L1d", 32768), ("L2", 1 << 20)),
+    cores=2,
+    cpus=4,
+    cpu_quota=1.5,
+    memory_gib=15.6,
+    memory_limit_gib=8.0,
+    system="Linux 6.1.0",
+    compiler="g++ (GCC) 12.2.0",
+    compiler_flags=("-O3", "-march=native"),
+    gpu=None,
+    gpu_driver=None,
+    python="3.11.0",
+    hetune="0.1.0",
+    torch="2.9.0",
+    numpy="2.0.0",
+)
+OTHER_MACHINE = replace(MACHINE, cpu="Another processor")
+
+
+def measurement(number: int = 0, **changes: Any) -> Measurement:
+    """A measurement that ended well, as far as its fields tell; equal for equal arguments.
+
+    Args:
+        number: Which unit: other numbers give other units and other times.
+        **changes: Fields with other values. A status other than ok clears what only good
+            measurements have, unless it is given.
+    """
+    if changes.get("status", Status.OK) is not Status.OK:
+        changes = {"samples": (), "launches": (), "error": "it failed", **changes}
+    seconds = 0.001 * (1 + number / 7)
+    launch = LaunchRecord(
+        kernel=f"{number:016x}",
+        family="product",
+        columns=(float(number), 1e9 / 3, 0.0),
+        samples=tuple(seconds * share for share in (0.5, 0.55, 0.51)),
+    )
+    found = Measurement(
+        unit=f"{number:064x}",
+        campaign="smoke",
+        machine=MACHINE.digest,
+        graph="hub",
+        graph_fingerprint="f" * 64,
+        family="hubs",
+        graph_features=(12.0, 0.1 + 0.2, -1e-300),
+        layer="rgat",
+        d_in=32,
+        d_out=64,
+        heads=2,
+        threads=2,
+        variant=f"hybrid/b{number}",
+        plan=f"{number:032x}",
+        status=Status.OK,
+        error="",
+        samples=tuple(seconds * share for share in (1.0, 1.1, 1.02)),
+        launches=(launch, replace(launch, family="traversal")),
+        prepare_seconds=0.02,
+        preparation=(5.0, 20.0, 0.0, 7.0, 0.0, 2.0),
+        relative_error=3e-7,
+        peak_bytes=123_456,
+        drift=0.01,
+        protocol=PROTOCOL,
+        code_version="0.1.0 (0123abc)",
+        measured_at=datetime(2026, 1, 2, 3, 4, 5, 678901, UTC) + timedelta(seconds=number),
+    )
+    return replace(found, **changes)

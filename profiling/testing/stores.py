@@ -1,0 +1,302 @@
+"""The conformance suite of stores: subclass it, and give it a fixture `url`.
+
+class TestMyDatabase(StoreConformance):
+    @pytest.fixture
+    def url(self):
+        yield "..."  # of an empty database, another one for each test
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from typing import Any
+
+from sqlalchemy import create_engine, text
+
+from hetune.profiling.records import LaunchRecord, Status
+from hetune.profiling.store.connect import find
+from hetune.profiling.store.schema import VERSION
+from hetune.profiling.store.store import ALL, Added, Store, Tally
+from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
+from hetune.variants.errors import StoreError
+
+_WRITERS = 4
+_KILLS = 8
+_DEADLINE_SECONDS = 120
+
+
+class StoreConformance:
+    """What every store does, whichever database it is in."""
+
+    def test_a_new_store_is_empty(self, url: str) -> None:
+        """Questions have answers before anything was added."""
+        with Store.open(url) as store:
+            assert list(store.measurements()) == []
+            assert list(store.measurements(ALL)) == []
+            assert store.done(MACHINE.digest) == set()
+            assert store.machines() == ()
+            assert store.summary() == ()
+            assert store.add([], MACHINE) == Added(0, 0)
+            assert store.machines() == ()
+
+    def test_what_goes_in_comes_out(self, url: str) -> None:
+        """To the last bit, in the order of adding, through another connection."""
+        added = [
+            measurement(3),
+            measurement(1, status=Status.WRONG, relative_error=math.inf),
+            measurement(2, status=Status.TIMEOUT, graph_features=(), peak_bytes=2**62),
+            measurement(4, status=Status.FAILED, error="Grüße 图 🙂\n'; DROP TABLE x; --\\ %s :a"),
+            measurement(5, launches=(), samples=(0.1 + 0.2, 5e-324, 0.0)),
+            measurement(6, launches=(LaunchRecord("k", "f", (), (1.7976931348623157e308,)),)),
+        ]
+        with Store.open(url) as store:
+            store.add(added[:3], MACHINE)
+            store.add(added[3:], MACHINE)
+        with Store.open(url) as store:
+            assert list(store.measurements()) == added
+
+    def test_numbers_that_are_none(self, url: str) -> None:
+        """Where nothing was measured there is no number."""
+        unknown = measurement(status=Status.MEMORY, relative_error=math.nan, drift=math.nan)
+        with Store.open(url) as store:
+            store.add([unknown], MACHINE)
+            [found] = store.measurements()
+        assert math.isnan(found.relative_error)
+        assert math.isnan(found.drift)
+        assert replace(found, relative_error=0.0, drift=0.0) == replace(
+            unknown, relative_error=0.0, drift=0.0
+        )
+
+    def test_moments_are_moments_wherever_they_were_taken(self, url: str) -> None:
+        """Times of day come back in UTC."""
+        east = timezone(timedelta(hours=5, minutes=30))
+        there = measurement(measured_at=datetime(2026, 1, 1, 2, 0, 0, 1, east))
+        with Store.open(url) as store:
+            store.add([there], MACHINE)
+            [found] = store.measurements()
+        assert found.measured_at == there.measured_at
+        assert found.measured_at.utcoffset() == timedelta(0)
+
+    def test_texts_that_databases_refuse_are_mended(self, url: str) -> None:
+        """What a dying process says may hold anything."""
+        with Store.open(url) as store:
+            store.add([measurement(status=Status.FAILED, error="a\0b\udcffc")], MACHINE)
+            [found] = store.measurements()
+        assert found.error == "a\ufffdb?c"
+
+    def test_the_first_measurement_of_a_unit_stays(self, url: str) -> None:
+        """Adding again is no error, changes nothing, and is counted."""
+        with Store.open(url) as store:
+            assert store.add([measurement(1), measurement(2)], MACHINE) == Added(2, 0)
+            again = [measurement(2, campaign="late"), measurement(3), measurement(1)]
+            assert store.add(again, MACHINE) == Added(1, 2)
+            assert store.add([measurement(1)], MACHINE) == Added(0, 1)
+            assert list(store.measurements()) == [measurement(n) for n in (1, 2, 3)]
+
+    def test_the_first_measurement_in_a_batch_stays(self, url: str) -> None:
+        """The same within one batch, which keeps its order."""
+        with Store.open(url) as store:
+            batch = [measurement(2), measurement(1), measurement(2, campaign="late")]
+            assert store.add(batch, MACHINE) == Added(2, 1)
+            assert list(store.measurements()) == batch[:2]
+
+    def test_large_batches(self, url: str) -> None:
+        """More than a page, and more than a statement takes, with half of them known."""
+        batch = [measurement(n, launches=()) for n in range(1400)]
+        with Store.open(url) as store:
+            assert store.add(batch[::2], MACHINE) == Added(700, 0)
+            assert store.add(batch, MACHINE) == Added(700, 700)
+            assert list(store.measurements()) == batch[::2] + batch[1::2]
+            assert store.done(MACHINE.digest) == {m.unit for m in batch}
+
+    def test_a_batch_with_a_bad_record_adds_nothing(self, url: str) -> None:
+        """What contradicts itself is refused, for it could never be mended."""
+        launch = measurement().launches[0]
+        bad: list[tuple[dict[str, Any], str]] = [
+            ({"machine": OTHER_MACHINE.digest}, OTHER_MACHINE.digest),
+            ({"samples": ()}, "0 samples"),
+            ({"samples": (1.0, math.nan)}, "no time"),
+            ({"samples": (1.0, math.inf)}, "no time"),
+            ({"samples": (1.0, -1.0)}, "no time"),
+            ({"launches": (replace(launch, samples=()),)}, "no samples"),
+            ({"launches": (replace(launch, samples=(math.nan,)),)}, "no time"),
+            ({"launches": (replace(launch, columns=(math.inf,)),)}, "not finite"),
+            ({"graph_features": (math.nan,)}, "not finite"),
+            ({"preparation": (math.nan,)}, "not finite"),
+            ({"status": Status.WRONG, "samples": (1.0,)}, "1 samples"),
+            ({"status": Status.WRONG, "launches": (launch,)}, "times of launches"),
+            ({"measured_at": datetime(2026, 1, 1)}, "time zone"),
+        ]
+        with Store.open(url) as store:
+            for changes, reason in bad:
+                batch = [measurement(1), measurement(2, **changes)]
+                said = _refusal(partial(store.add, batch, MACHINE))
+                assert reason in said, said
+                assert f"hybrid/b2 on hub (unit {'0' * 12})" in said, said
+            assert list(store.measurements()) == []
+
+    def test_machines_are_not_mixed_unless_asked(self, url: str) -> None:
+        """With several machines, one must be named; all of them must be, too."""
+        other = measurement(1, machine=OTHER_MACHINE.digest)
+        with Store.open(url) as store:
+            store.add([measurement(1), measurement(2)], MACHINE)
+            assert len(list(store.measurements())) == 2
+            assert store.add([other], OTHER_MACHINE) == Added(1, 0)
+            said = _refusal(store.measurements)  # at once, not when the first one is read
+            assert f"{MACHINE.digest} (A processor, 2)" in said, said
+            assert f"{OTHER_MACHINE.digest} (Another processor, 1)" in said, said
+            assert list(store.measurements(OTHER_MACHINE.digest)) == [other]
+            assert len(list(store.measurements(MACHINE.digest))) == 2
+            assert len(list(store.measurements(ALL))) == 3
+            assert list(store.measurements("unknown")) == []
+            assert store.done(OTHER_MACHINE.digest) == {other.unit}
+            assert [m.digest for m in store.machines()] == [MACHINE.digest, OTHER_MACHINE.digest]
+            assert [m.measurements for m in store.machines()] == [2, 1]
+
+    def test_a_fingerprint_travels_with_every_measurement(self, url: str) -> None:
+        """Also with what does not make another machine, as a release of a package."""
+        later = replace(MACHINE, torch="2.10.0")
+        assert later.digest == MACHINE.digest
+        with Store.open(url) as store:
+            store.add([measurement(1)], MACHINE)
+            store.add([measurement(2)], later)
+            store.add([measurement(3)], MACHINE)
+            [known] = store.machines()
+            assert (known.fingerprints, known.measurements) == ((MACHINE, later), 3)
+            found = [(m.unit[-1], facts) for m, facts in store.with_fingerprints()]
+            assert found == [("1", MACHINE), ("2", later), ("3", MACHINE)]
+
+    def test_choosing(self, url: str) -> None:
+        """Each limit on its own, and together."""
+        added = [
+            measurement(1, campaign="a", layer="rgcn", family="x"),
+            measurement(2, campaign="a", layer="hgt", family="y", status=Status.WRONG),
+            measurement(3, campaign="b", layer="hgt", family="x", protocol=99),
+        ]
+        with Store.open(url) as store:
+            store.add(added, MACHINE)
+
+            def found(**wanted: Any) -> str:
+                return "".join(m.unit[-1] for m in store.measurements(**wanted))
+
+            assert found(campaign="a") == "12"
+            assert found(campaign="c") == ""
+            assert found(status=Status.OK) == "13"
+            assert found(layers=["hgt"]) == found(layers={"hgt", "rgat"}) == "23"
+            assert found(layers=[]) == ""
+            assert found(families=("x",)) == "13"
+            assert found(protocol=99) == "3"
+            assert found(campaign=None, status=None, layers=None) == "123"
+            assert found(campaign="a", layers=["hgt"], machine=MACHINE.digest) == "2"
+            assert "layer" in _refusal(lambda: found(layer="hgt"), TypeError)
+
+    def test_summary(self, url: str) -> None:
+        """Counts, sorted."""
+        other = OTHER_MACHINE.digest
+        with Store.open(url) as store:
+            store.add([measurement(n) for n in range(3)], MACHINE)
+            store.add([measurement(3, status=Status.TIMEOUT)], MACHINE)
+            store.add([measurement(1, machine=other, layer="hgt")], OTHER_MACHINE)
+            expected = (
+                Tally(MACHINE.digest, "smoke", "rgat", Status.OK, 3),
+                Tally(MACHINE.digest, "smoke", "rgat", Status.TIMEOUT, 1),
+                Tally(other, "smoke", "hgt", Status.OK, 1),
+            )
+            assert store.summary() == tuple(sorted(expected, key=lambda t: t.machine))
+
+    def test_who_reads_sees_what_was_there_when_it_began(self, url: str) -> None:
+        """And keeps nobody from writing."""
+        with Store.open(url) as store, Store.open(url) as writer:
+            writer.add([measurement(n) for n in range(600)], MACHINE)
+            reading = store.measurements()
+            first = next(reading)
+            writer.add([measurement(n) for n in range(600, 700)], MACHINE)
+            assert [first, *reading] == [measurement(n) for n in range(600)]
+            assert len(list(store.measurements())) == 700
+
+    def test_another_version_of_the_tables_is_refused(self, url: str) -> None:
+        """With what to do about it."""
+        Store.open(url).close()
+        change = "UPDATE profiling_schema SET version = "
+        for statement, found, mend in (
+            (f"{change} {VERSION + 1}", VERSION + 1, "upgrade hetune"),
+            (f"{change} {VERSION - 1}", VERSION - 1, "with the release of hetune that wrote it"),
+            ("DELETE FROM profiling_schema", "none", "with the release of hetune that wrote it"),
+        ):
+            _execute(url, statement)
+            said = _refusal(lambda: Store.open(url))
+            assert f"tables of version {found}" in said, said
+            assert mend in said, said
+
+    def test_damaged_records_are_named(self, url: str) -> None:
+        """A record that is none is an error, and not a wrong number."""
+        with Store.open(url) as store:
+            store.add([measurement(1)], MACHINE)
+            for column, value in (("status", "so-so"), ("samples", "7")):
+                _execute(url, f"UPDATE profiling_measurements SET {column} = '{value}'")  # noqa: S608
+                said = _refusal(lambda: list(store.measurements()))
+                assert "a measurement in the store" in said, said
+                assert "damaged" in said, said
+
+    def test_many_writers_at_once(self, url: str) -> None:
+        """All open an empty database; each adds the same units in another order."""
+
+        def write(number: int) -> int:
+            units = [measurement(n) for n in range(40)]
+            units = units[number * 10 :] + units[: number * 10]
+            new = 0
+            with Store.open(url) as store:
+                for start in range(0, 40, 8):
+                    new += store.add(units[start : start + 8], MACHINE).new
+            return new
+
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            assert sum(pool.map(write, range(_WRITERS))) == 40
+        with Store.open(url) as store:
+            assert len(list(store.measurements())) == 40
+            assert len(store.machines()[0].fingerprints) == 1
+
+    def test_threads_share_a_store(self, url: str) -> None:
+        """One store, many threads that read and write."""
+        with Store.open(url) as store:
+
+            def work(number: int) -> int:
+                store.add([measurement(number)], MACHINE)
+                return len(list(store.measurements()))
+
+            with ThreadPoolExecutor(_WRITERS) as pool:
+                counts = list(pool.map(work, range(12)))
+            assert max(counts) == 12
+            assert all(count >= 1 for count in counts)
+
+    def test_killed_writers_leave_whole_batches(self, url: str) -> None:
+        """SIGKILL at random points: what was acknowledged is there, and nothing in halves."""
+        command = [sys.executable, "-m", "hetune.profiling.testing.killed", url, str(_KILLS)]
+        done = subprocess.run(  # noqa: S603  no shell; the module is ours
+            command, capture_output=True, text=True, timeout=_DEADLINE_SECONDS, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert f"{_KILLS} writers killed" in done.stdout, done.stdout
+
+
+def _refusal(call: Callable[[], object], kind: type[Exception] = StoreError) -> str:
+    """What the error says that a call raises."""
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    raise AssertionError("it was not refused")
+
+
+def _execute(url: str, statement: str) -> None:
+    engine = create_engine(find(url).url)
+    with engine.begin() as connection:
+        connection.execute(text(statement))
+    engine.dispose()

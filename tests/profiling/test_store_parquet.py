@@ -1,0 +1,99 @@
+"""What is exported can be read by others, in its types."""
+
+import json
+import math
+from dataclasses import asdict, fields, replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hetune.profiling.records import Measurement, Status
+from hetune.profiling.store import parquet
+from hetune.profiling.store.parquet import export_parquet
+from hetune.profiling.store.store import ALL, Store
+from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
+from hetune.variants.errors import StoreError
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "store.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out" / "measurements.parquet"
+
+
+def as_lists(value):
+    if isinstance(value, dict):
+        return {key: as_lists(item) for key, item in value.items()}
+    return [as_lists(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def test_every_field_comes_out(store, path, monkeypatch):
+    monkeypatch.setattr(parquet, "_GROUP", 2)
+    later = replace(MACHINE, torch="2.10.0")
+    added = [
+        measurement(1),
+        measurement(2, status=Status.WRONG, relative_error=math.inf, graph_features=()),
+        measurement(3, launches=()),
+    ]
+    store.add(added[:2], MACHINE)
+    store.add(added[2:], later)
+    assert export_parquet(store, path) == 3
+    rows = pq.read_table(path).to_pylist()
+    facts = [json.loads(row.pop("fingerprint")) for row in rows]
+    assert rows == [as_lists(asdict(found)) for found in added]
+    assert facts == [MACHINE.as_dict(), MACHINE.as_dict(), later.as_dict()]
+
+
+def test_columns_have_types(store, path):
+    store.add([measurement(1)], MACHINE)
+    export_parquet(store, path)
+    schema = pq.read_schema(path)
+    assert schema.names == [*(field.name for field in fields(Measurement)), "fingerprint"]
+    assert schema.metadata == {b"hetune_store_version": b"1"}
+    assert schema.field("measured_at").type == pa.timestamp("us", tz="UTC")
+    assert schema.field("samples").type == pa.list_(pa.float64())
+    assert schema.field("peak_bytes").type == pa.int64()
+    launch = schema.field("launches").type.value_type
+    assert [launch.field(n).name for n in range(4)] == ["kernel", "family", "columns", "samples"]
+
+
+def test_an_empty_store_gives_a_typed_file(store, path):
+    assert export_parquet(store, path) == 0
+    assert pq.read_table(path).schema.equals(parquet.SCHEMA)
+
+
+def test_a_part_is_exported(store, path):
+    store.add([measurement(1), measurement(2, campaign="full")], MACHINE)
+    assert export_parquet(store, path, campaign="full") == 1
+    store.add([measurement(1, machine=OTHER_MACHINE.digest)], OTHER_MACHINE)
+    with pytest.raises(StoreError, match="name one of"):
+        export_parquet(store, path)
+    assert export_parquet(store, path, OTHER_MACHINE.digest) == 1
+    assert export_parquet(store, path, ALL) == 3
+
+
+def test_a_file_is_replaced_only_by_a_whole_one(store, path, monkeypatch):
+    store.add([measurement(1)], MACHINE)
+    export_parquet(store, path)
+    before = path.read_bytes()
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(parquet, "_record", fail)
+    with pytest.raises(StoreError, match=r"cannot write .* \(No space left on device\)"):
+        export_parquet(store, path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_that_is_not_there(store, tmp_path):
+    with pytest.raises(StoreError, match=r"No such file.*name a file in a folder that exists"):
+        export_parquet(store, tmp_path / "nowhere" / "x.parquet")

@@ -1,0 +1,141 @@
+"""Measurements become problems: medians by launch, grouped by what was measured."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
+from hetune.profiling.records import LaunchRecord, Status
+from hetune.profiling.store.problems import problems
+from hetune.profiling.store.store import ALL, Store
+from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
+from hetune.variants.errors import StoreError
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "store.db") as opened:
+        yield opened
+
+
+def test_an_empty_store_has_none(store):
+    assert problems(store) == ()
+
+
+def test_samples_become_medians(store):
+    launch = LaunchRecord("k1", "product", (1.0, 2.0), (0.3, 0.1, 0.2, 0.4))
+    other = LaunchRecord("k2", "fused", (3.0,), (0.5,))
+    one = measurement(1, samples=(1.0, 2.0, 4.0, 8.0, 3.0), launches=(launch, other))
+    store.add([one, measurement(2, samples=(5.0,), launches=())], MACHINE)
+    assert problems(store) == (
+        Problem(
+            graph="hub",
+            family="hubs",
+            graph_features=one.graph_features,
+            layer="rgat",
+            d_in=32,
+            d_out=64,
+            heads=2,
+            threads=2,
+            machine=MACHINE.digest,
+            candidates=(
+                CandidateSample(
+                    "hybrid/b1",
+                    3.0,
+                    2.0,
+                    (
+                        LaunchSample("product", (1.0, 2.0), 0.25),
+                        LaunchSample("fused", (3.0,), 0.5),
+                    ),
+                    one.prepare_seconds,
+                    one.preparation,
+                ),
+                CandidateSample("hybrid/b2", 5.0, 0.0, (), one.prepare_seconds, one.preparation),
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize("count", range(1, 12))
+def test_quartiles_are_numpy_s(store, count):
+    samples = tuple(np.random.default_rng(count).random(count).tolist())
+    store.add([measurement(samples=samples)], MACHINE)
+    [problem] = problems(store)
+    low, middle, high = np.percentile(samples, (25, 50, 75))
+    assert problem.best.seconds == pytest.approx(middle, rel=1e-14)
+    assert problem.best.iqr == pytest.approx(high - low, rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"family": "roads"},
+        {"graph_fingerprint": "0" * 64},
+        {"layer": "hgt"},
+        {"d_in": 64},
+        {"d_out": 32},
+        {"heads": 1},
+        {"threads": 1},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_other_inputs_are_other_problems(store, changes):
+    store.add([measurement(1), measurement(2), measurement(3, **changes)], MACHINE)
+    assert sorted(len(problem.candidates) for problem in problems(store)) == [1, 2]
+
+
+def test_names_of_graphs_and_campaigns_do_not_matter(store):
+    store.add([measurement(1), measurement(2, graph="hub2", campaign="full")], MACHINE)
+    [problem] = problems(store)
+    assert problem.graph == "hub"
+    assert len(problem.candidates) == 2
+
+
+def test_only_what_ended_well_counts(store):
+    bad = [status for status in Status if status is not Status.OK]
+    store.add([measurement(n, status=status) for n, status in enumerate(bad)], MACHINE)
+    assert problems(store) == ()
+    store.add([measurement(9)], MACHINE)
+    assert [c.variant for p in problems(store) for c in p.candidates] == ["hybrid/b9"]
+
+
+def test_protocols_are_not_mixed(store, caplog):
+    store.add([measurement(1), measurement(2, protocol=0), measurement(3, protocol=0)], MACHINE)
+    with caplog.at_level(logging.WARNING):
+        assert [c.variant for p in problems(store) for c in p.candidates] == ["hybrid/b1"]
+    assert "2 measurements" in caplog.text
+    assert "another protocol than 1" in caplog.text
+    [old] = problems(store, protocol=0)
+    assert len(old.candidates) == 2
+
+
+def test_the_newest_code_of_a_variant_counts(store):
+    old = measurement(1, variant="vanilla", graph_features=(1.0,))
+    new = measurement(2, variant="vanilla", graph_features=(1.0, 2.0))
+    store.add([old], MACHINE)
+    store.add([new], MACHINE)
+    [problem] = problems(store)
+    assert problem.graph_features == (1.0, 2.0)
+    assert [c.seconds for c in problem.candidates] == [new.samples[2]]
+
+
+def test_machines_are_not_mixed(store):
+    store.add([measurement(1)], MACHINE)
+    store.add([measurement(2, machine=OTHER_MACHINE.digest)], OTHER_MACHINE)
+    with pytest.raises(StoreError, match="name one of"):
+        problems(store)
+    [problem] = problems(store, OTHER_MACHINE.digest)
+    assert problem.machine == OTHER_MACHINE.digest
+    assert {p.machine for p in problems(store, ALL)} == {MACHINE.digest, OTHER_MACHINE.digest}
+
+
+def test_the_order_of_measuring_does_not_matter(tmp_path):
+    found = []
+    batch = [measurement(n, layer=("hgt", "rgcn")[n % 2], d_in=n % 3) for n in range(12)]
+    for number, order in enumerate((batch, batch[::-1])):
+        with Store.open(tmp_path / f"{number}.db") as store:
+            store.add(order, MACHINE)
+            found.append(problems(store))
+    assert found[0] == found[1]
+    assert len(found[0]) == 6
