@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from _graphs import NAMES, MissingGraphError, load_graph
 from _machine import commit, fingerprint, set_threads
-from _measure import Sample, geometric_mean, interleave
+from _measure import as_json, geometric_mean
 from _peers.problem import LAYERS, Problem
 from _results import Results
 from rich.console import Console
@@ -24,6 +24,8 @@ from rich.table import Table
 
 import hetune
 from hetune.costmodel.features.graph import extract
+from hetune.profiling.measure.rounds import interleave
+from hetune.profiling.measure.timing import Timing
 
 _RESULTS = Path(__file__).resolve().parent / "results"
 _TRIALS = 3
@@ -62,19 +64,19 @@ def measure(problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
         extract(graph)
         candidates = {"features": lambda: extract(graph), "run": runs[fastest]}
         rounds = dict.fromkeys(candidates, options.rounds)
-        samples = interleave(candidates, rounds, seed=options.seed)
+        timings = interleave(candidates, rounds, seed=options.seed)
     return {
         "layer": problem.layer,
         "width": problem.width,
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
         "variant": fastest,
-        "candidates": [_candidate(name, sample) for name, sample in samples.items()],
+        "candidates": [_candidate(name, timing) for name, timing in timings.items()],
     }
 
 
-def _candidate(name: str, sample: Sample) -> dict[str, Any]:
-    return {"name": name, "status": "ok", **sample.as_json()}
+def _candidate(name: str, timing: Timing) -> dict[str, Any]:
+    return {"name": name, "status": "ok", **as_json(timing)}
 
 
 def _runner(
@@ -107,8 +109,9 @@ def table(cells: Sequence[dict[str, Any]]) -> Table:
         medians.append(features["median_ms"] / run["median_ms"])
         minima.append(features["min_ms"] / run["min_ms"])
         found.add_row(
-            cell["layer"], cell["graph"], str(cell["width"]), f"{cell['edges']:,}", f"{features['median_ms']:.3g}",
-            f"{run['median_ms']:.3g}", f"{medians[-1]:.2f}", f"{minima[-1]:.2f}",
+            cell["layer"], cell["graph"], str(cell["width"]), f"{cell['edges']:,}",
+            f"{features['median_ms']:.3g}", f"{run['median_ms']:.3g}",
+            f"{medians[-1]:.2f}", f"{minima[-1]:.2f}",
         )  # fmt: skip
     found.add_section()
     means = (f"{geometric_mean(ratios):.2f}" for ratios in (medians, minima))
