@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import xgboost
 from numpy.typing import ArrayLike, NDArray
 
 from hetune.variants.errors import ModelError
+
+if TYPE_CHECKING:
+    import xgboost
 
 _SHARED_ROWS = 8000
 """Threads that share fewer rows wait for each other more than they work."""
@@ -59,6 +62,7 @@ class Estimator:
         Raises:
             ModelError: These bytes are none.
         """
+        xgboost = library()
         try:
             booster = xgboost.Booster(model_file=bytearray(data))
         except xgboost.core.XGBoostError as error:
@@ -96,6 +100,7 @@ class Estimator:
             "seed": self.seed,
             "nthread": self.jobs or (0 if len(X) >= _SHARED_ROWS else 1),
         }
+        xgboost = library()
         data = xgboost.DMatrix(X, y, weight=weights, feature_names=list(self.features))
         self._take(xgboost.train(common | options, data, self.trees))
 
@@ -111,6 +116,14 @@ class Estimator:
             raise ModelError(f"this {type(self).__name__} is not fitted: call fit first")
         found: NDArray[np.float32] = self.booster_.inplace_predict(X, validate_features=False)
         return found
+
+
+def library() -> Any:
+    """The module `xgboost`, imported when trees are first asked for: not with hetune.
+
+    It imports scikit-learn and pandas where they are installed, which takes seconds.
+    """
+    return importlib.import_module("xgboost")
 
 
 def table_of(X: ArrayLike) -> NDArray[np.float32]:

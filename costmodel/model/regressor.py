@@ -6,10 +6,9 @@ from enum import StrEnum
 from typing import Any, Self
 
 import numpy as np
-import xgboost
 from numpy.typing import ArrayLike, NDArray
 
-from hetune.costmodel.model.estimator import Estimator, table_of, vector_of
+from hetune.costmodel.model.estimator import Estimator, library, table_of, vector_of
 from hetune.variants.errors import ModelError
 
 
@@ -107,7 +106,7 @@ class LaunchRegressor(Estimator):
         the mean, and the roofline where the target is the ratio to it. A row's sum is the
         logarithm of its prediction.
         """
-        data = xgboost.DMatrix(table_of(X), feature_names=list(self.features), nthread=1)
+        data = library().DMatrix(table_of(X), feature_names=list(self.features), nthread=1)
         found: NDArray[np.float64] = self.booster_.predict(data, pred_contribs=True).astype(
             np.float64
         )

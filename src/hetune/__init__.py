@@ -3,13 +3,16 @@
 from importlib.metadata import version
 
 from hetune import nn
+from hetune.costmodel.compiled import compile
+from hetune.costmodel.explain import Explanation
+from hetune.costmodel.selector import Selector
 from hetune.variants import errors
 from hetune.variants.errors import HetuneError
 from hetune.variants.graph.generate import generate
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders import load
 from hetune.variants.runtime.choice import Candidate, Choice
-from hetune.variants.runtime.compiled import CompiledLayer, FallbackWarning, compile
+from hetune.variants.runtime.compiled import CompiledLayer, FallbackWarning
 
 __version__ = version("hetune")
 
@@ -17,9 +20,11 @@ __all__ = [
     "Candidate",
     "Choice",
     "CompiledLayer",
+    "Explanation",
     "FallbackWarning",
     "HeteroGraph",
     "HetuneError",
+    "Selector",
     "__version__",
     "compile",
     "errors",

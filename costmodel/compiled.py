@@ -1,0 +1,49 @@
+"""`hetune.compile`: the runtime's, with a selector that has learned."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from hetune.costmodel.selector import Selector
+from hetune.variants.backends.base import Backend
+from hetune.variants.runtime import compiled
+from hetune.variants.runtime.compiled import CompiledLayer
+
+
+def compile(
+    module: nn.Module,
+    *,
+    backend: str | Backend = "cpp",
+    memory_limit: int | None = None,
+    selector: Selector | None = None,
+    expected_runs: float | None = None,
+    explore: bool = False,
+) -> CompiledLayer:
+    """Compiles a relational layer: for every graph it runs the variant that suits it.
+
+    Args:
+        module: A layer of `hetune.nn`, or PyG's `RGCNConv`, `FastRGCNConv`, `RGATConv` or
+            `HGTConv`. Its parameters are shared, not copied: later changes are seen.
+        backend: ``"cpp"`` (compiled for this CPU) or ``"torch"`` (the interpreter).
+        memory_limit: Most bytes that a run may hold beside its inputs; restricts the choice.
+        selector: Who chooses; `Selector.load()` if None.
+        expected_runs: How often a graph will be run on, which tells what is worth preparing. None:
+            learned from the calls; a graph that has been run on n times is expected to be run on
+            n times more. The variant may change after the 1st, 2nd, 4th, 8th ... call, and with it
+            the rounding of results; give a number to rule that out.
+        explore: Whether the first calls on a graph try the variants between which the prediction
+            cannot tell (3 at most, 4 calls each), and keep the fastest.
+
+    Returns:
+        A module with the same call signature, which also takes a `HeteroGraph` in place of the
+        edge tensors. What is not supported runs in the original module, with a warning that
+        says why.
+    """
+    return compiled.compile(
+        module,
+        backend=backend,
+        memory_limit=memory_limit,
+        pricer=selector or Selector.load(),
+        expected_runs=expected_runs,
+        explore=explore,
+    )

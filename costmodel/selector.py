@@ -1,0 +1,276 @@
+"""The selector: which variant of a layer to run on a graph, by learned cost."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+import uuid
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from torch import nn
+
+from hetune.costmodel.calibration import ROOFLINE, load_calibration
+from hetune.costmodel.explain import Explanation, explanation
+from hetune.costmodel.features.graph import graph_features
+from hetune.costmodel.fingerprint import this_machine
+from hetune.costmodel.model.bundle import load
+from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.shelf.best import load_best
+from hetune.variants.errors import HetuneError, InputError, VariantError
+from hetune.variants.frontend.adapt import adapt
+from hetune.variants.frontend.adapter import Unsupported
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.runtime.build import layer_program
+from hetune.variants.runtime.choice import Choice, choose
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.pricing import Prices, RooflinePricer
+from hetune.variants.runtime.roofline import MachineModel
+from hetune.variants.runtime.table import CandidateTable
+
+_log = logging.getLogger(__name__)
+_FAILURES = (HetuneError, ArithmeticError, ValueError, LookupError)  # XGBoost's are ValueErrors
+
+
+class Selector:
+    """Predicts what every variant costs, and chooses. Never fails: the roofline model is there.
+
+    Args:
+        model: Predicts seconds of launches; the roofline model if None.
+        machine: Rates of this machine.
+        offsets: What to add to the logarithm of predicted seconds, by kernel family: how this
+            machine differs from the one that the model was trained on.
+    """
+
+    def __init__(
+        self,
+        model: CostModel | None = None,
+        machine: MachineModel | None = None,
+        offsets: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        self.model = model
+        self.machine = machine or (model.manifest.machine if model else MachineModel())
+        self._offsets = dict(offsets)
+        self._roofline = RooflinePricer(self.machine)
+        self._failed: set[str] = set()
+        self._identity = uuid.uuid4()
+
+    @classmethod
+    def load(cls, path: Path | str | None = None) -> Selector:
+        """A selector with a trained model, adapted to this machine if it was calibrated.
+
+        Args:
+            path: A bundle's folder. None: the champion of the shelf, else the bundle that comes
+                with hetune, else the roofline model; what cannot be used is logged.
+
+        Raises:
+            ModelError: A path was given, and there is no bundle that can be used.
+        """
+        if path is None:
+            return _default()
+        return _adapted(load(path))
+
+    # Choosing.
+
+    def choose(
+        self,
+        layer: nn.Module | str,
+        graph: HeteroGraph,
+        widths: tuple[int, int] | int | None = None,
+        *,
+        heads: int = 1,
+        memory_limit: int | None = None,
+        expected_runs: float = math.inf,
+    ) -> Choice:
+        """The variant that should run fastest.
+
+        Args:
+            layer: A module that `hetune.compile` supports, or "rgcn", "rgat" or "hgt" for that
+                layer with default options.
+            graph: What to run on.
+            widths: Of the rows in and out (one number for both), for a layer given by name.
+            heads: Attention heads, for a layer given by name.
+            memory_limit: Most bytes that a run may hold beside its inputs.
+            expected_runs: Over how many runs indexing the graph is spread.
+
+        Raises:
+            VariantError: The module is not supported, or there is no such layer.
+            InputError: Widths are missing, or do not fit.
+            MemoryLimitError: No variant fits the limit.
+        """
+        return choose(
+            _variants(layer, widths, heads),
+            graph,
+            self,
+            memory_limit=memory_limit,
+            expected_runs=expected_runs,
+        )
+
+    def choose_stack(
+        self,
+        layers: Sequence[str],
+        graph: HeteroGraph,
+        widths: Sequence[int],
+        *,
+        heads: int = 1,
+        memory_limit: int | None = None,
+        expected_runs: float = math.inf,
+    ) -> tuple[Choice, ...]:
+        """One choice for each layer of a stack: what one gives out is what the next takes in.
+
+        Args:
+            layers: Names, e.g. ``["rgcn", "rgcn"]``.
+            graph: What to run on.
+            widths: Of the input and of each layer's output: one more than there are layers.
+            heads: Attention heads, in each layer that has any.
+            memory_limit: Most bytes that a run of a layer may hold beside its inputs.
+            expected_runs: Over how many runs indexing the graph is spread.
+
+        Raises:
+            InputError: The widths do not fit the layers.
+            MemoryLimitError: No variant of a layer fits the limit.
+        """
+        if len(widths) != len(layers) + 1:
+            raise InputError(
+                f"{len(widths)} widths for {len(layers)} layers: give the width of the input and "
+                f"of each layer's output, {len(layers) + 1} in all"
+            )
+        return tuple(
+            self.choose(
+                layer,
+                graph,
+                (d_in, d_out),
+                heads=1 if layer == "rgcn" else heads,
+                memory_limit=memory_limit,
+                expected_runs=expected_runs,
+            )
+            for layer, d_in, d_out in zip(layers, widths, widths[1:], strict=False)
+        )
+
+    def explain(
+        self,
+        layer: nn.Module | str,
+        graph: HeteroGraph,
+        widths: tuple[int, int] | int | None = None,
+        *,
+        heads: int = 1,
+        memory_limit: int | None = None,
+        expected_runs: float = math.inf,
+    ) -> Explanation:
+        """Why `choose` chooses what it does: time by launch, what mattered, and the runners-up.
+
+        Takes and raises what `choose` does.
+        """
+        variants = _variants(layer, widths, heads)
+        choice = choose(
+            variants, graph, self, memory_limit=memory_limit, expected_runs=expected_runs
+        )
+        table, domain, threads = CandidateTable.of(variants), Domain(graph), torch.get_num_threads()
+        prices = self.price(table, domain, threads)
+        bounds, effects = prices.launches[:, None] * np.ones(2), None
+        if self.model is not None:
+            try:
+                seen = *self._seen(table, domain), self.machine, threads
+                bounds = self._bounds(self.model, table, domain, threads)
+                effects = self.model.contributions(*seen)
+            except _FAILURES as error:
+                self._report(error)
+        return explanation(choice, table, prices, bounds, effects)
+
+    # Pricing.
+
+    @property
+    def key(self) -> Hashable:
+        """Prices are this selector's own."""
+        return "selector", self._identity
+
+    def price(self, table: CandidateTable, domain: Domain, threads: int) -> Prices:
+        """Predictions for all variants of a table on a graph."""
+        if self.model is None:
+            return self._roofline.price(table, domain, threads)
+        try:
+            return self._priced(self.model, table, domain, threads)
+        except _FAILURES as error:
+            self._report(error)
+            return self._roofline.price(table, domain, threads)
+
+    def spread(self, table: CandidateTable, domain: Domain, threads: int) -> np.ndarray:
+        """How far off predictions may be, either way: factors, float64 [variants]."""
+        if self.model is None:
+            return self._roofline.spread(table, domain, threads)
+        try:
+            bounds = self._bounds(self.model, table, domain, threads)
+        except _FAILURES as error:
+            self._report(error)
+            return self._roofline.spread(table, domain, threads)
+        low, high = (table.totals(bounds[:, side]) for side in (0, 1))
+        found: np.ndarray = np.maximum(np.sqrt(high / np.maximum(low, 1e-12)), 1.0)
+        return found
+
+    def _seen(
+        self, table: CandidateTable, domain: Domain
+    ) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
+        """What a model sees: families and columns of the table's rows, features of the graph."""
+        return table.families, table.columns(domain), graph_features(domain.graph)
+
+    def _scale(self, families: tuple[str, ...]) -> np.ndarray:
+        """What calibration multiplies predictions by, float64 [rows]."""
+        found: np.ndarray = np.exp([self._offsets.get(family, 0.0) for family in families])
+        return found
+
+    def _bounds(
+        self, model: CostModel, table: CandidateTable, domain: Domain, threads: int
+    ) -> np.ndarray:
+        found = model.interval(*self._seen(table, domain), self.machine, threads)
+        scaled: np.ndarray = found * self._scale(table.families)[:, None]
+        return scaled
+
+    def _priced(
+        self, model: CostModel, table: CandidateTable, domain: Domain, threads: int
+    ) -> Prices:
+        launches = model.predict(*self._seen(table, domain), self.machine, threads)
+        launches *= self._scale(table.families)
+        seconds = table.totals(launches + model.launch_seconds)
+        prepare = model.prepare_seconds(table.preparation(domain))
+        return Prices(seconds, launches, prepare, "the cost model")
+
+    def _report(self, error: Exception) -> None:
+        reason = str(error)
+        if reason not in self._failed:
+            self._failed.add(reason)
+            _log.warning("the roofline model chooses in place of the cost model: %s", reason)
+
+
+@functools.cache
+def _default() -> Selector:
+    return _adapted(load_best())
+
+
+def _adapted(model: CostModel | None) -> Selector:
+    if model is not None and model.manifest.fingerprint.digest == this_machine().digest:
+        return Selector(model)
+    calibration = load_calibration()
+    if calibration is None:
+        return Selector(model)
+    known = model.manifest.data.digest if model else ROOFLINE
+    offsets = calibration.offsets if calibration.model_id == known else {}
+    return Selector(model, calibration.machine, offsets)
+
+
+def _variants(
+    layer: nn.Module | str, widths: tuple[int, int] | int | None, heads: int
+) -> tuple[Variant, ...]:
+    if isinstance(layer, str):
+        if widths is None:
+            raise InputError(f"{layer} has no widths: give widths=(d_in, d_out)")
+        d_in, d_out = (widths, widths) if isinstance(widths, int) else widths
+        return variants_of(layer_program(layer, d_in, d_out, heads))
+    adapter = adapt(layer)
+    if isinstance(adapter, Unsupported):
+        raise VariantError(f"{type(layer).__name__} has no variants: {adapter.reason}")
+    return variants_of(adapter.program)

@@ -1,0 +1,188 @@
+"""The selector: learned choices, explained, and never a failure."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import hetune
+from hetune.costmodel.explain import Explanation
+from hetune.costmodel.model.bundle import save
+from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.selector import Selector
+from hetune.variants.errors import InputError, MemoryLimitError, ModelError, VariantError
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.runtime.build import layer_program
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.pricing import RooflinePricer
+from hetune.variants.runtime.table import CandidateTable
+from hetune.variants.testing.graphs import AWKWARD, typed_graph
+
+from ._synthetic import small_model
+
+LAYERS = ("rgcn", "rgat", "hgt")
+
+
+@pytest.fixture
+def graph():
+    return typed_graph((40, 300), [(0, 1, 2000), (1, 0, 500), (1, 1, 0)])
+
+
+@pytest.fixture
+def selector():
+    return Selector(small_model())
+
+
+class Broken:
+    """A model that fails whatever it is asked."""
+
+    def __init__(self, error: Exception) -> None:
+        self.manifest, self._error = small_model().manifest, error
+        self.launch_seconds = 0.0
+
+    def predict(self, *args):
+        raise self._error
+
+    interval = contributions = prepare_seconds = predict
+
+
+def table_of(layer: str) -> CandidateTable:
+    return CandidateTable.of(variants_of(layer_program(layer, 16, 16)))
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_choice_has_the_least_predicted_time(selector, graph, layer):
+    choice = selector.choose(layer, graph, 16)
+    prices = selector.price(table_of(layer), Domain(graph), 1)
+    assert len(choice.candidates) == len(prices.seconds)
+    assert choice.id == choice.candidates[0].id
+    assert "by the cost model" in choice.reason
+    assert sum(choice.launches) <= choice.seconds
+
+
+def test_a_module_has_widths_of_its_own(selector, graph):
+    module = hetune.nn.RGCN(16, 16, 3)
+    assert selector.choose(module, graph).id == selector.choose("rgcn", graph, (16, 16)).id
+
+
+def test_a_stack_hands_widths_on(selector, graph):
+    first, second = selector.choose_stack(["rgcn", "rgat"], graph, [16, 32, 8])
+    assert first.id == selector.choose("rgcn", graph, (16, 32)).id
+    assert second.id == selector.choose("rgat", graph, (32, 8)).id
+    with pytest.raises(InputError, match="3 in all"):
+        selector.choose_stack(["rgcn", "rgat"], graph, [16, 32])
+
+
+def test_what_cannot_be_chosen_is_said(selector, graph):
+    with pytest.raises(InputError, match=r"widths=\(d_in, d_out\)"):
+        selector.choose("rgcn", graph)
+    with pytest.raises(InputError, match="no layer 'gin'"):
+        selector.choose("gin", graph, 16)
+    with pytest.raises(VariantError, match="Linear has no variants"):
+        selector.choose(nn.Linear(2, 2), graph)
+    with pytest.raises(MemoryLimitError, match="raise memory_limit"):
+        selector.choose("rgcn", graph, 16, memory_limit=1)
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+def test_awkward_graphs_have_choices(selector, name):
+    choice = selector.choose("rgat", AWKWARD[name](), 16)
+    assert np.isfinite([c.seconds for c in choice.candidates]).all()
+
+
+@pytest.mark.parametrize(
+    "error", [ModelError("the trees are gone"), ValueError("odd"), KeyError("fused")], ids=repr
+)
+def test_a_model_that_fails_leaves_it_to_the_roofline_model(graph, error, caplog):
+    broken = Selector(Broken(error))
+    with caplog.at_level(logging.WARNING):
+        first = broken.choose("rgcn", graph, 16)
+        broken.choose("rgat", graph, 16)
+    expected = Selector(None, broken.machine).choose("rgcn", graph, 16)
+    assert (first.id, first.reason) == (expected.id, expected.reason)
+    said = [r for r in caplog.records if "roofline model chooses in place" in r.message]
+    assert len(said) == 1
+    assert (broken.spread(table_of("rgcn"), Domain(graph), 1) >= 1).all()
+    assert isinstance(broken.explain("rgcn", graph, 16), Explanation)
+
+
+def test_without_a_model_the_roofline_model_answers(graph):
+    choice = Selector().choose("hgt", graph, 16)
+    assert "by the roofline model" in choice.reason
+    prices = RooflinePricer().price(table_of("hgt"), Domain(graph), 1)
+    assert Selector().price(table_of("hgt"), Domain(graph), 1).seconds.tolist() == (
+        prices.seconds.tolist()
+    )
+
+
+def test_offsets_scale_families(graph):
+    model = small_model()
+    table, domain = table_of("rgat"), Domain(graph)
+    plain = Selector(model).price(table, domain, 1)
+    scaled = Selector(model, offsets={"fused": np.log(3.0)}).price(table, domain, 1)
+    ratio = scaled.launches / plain.launches
+    for family, factor in zip(table.families, ratio.tolist(), strict=True):
+        assert factor == pytest.approx(3.0 if family == "fused" else 1.0)
+
+
+def test_an_explanation_names_launches_features_and_runners_up(selector, graph):
+    explained = selector.explain("rgat", graph, 16)
+    table = table_of("rgat")
+    variant = next(v for v in table.variants if v.id == explained.choice.id)
+    assert len(explained.launches) == len(variant.plan.launches)
+    for launch in explained.launches:
+        assert launch.low <= launch.seconds <= launch.high
+        assert launch.features
+    text = str(explained)
+    assert explained.choice.id in text
+    assert "launches of a run" in text
+    assert explained.choice.candidates[1].id in text
+
+
+def test_spreads_come_from_intervals(selector, graph):
+    spread = selector.spread(table_of("rgcn"), Domain(graph), 1)
+    assert (spread >= 1).all()
+    assert spread.max() > 1
+
+
+def test_prices_are_remembered_for_a_graph(graph):
+    class Counting(Selector):
+        asked = 0
+
+        def price(self, table, domain, threads):
+            self.asked += 1
+            return super().price(table, domain, threads)
+
+    counting = Counting(small_model())
+    for _ in range(3):
+        counting.choose("rgcn", graph, 16)
+    assert counting.asked == 1
+
+
+def test_compile_takes_a_selector(graph):
+    module = hetune.nn.RGCN(8, 8, 3)
+    x = torch.randn(graph.num_nodes, 8)
+    with torch.no_grad():
+        layer = hetune.compile(module, backend="torch", selector=Selector(small_model()))
+        found = layer(x, graph)
+        assert layer.explain(x, graph).reason.startswith("least predicted time by the cost model")
+        assert torch.allclose(found, module(x, graph), atol=1e-5)
+
+
+def test_a_path_without_a_model_is_an_error(tmp_path):
+    with pytest.raises(ModelError):
+        Selector.load(tmp_path / "none")
+
+
+def test_loading_a_saved_model_chooses_alike(tmp_path, graph):
+    model = small_model()
+    save(model, tmp_path / "bundle")
+    loaded = Selector.load(tmp_path / "bundle")
+    assert isinstance(loaded.model, CostModel)
+    expected = Selector(model).choose("rgat", graph, 16)
+    assert dataclasses.replace(loaded.choose("rgat", graph, 16)) == dataclasses.replace(expected)
