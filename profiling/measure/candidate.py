@@ -1,0 +1,144 @@
+"""One variant on one problem: bound, checked, warmed up, then run round by round."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.measure.oracle import Oracle
+from hetune.profiling.records import Status
+from hetune.variants.plan.variants import Variant
+from hetune.variants.runtime.executable import Executable
+from hetune.variants.testing.conformance import TOLERANCE
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A run: its seconds, and those of its launches."""
+
+    seconds: float
+    launches: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Why a candidate has no times."""
+
+    status: Status
+    error: str
+
+
+class Candidate:
+    """A variant that is measured.
+
+    Args:
+        variant: What.
+        bind: Makes it ready to run on the graph.
+        features: A tensor for each feature.
+        weights: What `weights_of` gives for its plan.
+        limits: A candidate that needs more has no times.
+        clock: Seconds.
+
+    Attributes:
+        variant: What is measured.
+        loss: Why it has no times; None as long as it can have some.
+        relative_error: Largest difference from the oracle, as a share of the largest output.
+        run_seconds: Seconds of a warm run.
+        peak_bytes: What a run holds beside its inputs.
+    """
+
+    def __init__(
+        self,
+        variant: Variant,
+        bind: Callable[[], Executable],
+        features: Mapping[str, Tensor],
+        weights: Mapping[str, Tensor],
+        limits: Limits,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.variant = variant
+        self.loss: Loss | None = None
+        self.relative_error = 0.0
+        self.run_seconds = 0.0
+        self.peak_bytes = 0
+        self._bind = bind
+        self._features = features
+        self._weights = weights
+        self._limits = limits
+        self._clock = clock
+        self._spent = 0.0
+        self._executable: Executable | None = None
+
+    def admit(self, oracle: Oracle, memory_bytes: int) -> bool:
+        """Binds, checks and warms up; whether it can have times."""
+        try:
+            self._executable = self._bind()
+            self.peak_bytes = self._executable.layout.peak_bytes
+            if self.peak_bytes > memory_bytes:
+                self.give_up(
+                    Status.MEMORY,
+                    f"a run holds {self.peak_bytes} bytes beside its inputs, more than the limit "
+                    f"of {memory_bytes}: raise memory_bytes",
+                )
+                return False
+            self._check(oracle)
+        except Exception as error:  # whatever a variant raises is its result
+            self.loss = loss_of(error)
+        return self.loss is None
+
+    def sample(self) -> Sample | None:
+        """Runs once; None if it has no times from now on."""
+        limit = self._limits.unit_seconds
+        if self._spent + self.run_seconds > limit:
+            self.give_up(Status.TIMEOUT, f"its runs take longer than the limit of {limit:g} s")
+            return None
+        try:
+            return self._timed()
+        except Exception as error:  # as above
+            self.loss = loss_of(error)
+            return None
+
+    def give_up(self, status: Status, error: str) -> None:
+        """It has no times, for this reason."""
+        self.loss = Loss(status, error)
+
+    def _check(self, oracle: Oracle) -> None:
+        first = self._timed(lambda found: oracle.error(found)).seconds
+        if not self.relative_error <= TOLERANCE:
+            self.give_up(
+                Status.WRONG,
+                f"relative error {self.relative_error:.1e}, more than {TOLERANCE:g}",
+            )
+            return
+        rounds, limit = self._limits.rounds, self._limits.unit_seconds
+        # The first run also faults memory in; a candidate that is quick enough gets another one.
+        self.run_seconds = first if rounds * first > limit else self._timed().seconds
+        if self._spent + rounds * self.run_seconds > limit:
+            self.give_up(
+                Status.TIMEOUT,
+                f"a run takes {self.run_seconds:.2g} s: {rounds} rounds take longer than the limit "
+                f"of {limit:g} s",
+            )
+
+    def _timed(self, check: Callable[[Tensor], float] | None = None) -> Sample:
+        assert self._executable is not None
+        launches: list[float] = []
+        start = self._clock()
+        result = self._executable.run(self._features, self._weights, times=launches)
+        seconds = self._clock() - start
+        if check is not None:
+            self.relative_error = check(result)
+        self._spent += seconds
+        return Sample(seconds, tuple(launches))
+
+
+def loss_of(error: BaseException) -> Loss:
+    """What an exception says of the candidate that raised it."""
+    message = f"{type(error).__name__}: {error}"
+    # Torch raises RuntimeError where memory runs out.
+    lost = isinstance(error, MemoryError) or "can't allocate memory" in message
+    return Loss(Status.MEMORY if lost else Status.FAILED, message)

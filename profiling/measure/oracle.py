@@ -1,0 +1,135 @@
+"""What outputs are checked against: the interpreter in float64, on a sample of nodes if need be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from hetune.profiling.measure.inputs import Inputs
+from hetune.variants.errors import ProgramError
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.program.interpret import interpret
+from hetune.variants.program.nodes import Program, Space
+
+MOST_ELEMENTS = 1 << 21
+"""Numbers in a row for every edge and node, above which a sample of nodes is checked."""
+
+_WHOLE_NODES = 0.25
+_WHOLE_HUB = 0.5
+"""Shares of the sample that a node, and the node with most edges, may take."""
+
+
+class Oracle:
+    """A program's result, for all nodes or a sample of them.
+
+    A node's row depends on the edges that come in, and on nothing behind them, so that a sample's
+    rows are those of the whole graph. The node with most edges is among them unless it alone
+    takes half of the sample; numbers that are not finite are found everywhere.
+
+    Args:
+        program: What to compute; its result has a row for each node.
+        graph: What to compute it on.
+        inputs: Of all variants.
+        most_elements: Bounds what the sample takes.
+        seed: Of the sample.
+
+    Attributes:
+        nodes: The nodes that are checked; None for all.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        graph: HeteroGraph,
+        inputs: Inputs,
+        *,
+        most_elements: int = MOST_ELEMENTS,
+        seed: int = 0,
+    ) -> None:
+        if program.type_of(program.result).space is not Space.NODE:
+            raise ProgramError("only programs with a result for each node are measured")
+        width = max(_width(program), 1)
+        rows = most_elements // width
+        self.nodes: Tensor | None = None
+        if graph.num_nodes + graph.num_edges <= rows:
+            expected = _interpret(program, graph, {**inputs.weights, **inputs.features})
+        else:
+            self.nodes = sample_nodes(graph, rows, seed)
+            part, kept, place = incoming(graph, self.nodes)
+            features = {name: values[kept] for name, values in inputs.features.items()}
+            expected = _interpret(program, part, {**inputs.weights, **features})[place]
+        self._expected = expected.flatten(1)
+        self._largest = self._expected.abs().max().item() if expected.numel() else 0.0
+
+    def error(self, found: Tensor) -> float:
+        """``max |found - expected| / max |expected|`` of a float32 result [N, ...].
+
+        Infinite where a number is not finite, of whatever node.
+        """
+        # A sum with anything infinite or undefined is neither finite nor defined.
+        if not bool(found.sum().isfinite()):
+            return float("inf")
+        if not self._expected.numel():
+            return 0.0
+        rows = found.flatten(1)
+        rows = rows if self.nodes is None else rows[self.nodes]
+        return (rows - self._expected).abs_().max().item() / (self._largest or 1.0)
+
+
+def sample_nodes(graph: HeteroGraph, rows: int, seed: int) -> Tensor:
+    """Nodes with about `rows` incoming edges and neighbours in all, at least one; sorted."""
+    degree = torch.bincount(graph.dst.long(), minlength=graph.num_nodes)
+    cost = 2 * degree + 1
+    order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(seed))
+    order = order[cost[order] <= _WHOLE_NODES * rows]
+    hub = int(degree.argmax())
+    if cost[hub] <= _WHOLE_HUB * rows:
+        order = torch.cat([torch.tensor([hub]), order[order != hub]])
+    chosen = order[cost[order].cumsum(0) <= rows]
+    if not chosen.numel():
+        chosen = degree.argmin().view(1)
+    return chosen.sort().values
+
+
+def incoming(graph: HeteroGraph, nodes: Tensor) -> tuple[HeteroGraph, Tensor, Tensor]:
+    """The edges that come into some nodes, as a graph of the nodes that these edges touch.
+
+    Returns:
+        The graph; the node of the whole graph that each of its nodes is, sorted; and where in it
+        the given nodes are.
+    """
+    wanted = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    wanted[nodes] = True
+    edges = wanted[graph.dst.long()].nonzero().flatten()
+    src, dst = graph.src[edges].long(), graph.dst[edges].long()
+    wanted[src] = True
+    kept = wanted.nonzero().flatten()
+    place = torch.empty(graph.num_nodes, dtype=torch.int32)
+    place[kept] = torch.arange(kept.numel(), dtype=torch.int32)
+    part = HeteroGraph(
+        place[src],
+        place[dst],
+        graph.etype[edges],
+        graph.ntype[kept],
+        num_nodes=kept.numel(),
+        num_etypes=graph.num_etypes,
+        num_ntypes=graph.num_ntypes,
+        ntype_names=graph.ntype_names,
+        etype_names=graph.etype_names,
+        canonical_etypes=graph.canonical_etypes if graph.is_canonical else None,
+        validate=False,
+    )
+    return part, kept, place[nodes].long()
+
+
+def _interpret(program: Program, graph: HeteroGraph, values: Mapping[str, Tensor]) -> Tensor:
+    exact = {name: value.double() for name, value in values.items()}
+    return interpret(program, exact, graph).float()
+
+
+def _width(program: Program) -> int:
+    """Numbers in the widest row of nodes or edges."""
+    kinds = [param.type for param in program.params] + [let.type for let in program.lets]
+    return max(kind.width for kind in kinds if not kind.space.is_weight)

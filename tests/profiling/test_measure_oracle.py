@@ -1,0 +1,142 @@
+"""What outputs are checked against: exact, and affordable on any graph."""
+
+import math
+
+import pytest
+import torch
+
+from hetune.profiling.measure.inputs import Inputs, random_inputs
+from hetune.profiling.measure.oracle import Oracle, incoming, sample_nodes
+from hetune.profiling.measure.problem import program_of
+from hetune.profiling.units import GraphRecipe, ProblemSpec
+from hetune.variants.errors import ProgramError
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.program.interpret import interpret
+from hetune.variants.program.nodes import End, Let, Param, Program, Space, Take, Type
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.testing.graphs import typed_graph
+
+LAYERS = [("rgcn", 1), ("rgat", 1), ("rgat", 2), ("hgt", 1), ("hgt", 2)]
+
+
+@pytest.fixture(scope="module")
+def graph() -> HeteroGraph:
+    return typed_graph((300, 200), [(0, 1, 400), (1, 0, 500), (0, 0, 600)])
+
+
+def program(layer: str, heads: int = 1) -> Program:
+    recipe = GraphRecipe("any", "any", "any", ())
+    return program_of(ProblemSpec(recipe, layer, 6, 8, heads, 1))
+
+
+def exact(program: Program, graph: HeteroGraph, inputs: Inputs) -> torch.Tensor:
+    values = {**inputs.features, **inputs.weights}
+    return interpret(program, {name: value.double() for name, value in values.items()}, graph)
+
+
+@pytest.mark.parametrize(("layer", "heads"), LAYERS)
+def test_a_sample_s_rows_are_those_of_the_whole_graph(layer, heads, graph):
+    layer = program(layer, heads)
+    inputs = random_inputs(layer, Domain(graph), 0)
+    oracle = Oracle(layer, graph, inputs, most_elements=8 * 400)
+    assert oracle.nodes is not None
+    assert 10 < oracle.nodes.numel() < 300
+    right = exact(layer, graph, inputs).float()
+    assert oracle.error(right) < 1e-6
+    assert oracle.error(right.flatten(1)) < 1e-6
+    wrong = right.clone()
+    wrong[oracle.nodes[-1]] += 0.01 * right.abs().max()
+    assert oracle.error(wrong) == pytest.approx(0.01, rel=0.5)
+
+
+def test_all_nodes_are_checked_where_that_is_affordable(graph):
+    layer = program("rgcn")
+    inputs = random_inputs(layer, Domain(graph), 0)
+    oracle = Oracle(layer, graph, inputs)
+    assert oracle.nodes is None
+    right = exact(layer, graph, inputs).float()
+    for node in (0, 250, 499):
+        wrong = right.clone()
+        wrong[node, 3] += right.abs().max()
+        assert oracle.error(wrong) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_number_that_is_not_finite_is_an_infinite_error_wherever_it_is(value, graph):
+    layer = program("rgcn")
+    inputs = random_inputs(layer, Domain(graph), 0)
+    oracle = Oracle(layer, graph, inputs, most_elements=8 * 100)
+    assert oracle.nodes is not None
+    outside = next(node for node in range(500) if node not in oracle.nodes.tolist())
+    wrong = exact(layer, graph, inputs).float()
+    wrong[outside, 0] = value
+    assert oracle.error(wrong) == math.inf
+
+
+def test_graphs_without_nodes_have_no_error():
+    nothing = HeteroGraph(torch.empty(0).int(), torch.empty(0).int(), num_nodes=0, num_etypes=2)
+    layer = program("rgcn")
+    oracle = Oracle(layer, nothing, random_inputs(layer, Domain(nothing), 0))
+    assert oracle.error(torch.empty(0, 8)) == 0.0
+
+
+def star(leaves: int, others: int) -> HeteroGraph:
+    """Node 0 has an edge from every leaf; the others have one from node 0 each."""
+    src = torch.cat([torch.arange(1, leaves + 1), torch.zeros(others).long()])
+    dst = torch.cat([torch.zeros(leaves).long(), torch.arange(others) + 1])
+    return HeteroGraph(src, dst, num_nodes=max(leaves, others) + 1)
+
+
+def test_the_hub_is_in_the_sample_if_it_leaves_room_for_others():
+    assert 0 in sample_nodes(star(40, 500), 200, 0)
+    assert 0 not in sample_nodes(star(400, 500), 200, 0)
+
+
+def test_a_sample_is_never_empty_nor_larger_than_asked_for_if_it_can():
+    lonely = sample_nodes(star(40, 0), 1, 0)
+    assert lonely.numel() == 1
+    assert lonely[0] != 0
+    both_hubs = HeteroGraph(torch.tensor([0, 1] * 50), torch.tensor([1, 0] * 50))
+    assert sample_nodes(both_hubs, 1, 0).numel() == 1
+    some = sample_nodes(star(40, 500), 200, 0)
+    assert 3 * some.numel() <= 200 + 2 * 40
+    assert some.tolist() == sorted(set(some.tolist()))
+
+
+def test_samples_are_drawn_by_the_seed(graph):
+    assert sample_nodes(graph, 300, 1).tolist() == sample_nodes(graph, 300, 1).tolist()
+    assert sample_nodes(graph, 300, 1).tolist() != sample_nodes(graph, 300, 2).tolist()
+
+
+def test_the_part_of_a_graph_holds_all_edges_into_the_nodes_and_no_others(graph):
+    nodes = torch.tensor([3, 77, 310])
+    part, kept, place = incoming(graph, nodes)
+    into = torch.isin(graph.dst.long(), nodes)
+    assert kept[place].tolist() == nodes.tolist()
+    assert kept[part.src.long()].tolist() == graph.src[into].tolist()
+    assert kept[part.dst.long()].tolist() == graph.dst[into].tolist()
+    assert part.etype.tolist() == graph.etype[into].tolist()
+    assert part.ntype.tolist() == graph.ntype[kept].tolist()
+    assert part.canonical_etypes == graph.canonical_etypes
+    part.validate()
+
+
+def test_only_results_with_a_row_for_each_node_can_be_checked(graph):
+    x = Param("x", Type(Space.NODE, (4,)), "feature")
+    y = Let("y", Type(Space.EDGE, (4,)), Take("x", Space.EDGE, End.SRC))
+    edgewise = Program("edges", (x,), (y,), "y")
+    with pytest.raises(ProgramError, match="a result for each node"):
+        Oracle(edgewise, graph, Inputs({"x": torch.zeros(500, 4)}, {}))
+
+
+def test_inputs_are_signed_and_drawn_by_the_seed(graph):
+    layer = program("rgat", 2)
+    first, again, other = (random_inputs(layer, Domain(graph), seed) for seed in (0, 0, 1))
+    assert first.features.keys() == {"x"}
+    assert first.features["x"].shape == (500, 6)
+    assert first.weights["w"].shape == (3, 6, 2, 4)
+    for name, value in {**first.features, **first.weights}.items():
+        assert value.dtype == torch.float32
+        assert value.min() < 0 < value.max()
+        assert torch.equal(value, {**again.features, **again.weights}[name])
+        assert not torch.equal(value, {**other.features, **other.weights}[name])

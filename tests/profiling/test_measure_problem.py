@@ -1,0 +1,368 @@
+"""All candidates of a problem: what is recorded, and what goes wrong with some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+from hetune.costmodel.features.graph import NAMES, graph_features
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.measure.problem import SETUP, measure_problem, program_of, units_of
+from hetune.profiling.measure.record import Stamp, kernel_digest
+from hetune.profiling.records import PROTOCOL, Measurement, Status
+from hetune.profiling.units import GraphRecipe, ProblemSpec
+from hetune.variants.backends.base import Place, Runner
+from hetune.variants.backends.torch.backend import TorchBackend
+from hetune.variants.errors import CampaignError, CompileError, InputError
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.kernel.nodes import Launch, Schedule
+from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.table import CandidateTable
+from hetune.variants.testing.graphs import typed_graph
+
+PROBLEM = ProblemSpec(GraphRecipe("tiny", "drawn", "any", ()), "rgcn", 6, 8, 1, 1)
+STAMP = Stamp("campaign", "machine", "1.0")
+BLOCKS = (256, 1024, 4096, 16384)
+
+
+class Steady:
+    """A yardstick that never moves."""
+
+    def read(self) -> float:
+        return 1.0
+
+    def drift(self, before: float, after: float) -> float:
+        return 0.0
+
+
+@dataclass
+class Rig:
+    """A backend without a compiler, whose launches take and do what the test says, by block size.
+
+    Attributes:
+        seconds: What a launch takes, on a clock of the rig's own.
+        spoil: Changes the buffers after a launch, or raises; by block size.
+        bound: Block sizes of the launches that were bound.
+        runs: Those of the launches that ran.
+    """
+
+    seconds: Mapping[int, float] = field(default_factory=dict)
+    spoil: Mapping[int, Callable[[dict[str, Tensor]], None]] = field(default_factory=dict)
+    refuse: Mapping[int, Exception] = field(default_factory=dict)
+    bound: list[int] = field(default_factory=list)
+    runs: list[int] = field(default_factory=list)
+    threads: set[int] = field(default_factory=set)
+    now: float = 0.0
+    name: str = "rig"
+
+    def bind(self, launch: Launch, schedule: Schedule, place: Place) -> Runner:
+        block = schedule.block_nodes
+        if block in self.refuse:
+            raise self.refuse[block]
+        self.bound.append(block)
+        run = TorchBackend().bind(launch, schedule, place)
+
+        def runner(buffers: Mapping[str, Tensor]) -> None:
+            self.now += self.seconds.get(block, 0.01)
+            self.runs.append(block)
+            self.threads.add(torch.get_num_threads())
+            run(buffers)
+            if block in self.spoil:
+                self.spoil[block](dict(buffers))
+
+        return runner
+
+    def clock(self) -> float:
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def graph() -> HeteroGraph:
+    return typed_graph((30, 20), [(0, 1, 60), (1, 0, 50), (0, 0, 40)])
+
+
+@pytest.fixture(scope="module")
+def variants() -> tuple[Variant, ...]:
+    """Those of one plan with a single launch, by block size."""
+    plans: dict[int, list[Variant]] = {}
+    for variant in variants_of(program_of(PROBLEM)):
+        plans.setdefault(id(variant.plan), []).append(variant)
+    chosen = next(vs for vs in plans.values() if len(vs[0].plan.launches) == 1)
+    assert [v.schedules[0].block_nodes for v in chosen] == list(BLOCKS)
+    return tuple(chosen)
+
+
+@pytest.fixture
+def measure(graph, variants):
+    def run(rig: Rig, limits: Limits | None = None, **options) -> dict[int, Measurement]:
+        found = measure_problem(
+            PROBLEM, graph, variants, STAMP,
+            limits=limits, backend=rig, clock=rig.clock, yardstick=Steady(), **options,
+        )  # fmt: skip
+        assert [m.variant for m in found] == [v.id for v in variants]
+        return dict(zip(BLOCKS, found, strict=True))
+
+    return run
+
+
+def test_records_say_what_was_measured(graph, variants, measure):
+    rig = Rig(seconds={256: 0.02, 1024: 0.05, 4096: 0.05, 16384: 0.05})
+    found = measure(rig)[256]
+    variant = variants[0]
+    [unit] = [u for u in units_of(PROBLEM) if u.variant == variant.id]
+    table = CandidateTable.of(variants_of(program_of(PROBLEM)))
+    [row] = table.rows_of[table.variants.index(variant)]
+    assert replace(found, launches=(), measured_at=STAMP, relative_error=0.0) == Measurement(
+        unit=unit.key,
+        campaign="campaign",
+        machine="machine",
+        graph="tiny",
+        graph_fingerprint=graph.fingerprint,
+        family="drawn",
+        graph_features=tuple(graph_features(graph)),
+        layer="rgcn",
+        d_in=6,
+        d_out=8,
+        heads=1,
+        threads=1,
+        variant=variant.id,
+        plan=variant.key,
+        status=Status.OK,
+        error="",
+        samples=(pytest.approx(0.02),) * 7,
+        launches=(),
+        prepare_seconds=0.0,
+        preparation=tuple(table.preparation(Domain(graph))[table.variants.index(variant)]),
+        relative_error=0.0,
+        peak_bytes=found.peak_bytes,
+        drift=0.0,
+        protocol=PROTOCOL,
+        code_version="1.0",
+        measured_at=STAMP,
+    )
+    [launch] = found.launches
+    assert (launch.family, launch.columns) == (
+        table.families[row],
+        tuple(table.columns(Domain(graph))[row]),
+    )
+    assert launch.kernel == kernel_digest(*table.launches[row])
+    assert len(launch.samples) == 7
+    assert all(seconds > 0 for seconds in launch.samples)
+    assert found.peak_bytes >= 50 * 8 * 4
+    assert 0 <= found.relative_error < 1e-6
+    assert len(found.graph_features) == len(NAMES)
+    assert found.measured_at.utcoffset().total_seconds() == 0
+
+
+@pytest.mark.parametrize(("layer", "heads"), [("rgcn", 1), ("rgat", 2), ("hgt", 1)])
+def test_every_compiled_variant_has_times(layer, heads, graph):
+    problem = replace(PROBLEM, layer=layer, heads=heads)
+    variants = variants_of(program_of(problem))[:: 4 if layer == "rgcn" else 24]
+    found = measure_problem(problem, graph, variants, STAMP)
+    assert [m.status for m in found] == [Status.OK] * len(variants), found[0].error
+    for measurement, variant in zip(found, variants, strict=True):
+        assert 7 <= len(measurement.samples) <= 15
+        assert len(measurement.launches) == len(variant.plan.launches)
+        parts = zip(*(launch.samples for launch in measurement.launches), strict=True)
+        for whole, launches in zip(measurement.samples, parts, strict=True):
+            assert 0 < sum(launches) < whole
+        assert measurement.prepare_seconds > 0
+
+
+def fill(value: float) -> Callable[[dict[str, Tensor]], None]:
+    def spoil(buffers: dict[str, Tensor]) -> None:
+        for name, buffer in buffers.items():
+            if name.startswith("v") or buffer.shape == (50, 8):
+                buffer.fill_(value)
+
+    return spoil
+
+
+def fail(error: Exception) -> Callable[[dict[str, Tensor]], None]:
+    def spoil(buffers: dict[str, Tensor]) -> None:
+        raise error
+
+    return spoil
+
+
+ALLOCATOR = "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried"
+
+
+@pytest.mark.parametrize(
+    ("rig", "status", "error"),
+    [
+        (Rig(spoil={1024: fill(1.0)}), Status.WRONG, "relative error "),
+        (Rig(spoil={1024: fill(torch.nan)}), Status.WRONG, "relative error inf, more than 1e-05"),
+        (Rig(spoil={1024: fail(ValueError("odd"))}), Status.FAILED, "ValueError: odd"),
+        (Rig(spoil={1024: fail(MemoryError("full"))}), Status.MEMORY, "MemoryError: full"),
+        (Rig(spoil={1024: fail(RuntimeError(ALLOCATOR))}), Status.MEMORY, "RuntimeError: ["),
+        (Rig(refuse={1024: CompileError("no")}), Status.FAILED, "CompileError: no"),
+    ],
+)
+def test_what_goes_wrong_with_one_candidate_is_its_record_and_no_other_s(
+    rig, status, error, measure
+):
+    found = measure(rig)
+    lost = found.pop(1024)
+    assert (lost.status, lost.samples, lost.launches, lost.drift) == (status, (), (), 0.0)
+    assert lost.error.startswith(error)
+    assert {m.status for m in found.values()} == {Status.OK}
+    assert rig.runs.count(1024) <= 1
+
+
+def test_a_candidate_that_fails_late_has_no_times_either(measure):
+    runs = []
+
+    def spoil(buffers: dict[str, Tensor]) -> None:
+        runs.append(1)
+        if len(runs) == 5:
+            raise MemoryError("late")
+
+    found = measure(Rig(spoil={256: spoil}))
+    assert (found[256].status, found[256].samples) == (Status.MEMORY, ())
+    assert len(runs) == 5
+    assert len(found[1024].samples) >= 7
+
+
+def test_what_needs_more_memory_than_allowed_never_runs(measure):
+    rig = Rig()
+    found = measure(rig, Limits(memory_bytes=1000))
+    assert {m.status for m in found.values()} == {Status.MEMORY}
+    assert found[256].error == (
+        f"a run holds {found[256].peak_bytes} bytes beside its inputs, more than the limit of "
+        "1000: raise memory_bytes"
+    )
+    assert rig.runs == []
+
+
+def test_nearly_as_fast_as_the_fastest_means_more_rounds(measure):
+    found = measure(Rig(seconds={256: 1.0, 1024: 1.1, 4096: 1.3, 16384: 2.0}))
+    assert [len(m.samples) for m in found.values()] == [15, 15, 7, 7]
+    assert found[1024].samples == (pytest.approx(1.1),) * 15
+    assert len(found[1024].launches[0].samples) == 15
+
+
+def test_there_are_no_more_rounds_than_time(measure):
+    limits = Limits(problem_seconds=7 * 5.4 + 3 * 2.1 + 1)
+    found = measure(Rig(seconds={256: 1.0, 1024: 1.1, 4096: 1.3, 16384: 2.0}), limits)
+    assert [len(m.samples) for m in found.values()] == [10, 10, 7, 7]
+
+
+def test_who_takes_longer_than_a_unit_may_has_no_times(measure):
+    rig = Rig(seconds={256: 1.0, 1024: 4.0, 4096: 3.4, 16384: 40.0})
+    found = measure(rig, Limits(unit_seconds=30.0, problem_seconds=1000.0))
+    assert [m.status for m in found.values()] == ["ok", "timeout", "timeout", "timeout"]
+    assert found[1024].error == ("a run takes 4 s: 7 rounds take longer than the limit of 30 s")
+    # Two runs of 3.4 s before the rounds leave room for 6 more.
+    assert found[4096].error == ("a run takes 3.4 s: 7 rounds take longer than the limit of 30 s")
+    assert rig.runs.count(16384) == 1
+    assert rig.runs.count(1024) == 2
+
+
+def test_who_becomes_slow_is_ended_within_the_limit(measure):
+    rig = Rig(seconds=dict.fromkeys(BLOCKS, 1.0))
+
+    def slow_down(buffers: dict[str, Tensor]) -> None:
+        if rig.runs.count(256) > 3:
+            rig.now += 20.0
+
+    rig.spoil = {256: slow_down}
+    found = measure(rig)
+    assert found[256].error == "its runs take longer than the limit of 30 s"
+    assert found[256].status is Status.TIMEOUT
+    assert found[1024].status is Status.OK
+
+
+def test_the_hopeless_are_given_up_where_time_is_short_the_slowest_first(measure):
+    seconds = {256: 1.0, 1024: 4.0, 4096: 6.0, 16384: 10.0}
+    everyone = Limits(problem_seconds=7 * 21 + 1, unit_seconds=1000.0)
+    assert {m.status for m in measure(Rig(seconds), everyone).values()} == {Status.OK}
+    without_one = replace(everyone, problem_seconds=7 * 11 + 1)
+    found = measure(Rig(seconds), without_one)
+    assert [m.status for m in found.values()] == ["ok", "ok", "ok", "timeout"]
+    assert found[16384].error == (
+        "a run takes 10 s, 10.0 times the fastest one's: 7 rounds of all do not fit into 78 s"
+    )
+    # The others are less than five times slower: they are measured whatever it takes.
+    found = measure(Rig(seconds), replace(everyone, problem_seconds=1.0))
+    assert [m.status for m in found.values()] == ["ok", "ok", "timeout", "timeout"]
+    assert len(found[1024].samples) == 7
+
+
+def test_threads_are_the_problem_s_while_it_runs(graph, variants):
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        problem = replace(PROBLEM, threads=2)
+        rig = Rig()
+        measure_problem(problem, graph, variants[:1], STAMP, backend=rig, yardstick=Steady())
+        assert rig.threads == {2}
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_every_step_is_announced(measure, variants):
+    rig, steps = Rig(), []
+    measure(rig, beat=lambda variant: steps.append((variant, len(rig.runs))))
+    names = [variant for variant, _ in steps]
+    assert names[0] == names[-1] == SETUP
+    assert set(names) == {SETUP, *(v.id for v in variants)}
+    block_of = dict(zip((v.id for v in variants), BLOCKS, strict=True))
+    for (variant, runs), (_, later) in pairwise(steps):
+        ran = set(rig.runs[runs:later])
+        assert ran <= ({block_of[variant]} if variant else set())
+
+
+def test_preparing_is_from_an_unindexed_graph_and_once_for_each_plan(graph):
+    rig = Rig()
+    real = rig.bind
+
+    def bind(launch: Launch, schedule: Schedule, place: Place) -> Runner:
+        rig.now += 1.0 if place.graph is graph else 100.0
+        return real(launch, schedule, place)
+
+    rig.bind = bind
+    chosen = variants_of(program_of(PROBLEM))
+    found = measure_problem(
+        PROBLEM, graph, chosen, STAMP, backend=rig, clock=rig.clock, yardstick=Steady()
+    )
+    for measurement, variant in zip(found, chosen, strict=True):
+        assert measurement.prepare_seconds == pytest.approx(100.0 * len(variant.plan.launches))
+    fresh = {id(v.plan): len(v.plan.launches) for v in chosen}
+    assert len(rig.bound) == sum(len(v.plan.launches) for v in chosen) + sum(fresh.values())
+
+
+@pytest.mark.parametrize("layer", ["gcn", ""])
+def test_an_unknown_layer(layer):
+    with pytest.raises(InputError, match="no layer"):
+        units_of(replace(PROBLEM, layer=layer))
+
+
+def test_units_are_the_promoted_variants():
+    assert [u.variant for u in units_of(PROBLEM)] == [
+        v.id for v in variants_of(program_of(PROBLEM))
+    ]
+    assert len({u.key for u in units_of(PROBLEM)}) == len(units_of(PROBLEM))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rounds": 6},
+        {"most_rounds": 6},
+        {"repeats": -1},
+        {"unit_seconds": 0.0},
+        {"problem_seconds": float("nan")},
+        {"memory_bytes": 0},
+    ],
+)
+def test_limits_that_measure_nothing(wrong):
+    with pytest.raises(CampaignError, match=next(iter(wrong))):
+        Limits(**wrong)
