@@ -1,0 +1,146 @@
+"""Runs campaigns: what is not done yet, problem by problem, each stored before the next begins."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass
+from typing import Protocol
+
+from hetune.costmodel.fingerprint import Fingerprint, this_machine
+from hetune.costmodel.version import code_version
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.measure.problem import units_of
+from hetune.profiling.measure.record import Stamp
+from hetune.profiling.records import Measurement, Status
+from hetune.profiling.supervisor import Supervisor
+from hetune.profiling.units import ProblemSpec, Unit
+
+
+class Records(Protocol):
+    """Where measurements are kept: `hetune.profiling.store.Store`."""
+
+    def done(self, machine: str) -> Set[str]:
+        """Keys of the units that a machine has measured."""
+        ...
+
+    def add(self, measurements: Iterable[Measurement], fingerprint: Fingerprint) -> object:
+        """Stores a batch, all of it or nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a campaign is.
+
+    Attributes:
+        done: Units that need no measuring any more.
+        total: Units of the campaign.
+        seconds_left: What the rest should take, at the pace so far; None before the first problem.
+        problem: What was measured last; None at the start.
+    """
+
+    done: int
+    total: int
+    seconds_left: float | None
+    problem: ProblemSpec | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run of a campaign did.
+
+    Attributes:
+        total: Units of the campaign.
+        known: Those that the store had already.
+        measured: Those that were measured now, by how that ended.
+        restarts: How many worker processes were lost.
+        seconds: How long it took.
+    """
+
+    total: int
+    known: int
+    measured: Mapping[Status, int]
+    restarts: int
+    seconds: float
+
+
+def run_campaign(
+    problems: Iterable[ProblemSpec],
+    name: str,
+    store: Records,
+    *,
+    limits: Limits | None = None,
+    seed: int = 0,
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> Report:
+    """Measures all variants of problems on this machine; see `run_units`.
+
+    Raises:
+        InputError: A problem has no such layer, or a width does not divide into its heads.
+        StoreError: The store fails; what was stored before stays.
+    """
+    units = [unit for problem in problems for unit in units_of(problem)]
+    return run_units(units, name, store, limits=limits, seed=seed, progress=progress)
+
+
+def run_units(
+    units: Iterable[Unit],
+    name: str,
+    store: Records,
+    *,
+    limits: Limits | None = None,
+    seed: int = 0,
+    progress: Callable[[Progress], None] = lambda progress: None,
+    supervisor: Supervisor | None = None,
+) -> Report:
+    """Measures the units that the store does not have of this machine.
+
+    Units of a problem are measured together, and stored together: whoever is interrupted loses at
+    most one problem, and goes on with it.
+
+    Args:
+        units: What to measure; one that comes twice is measured once.
+        name: The campaign, for the records.
+        store: What is done, and where records go.
+        limits: Rounds, seconds and bytes; not given along with a supervisor.
+        seed: Of the inputs and the orders; not given along with a supervisor.
+        progress: Called at the start and after each problem.
+        supervisor: Keeps a worker for several calls; one of its own if None.
+
+    Raises:
+        StoreError: The store fails; what was stored before stays.
+    """
+    if supervisor is None:
+        with Supervisor(limits, seed=seed) as own:
+            return run_units(units, name, store, progress=progress, supervisor=own)
+    start, restarts = time.monotonic(), supervisor.restarts
+    fingerprint = this_machine()
+    stamp = Stamp(name, fingerprint.digest, code_version())
+    wanted = {unit.key: unit for unit in units}
+    known = wanted.keys() & store.done(fingerprint.digest)
+    total, done = len(wanted), len(known)
+    progress(Progress(done, total, None, None))
+    endings: Counter[Status] = Counter()
+    for problem, members in _by_problem(u for key, u in wanted.items() if key not in known):
+        found = supervisor.measure(members, stamp)
+        store.add(found, fingerprint)
+        endings.update(measurement.status for measurement in found)
+        done += len(found)
+        pace = (time.monotonic() - start) / endings.total()
+        progress(Progress(done, total, pace * (total - done), problem))
+    return Report(
+        total,
+        len(known),
+        dict(endings),
+        supervisor.restarts - restarts,
+        time.monotonic() - start,
+    )
+
+
+def _by_problem(units: Iterable[Unit]) -> list[tuple[ProblemSpec, list[Unit]]]:
+    found: dict[ProblemSpec, list[Unit]] = {}
+    for unit in units:
+        found.setdefault(unit.problem, []).append(unit)
+    return list(found.items())

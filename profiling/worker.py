@@ -1,0 +1,145 @@
+"""The process that measures: problem after problem, until its parent goes away.
+
+Run by `hetune.profiling.supervisor` as ``python -m hetune.profiling.worker DESCRIPTOR``, with a
+heartbeat's descriptor. Orders come in on the standard input and answers go out on the standard
+output, one JSON object to a line. Whatever goes wrong with a variant in a way that a process
+survives is in the answer; the parent sees the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import psutil
+
+from hetune.profiling.corpus import build
+from hetune.profiling.heartbeat import SETTING_UP, Heartbeat
+from hetune.profiling.measure.candidate import loss_of
+from hetune.profiling.measure.limits import Limits, usable_memory
+from hetune.profiling.measure.problem import SETUP, graph_facts, measure_problem, program_of
+from hetune.profiling.measure.record import Stamp
+from hetune.profiling.measure.reference import Reference
+from hetune.profiling.measure.rounds import Yardstick
+from hetune.profiling.records import Measurement
+from hetune.profiling.units import GraphRecipe, ProblemSpec
+from hetune.profiling.wire import Json, Order, facts_to_json, measurement_to_json
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.plan.variants import Variant, variants_of
+
+
+class Measure(Protocol):
+    """As `measure_problem`."""
+
+    def __call__(
+        self,
+        problem: ProblemSpec,
+        graph: HeteroGraph,
+        variants: tuple[Variant, ...],
+        stamp: Stamp,
+        *,
+        limits: Limits,
+        yardstick: Yardstick,
+        seed: int,
+        beat: Callable[[str], None],
+    ) -> list[Measurement]:
+        """Measures variants of a problem."""
+        ...
+
+
+class Worker:
+    """Answers orders; remembers the last graph, and how long the yardstick usually takes."""
+
+    def __init__(
+        self, heartbeat: Heartbeat, send: Callable[[Json], None], measure: Measure = measure_problem
+    ) -> None:
+        self._heartbeat = heartbeat
+        self._send = send
+        self._measure = measure
+        self._yardstick = Reference()
+        self._graph: tuple[GraphRecipe, HeteroGraph] | None = None
+
+    def answer(self, order: Order) -> None:
+        """Measures what is ordered; sends the graph's facts ahead, so that they outlive a crash."""
+        self._heartbeat.beat(SETTING_UP)
+        _limit_memory(order.limits.memory_bytes or usable_memory())
+        try:
+            graph = self._graph_of(order.problem.graph)
+            self._send({"graph": facts_to_json(graph_facts(graph))})
+            found = self._measured(order, graph)
+        except Exception as error:  # whatever a problem raises is the result of its units
+            loss = loss_of(error)
+            self._send({"status": loss.status.value, "error": loss.error})
+            return
+        self._send({"measurements": [measurement_to_json(m) for m in found]})
+
+    def _measured(self, order: Order, graph: HeteroGraph) -> list[Measurement]:
+        promoted = {v.id: v for v in variants_of(program_of(order.problem))}
+        numbers = {SETUP: SETTING_UP, **{id: n for n, id in enumerate(order.variants)}}
+        return self._measure(
+            order.problem,
+            graph,
+            tuple(promoted[id] for id in order.variants),
+            order.stamp,
+            limits=order.limits,
+            yardstick=self._yardstick,
+            seed=order.seed,
+            beat=lambda variant: self._heartbeat.beat(numbers[variant]),
+        )
+
+    def _graph_of(self, recipe: GraphRecipe) -> HeteroGraph:
+        if self._graph is None or self._graph[0] != recipe:
+            self._graph = None  # freed before the next one takes its place
+            self._graph = recipe, build(recipe)
+        return self._graph[1]
+
+
+def main(measure: Measure = measure_problem) -> None:
+    """Answers orders until the standard input ends; then the process ends at once."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    heartbeat = Heartbeat(int(sys.argv[1]))
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what libraries print is no answer
+
+    def send(answer: Json) -> None:
+        answers.write(f"{json.dumps(answer)}\n")
+        answers.flush()
+
+    worker = Worker(heartbeat, send, measure)
+    for line in _orders():
+        worker.answer(Order.from_json(json.loads(line)))
+
+
+def _orders() -> Iterator[str]:
+    """Lines of the standard input, which is watched all the while: it ends with the parent."""
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            lines.put(line)
+        os._exit(0)  # a worker without a parent would only disturb the next one's measurements
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        yield lines.get()
+
+
+def _limit_memory(nbytes: int) -> None:
+    """Allocating more than that beside what is held now raises an error, where the system can."""
+    held = int(psutil.Process().memory_info().vms)
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = held + nbytes
+    if most != resource.RLIM_INFINITY:
+        wanted = min(wanted, most)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, most))
+
+
+if __name__ == "__main__":
+    main()
