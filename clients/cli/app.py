@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 import hetune
-from hetune.clients.cli import build, console, registry, run, show
+from hetune.clients.cli import build, calibrate, console, models, registry, run, show
 from hetune.clients.cli.options import Threads, use_threads
 from hetune.variants.errors import (
     GraphError,
@@ -58,6 +58,12 @@ app.command("run")(run.run)
 app.command("bench")(run.bench)
 app.command("variants")(show.variants)
 app.command("explain")(show.explain)
+app.command("train")(models.train)
+app.command("evaluate")(models.evaluate_)
+app.command("promote")(models.promote)
+app.command("rollback")(models.rollback)
+app.command("models")(models.models)
+app.command("calibrate")(calibrate.calibrate)
 app.add_typer(registry.app, name="registry")
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
+import hetune
 from hetune.clients.cli import console
 from hetune.clients.cli.compare import plan_of
 from hetune.clients.cli.job import Job, prepare
@@ -95,7 +97,12 @@ def explain(
         seed=seed,
     )
     out = console.out()
-    choice = prepare(job, lambda text: out.print(text, markup=False, soft_wrap=True)).choice
+    ready = prepare(job, lambda text: out.print(text, markup=False, soft_wrap=True))
+    explained = hetune.Selector.load().explain(
+        ready.layer.module, ready.graph, memory_limit=job.memory_limit
+    )
+    out.print(_launches(explained))
+    choice = explained.choice
     rows = console.table("", "variant", "predicted ms", "peak MB", "note", left=("variant", "note"))
     for candidate in choice.candidates:
         is_chosen = candidate.id == choice.id
@@ -111,6 +118,20 @@ def explain(
             style="bold green" if is_chosen else None,
         )
     out.print(rows)
+
+
+def _launches(explained: hetune.Explanation) -> Table:
+    rows = console.table(
+        "predicted ms", "between", "launch", "what mattered", left=("launch", "what mattered")
+    )
+    for launch in explained.launches:
+        rows.add_row(
+            f"{launch.seconds * 1e3:.3f}",
+            f"{launch.low * 1e3:.3f}-{launch.high * 1e3:.3f}",
+            launch.what,
+            ", ".join(f"{name} x{factor:.2f}" for name, factor in launch.features),
+        )
+    return rows
 
 
 def _list(program: Program, found: tuple[Variant, ...]) -> None:

@@ -1,0 +1,133 @@
+"""`hetune train`, `evaluate`, `promote`, `rollback`, `models`, on times of a known law."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from hetune.clients.cli.app import app
+from hetune.costmodel.evaluate.report import MODEL, Report
+from hetune.profiling.records import LaunchRecord
+from hetune.profiling.store.store import Store
+from hetune.profiling.testing.records import MACHINE, measurement
+from tests.costmodel._synthetic import problems
+
+pytestmark = pytest.mark.filterwarnings("ignore::hetune.costmodel.shelf.best.ForeignModelWarning")
+
+
+def run(*args: str):
+    return CliRunner().invoke(app, [*args])
+
+
+def fill(path, found, prefix=""):
+    with Store.open(path) as store:
+        for number, problem in enumerate(found):
+            store.add(
+                [
+                    dataclasses.replace(
+                        measurement(0),
+                        unit=f"{prefix}{problem.family}-{number}-{candidate.variant}",
+                        graph=problem.graph,
+                        graph_fingerprint=f"{prefix}{problem.graph}",
+                        family=prefix + problem.family,
+                        graph_features=problem.graph_features,
+                        layer=problem.layer,
+                        d_in=problem.d_in,
+                        d_out=problem.d_out,
+                        variant=candidate.variant,
+                        samples=(candidate.seconds,) * 7,
+                        launches=tuple(
+                            LaunchRecord("k", launch.family, launch.columns, (launch.seconds,) * 7)
+                            for launch in candidate.launches
+                        ),
+                    )
+                    for candidate in problem.candidates
+                ],
+                MACHINE,
+            )
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    monkeypatch.setenv("HETUNE_MODELS", str(tmp_path / "models"))
+    return tmp_path / "models"
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory):
+    """A folder with a store and the shelf of a model that was trained from it, and the output."""
+    folder = tmp_path_factory.mktemp("trained")
+    fill(folder / "a.db", problems(graph_families=4, graphs=5))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HETUNE_MODELS", str(folder / "models"))
+        arguments = ("--folds", "2", "--target", "roofline-ratio")
+        result = run("train", "--store", str(folder / "a.db"), *arguments)
+    assert result.exit_code == 0, result.output
+    return folder, result
+
+
+@pytest.fixture
+def trained(training, tmp_path, shelf):
+    folder, result = training
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return result
+
+
+def test_training_makes_a_candidate_with_a_card(trained, shelf):
+    assert "40 measured inputs of 4 graph families" in trained.output
+    assert MODEL in trained.output
+    (card,) = (shelf / "cards").iterdir()
+    assert (card / "model-card.md").read_text().startswith("# ")
+    report = Report.from_json((card / "report.json").read_text())
+    assert len(report.outcomes) == 40
+    listed = run("models").output
+    assert "candidate" in listed
+    assert card.name in listed
+
+
+def test_an_empty_store_says_what_to_do(tmp_path, shelf):
+    result = run("train", "--store", str(tmp_path / "empty.db"))
+    assert result.exit_code == 1
+    assert "run `hetune profile` first" in result.output
+
+
+def test_evaluating_takes_families_that_were_not_trained_on(trained, tmp_path):
+    result = run("evaluate", "--store", str(tmp_path / "a.db"))
+    assert result.exit_code == 2
+    assert "not trained on" in result.output.replace("\n", " ")
+    fill(tmp_path / "b.db", problems(graph_families=2, seed=5), prefix="new-")
+    result = run("evaluate", "--store", str(tmp_path / "b.db"), "--json")
+    assert result.exit_code == 0, result.output
+    assert len(json.loads(result.output)["outcomes"]) == 8
+
+
+def test_promoting_and_rolling_back(trained, tmp_path):
+    promoted = run("promote", "--store", str(tmp_path / "a.db"))
+    assert promoted.exit_code == 0, promoted.output
+    assert "champion: " in promoted.output
+    assert "champion" in run("models").output
+    back = run("rollback")
+    assert back.exit_code == 0
+    assert "there is no champion now" in back.output
+    again = run("rollback")
+    assert again.exit_code == 1
+    assert "promote one first" in again.output.replace("\n", " ")
+
+
+def test_a_second_model_is_judged_beside_the_champion(trained, tmp_path):
+    assert run("promote", "--store", str(tmp_path / "a.db")).exit_code == 0
+    fill(tmp_path / "c.db", problems(graph_families=5, graphs=5, seed=9))
+    arguments = ("--store", str(tmp_path / "c.db"), "--folds", "2", "--target", "log-seconds")
+    assert run("train", *arguments).exit_code == 0
+    refused = run("promote", "--store", str(tmp_path / "c.db"))
+    assert refused.exit_code == 2  # nothing there is new to both
+    fill(tmp_path / "d.db", problems(graph_families=2, seed=5), prefix="new-")
+    judged = run("promote", "--store", str(tmp_path / "d.db"))
+    if judged.exit_code == 0:
+        assert "champion: " in judged.output
+    else:
+        assert "worse than the champion's" in judged.output.replace("\n", " ")
