@@ -7,6 +7,7 @@ import json
 import shutil
 
 import pytest
+from tests.costmodel._synthetic import problems
 from typer.testing import CliRunner
 
 from hetune.clients.cli.app import app
@@ -14,7 +15,6 @@ from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.profiling.records import LaunchRecord
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE, measurement
-from tests.costmodel._synthetic import problems
 
 pytestmark = pytest.mark.filterwarnings("ignore::hetune.costmodel.shelf.best.ForeignModelWarning")
 
