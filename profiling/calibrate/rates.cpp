@@ -1,4 +1,4 @@
-// What this machine can do at best: the yardsticks of roofline.py.
+// What this machine can do at best: arithmetic on registers alone, and rows gathered at random.
 #include <stdint.h>
 
 typedef float v16 __attribute__((vector_size(64)));

@@ -1,0 +1,1 @@
+"""Adapting the roofline model and the cost models to this machine."""

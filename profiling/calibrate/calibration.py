@@ -1,0 +1,96 @@
+"""Calibrating: measured rates, and what they leave to correct in the cost model's predictions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from hetune.costmodel.calibration import ROOFLINE, Calibration
+from hetune.costmodel.fingerprint import this_machine
+from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.shelf.best import ForeignModelWarning, load_best
+from hetune.profiling.calibrate.correction import Observed, correct, error, predictions
+from hetune.profiling.calibrate.few import observe
+from hetune.profiling.calibrate.rates import ROUNDS, measure_machine
+from hetune.variants.runtime.roofline import MachineModel
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is at work, how much of it is done, and how much there is."""
+
+_QUICK_ROUNDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What calibrating found.
+
+    Attributes:
+        calibration: To be saved.
+        measured: The measured rates. A calibration has others where a cost model predicts the
+            measured launches better with the rates that it was trained with.
+        at_home: Whether the cost model was trained on this machine: it is used as it is.
+    """
+
+    calibration: Calibration
+    measured: MachineModel
+    at_home: bool
+
+
+def calibrate(*, quick: bool = False, progress: Progress = lambda what, done, total: None) -> Found:
+    """Measures this machine, and corrects the cost model that answers on it; nothing is saved.
+
+    Works with torch's number of threads. Takes half a minute on an idle machine.
+
+    Args:
+        quick: Measure rates only, in a few seconds.
+        progress: Tells how far it is.
+
+    Raises:
+        CompileError: There is no compiler.
+    """
+    with warnings.catch_warnings():
+        # That the model is of another machine is what is about to be mended.
+        warnings.simplefilter("ignore", ForeignModelWarning)
+        model = load_best()
+    measured = measure_machine(
+        rounds=_QUICK_ROUNDS if quick else ROUNDS,
+        progress=lambda done, total: progress("measuring rates", done, total),
+    )
+    at_home = model is not None and model.manifest.fingerprint.digest == this_machine().digest
+    observed = () if quick or at_home else observe(progress=progress)
+    return Found(_calibration(model, measured, observed), measured, at_home)
+
+
+def _calibration(
+    model: CostModel | None, measured: MachineModel, observed: tuple[Observed, ...]
+) -> Calibration:
+    found = Calibration(
+        machine=measured,
+        offsets={},
+        fingerprint=this_machine().digest,
+        model_id=ROOFLINE if model is None else model.manifest.data.digest,
+        created_at=datetime.now(UTC),
+        error_before=None,
+        error_after=None,
+    )
+    if not observed:
+        return found
+    before = MachineModel() if model is None else model.manifest.machine
+    earlier = error(observed, predictions(model, before))
+    if model is None:
+        # The roofline model takes no offsets.
+        later = error(observed, predictions(None, measured))
+        return replace(found, error_before=earlier, error_after=later)
+    corrections = [
+        (machine, correct(observed, predictions(model, machine))) for machine in (measured, before)
+    ]
+    machine, best = min(corrections, key=lambda pair: pair[1].error)
+    return replace(
+        found,
+        machine=machine,
+        offsets=best.offsets,
+        error_before=earlier,
+        error_after=best.error,
+    )

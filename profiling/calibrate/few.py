@@ -1,0 +1,126 @@
+"""The few launches that are measured to correct a cost model: small, quick to compile, unalike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from hetune.costmodel.fingerprint import this_machine
+from hetune.costmodel.version import code_version
+from hetune.profiling.calibrate.correction import Observed
+from hetune.profiling.corpus.options import Scalar
+from hetune.profiling.corpus.recipes import build, recipe
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.measure.problem import measure_problem, program_of
+from hetune.profiling.measure.record import Stamp
+from hetune.profiling.measure.reference import Reference
+from hetune.profiling.units import GraphRecipe, ProblemSpec
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.registry import default_registry
+from hetune.variants.runtime.build import sources_of
+
+LAYERS = (("rgcn", 32), ("rgcn", 128), ("rgat", 64), ("hgt", 64))
+"""Names and widths."""
+_PLANS = ("vanilla", "src", "dst", "hybrid")
+_BLOCK = "b1024"
+_LIMITS = Limits(repeats=0, most_rounds=7, problem_seconds=2.0, unit_seconds=2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    problem: ProblemSpec
+    variants: tuple[Variant, ...]
+
+
+def graphs() -> tuple[GraphRecipe, ...]:
+    """Graphs whose rows fit a core's cache, the shared one, or neither; and one with hubs."""
+    power: dict[str, Scalar] = {"src_law": "power", "dst_law": "power", "popularity": 2.0}
+    options: dict[str, dict[str, Scalar]] = {
+        "own": {"nodes": 2_000, "edges": 15_000, "etypes": 20, "skew": 1.0},
+        "shared": {"nodes": 25_000, "edges": 150_000, "etypes": 60, "skew": 0.8, **power},
+        "hubs": {"nodes": 12_000, "edges": 120_000, "etypes": 300, "dst_hub": 0.2, **power},
+        "memory": {"nodes": 300_000, "edges": 500_000, "etypes": 8, **power},
+    }
+    return tuple(
+        recipe(name, "typed", "calibration", {"ntypes": 3, **chosen})
+        for name, chosen in options.items()
+    )
+
+
+def observe(
+    *,
+    seconds: float = 18.0,
+    threads: int | None = None,
+    recipes: Sequence[GraphRecipe] | None = None,
+    layers: Sequence[tuple[str, int]] = LAYERS,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> tuple[Observed, ...]:
+    """Measures a few variants of each layer on a few graphs.
+
+    Args:
+        seconds: After these no further problem is begun; compiling does not count.
+        threads: How many run a variant; torch's number if None.
+        recipes: The graphs; `graphs()` if None.
+        layers: Names and widths of the layers.
+        progress: Called with what is at work, how much of it is done, and how much there is.
+
+    Returns:
+        The launches of each problem that was measured.
+
+    Raises:
+        CompileError: There is no compiler.
+    """
+    threads = threads or torch.get_num_threads()
+    units = _units(graphs() if recipes is None else recipes, layers, threads)
+    default_registry().build(
+        sources_of(variant for unit in units for variant in unit.variants),
+        progress=lambda done, total, name: progress("compiling", done, total),
+    )
+    stamp = Stamp("calibration", this_machine().digest, code_version())
+    yardstick = Reference()
+    made: dict[GraphRecipe, HeteroGraph] = {}
+    found = []
+    end = time.perf_counter() + seconds
+    for position, unit in enumerate(units):
+        if time.perf_counter() > end:
+            break
+        graph = unit.problem.graph
+        if graph not in made:
+            made[graph] = build(graph)
+        measured = measure_problem(
+            unit.problem,
+            made[graph],
+            unit.variants,
+            stamp,
+            limits=_LIMITS,
+            yardstick=yardstick,
+        )
+        observed = Observed.of(measured)
+        if observed is not None:
+            found.append(observed)
+        progress("measuring", position + 1, len(units))
+    return tuple(found)
+
+
+def _units(
+    recipes: Sequence[GraphRecipe], layers: Sequence[tuple[str, int]], threads: int
+) -> list[_Unit]:
+    """Every layer on every graph, in an order whose beginning has all layers and all graphs."""
+    units = []
+    for shift in range(len(recipes)):
+        for position, (layer, width) in enumerate(layers):
+            graph = recipes[(position + shift) % len(recipes)]
+            problem = ProblemSpec(graph, layer, width, width, 1, threads)
+            units.append(_Unit(problem, _unalike(problem)))
+    return units
+
+
+def _unalike(problem: ProblemSpec) -> tuple[Variant, ...]:
+    """One variant of each kind of plan."""
+    variants = [v for v in variants_of(program_of(problem)) if v.id.endswith(f"/{_BLOCK}")]
+    first = {plan: next((v for v in variants if v.id.startswith(plan)), None) for plan in _PLANS}
+    return tuple(variant for variant in first.values() if variant is not None)

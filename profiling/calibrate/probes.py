@@ -1,0 +1,173 @@
+"""What is timed to know a machine: plain loops (`rates.cpp`), and launches as layers have them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.nodes import Schedule
+from hetune.variants.kernel.testing import random_values
+from hetune.variants.kernel.text import parse
+from hetune.variants.kernel.verify import verify
+from hetune.variants.registry import KernelSource, default_registry
+from hetune.variants.runtime.domain import Domain
+
+ROW_BYTES = 256
+"""Of a gathered row: 64 floats."""
+
+_FMA_FLOPS = 384
+_BLOCKS, _SMALLEST_BLOCK = 2, 16
+
+_PRODUCT = """
+launch
+  buffer x: node[{d}]
+  buffer w: etype[{d},{d}]
+  buffer t: src_pair[{d}]
+  gemm t[src_pair] = x[src] @ w heads=1 k={d} n={d}
+"""
+
+_AGGREGATION = """
+launch
+  buffer x: node[64]
+  buffer a: edge[]
+  buffer y: node[64]
+  traverse node
+    init acc: [64] sum
+    for edge
+      h: [64] = read x[src]
+      c: [] = read a
+      m: [64] = mul(c, h)
+      update acc m
+    store y = acc
+"""
+
+_EXPONENTIALS = """
+launch
+  buffer a: edge[]
+  buffer y: node[]
+  traverse node
+    init acc: [] sum
+    for edge
+      s: [] = read a
+      e: [] = exp(s)
+      update acc e
+    store y = acc
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Something to time.
+
+    Attributes:
+        run: Does it once.
+        units: How much that is: operations, bytes, or launches.
+    """
+
+    run: Callable[[], object]
+    units: float
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    text = files("hetune.profiling.calibrate").joinpath("rates.cpp").read_text(encoding="utf-8")
+    library = default_registry().load(KernelSource("rates", text, "what a machine can do at best"))
+    sizes = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p
+    library.fma_peak.argtypes = sizes
+    library.gather_sum.argtypes = (ctypes.c_void_p, ctypes.c_void_p, *sizes)
+    library.fma_peak.restype = library.gather_sum.restype = None
+    return library
+
+
+def fma(turns: int, threads: int) -> Probe:
+    """Operations of FMA instructions on registers alone, on all threads.
+
+    Raises:
+        CompileError: There is no compiler.
+    """
+    function, sink = _library().fma_peak, torch.zeros(16 * threads)
+    return Probe(
+        lambda: function(turns, threads, sink.data_ptr()), float(turns * _FMA_FLOPS * threads)
+    )
+
+
+def gather(table: Tensor, rows: Tensor, threads: int) -> Probe:
+    """Bytes of rows that are picked and added up.
+
+    Args:
+        table: float32 [N, 64], contiguous.
+        rows: int32 [M] in [0, N).
+        threads: How many pick at once.
+
+    Raises:
+        CompileError: There is no compiler.
+    """
+    function, sink = _library().gather_sum, torch.zeros(16 * threads)
+
+    def run() -> None:
+        function(table.data_ptr(), rows.data_ptr(), rows.numel(), threads, sink.data_ptr())
+
+    return Probe(run, float(rows.numel() * ROW_BYTES))
+
+
+def random_graph(nodes: int, edges: int, relations: int) -> HeteroGraph:
+    """A graph whose edges join nodes drawn evenly; equal arguments, equal graphs."""
+    rng = np.random.default_rng(0)
+    return HeteroGraph(
+        rng.integers(0, nodes, edges),
+        rng.integers(0, nodes, edges),
+        rng.integers(0, relations, edges),
+        num_nodes=nodes,
+        num_etypes=relations,
+    )
+
+
+def product(width: int, graph: HeteroGraph, schedule: Schedule | None = None) -> Probe:
+    """Operations of a typed matrix product [rows, width] @ [width, width] over source pairs."""
+    pairs = GraphIndex.of(graph).num_src_pairs
+    run = _bound(_PRODUCT.format(d=width), graph, schedule)
+    return Probe(run, 2.0 * pairs * width * width)
+
+
+def aggregation(graph: HeteroGraph, schedule: Schedule | None = None) -> Probe:
+    """Bytes of source rows that a weighted sum over each node's edges gathers."""
+    return Probe(_bound(_AGGREGATION, graph, schedule), float(graph.num_edges * ROW_BYTES))
+
+
+def exponentials(graph: HeteroGraph) -> Probe:
+    """Evaluations of exp, one for each edge, in sums over each node's edges."""
+    return Probe(_bound(_EXPONENTIALS, graph, None), float(graph.num_edges))
+
+
+def launches(count: int, threads: int) -> Probe:
+    """Launches with next to nothing to do on all threads, one after the other."""
+    nodes = _BLOCKS * _SMALLEST_BLOCK * threads
+    run = _bound(
+        _EXPONENTIALS, random_graph(nodes, nodes, 1), Schedule(block_nodes=_SMALLEST_BLOCK)
+    )
+
+    def many() -> None:
+        for _ in range(count):
+            run()
+
+    return Probe(many, float(count))
+
+
+def _bound(text: str, graph: HeteroGraph, schedule: Schedule | None) -> Callable[[], object]:
+    launch = parse(text)
+    verify(launch)
+    domain = Domain(graph)
+    run = CppBackend().bind(launch, schedule or Schedule(), domain)
+    values = random_values(launch, domain.index, graph, torch.float32)
+    # The graph is kept for the run: a domain does not keep it alive.
+    return lambda kept=graph: run(values)  # type: ignore[misc]
