@@ -6,6 +6,7 @@ import logging
 import warnings
 from pathlib import Path
 
+from hetune.costmodel.calibration import load_calibration
 from hetune.costmodel.fingerprint import Fingerprint, difference, this_machine
 from hetune.costmodel.model import bundle
 from hetune.costmodel.model.cost_model import CostModel
@@ -33,8 +34,9 @@ def packaged() -> CostModel | None:
 def load_best(shelf: Shelf | None = None) -> CostModel | None:
     """The champion of a shelf, else the model in the package, else None. Never fails.
 
-    What stands in the way is logged. A champion of another machine brings a `ForeignModelWarning`;
-    that of the package is always one, which is logged once.
+    What stands in the way is logged. A champion of another machine brings a `ForeignModelWarning`
+    unless it was calibrated here; that the package's model is of another machine is the ordinary
+    case, and logged once.
 
     Args:
         shelf: The user's by default.
@@ -43,7 +45,8 @@ def load_best(shelf: Shelf | None = None) -> CostModel | None:
     try:
         if here.aliases().champion is not None:
             champion = here.load("champion")
-            warn_if_foreign(champion)
+            if not _calibrated(champion, here):
+                warn_if_foreign(champion)
             return champion
     except (ModelError, OSError) as error:
         _log.warning("the champion does not answer: %s", error)
@@ -52,10 +55,17 @@ def load_best(shelf: Shelf | None = None) -> CostModel | None:
     except (ModelError, OSError) as error:
         _log.warning("the model in the package does not answer: %s", error)
         return None
-    if model is not None and (text := foreign(model)) and text not in _mentioned:
-        _mentioned.add(text)
-        _log.info("the model in the package answers; %s", text)
+    if model is not None and not _calibrated(model, here):
+        text = foreign(model)
+        if text and text not in _mentioned:
+            _mentioned.add(text)
+            _log.info("the model in the package answers; %s", text)
     return model
+
+
+def _calibrated(model: CostModel, shelf: Shelf) -> bool:
+    calibration = load_calibration(shelf.calibrations)
+    return calibration is not None and calibration.model_id == model.manifest.data.digest
 
 
 def warn_if_foreign(model: CostModel, machine: Fingerprint | None = None) -> None:

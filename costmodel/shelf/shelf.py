@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from hetune.variants.errors import ModelError, PromotionError
 
 _log = logging.getLogger(__name__)
 _LOCK_SECONDS = 60.0
+_ID = re.compile(r"[0-9]{8}-[0-9a-f]{12}")
 _CALIBRATIONS = "calibrations"
 
 
@@ -44,7 +46,7 @@ class Shelf:
 
     ```
     <root>/             0700
-        <id>/           a bundle
+        <id>/           a bundle; any other folder is none
         aliases.json    which is the candidate and which the champion, and all changes of that
         aliases.lock    held while that changes
         calibrations/   what `hetune calibrate` learned of machines
@@ -182,11 +184,7 @@ class Shelf:
 
     def _ids(self) -> list[str]:
         try:
-            return sorted(
-                path.name
-                for path in self.root.iterdir()
-                if path.is_dir() and path.name[0] != "." and path != self.calibrations
-            )
+            return sorted(path.name for path in self.root.iterdir() if _ID.fullmatch(path.name))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:

@@ -6,10 +6,12 @@ import dataclasses
 import logging
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import pytest
 
 from hetune.costmodel import fingerprint
+from hetune.costmodel.calibration import Calibration
 from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, Outcome, Pick
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.model import bundle
@@ -20,7 +22,7 @@ from hetune.costmodel.shelf.gate import objections
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import ModelError, PromotionError
 
-from ._synthetic import FINGERPRINT, small_model
+from ._synthetic import FINGERPRINT, MACHINE, small_model
 
 
 @pytest.fixture
@@ -162,6 +164,14 @@ def test_many_add_at_once(shelf):
     assert {change.after for change in shelf.aliases().history} == set(keys)
 
 
+def test_other_folders_on_the_shelf_are_no_models(shelf):
+    key = shelf.add(model_of(1))
+    (shelf.root / "cards" / key).mkdir(parents=True)
+    assert [entry.id for entry in shelf.entries()] == [key]
+    with pytest.raises(ModelError, match="there is no cost model 'cards'"):
+        shelf.load("cards")
+
+
 def test_damaged_models_are_left_out_of_the_list(shelf, caplog):
     first, second = shelf.add(model_of(1)), shelf.add(model_of(2))
     (shelf.root / first / "manifest.json").write_text("{")
@@ -222,6 +232,25 @@ def test_a_champion_of_another_machine_answers_with_a_warning(shelf, monkeypatch
     monkeypatch.setattr(best, "this_machine", lambda: ELSEWHERE)
     with pytest.warns(ForeignModelWarning, match=r"cpu: Synthetic 3000.*hetune calibrate"):
         assert load_best(shelf) is not None
+
+
+def test_a_model_that_was_calibrated_here_brings_no_warning(shelf, monkeypatch):
+    shelf.add(model_of(1))
+    shelf.promote(report=report(1.1))
+    monkeypatch.setattr(best, "this_machine", lambda: ELSEWHERE)
+    of_another = calibration("another model")
+    of_another.save(shelf.calibrations)
+    with pytest.warns(ForeignModelWarning):
+        load_best(shelf)
+    calibration(small_model().manifest.data.digest).save(shelf.calibrations)
+    assert load_best(shelf) is not None
+
+
+def calibration(model_id: str) -> Calibration:
+    """That of this machine, which decides whether it is found."""
+    machine = fingerprint.this_machine().digest
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    return Calibration(MACHINE, {}, machine, model_id, now, None, None)
 
 
 def test_the_package_s_model_says_once_in_the_log_that_it_is_of_another_machine(
