@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hetune.variants.errors import CompileError, GraphError, InputError
 from hetune.variants.graph import index_native, index_numpy, index_primitives
-from hetune.variants.graph.cuts import node_blocks, row_groups
+from hetune.variants.graph.cuts import block_order, node_blocks, row_groups
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.row_groups import RowGroups, node_type_groups
@@ -92,6 +92,7 @@ def everything(index: GraphIndex) -> dict[str, torch.Tensor]:
     built = {name: getattr(index, name) for name in ARRAYS}
     for block_nodes in (1, 7, 64):
         built[f"node_blocks({block_nodes})"] = node_blocks(index, block_nodes)
+        built[f"block_order({block_nodes})"] = block_order(index, block_nodes)
     for space in ("edge", "dst_pair", "src_pair", "src_dense"):
         for block_nodes in (None, 7, 64) if space in ("edge", "dst_pair") else (None,):
             groups = row_groups(index, space, block_nodes)
@@ -304,6 +305,25 @@ def test_a_hub_is_a_block_of_its_own() -> None:
     cuts = node_blocks(index, 64).tolist()
     assert 17 in cuts
     assert 18 in cuts
+
+
+@pytest.mark.parametrize("block_nodes", [1, 5, 64])
+def test_every_block_has_its_turn(graph: HeteroGraph, block_nodes: int) -> None:
+    index = GraphIndex.of(graph)
+    order = block_order(index, block_nodes)
+    blocks = node_blocks(index, block_nodes).numel() - 1
+    assert sorted(order.tolist()) == list(range(blocks))
+    assert order is block_order(GraphIndex.of(graph, ()), block_nodes)
+
+
+def test_hubs_begin_first_and_the_largest_before_all() -> None:
+    rng = np.random.default_rng(0)
+    hubs = np.repeat([90, 33, 60], [700, 2000, 1200])
+    dst = np.concatenate([hubs, rng.integers(0, 100, 300)])
+    index = GraphIndex.of(HeteroGraph(rng.integers(0, 100, dst.size), dst, num_nodes=100))
+    first_node = node_blocks(index, 10)[block_order(index, 10).long()].tolist()
+    assert first_node[:3] == [33, 60, 90]
+    assert first_node[3:] == sorted(first_node[3:])
 
 
 def test_indexes_are_shared_and_accounted_for() -> None:

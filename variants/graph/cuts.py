@@ -29,14 +29,44 @@ def node_blocks(index: GraphIndex, block_nodes: int) -> torch.Tensor:
     whole = index.whole
 
     def build() -> torch.Tensor:
-        work = 4 * whole.num_nodes + whole.num_edges + 2 * whole.num_dst_pairs
-        share = -(-work // max(-(-whole.num_nodes // block_nodes), 1))
-        # A little more than the share, or rounding would leave a sliver for one more block.
-        limit = share + share // 64 + 8
         pointers = whole.indptr, whole.node_dst_pair_indptr
+        limit = _work_limit(whole, block_nodes)
         return index_primitives.primitives().node_blocks(*pointers, 2 * block_nodes, limit)
 
     return whole.step(f"node_blocks({block_nodes})", build)
+
+
+def _work_limit(whole: GraphIndex, block_nodes: int) -> int:
+    """The most work of a block of several nodes."""
+    work = 4 * whole.num_nodes + whole.num_edges + 2 * whole.num_dst_pairs
+    share = -(-work // max(-(-whole.num_nodes // block_nodes), 1))
+    # A little more than the share, or rounding would leave a sliver for one more block.
+    return share + share // 64 + 8
+
+
+def block_order(index: GraphIndex, block_nodes: int) -> torch.Tensor:
+    """The blocks of `node_blocks(index, block_nodes)` in the order to begin them in, [B].
+
+    Hubs, which are blocks of their own with more than a block's share of the work, come first,
+    most work first: begun late, one would keep a thread busy after the others have finished. The
+    other blocks follow in the order of their nodes.
+
+    Raises:
+        InputError: `block_nodes` is not positive.
+    """
+    whole = index.whole
+
+    def build() -> torch.Tensor:
+        bounds = node_blocks(index, block_nodes)
+        edges, pairs = (
+            pointers.index_select(0, bounds).long()
+            for pointers in (whole.indptr, whole.node_dst_pair_indptr)
+        )
+        work = torch.diff(4 * bounds.long() + edges + 2 * pairs)
+        ordinary = work.clamp(min=_work_limit(whole, block_nodes))
+        return torch.argsort(ordinary, descending=True, stable=True).int()
+
+    return whole.step(f"block_order({block_nodes})", build)
 
 
 def most_rows_in_block(index: GraphIndex, space: str, block_nodes: int) -> int:

@@ -1,6 +1,7 @@
 """C++ for CPUs: kernels and schedules become vectorised, threaded translation units."""
 
 from hetune.variants.backends.cpp.abi import (
+    BlockOrderSlot,
     BufferSlot,
     CountSlot,
     GroupsSlot,
@@ -13,6 +14,7 @@ from hetune.variants.backends.cpp.balance import supports_edge_balance
 from hetune.variants.backends.cpp.emit import Emitted, emit
 
 __all__ = [
+    "BlockOrderSlot",
     "BufferSlot",
     "CountSlot",
     "Emitted",

@@ -65,11 +65,24 @@ class NodeBlocksSlot:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockOrderSlot:
+    """Blocks in the order in which threads take them: int32 [B]."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScratchSlot:
     """Scratch memory, float32: a share for each thread."""
 
 
-Slot = ScratchSlot | BufferSlot | IndexSlot | GroupsSlot | NodeTypeSlot | NodeBlocksSlot
+Slot = (
+    ScratchSlot
+    | BufferSlot
+    | IndexSlot
+    | GroupsSlot
+    | NodeTypeSlot
+    | NodeBlocksSlot
+    | BlockOrderSlot
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +160,10 @@ class Arguments:
     def node_blocks(self) -> str:
         """Pointer to the blocks of nodes."""
         return self._pointer(NodeBlocksSlot(), "node_blocks")
+
+    def block_order(self) -> str:
+        """Pointer to the blocks in the order in which threads take them."""
+        return self._pointer(BlockOrderSlot(), "block_order")
 
     def count(self, of: Rows | str) -> str:
         """A count."""

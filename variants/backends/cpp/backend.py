@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hetune.variants.backends.base import SCRATCH, Place, Runner
 from hetune.variants.backends.cpp.abi import (
+    BlockOrderSlot,
     BufferSlot,
     CountSlot,
     GroupsSlot,
@@ -112,6 +113,8 @@ def _array(slot: Slot, schedule: Schedule, place: Place) -> Tensor:
             return place.graph.ntype
         case NodeBlocksSlot():
             return cuts.node_blocks(place.index(""), schedule.block_nodes)
+        case BlockOrderSlot():
+            return cuts.block_order(place.index(""), schedule.block_nodes)
         case BufferSlot() | ScratchSlot():
             raise AssertionError("buffers are given with every run")
 
@@ -136,7 +139,7 @@ def _count(
         case Rows() as rows:
             return place.count(rows)
         case "blocks":
-            return cuts.node_blocks(place.index(""), schedule.block_nodes).numel() - 1
+            return cuts.block_order(place.index(""), schedule.block_nodes).numel()
         case "scratch_stride":
             return scratch.stride
         case "scratch_start":

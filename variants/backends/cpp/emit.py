@@ -9,6 +9,7 @@ from importlib import resources
 
 from hetune.variants.backends.cpp.abi import (
     Arguments,
+    BlockOrderSlot,
     BufferSlot,
     CountSlot,
     GroupsSlot,
@@ -25,6 +26,7 @@ from hetune.variants.kernel.text import show, show_schedule
 from hetune.variants.registry.records import KernelSource
 
 __all__ = [
+    "BlockOrderSlot",
     "BufferSlot",
     "CountSlot",
     "Emitted",

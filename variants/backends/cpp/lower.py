@@ -42,7 +42,8 @@ def lower(launch: Launch, schedule: Schedule, arguments: Arguments, comment: str
         calls: tuple[Statement, ...] = (Do("kernel_0(c, block, blocks, carry)"),)
     else:
         functions, calls = _by_blocks(launch, schedule, arguments)
-        shares = Shares(_blocks(launch, arguments))
+        order = arguments.block_order() if is_node_blocked(launch) else ""
+        shares = Shares(_blocks(launch, arguments), order)
     return Unit(comment, _context(arguments), functions, _entry(arguments, shares, calls))
 
 
@@ -125,11 +126,15 @@ def _entry(arguments: Arguments, shares: Shares, calls: tuple[Statement, ...]) -
     if shared:
         body.append(Let("const Context&", "shared", "c"))
     together = "omp parallel for schedule(dynamic, 1) num_threads(threads)"
+    turn = "block"
+    if shares.order:
+        turn = "turn"
+        calls = (Let("const int64_t", "block", f"{shares.order}[turn]"), *calls)
     body.append(
         If(
             "threads == 1 || blocks == 1",
-            (For("int64_t", "block", "0", "blocks", calls),),
-            (For("int64_t", "block", "0", "blocks", calls, pragma=together),),
+            (For("int64_t", turn, "0", "blocks", calls),),
+            (For("int64_t", turn, "0", "blocks", calls, pragma=together),),
         )
     )
     if shares.join:

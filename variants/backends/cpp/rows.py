@@ -19,11 +19,13 @@ class Shares:
 
     Attributes:
         blocks: C++ expression of the number of blocks.
+        order: Array of the blocks in the order in which threads take them; empty: ascending.
         carry_width: Floats that each block leaves to the function that follows them all.
         join: That function; empty if there is none.
     """
 
     blocks: str
+    order: str = ""
     carry_width: int = 0
     join: str = ""
 

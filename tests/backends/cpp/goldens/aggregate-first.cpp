@@ -18,6 +18,7 @@ struct Context {
     float* w;
     const int32_t* d_dst_pair_blocked_group_etype;
     const int32_t* d_dst_pair_blocked_rows;
+    const int32_t* block_order;
     int64_t blocks;
 };
 
@@ -217,16 +218,19 @@ EXPORT void hetune_launch(void* const* pointers, const int64_t* counts, int thre
     c.w = static_cast<float*>(pointers[11]);
     c.d_dst_pair_blocked_group_etype = static_cast<const int32_t*>(pointers[12]);
     c.d_dst_pair_blocked_rows = static_cast<const int32_t*>(pointers[13]);
+    c.block_order = static_cast<const int32_t*>(pointers[14]);
     c.blocks = counts[0];
     int64_t blocks = c.blocks;
     if (threads == 1 || blocks == 1) {
-        for (int64_t block = 0; block < blocks; ++block) {
+        for (int64_t turn = 0; turn < blocks; ++turn) {
+            const int64_t block = c.block_order[turn];
             kernel_0(c, block);
             kernel_1(c, block);
         }
     } else {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-        for (int64_t block = 0; block < blocks; ++block) {
+        for (int64_t turn = 0; turn < blocks; ++turn) {
+            const int64_t block = c.block_order[turn];
             kernel_0(c, block);
             kernel_1(c, block);
         }

@@ -12,6 +12,7 @@ struct Context {
     const int32_t* all_src;
     float* k;
     float* score;
+    const int32_t* block_order;
     int64_t blocks;
 };
 
@@ -83,15 +84,18 @@ EXPORT void hetune_launch(void* const* pointers, const int64_t* counts, int thre
     c.all_src = static_cast<const int32_t*>(pointers[5]);
     c.k = static_cast<float*>(pointers[6]);
     c.score = static_cast<float*>(pointers[7]);
+    c.block_order = static_cast<const int32_t*>(pointers[8]);
     c.blocks = counts[0];
     int64_t blocks = c.blocks;
     if (threads == 1 || blocks == 1) {
-        for (int64_t block = 0; block < blocks; ++block) {
+        for (int64_t turn = 0; turn < blocks; ++turn) {
+            const int64_t block = c.block_order[turn];
             kernel_0(c, block);
         }
     } else {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-        for (int64_t block = 0; block < blocks; ++block) {
+        for (int64_t turn = 0; turn < blocks; ++turn) {
+            const int64_t block = c.block_order[turn];
             kernel_0(c, block);
         }
     }
