@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
+from threading import Barrier
 from typing import Any
 
 from sqlalchemy import create_engine, text
@@ -245,8 +246,21 @@ class StoreConformance:
                 assert "a measurement in the store" in said, said
                 assert "damaged" in said, said
 
+    def test_many_create_a_store_at_once(self, url: str) -> None:
+        """One makes the tables, and the others find them."""
+        barrier = Barrier(2 * _WRITERS)
+
+        def create(_: int) -> None:
+            barrier.wait()
+            Store.open(url).close()
+
+        with ThreadPoolExecutor(barrier.parties) as pool:
+            list(pool.map(create, range(barrier.parties)))
+        with Store.open(url) as store:
+            assert store.machines() == ()
+
     def test_many_writers_at_once(self, url: str) -> None:
-        """All open an empty database; each adds the same units in another order."""
+        """Each adds the same units in another order."""
 
         def write(number: int) -> int:
             units = [measurement(n) for n in range(40)]
