@@ -1,0 +1,57 @@
+"""A worker with variants that crash, hang or hunger, as the name of the graph says.
+
+``"segfault,-,hang"``: a fault for the variant of each block size, in order; a dash for none.
+``"setup:exit"``: before any variant runs.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+from hetune.profiling.measure.problem import SETUP, graph_facts
+from hetune.profiling.measure.record import Times, record
+from hetune.profiling.units import Unit
+from hetune.profiling.worker import main
+from hetune.variants.plan.variants import BLOCK_NODES
+
+
+def abort() -> None:
+    sys.stderr.write("terminate called after throwing an instance of 'std::bad_alloc'\n")
+    sys.stderr.flush()
+    os.abort()
+
+
+FAULTS = {
+    "-": lambda: None,
+    "segfault": lambda: ctypes.string_at(0),
+    "hang": lambda: time.sleep(600),
+    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "abort": abort,
+    "exit": lambda: os._exit(3),
+    "raise": lambda: [][1],
+    "hunger": lambda: np.ones(1 << 34, dtype=np.float64),
+    "print": lambda: print('{"measurements": []}', flush=True),
+}
+
+
+def measure(problem, graph, variants, stamp, *, limits, yardstick, seed, beat):
+    where, _, faults = problem.graph.name.rpartition(":")
+    if where:
+        FAULTS[faults]()
+    chosen = dict(zip(BLOCK_NODES, faults.split(","), strict=False))
+    found = []
+    for variant in variants:
+        beat(variant.id)
+        FAULTS[chosen.get(variant.schedules[0].block_nodes, "-")]()
+        unit, times = Unit(problem, variant.id, variant.key), Times(samples=(1.0,) * 7)
+        found.append(record(unit, stamp, graph_facts(graph), times))
+    beat(SETUP)
+    return found
+
+
+if __name__ == "__main__":
+    main(measure)

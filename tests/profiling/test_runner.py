@@ -1,0 +1,170 @@
+"""Campaigns: what is measured, what is left out, and what is stored when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from hetune.costmodel.fingerprint import Fingerprint, this_machine
+from hetune.costmodel.version import code_version
+from hetune.profiling.corpus import recipe
+from hetune.profiling.measure.candidate import Loss
+from hetune.profiling.measure.problem import units_of
+from hetune.profiling.measure.record import GraphFacts, Stamp, Times, record
+from hetune.profiling.records import Measurement, Status
+from hetune.profiling.runner import Progress, Report, run_campaign, run_units
+from hetune.profiling.store.store import Store
+from hetune.profiling.supervisor import Supervisor
+from hetune.profiling.units import ProblemSpec, Unit
+from hetune.variants.errors import InputError
+
+
+def problem(name: str, seed: int, d_out: int = 4) -> ProblemSpec:
+    graph = recipe(name, "typed", options={"nodes": 40, "edges": 120, "seed": seed})
+    return ProblemSpec(graph, "rgcn", 4, d_out, 1, 1)
+
+
+PROBLEMS = (problem("a", 1), problem("b", 2), problem("a", 1, 8))
+
+
+def keys(problems: Iterable[ProblemSpec]) -> list[str]:
+    return [unit.key for problem in problems for unit in units_of(problem)]
+
+
+class Shelf:
+    """A store that keeps everything that it is given, in batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Measurement]] = []
+
+    def done(self, machine: str) -> set[str]:
+        return {m.unit for batch in self.batches for m in batch if m.machine == machine}
+
+    def add(self, measurements: Iterable[Measurement], fingerprint: Fingerprint) -> None:
+        self.batches.append(list(measurements))
+        assert {m.machine for m in self.batches[-1]} == {fingerprint.digest}
+
+
+class Quick(Supervisor):
+    """Measures nothing; the first variant of each problem fails."""
+
+    def __init__(self, interrupt: Callable[[Sequence[Unit]], None] = lambda units: None) -> None:
+        super().__init__()
+        self.asked: list[list[Unit]] = []
+        self.interrupt = interrupt
+
+    def measure(self, units: Sequence[Unit], stamp: Stamp) -> list[Measurement]:
+        self.interrupt(units)
+        self.asked.append(list(units))
+        failed = {units_of(units[0].problem)[0].variant: Loss(Status.FAILED, "no")}
+        times = Times(samples=(1.0,) * 7)
+        return [record(u, stamp, GraphFacts(), times, failed.get(u.variant)) for u in units]
+
+
+@pytest.fixture
+def shelf() -> Shelf:
+    return Shelf()
+
+
+def run(store: object, problems: Iterable[ProblemSpec] = PROBLEMS, **options) -> Report:
+    units = [unit for problem in problems for unit in units_of(problem)]
+    return run_units(units, "try", store, **{"supervisor": Quick(), **options})
+
+
+def test_units_of_a_problem_are_measured_and_stored_together(shelf):
+    quick = Quick()
+    report = run(shelf, supervisor=quick)
+    each = [list(units_of(problem)) for problem in PROBLEMS]
+    assert quick.asked == each
+    assert [[m.unit for m in batch] for batch in shelf.batches] == [
+        [unit.key for unit in units] for units in each
+    ]
+    total = sum(map(len, each))
+    assert (report.total, report.known, report.restarts) == (total, 0, 0)
+    assert report.measured == {Status.FAILED: 3, Status.OK: total - 3}
+    stamp = {(m.campaign, m.machine, m.code_version) for b in shelf.batches for m in b}
+    assert stamp == {("try", this_machine().digest, code_version())}
+
+
+def test_what_is_done_is_not_measured_again_whatever_came_of_it(shelf):
+    run(shelf, PROBLEMS[:1])
+    quick = Quick()
+    report = run(shelf, supervisor=quick)
+    assert [units[0].problem for units in quick.asked] == list(PROBLEMS[1:])
+    assert report.known == len(units_of(PROBLEMS[0]))
+    again = run(shelf)
+    assert (again.known, again.measured) == (again.total, {})
+    assert len(shelf.batches) == 3
+
+
+def test_only_the_missing_units_of_a_problem_are_measured(shelf):
+    units = list(units_of(PROBLEMS[0]))
+    run_units(units[:5], "first", shelf, supervisor=Quick())
+    run_units(units, "then", shelf, supervisor=Quick())
+    assert [[m.campaign for m in batch] for batch in shelf.batches] == [
+        ["first"] * 5,
+        ["then"] * (len(units) - 5),
+    ]
+
+
+def test_another_machine_s_units_are_not_done_here(shelf):
+    run(shelf)
+    shelf.batches = [[replace(m, machine="other") for m in batch] for batch in shelf.batches]
+    assert run(shelf).known == 0
+
+
+def test_equal_units_are_measured_once(shelf):
+    renamed = replace(PROBLEMS[0], graph=replace(PROBLEMS[0].graph, name="renamed"))
+    report = run(shelf, [PROBLEMS[0], renamed, PROBLEMS[0]])
+    assert report.total == len(units_of(PROBLEMS[0]))
+    assert len(shelf.batches) == 1
+
+
+def test_units_that_come_scattered_are_measured_by_problem(shelf):
+    one, two = units_of(PROBLEMS[0]), units_of(PROBLEMS[1])
+    quick = Quick()
+    run_units([one[0], two[0], one[1]], "try", shelf, supervisor=quick)
+    assert quick.asked == [[one[0], one[1]], [two[0]]]
+
+
+def test_progress_tells_how_much_is_left(shelf):
+    run(shelf, PROBLEMS[:1])
+    seen: list[Progress] = []
+    run(shelf, progress=seen.append)
+    size = len(units_of(PROBLEMS[0]))
+    assert [(p.done, p.total, p.problem) for p in seen] == [
+        (size, 3 * size, None),
+        (2 * size, 3 * size, PROBLEMS[1]),
+        (3 * size, 3 * size, PROBLEMS[2]),
+    ]
+    assert seen[0].seconds_left is None
+    assert seen[1].seconds_left > 0
+    assert seen[2].seconds_left == 0
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_an_interrupted_campaign_goes_on_where_it_stopped(error, tmp_path):
+    def interrupt(units: Sequence[Unit]) -> None:
+        if units[0].problem == PROBLEMS[1]:
+            raise error
+
+    with Store.open(tmp_path / "store.db") as store:
+        with pytest.raises(error):
+            run(store, supervisor=Quick(interrupt))
+        assert store.done(this_machine().digest) == set(keys(PROBLEMS[:1]))
+        report = run(store)
+        assert report.known == len(units_of(PROBLEMS[0]))
+        assert sorted(m.unit for m in store.measurements()) == sorted(keys(PROBLEMS))
+
+
+def test_nothing_to_do(shelf):
+    report = run(shelf, [])
+    assert (report.total, report.measured, shelf.batches) == (0, {}, [])
+
+
+def test_a_problem_that_cannot_be_is_refused_before_anything_is_measured(shelf):
+    with pytest.raises(InputError, match="no layer"):
+        run_campaign([PROBLEMS[0], replace(PROBLEMS[0], layer="gcn")], "try", shelf)
+    assert not shelf.batches

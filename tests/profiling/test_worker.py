@@ -1,0 +1,217 @@
+"""The process that measures, and the one that keeps it at work."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hetune.profiling.corpus import build, recipe
+from hetune.profiling.heartbeat import SETTING_UP, Heartbeat
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.measure.problem import graph_facts, units_of
+from hetune.profiling.measure.record import GraphFacts, Stamp
+from hetune.profiling.records import LaunchRecord, Measurement, Status
+from hetune.profiling.supervisor import Supervisor
+from hetune.profiling.units import ProblemSpec, Unit
+from hetune.profiling.wire import (
+    Order,
+    facts_from_json,
+    facts_to_json,
+    measurement_from_json,
+    measurement_to_json,
+)
+from hetune.profiling.worker import Worker
+from hetune.variants.errors import WorkerError
+
+FAULTY = (sys.executable, str(Path(__file__).with_name("faulty_worker.py")))
+STAMP = Stamp("campaign", "machine", "1.0")
+# Long enough for a busy machine, short enough to wait for a hang.
+LIMITS = Limits(unit_seconds=2.0, memory_bytes=2 << 30)
+
+
+def problem(faults: str = "tiny") -> ProblemSpec:
+    graph = recipe(faults, "typed", options={"nodes": 40, "edges": 120})
+    return ProblemSpec(graph, "rgcn", 4, 4, 1, 1)
+
+
+def units(faults: str) -> list[Unit]:
+    """The four variants of one plan, in the order of their block sizes."""
+    return list(units_of(problem(faults)))[:4]
+
+
+@pytest.fixture(scope="module")
+def faulty() -> Iterator[Supervisor]:
+    with Supervisor(LIMITS, command=FAULTY) as supervisor:
+        yield supervisor
+
+
+def endings(found: list[Measurement]) -> list[str]:
+    return [measurement.status.value for measurement in found]
+
+
+def test_a_unit_that_ends_the_process_is_lost_and_no_other(faulty):
+    before = faulty.restarts
+    wanted = units("segfault,hang,killed,-")
+    found = faulty.measure(wanted, STAMP)
+    assert [m.unit for m in found] == [unit.key for unit in wanted]
+    assert endings(found) == ["failed", "timeout", "memory", "ok"]
+    assert [m.error for m in found] == [
+        "the process ended with signal SIGSEGV",
+        "a step took longer than the limit of 2 s",
+        "the process was killed, as the system does where memory runs out",
+        "",
+    ]
+    facts = graph_facts(build(wanted[0].problem.graph))
+    for measurement in found:
+        assert measurement.graph_fingerprint == facts.fingerprint
+        assert measurement.graph_features == facts.features
+    assert faulty.restarts == before + 3
+
+
+def test_what_a_crashing_process_says_is_in_the_record(faulty):
+    found = faulty.measure(units("abort,exit")[:2], STAMP)
+    assert endings(found) == ["memory", "failed"]
+    assert found[0].error == (
+        "the process ended with signal SIGABRT: terminate called after throwing an instance of "
+        "'std::bad_alloc'"
+    )
+    assert found[1].error == "the process ended with exit status 3"
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "error"),
+    [
+        ("setup:raise", "failed", "IndexError: list index out of range"),
+        ("setup:hunger", "memory", "MemoryError: Unable to allocate 128. GiB"),
+    ],
+)
+def test_what_goes_wrong_before_any_unit_runs_is_every_unit_s(fault, status, error, faulty):
+    before = faulty.restarts
+    found = faulty.measure(units(fault), STAMP)
+    assert endings(found) == [status] * 4
+    assert all(m.error.startswith(error) and m.graph_fingerprint for m in found)
+    assert faulty.restarts == before  # the process survives
+
+
+def test_a_process_that_ends_before_any_unit_runs_is_replaced_once(faulty):
+    before = faulty.restarts
+    found = faulty.measure(units("setup:exit"), STAMP)
+    assert endings(found) == ["failed"] * 4
+    assert faulty.restarts == before + 1
+
+
+def test_a_graph_that_cannot_be_made(faulty):
+    broken = replace(problem(), graph=replace(problem().graph, kind="nothing"))
+    found = faulty.measure([replace(unit, problem=broken) for unit in units("-")], STAMP)
+    assert endings(found) == ["failed"] * 4
+    assert "no kind 'nothing'" in found[0].error
+    assert (found[0].graph_fingerprint, found[0].graph_features) == ("", ())
+
+
+def test_what_libraries_print_is_no_answer(faulty):
+    assert endings(faulty.measure(units("print"), STAMP)) == ["ok"] * 4
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children()
+
+
+def test_a_process_that_is_lost_while_idle_is_nobody_s_fault(faulty):
+    faulty.measure(units("-"), STAMP)
+    [process] = children()
+    process.kill()
+    process.wait()
+    assert endings(faulty.measure(units("-"), STAMP)) == ["ok"] * 4
+
+
+def test_a_process_that_does_not_start():
+    command = (sys.executable, "-c", "raise SystemExit('no such library')")
+    with (
+        Supervisor(LIMITS, command=command) as supervisor,
+        pytest.raises(WorkerError, match=r"does not start: .* status 1: no such library; mend"),
+    ):
+        supervisor.measure(units("-"), STAMP)
+
+
+def test_an_interrupted_parent_leaves_no_process_behind():
+    def interrupted() -> float:
+        raise KeyboardInterrupt
+
+    known = set(children())
+    supervisor = Supervisor(LIMITS, command=FAULTY, clock=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        supervisor.measure(units("-"), STAMP)
+    assert set(children()) <= known
+
+
+def test_a_real_worker_measures_and_ends_with_its_supervisor():
+    wanted = units("-")[:2]
+    known = set(children())
+    with Supervisor() as supervisor:
+        found = supervisor.measure(wanted, STAMP)
+        assert len(set(children()) - known) == 1
+    assert set(children()) <= known
+    assert endings(found) == ["ok", "ok"], found[0].error
+    assert [m.unit for m in found] == [unit.key for unit in wanted]
+    assert all(len(m.samples) >= 7 for m in found)
+
+
+def test_a_worker_keeps_the_last_graph(monkeypatch):
+    monkeypatch.setattr("hetune.profiling.worker._limit_memory", lambda nbytes: None)
+    heartbeat, answers, graphs = Heartbeat.create(), [], []
+
+    def measure(problem, graph, variants, stamp, *, limits, yardstick, seed, beat):
+        graphs.append(graph)
+        return []
+
+    worker = Worker(heartbeat, answers.append, measure)
+    for faults in ("one", "one", "two"):
+        wanted = units(faults)
+        worker.answer(Order(problem(faults), (wanted[0].variant,), STAMP, LIMITS, 0))
+    assert graphs[0] is graphs[1] is not graphs[2]
+    assert [list(answer) for answer in answers] == [["graph"], ["measurements"]] * 3
+    heartbeat.close()
+
+
+def test_a_heartbeat_is_shared_by_descriptor():
+    ours = Heartbeat.create()
+    theirs = Heartbeat(os.dup(ours.descriptor))
+    assert theirs.read() == (0, SETTING_UP)
+    ours.beat(5)
+    ours.beat(6)
+    assert theirs.read() == (2, 6)
+    ours.close()
+    theirs.close()
+
+
+def test_orders_survive_the_wire():
+    order = Order(problem(), ("a", "b"), STAMP, Limits(rounds=8, memory_bytes=5), 3)
+    assert Order.from_json(json.loads(json.dumps(order.to_json()))) == order
+
+
+def test_facts_survive_the_wire():
+    facts = GraphFacts("abc", (1.0, 2.5))
+    assert facts_from_json(json.loads(json.dumps(facts_to_json(facts)))) == facts
+
+
+def test_measurements_survive_the_wire():
+    launch = LaunchRecord("k", "fused", (1.0, 2.0), (0.1, 0.2))
+    measurement = Measurement(
+        unit="u", campaign="c", machine="m", graph="g", graph_fingerprint="f", family="y",
+        graph_features=(1.0,), layer="rgcn", d_in=1, d_out=2, heads=1, threads=4, variant="v/b1",
+        plan="p", status=Status.WRONG, error="é\n", samples=(0.5, 1e-9), launches=(launch,),
+        prepare_seconds=0.1, preparation=(3.0,), relative_error=math.inf, peak_bytes=7, drift=0.2,
+        protocol=1, code_version="1", measured_at=datetime.now(UTC),
+    )  # fmt: skip
+    assert measurement_from_json(json.loads(json.dumps(measurement_to_json(measurement)))) == (
+        measurement
+    )
