@@ -18,7 +18,8 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE, measurement
 
 _BATCH = 7
-_LONGEST_SECONDS = 0.15
+_MOST_BATCHES = 5
+_LONGEST_SECONDS = 0.04
 _RECORD = 8
 
 
@@ -34,8 +35,8 @@ def _write(url: str, first: int, pipe: int) -> None:
                 batch += 1
 
 
-def _kill_one(url: str, first: int, seconds: float) -> list[int]:
-    """Let a writer live for a while; the batches that it was told are stored."""
+def _kill_one(url: str, first: int, batches: int, seconds: float) -> list[int]:
+    """Kill a writer some time after so many batches; those that it was told are stored."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -45,13 +46,14 @@ def _kill_one(url: str, first: int, seconds: float) -> list[int]:
         finally:
             os._exit(1)
     os.close(writing)
-    time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as file:
+        said = file.read(batches * _RECORD)
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        said += file.read()
     if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
         raise SystemExit("a writer ended before it was killed")
-    with os.fdopen(reading, "rb") as file:
-        said = file.read()
     return [int.from_bytes(said[start : start + _RECORD]) for start in range(0, len(said), _RECORD)]
 
 
@@ -79,7 +81,8 @@ def main(url: str, kills: int, seed: int = 0) -> None:
     acknowledged: set[int] = set()
     following = 0
     for _ in range(kills):
-        acknowledged |= {*_kill_one(url, following, draw.uniform(0, _LONGEST_SECONDS))}
+        batches, seconds = draw.randrange(_MOST_BATCHES), draw.uniform(0, _LONGEST_SECONDS)
+        acknowledged |= {*_kill_one(url, following, batches, seconds)}
         following = _check(url, acknowledged)
     if not acknowledged:
         raise SystemExit("no writer lived long enough to store anything")
