@@ -17,7 +17,7 @@ from hetune.costmodel.calibration import load_calibration
 from hetune.costmodel.data import Problem
 from hetune.costmodel.evaluate import baselines
 from hetune.costmodel.evaluate.card import card_of, write_card
-from hetune.costmodel.evaluate.metrics import ROOFLINE
+from hetune.costmodel.evaluate.metrics import ROOFLINE, Chooser
 from hetune.costmodel.evaluate.report import MODEL, Report, cross_validate, evaluate
 from hetune.costmodel.evaluate.tables import notes, scores_table
 from hetune.costmodel.fingerprint import Fingerprint
@@ -203,7 +203,7 @@ def _held_out(
 
 def _judged(model: CostModel, found: Sequence[Problem]) -> Report:
     rates = model.manifest.machine
-    choosers = {
+    choosers: dict[str, Chooser] = {
         MODEL: functools.partial(model.totals, machine=rates),
         ROOFLINE: baselines.roofline(rates),
     }
