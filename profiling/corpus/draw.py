@@ -105,7 +105,7 @@ def slots(
     part, step = within(edges)
     distinct = counts[part]
     if law == "regular":
-        slot = step % distinct
+        slot: np.ndarray = step % distinct
     else:
         drawn = power_ranks(rng.random(len(step)), distinct, exponent if law == "power" else 0.0)
         slot = np.where(step < distinct, step, drawn)

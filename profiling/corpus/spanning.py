@@ -26,39 +26,52 @@ _SUBSAMPLED = 0.1
 _LEAST_NODES = 16
 
 
-def spanning(
-    graphs: int, *, seed: int = 0, least_edges: int = 100, most_edges: int = 1_500_000
-) -> tuple[GraphRecipe, ...]:
-    """Recipes of so many graphs, of all families in turn.
+@dataclass(frozen=True, slots=True)
+class Spanning:
+    """Which graphs of the corpus; equal values give equal recipes.
 
-    Args:
-        graphs: How many.
-        seed: Same arguments, same recipes.
+    Attributes:
+        graphs: How many, of all families in turn.
+        seed: Where chance starts.
         least_edges: The smallest graph's edges, about; inverses count.
-        most_edges: The largest one's. Logarithms of sizes are spread evenly, in each family, so
+        most_edges: The largest one's. In each family the logarithms of sizes are spread evenly, so
             that there are as many graphs from 1,000 to 10,000 edges as from 10,000 to 100,000.
 
     Raises:
         CampaignError: There are to be no graphs, or the limits leave no room.
     """
-    if graphs < 1 or seed < 0 or not 20 <= least_edges < most_edges <= 2**30:
-        raise CampaignError(
-            f"a spanning corpus of {graphs} graphs with {least_edges} to {most_edges} edges and "
-            f"seed {seed}: take 1 or more graphs, 20 or more edges, a larger limit above a smaller "
-            "one, and a seed of 0 or more"
-        )
-    drawn = _Draw(generator("spanning", seed))
-    # In each family one graph of each size range.
-    turns = math.ceil(graphs / len(FAMILIES))
-    ranges = [drawn.rng.permutation(turns) for _ in FAMILIES]
-    recipes = []
-    for number in range(graphs):
-        turn, family = divmod(number, len(FAMILIES))
-        name, make = list(FAMILIES.items())[family]
-        place = (int(ranges[family][turn]) + drawn.rng.random()) / turns
-        edges = round(least_edges * (most_edges / least_edges) ** place)
-        recipes.append(_recipe(f"{name}-{turn}", name, make, edges, drawn, number))
-    return tuple(recipes)
+
+    graphs: int
+    seed: int = 0
+    least_edges: int = 100
+    most_edges: int = 1_500_000
+
+    def __post_init__(self) -> None:
+        if (
+            self.graphs < 1
+            or self.seed < 0
+            or not 20 <= self.least_edges < self.most_edges <= 2**30
+        ):
+            raise CampaignError(
+                f"{self.graphs} graphs of {self.least_edges} to {self.most_edges} edges with seed "
+                f"{self.seed}: take 1 or more graphs of 20 or more edges, room between the limits, "
+                "and a seed of 0 or more"
+            )
+
+    def recipes(self) -> tuple[GraphRecipe, ...]:
+        """The graphs' recipes."""
+        drawn = _Draw(generator("spanning", self.seed))
+        # In each family one graph of each size range.
+        turns = math.ceil(self.graphs / len(FAMILIES))
+        ranges = [drawn.rng.permutation(turns) for _ in FAMILIES]
+        found = []
+        for number in range(self.graphs):
+            turn, family = divmod(number, len(FAMILIES))
+            name, make = list(FAMILIES.items())[family]
+            place = (int(ranges[family][turn]) + drawn.rng.random()) / turns
+            edges = round(self.least_edges * (self.most_edges / self.least_edges) ** place)
+            found.append(_recipe(f"{name}-{turn}", name, make, edges, drawn, number))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from hetune.profiling.corpus import FAMILIES, KINDS, build, canonical, recipe, size_of, spanning
+from hetune.profiling.corpus import FAMILIES, KINDS, Spanning, build, canonical, recipe, size_of
 from hetune.profiling.units import GraphRecipe
 from hetune.variants.errors import CampaignError, GraphError
 from hetune.variants.graph import HeteroGraph, load
@@ -323,9 +324,10 @@ def test_shares_that_are_none(options, message):
 
 
 def test_the_corpus_spans_families_and_sizes():
-    recipes = spanning(2 * len(FAMILIES), seed=1, most_edges=20_000)
-    assert recipes == spanning(2 * len(FAMILIES), seed=1, most_edges=20_000)
-    assert recipes != spanning(2 * len(FAMILIES), seed=2, most_edges=20_000)
+    corpus = Spanning(2 * len(FAMILIES), seed=1, most_edges=20_000)
+    recipes = corpus.recipes()
+    assert recipes == corpus.recipes()
+    assert recipes != replace(corpus, seed=2).recipes()
     assert {r.family for r in recipes[: len(FAMILIES)]} == set(FAMILIES)
     assert len({r.name for r in recipes}) == len(recipes)
     for one in recipes:
@@ -429,10 +431,10 @@ def test_files_that_are_missing_or_changed(tmp_path):
         build(changed)
 
 
-@pytest.mark.parametrize("wrong", [{"graphs": 0}, {"least_edges": 9, "graphs": 1}])
+@pytest.mark.parametrize("wrong", [{"graphs": 0}, {"graphs": 1, "least_edges": 9}])
 def test_a_corpus_without_room(wrong):
-    with pytest.raises(CampaignError, match="a spanning corpus of"):
-        spanning(**wrong)
+    with pytest.raises(CampaignError, match="take 1 or more graphs of 20 or more edges"):
+        Spanning(**wrong)
 
 
 def test_every_kind_says_what_its_options_mean():

@@ -1,0 +1,16 @@
+"""Campaigns: declared in a file, read strictly, and turned into problems and their units."""
+
+from hetune.profiling.campaign.campaign import Campaign, Sample, problems, units
+from hetune.profiling.campaign.cost import units_seconds
+from hetune.profiling.campaign.read import PRESETS, load, parse
+
+__all__ = [
+    "PRESETS",
+    "Campaign",
+    "Sample",
+    "load",
+    "parse",
+    "problems",
+    "units",
+    "units_seconds",
+]

@@ -1,0 +1,155 @@
+"""What a campaign asks for, and the problems that this comes to."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import product, zip_longest
+
+import numpy as np
+
+from hetune.profiling.campaign.cost import PLANS, affordable_variants
+from hetune.profiling.corpus import canonical, size_of
+from hetune.profiling.corpus.draw import generator
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.measure.problem import units_of
+from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
+from hetune.variants.errors import CampaignError
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Which combinations of layer, widths, heads and threads each graph gets, if not all.
+
+    Attributes:
+        per_graph: How many; layers take turns, and what stands twice in a list of the campaign is
+            drawn twice as often.
+        most_seconds: A problem that should take longer to measure gets some of its variants
+            only, drawn by chance but all plans alike; it is not drawn at all if there is no time
+            for every plan in one of its schedules.
+        seed: Where chance starts.
+
+    Raises:
+        CampaignError: A number is too small.
+    """
+
+    per_graph: int
+    most_seconds: float = math.inf
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.per_graph < 1 or not self.most_seconds > 0 or self.seed < 0:
+            raise CampaignError(
+                f"per_graph={self.per_graph}, most_seconds={self.most_seconds:g} and "
+                f"seed={self.seed}: take 1 or more problems, more than 0 seconds, and a seed of 0 "
+                "or more"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """Graphs by layers by widths by heads by threads.
+
+    Attributes:
+        name: For the records.
+        graphs: What to run on.
+        layers: Of "rgcn", "rgat" and "hgt".
+        widths: Pairs of the width of the rows that come in and of those that go out.
+        heads: Numbers of heads; RGCN has one.
+        threads: Numbers of threads.
+        variants: A pattern, as of file names: only variants whose ids match are measured.
+        sample: Draws some combinations for each graph; None for all.
+        limits: What measuring may cost.
+    """
+
+    name: str
+    graphs: tuple[GraphRecipe, ...]
+    layers: tuple[str, ...]
+    widths: tuple[tuple[int, int], ...]
+    heads: tuple[int, ...]
+    threads: tuple[int, ...]
+    variants: str = "*"
+    sample: Sample | None = None
+    limits: Limits = Limits()  # noqa: RUF009  frozen
+
+
+def problems(campaign: Campaign) -> tuple[ProblemSpec, ...]:
+    """All problems of a campaign, well mixed: equal campaigns give them in the same order.
+
+    Every graph has its first problem before any has its second, so that a campaign which is
+    interrupted has seen all kinds.
+
+    Raises:
+        GraphError: The campaign draws samples by cost, and a file cannot be read.
+    """
+    rng = generator("campaign", campaign.sample.seed if campaign.sample else 0)
+    order = rng.permutation(len(campaign.graphs))
+    rows = [_of_graph(campaign, campaign.graphs[place], rng) for place in order]
+    mixed = [problem for turn in zip_longest(*rows) for problem in turn if problem]
+    return tuple(dict.fromkeys(mixed))
+
+
+def units(campaign: Campaign) -> tuple[Unit, ...]:
+    """The units of a campaign's problems, in order.
+
+    Raises:
+        GraphError: As for `problems`.
+    """
+    sample, found = campaign.sample, []
+    rng = generator("variants", sample.seed if sample else 0)
+    for problem in problems(campaign):
+        members = [u for u in units_of(problem) if fnmatchcase(u.variant, campaign.variants)]
+        if sample is not None:
+            size = size_of(problem.graph)
+            room = affordable_variants(problem, size, campaign.limits, sample.most_seconds)
+            members = _some(members, room, rng)
+        found += members
+    return tuple(found)
+
+
+def _some(units: list[Unit], count: int, rng: np.random.Generator) -> list[Unit]:
+    """So many units of a problem, by chance, in their order; no plan has two more than another."""
+    if len(units) <= count:
+        return units
+    turns: Counter[str] = Counter()
+    chances = []
+    for place in rng.permutation(len(units)).tolist():
+        plan = plan_of(units[place])
+        chances.append((turns[plan], place))
+        turns[plan] += 1
+    # The sort is stable: within a turn the order stays one of chance.
+    chosen = sorted(chances, key=lambda chance: chance[0])[:count]
+    return [units[place] for place in sorted(place for _, place in chosen)]
+
+
+def plan_of(unit: Unit) -> str:
+    """The plan's part of a unit's variant, whose other part is the schedule."""
+    return unit.variant.rpartition("/")[0]
+
+
+def _of_graph(
+    campaign: Campaign, graph: GraphRecipe, rng: np.random.Generator
+) -> list[ProblemSpec]:
+    """A graph's problems in an order by chance: all of them, or so many that it can afford."""
+    pool = [
+        (layer, d_in, d_out, 1 if layer == "rgcn" else heads, threads)
+        for layer, (d_in, d_out), heads, threads in product(
+            campaign.layers, campaign.widths, campaign.heads, campaign.threads
+        )
+    ]
+    shuffled = dict.fromkeys(pool[place] for place in rng.permutation(len(pool)))
+    for_hgt = canonical(graph)
+    found = [ProblemSpec(for_hgt if c[0] == "hgt" else graph, *c) for c in shuffled]
+    sample = campaign.sample
+    if sample is None:
+        return found
+    size = size_of(graph)
+    by_layer: dict[str, list[ProblemSpec]] = {}
+    for problem in found:
+        room = affordable_variants(problem, size, campaign.limits, sample.most_seconds)
+        if room >= PLANS[problem.layer]:
+            by_layer.setdefault(problem.layer, []).append(problem)
+    in_turns = zip_longest(*by_layer.values())
+    return [problem for turn in in_turns for problem in turn if problem][: sample.per_graph]

@@ -1,0 +1,192 @@
+"""Campaigns from TOML and JSON, read strictly."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hetune.profiling.campaign.campaign import Campaign, Sample
+from hetune.profiling.campaign.table import Table, is_count
+from hetune.profiling.corpus import recipe
+from hetune.profiling.corpus.options import Scalar
+from hetune.profiling.corpus.sources import digest_of
+from hetune.profiling.corpus.spanning import Spanning
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.units import GraphRecipe
+from hetune.variants.errors import CampaignError
+from hetune.variants.runtime.build import LAYERS
+
+PRESETS = ("smoke", "default", "full")
+"""Campaigns that ship with hetune."""
+
+_KEYS = (
+    *("name", "graphs", "corpus", "layers", "widths", "squared", "heads", "threads", "variants"),
+    *("sample", "limits"),
+)
+_ALL = "all"
+
+
+def load(source: str | Path, *, threads: int | None = None) -> Campaign:
+    """A campaign from a preset or a file.
+
+    Args:
+        source: One of `PRESETS`, or the path of a TOML or JSON file.
+        threads: What "all" threads are; by default torch's number.
+
+    Raises:
+        CampaignError: There is no such preset or file, or something in it is wrong.
+    """
+    if str(source) in PRESETS:
+        preset = resources.files("hetune.profiling") / "presets" / f"{source}.toml"
+        return parse(tomllib.loads(preset.read_text(encoding="utf-8")), str(source), threads)
+    path = Path(source)
+    is_json = path.suffix == ".json"
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = json.loads(text, object_pairs_hook=_once) if is_json else tomllib.loads(text)
+    except OSError as error:
+        raise CampaignError(
+            f"{path} cannot be read ({error.strerror}): give the path of a TOML or JSON file, or "
+            f"one of {', '.join(PRESETS)}"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        kind = "JSON" if is_json else "TOML"
+        raise CampaignError(f"{path} is no {kind}: {error}") from error
+    return parse(data, str(path), threads, folder=path.parent, name=path.stem)
+
+
+def parse(
+    data: object,
+    where: str,
+    threads: int | None = None,
+    *,
+    folder: Path = Path(),
+    name: str | None = None,
+) -> Campaign:
+    """A campaign from what a file holds.
+
+    Args:
+        data: As `tomllib` or `json` give it.
+        where: How messages call the file.
+        threads: What "all" threads are; by default torch's number.
+        folder: What relative paths of graphs start from.
+        name: The campaign's name, unless it says its own; by default `where`.
+
+    Raises:
+        CampaignError: Something is unknown, missing, or of the wrong kind.
+    """
+    table = Table(data, where)
+    table.check(_KEYS)
+    campaign = Campaign(
+        name=table.text("name", name or where),
+        graphs=_graphs(table, folder),
+        layers=tuple(table.choices("layers", LAYERS)),
+        widths=_widths(table),
+        heads=tuple(table.counts("heads", [1])),
+        threads=_threads(table, threads or torch.get_num_threads()),
+        variants=table.text("variants", "*"),
+        sample=table.fields("sample", Sample),
+        limits=table.fields("limits", Limits) or Limits(),
+    )
+    if set(campaign.layers) != {"rgcn"}:
+        for _, d_out in campaign.widths:
+            for heads in campaign.heads:
+                if d_out % heads:
+                    raise CampaignError(
+                        f"{where}: width {d_out} does not divide into {heads} heads: take others"
+                    )
+    return campaign
+
+
+def _graphs(table: Table, folder: Path) -> tuple[GraphRecipe, ...]:
+    corpus = table.fields("corpus", Spanning)
+    found = list(corpus.recipes()) if corpus else []
+    for number, entry in enumerate(table.entries("graphs")):
+        found.append(_graph(Table(entry, f"{table.where}, graphs[{number}]"), number, folder))
+    if not found:
+        raise CampaignError(f"{table.where}: it has no graphs: give [corpus] or [[graphs]]")
+    names: set[str] = set()
+    for graph in found:
+        if graph.name in names:
+            raise CampaignError(
+                f"{table.where}: two graphs are called {graph.name!r}: give each a name of its own"
+            )
+        names.add(graph.name)
+    return tuple(found)
+
+
+def _graph(table: Table, number: int, folder: Path) -> GraphRecipe:
+    kind = table.text("kind")
+    options = {
+        key: value for key, value in table.data.items() if key not in ("kind", "name", "family")
+    }
+    flat = _located(_flat(options, table.where), kind, folder)
+    family = table.text("family") if "family" in table.data else None
+    try:
+        return recipe(table.text("name", f"{kind}-{number}"), kind, family, flat)
+    except CampaignError as error:
+        raise CampaignError(f"{table.where}: {error}") from error
+
+
+def _flat(options: dict[str, Any], where: str) -> dict[str, Scalar]:
+    """The graph that a subsample is of stands in a table of its own, `of`."""
+    flat: dict[str, Scalar] = {}
+    for key, value in options.items():
+        if key == "of" and isinstance(value, dict):
+            inner = Table(value, f"{where}, of")
+            rest = {name: option for name, option in value.items() if name != "kind"}
+            flat["of"] = inner.text("kind")
+            flat |= {f"of.{name}": option for name, option in _flat(rest, inner.where).items()}
+        elif isinstance(value, Scalar):
+            flat[key] = value
+        else:
+            raise CampaignError(f"{where}: {key} is {value!r}: give a number, a text, or a boolean")
+    return flat
+
+
+def _located(options: dict[str, Scalar], kind: str, folder: Path) -> dict[str, Scalar]:
+    """Paths of files made absolute, with a digest of what they hold: other content, other units."""
+    prefix = ""
+    while kind == "subsample":
+        kind = str(options.get(f"{prefix}of"))
+        prefix += "of."
+    path = options.get(f"{prefix}path")
+    if kind != "file" or not isinstance(path, str):
+        return options
+    found = (folder / Path(path).expanduser()).absolute()
+    return options | {f"{prefix}path": str(found), f"{prefix}digest": digest_of(found)}
+
+
+def _widths(table: Table) -> tuple[tuple[int, int], ...]:
+    found: list[tuple[int, int]] = [(width, width) for width in table.counts("squared")]
+    for entry in table.entries("widths"):
+        pair = entry if isinstance(entry, list) else [entry, entry]
+        if len(pair) != 2 or not all(map(is_count, pair)):
+            raise table.wrong("widths", "give widths such as 64, or pairs such as [64, 16]")
+        found.append((pair[0], pair[1]))
+    if not found:
+        raise CampaignError(f"{table.where}: it has no widths: give squared or widths")
+    return tuple(found)
+
+
+def _threads(table: Table, everything: int) -> tuple[int, ...]:
+    found = [everything if count == _ALL else count for count in table.entries("threads", [_ALL])]
+    if not found or not all(map(is_count, found)):
+        raise table.wrong("threads", f'give whole numbers of 1 or more, or "{_ALL}"')
+    return tuple(found)
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, each key of which stands there once, as TOML has it."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} stands there twice")
+    return found

@@ -1,0 +1,384 @@
+"""Campaigns: what a file may say, the problems that it comes to, and messages for the rest."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from hetune.profiling import campaign as campaigns
+from hetune.profiling.campaign import (
+    PRESETS,
+    Campaign,
+    Sample,
+    load,
+    parse,
+    problems,
+    units,
+    units_seconds,
+)
+from hetune.profiling.campaign.campaign import plan_of
+from hetune.profiling.campaign.cost import PLANS, affordable_variants, problem_seconds
+from hetune.profiling.corpus import FAMILIES, build, recipe, size_of
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.measure.problem import units_of
+from hetune.profiling.units import ProblemSpec
+from hetune.variants.errors import CampaignError, GraphError
+
+ROADS = {"graphs": [{"kind": "road", "nodes": 9}], "squared": [8]}
+
+
+def parsed(**data) -> Campaign:
+    return parse({**ROADS, **data}, "mine.toml", 2)
+
+
+# What a file says.
+
+
+def test_every_key_is_read(tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        """
+        name = "all keys"
+        layers = ["rgat", "hgt"]
+        squared = [16, 32]
+        widths = [8, [4, 12]]
+        heads = [1, 4]
+        threads = ["all", 1]
+        variants = "hybrid*"
+
+        [corpus]
+        graphs = 2
+        seed = 3
+        least_edges = 50
+        most_edges = 500
+
+        [[graphs]]
+        kind = "road"
+        nodes = 9
+
+        [[graphs]]
+        name = "part"
+        family = "own"
+        kind = "subsample"
+        edges = 0.5
+        of = { kind = "clique", nodes = 10 }
+
+        [sample]
+        per_graph = 3
+        most_seconds = 5
+        seed = 1
+
+        [limits]
+        rounds = 8
+        memory_bytes = 1_000_000_000
+        """
+    )
+    found = load(tmp_path / "mine.toml", threads=6)
+    assert found.name == "all keys"
+    assert [graph.name for graph in found.graphs] == ["uniform-0", "kg-0", "road-0", "part"]
+    assert found.graphs[3] == recipe(
+        "part", "subsample", "own", {"edges": 0.5, "of": "clique", "of.nodes": 10}
+    )
+    assert found.layers == ("rgat", "hgt")
+    assert found.widths == ((16, 16), (32, 32), (8, 8), (4, 12))
+    assert (found.heads, found.threads, found.variants) == ((1, 4), (6, 1), "hybrid*")
+    assert found.sample == Sample(3, 5.0, 1)
+    assert found.limits == Limits(rounds=8, memory_bytes=1_000_000_000)
+
+
+def test_json_says_the_same(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({**ROADS, "limits": {"rounds": 8}}))
+    assert load(path, threads=2) == replace(parsed(limits={"rounds": 8}), name="mine")
+
+
+def test_what_is_left_out():
+    found = parse(ROADS, "mine.toml", 5)
+    assert (found.name, found.layers) == ("mine.toml", ("rgcn", "rgat", "hgt"))
+    assert (found.heads, found.threads, found.variants) == ((1,), (5,), "*")
+    assert (found.sample, found.limits) == (None, Limits())
+    assert found.graphs == (recipe("road-0", "road", "road", {"nodes": 9}),)
+
+
+def test_files_are_found_from_the_campaign_s_folder_and_known_by_content(tmp_path):
+    (tmp_path / "mine.txt").write_text("a r b\n")
+    of = {"kind": "file", "path": "mine.txt"}
+    data = {**ROADS, "graphs": [of, {"kind": "subsample", "of": of, "name": "part"}]}
+    whole, part = parse(data, "c", folder=tmp_path).graphs
+    assert (
+        dict(whole.options)["path"] == dict(part.options)["of.path"] == str(tmp_path / "mine.txt")
+    )
+    assert build(whole).num_edges == build(part).num_edges == 1
+    assert (whole.family, part.family) == ("mine", "mine")
+    (tmp_path / "mine.txt").write_text("a r b\na r c\n")
+    assert parse(data, "c", folder=tmp_path).graphs[0] != whole
+    with pytest.raises(CampaignError, match="has changed"):
+        build(whole)
+
+
+# The problems.
+
+
+def test_all_combinations_come_once():
+    found = problems(parsed(squared=[8, 16], widths=[8, [8, 16]], heads=[1, 2], threads=[1, 2]))
+    expected = {
+        (layer, d_in, d_out, heads, threads)
+        for layer in ("rgcn", "rgat", "hgt")
+        for d_in, d_out in ((8, 8), (16, 16), (8, 16))
+        for heads in ((1,) if layer == "rgcn" else (1, 2))
+        for threads in (1, 2)
+    }
+    asked = [(p.layer, p.d_in, p.d_out, p.heads, p.threads) for p in found]
+    assert len(asked) == len(expected)
+    assert set(asked) == expected
+
+
+SAMPLED = {
+    "corpus": {"graphs": 2 * len(FAMILIES), "most_edges": 2000},
+    "graphs": [],
+    "squared": [8, 8, 8, 16],
+    "sample": {"per_graph": 4},
+}
+
+
+def test_a_sample_gives_each_graph_its_share_of_layers_and_widths():
+    found = problems(parsed(**SAMPLED))
+    by_graph: dict[str, list[ProblemSpec]] = {}
+    for problem in found:
+        by_graph.setdefault(problem.graph.name, []).append(problem)
+    assert len(by_graph) == 2 * len(FAMILIES)
+    for members in by_graph.values():
+        assert len(set(members)) == len(members) == 4
+        assert {member.layer for member in members} == {"rgcn", "rgat", "hgt"}
+    first = Counter(problem.d_out for problem in found[: len(by_graph)])
+    assert first[8] > first[16] > 0
+
+
+def test_the_order_is_mixed_and_always_the_same():
+    found = problems(parsed(**SAMPLED))
+    assert found == problems(parsed(**SAMPLED))
+    turns = [found[start : start + 26] for start in range(0, len(found), 26)]
+    for turn in turns:
+        assert len({problem.graph.name for problem in turn}) == 26
+    assert len({problem.graph.family for problem in found[:13]}) > 6
+    other = parsed(**{**SAMPLED, "sample": {"per_graph": 4, "seed": 1}})
+    assert found != problems(other)
+
+
+def test_a_sample_measures_some_variants_of_what_is_costly():
+    data = {**SAMPLED, "squared": [8, 256]}
+    data["corpus"] = {"graphs": 6, "least_edges": 20_000, "most_edges": 1_000_000}
+    data["sample"] = {"per_graph": 4, "most_seconds": 8}
+    campaign = parsed(**data)
+    costly = [
+        problem
+        for problem in problems(replace(campaign, sample=Sample(4)))
+        if affordable_variants(problem, size_of(problem.graph), campaign.limits, 8)
+        < PLANS[problem.layer]
+    ]
+    found: dict[ProblemSpec, list[str]] = {}
+    for unit in units(campaign):
+        found.setdefault(unit.problem, []).append(plan_of(unit))
+    assert costly
+    assert not found.keys() & set(costly)
+    parts = set()
+    for problem, plans in found.items():
+        every = units_of(problem)
+        assert {plan_of(unit) for unit in every} == set(plans)
+        counts = Counter(plans).values()
+        assert max(counts) - min(counts) <= 1
+        parts.add(len(plans) / len(every))
+        cost = problem_seconds(problem, size_of(problem.graph), campaign.limits, len(plans))
+        assert cost <= 8
+    assert max(parts) == 1 > min(parts)
+    assert units(campaign) == units(campaign)
+
+
+def test_hgt_takes_files_split_by_node_types(tmp_path):
+    (tmp_path / "mine.txt").write_text("a r b\n")
+    data = {**ROADS, "graphs": [{"kind": "file", "path": "mine.txt"}]}
+    found = problems(parse(data, "c", folder=tmp_path))
+    split = {p.layer: dict(p.graph.options).get("canonical", False) for p in found}
+    assert split == {"rgcn": False, "rgat": False, "hgt": True}
+
+
+def test_units_are_the_variants_that_match():
+    every = units(parsed(layers=["rgcn"]))
+    some = units(parsed(layers=["rgcn"], variants="vanilla*/b256"))
+    assert 0 < len(some) < len(every)
+    assert set(some) < set(every)
+    assert all(unit.variant.startswith("vanilla") for unit in some)
+    assert units(parsed(variants="none")) == ()
+
+
+# What it costs.
+
+
+@pytest.mark.parametrize("layer", ["rgcn", "rgat", "hgt"])
+def test_more_work_costs_more(layer):
+    def cost(nodes=1000, edges=10_000, width=32, **limits):
+        problem = ProblemSpec(parsed().graphs[0], layer, width, width, 1, 2)
+        return problem_seconds(problem, (nodes, edges), Limits(**limits))
+
+    assert 0 < cost() < cost(nodes=100_000) < 120
+    assert cost() < cost(edges=100_000)
+    assert cost() < cost(width=64)
+    assert cost() < cost(rounds=14)
+    assert cost(1_000_000, 10_000_000, 256, problem_seconds=50) > 50
+
+
+def test_units_cost_what_their_problems_cost():
+    found = parsed(layers=["rgcn", "hgt"])
+    alone = [problem_seconds(p, size_of(p.graph), Limits()) for p in problems(found)]
+    assert units_seconds(units(found), Limits()) == pytest.approx(sum(alone))
+
+
+# The presets.
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_are_campaigns_of_generated_graphs(preset):
+    found = load(preset, threads=2)
+    assert found.name == preset
+    assert {graph.family for graph in found.graphs} == set(FAMILIES)
+    kinds = {dict(g.options).get("of", g.kind) for g in found.graphs}
+    assert kinds <= {"typed", "road", "clique", "community"}
+
+
+@pytest.mark.parametrize(("preset", "minutes"), [("smoke", 2), ("default", 25)])
+def test_presets_keep_their_promise_of_time(preset, minutes):
+    found = load(preset, threads=2)
+    assert units_seconds(units(found), found.limits) < 60 * minutes
+
+
+def test_the_default_campaign_spans_what_models_have_to_know():
+    found = load("default", threads=2)
+    sizes = sorted(size_of(graph)[1] for graph in found.graphs)
+    assert 60 <= len(sizes) <= 80
+    assert sizes[0] < 300 < 1_000_000 < sizes[-1]
+    assert all(after < 6 * before for before, after in pairwise(sizes))
+    asked = problems(found)
+    layers = Counter(problem.layer for problem in asked)
+    assert max(layers.values()) < 1.3 * min(layers.values())
+    squares = Counter(p.d_out for p in asked if p.d_in == p.d_out)
+    assert min(squares[width] for width in (32, 64, 128, 256)) > 25
+    assert {p.heads for p in asked} == {1, 4}
+    assert {p.threads for p in asked} == {1, 2}
+
+
+# What goes wrong.
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"widhts": [8]}, "unknown key 'widhts'; known are corpus, graphs, heads, layers, limits, "
+         "name, sample, squared, threads, variants, widths"),
+        ({"name": 3}, "name is 3: give a text"),
+        ({"layers": ["gcn"]}, "layers is ['gcn']: take of hgt, rgat, rgcn"),
+        ({"layers": []}, "layers is []: take of hgt, rgat, rgcn"),
+        ({"squared": []}, "it has no widths: give squared or widths"),
+        ({"squared": [0]}, "squared is [0]: give whole numbers of 1 or more"),
+        ({"widths": [[8, 8, 8]]}, "widths is [[8, 8, 8]]: give widths such as 64, or pairs such as "
+         "[64, 16]"),
+        ({"heads": [1.5]}, "heads is [1.5]: give whole numbers of 1 or more"),
+        ({"heads": []}, "heads is []: give whole numbers of 1 or more"),
+        ({"heads": [3]}, "width 8 does not divide into 3 heads: take others"),
+        ({"threads": ["some"]}, "threads is ['some']: give whole numbers of 1 or more, or \"all\""),
+        ({"graphs": []}, "it has no graphs: give [corpus] or [[graphs]]"),
+    ],
+)  # fmt: skip
+def test_a_wrong_campaign_is_refused(data, message):
+    with pytest.raises(CampaignError) as error:
+        parsed(**data)
+    assert str(error.value) == f"mine.toml: {message}"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"graphs": [{}]}, "mine.toml, graphs[0]: kind is None: give a text"),
+        ({"graphs": ["road"]}, "mine.toml, graphs[0] is 'road': give a table of keys and values"),
+        (
+            {"graphs": [{"kind": "grid"}]},
+            "mine.toml, graphs[0]: graph 'grid-0': no kind 'grid'; take one of clique, community, "
+            "file, published, road, subsample, typed",
+        ),
+        (
+            {"graphs": [{"kind": "road", "nodes": [9]}]},
+            "mine.toml, graphs[0]: nodes is [9]: give a number, a text, or a boolean",
+        ),
+        (
+            {"graphs": [{"kind": "subsample", "of": {"nodes": 9}}]},
+            "mine.toml, graphs[0], of: kind is None: give a text",
+        ),
+        (
+            {"graphs": [{"kind": "road", "nodes": 9, "name": "a"}] * 2},
+            "mine.toml: two graphs are called 'a': give each a name of its own",
+        ),
+        (
+            {"corpus": {"graphs": 3, "sizes": 2}},
+            "mine.toml, corpus: unknown key 'sizes'; known are graphs, least_edges, most_edges, "
+            "seed",
+        ),
+        ({"sample": {}}, "mine.toml, sample: the key 'per_graph' is missing: give it"),
+        (
+            {"limits": {"rounds": "many"}},
+            "mine.toml, limits: rounds is 'many': give one of type int",
+        ),
+        (
+            {"sample": {"per_graph": 0}},
+            "mine.toml, sample: per_graph=0, most_seconds=inf and "
+            "seed=0: take 1 or more problems, more than 0 seconds, and a seed of 0 or more",
+        ),
+    ],
+)
+def test_a_wrong_part_of_a_campaign_is_named(data, message):
+    with pytest.raises(CampaignError) as error:
+        parsed(**data)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.toml", "graphs = ", "a.toml is no TOML: "),
+        ("a.toml", "heads = 1\nheads = 2", "a.toml is no TOML: "),
+        ("a.json", "{", "a.json is no JSON: "),
+        ("a.json", '{"heads": 1, "heads": 2}', "the key 'heads' stands there twice"),
+        ("a.json", "[" * 100_000, "a.json is no JSON: "),
+        ("a.json", "[1]", "a.json is [1]: give a table of keys and values"),
+        ("a.toml", b"\xff", "a.toml is no TOML: "),
+    ],
+)
+def test_files_that_are_none(name, text, message, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(CampaignError) as error:
+        load(path)
+    assert message in str(error.value)
+
+
+def test_a_campaign_that_is_not_there(tmp_path):
+    with pytest.raises(CampaignError) as error:
+        load(tmp_path / "none.toml")
+    assert str(error.value) == (
+        f"{tmp_path / 'none.toml'} cannot be read (No such file or directory): give the path of a "
+        "TOML or JSON file, or one of smoke, default, full"
+    )
+    missing = {"kind": "file", "path": "none.txt"}
+    with pytest.raises(CampaignError, match="cannot be read"):
+        parse({**ROADS, "graphs": [missing]}, "c", folder=tmp_path)
+
+
+def test_the_names_are_those_that_the_folder_has():
+    folder = campaigns.read.resources.files("hetune.profiling") / "presets"
+    assert {path.name for path in folder.iterdir()} == {f"{name}.toml" for name in PRESETS}
+
+
+def test_a_file_that_is_no_graph_is_the_caller_s_business(tmp_path):
+    (tmp_path / "mine.txt").write_text("")
+    data = {**ROADS, "graphs": [{"kind": "file", "path": "mine.txt"}], "sample": {"per_graph": 1}}
+    with pytest.raises(GraphError, match="mine"):
+        problems(parse(data, "c", folder=tmp_path))
