@@ -19,7 +19,7 @@ from hetune.variants.runtime.roofline import MachineModel
 Progress = Callable[[str, int, int], None]
 """Called with what is at work, how much of it is done, and how much there is."""
 
-_QUICK_ROUNDS = 10
+_QUICK_ROUNDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class Found:
 def calibrate(*, quick: bool = False, progress: Progress = lambda what, done, total: None) -> Found:
     """Measures this machine, and corrects the cost model that answers on it; nothing is saved.
 
-    Works with torch's number of threads. Takes half a minute on an idle machine.
+    Works with torch's number of threads. Takes a quarter of a minute on two idle cores, and again
+    as long where kernels have to be compiled first.
 
     Args:
         quick: Measure rates only, in a few seconds.

@@ -70,7 +70,7 @@ class Correction:
     Attributes:
         offsets: By kernel family.
         error: Median over all launches of the absolute log(measured / predicted), with offsets
-            from the other problems.
+            fitted to the other problems.
     """
 
     offsets: Mapping[str, float]

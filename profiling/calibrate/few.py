@@ -53,7 +53,7 @@ def graphs() -> tuple[GraphRecipe, ...]:
 
 def observe(
     *,
-    seconds: float = 18.0,
+    seconds: float = 15.0,
     threads: int | None = None,
     recipes: Sequence[GraphRecipe] | None = None,
     layers: Sequence[tuple[str, int]] = LAYERS,

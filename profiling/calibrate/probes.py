@@ -72,10 +72,12 @@ class Probe:
     Attributes:
         run: Does it once.
         units: How much that is: operations, bytes, or launches.
+        repeats: Whether several runs in a row may be timed together, until they last long enough.
     """
 
     run: Callable[[], object]
     units: float
+    repeats: bool = True
 
 
 @cache
@@ -149,25 +151,19 @@ def exponentials(graph: HeteroGraph) -> Probe:
     return Probe(_bound(_EXPONENTIALS, graph, None), float(graph.num_edges))
 
 
-def launches(count: int, threads: int) -> Probe:
-    """Launches with next to nothing to do on all threads, one after the other."""
+def launch(threads: int) -> Probe:
+    """One launch with next to nothing to do on all threads, after something else has run."""
     nodes = _BLOCKS * _SMALLEST_BLOCK * threads
-    run = _bound(
-        _EXPONENTIALS, random_graph(nodes, nodes, 1), Schedule(block_nodes=_SMALLEST_BLOCK)
-    )
-
-    def many() -> None:
-        for _ in range(count):
-            run()
-
-    return Probe(many, float(count))
+    graph = random_graph(nodes, nodes, 1)
+    run = _bound(_EXPONENTIALS, graph, Schedule(block_nodes=_SMALLEST_BLOCK))
+    return Probe(run, 1.0, repeats=False)
 
 
 def _bound(text: str, graph: HeteroGraph, schedule: Schedule | None) -> Callable[[], object]:
-    launch = parse(text)
-    verify(launch)
+    parsed = parse(text)
+    verify(parsed)
     domain = Domain(graph)
-    run = CppBackend().bind(launch, schedule or Schedule(), domain)
-    values = random_values(launch, domain.index, graph, torch.float32)
+    run = CppBackend().bind(parsed, schedule or Schedule(), domain)
+    values = random_values(parsed, domain.index, graph, torch.float32)
     # The graph is kept for the run: a domain does not keep it alive.
     return lambda kept=graph: run(values)  # type: ignore[misc]

@@ -22,8 +22,8 @@ EXPORT void fma_peak(int64_t turns, int threads, float* sink) {
     for (int piece = 0; piece < pieces; ++piece) {
         v16 chain[12];
         for (int i = 0; i < 12; ++i) chain[i] = v16{} + float(i);
-        v16 factor = v16{} + 0.999f, term = v16{} + 1e-3f;
-        asm volatile("" : "+x"(factor), "+x"(term));
+        const volatile float unknown[2] = {0.999f, 1e-3f};
+        const v16 factor = v16{} + unknown[0], term = v16{} + unknown[1];
         for (int64_t turn = 0; turn < turns / pieces_per_thread; ++turn) {
 #pragma GCC unroll 12
             for (int i = 0; i < 12; ++i) chain[i] = chain[i] * factor + term;

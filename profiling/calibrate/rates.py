@@ -1,7 +1,8 @@
 """Measuring the numbers that the roofline model takes a machine for.
 
-Every rate is the *least* time of short runs that take turns: what else runs on a machine only ever
-adds time. All threads work at once, as in a layer's run, and a rate is a thread's part.
+Short runs take turns; a rate is that of the run which only a tenth of them are faster than: what
+else runs on a machine adds time, and single runs are lucky. All threads work at once, as in a
+layer's run, and a rate is a thread's part.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from hetune.profiling.calibrate.probes import (
     aggregation,
     exponentials,
     gather,
-    launches,
+    launch,
     product,
     random_graph,
 )
@@ -34,13 +35,12 @@ from hetune.variants.runtime.roofline import MachineModel
 
 _log = logging.getLogger(__name__)
 
-ROUNDS = 40
+ROUNDS = 100
 """How often everything is timed."""
 
 _RUN_SECONDS = 1e-3
 _LEAST_ROUNDS = 3
 _GATHERED_ROWS = 400_000
-_LAUNCHES = 50
 _EDGES = 200_000
 _OPERATIONS_PER_BYTE = 0.5
 """Of a weighted sum of rows: a product and a sum for each float."""
@@ -50,6 +50,8 @@ _STEP = 4
 """Between the sizes of tables that are tried in the shared cache."""
 _FASTER = 1.5
 """A table is in the shared cache if its rows come this much faster than from memory."""
+_QUANTILE = 0.1
+"""Of a probe's times, the one that counts."""
 _BUSY = 1.5
 """Median runs take this much longer than the fastest ones."""
 _LEAST_TABLE, _MOST_TABLE = 64 << 20, 1 << 30
@@ -102,10 +104,10 @@ def measure_machine(
     tables = Tables.of(caches)
     torch.set_num_threads(threads)
     try:
-        least = _least_seconds(_probes(tables, threads), rounds, seconds, progress)
+        low = _low_seconds(_probes(tables, threads), rounds, seconds, progress)
     finally:
         torch.set_num_threads(before)
-    return machine_of(least, caches, tables, threads)
+    return machine_of(low, caches, tables, threads)
 
 
 def _probes(tables: Tables, threads: int) -> dict[str, Probe]:
@@ -124,7 +126,7 @@ def _probes(tables: Tables, threads: int) -> dict[str, Probe]:
         "matrix": product(64, random_graph(rows, _EDGES, 16)),
         "vector": aggregation(graph),
         "special": exponentials(random_graph(_EDGES // 16, _EDGES, 1)),
-        "launch": launches(_LAUNCHES, threads),
+        "launch": launch(threads),
         "own": drawn(tables.own),
         **{f"shared {size}": drawn(size) for size in tables.shared},
         "memory": drawn(tables.memory),
@@ -139,10 +141,10 @@ def _sources(rows: int, rng: np.random.Generator) -> NDArray[np.int32]:
     return places
 
 
-def _least_seconds(
+def _low_seconds(
     probes: Mapping[str, Probe], rounds: int, seconds: float, progress: Callable[[int, int], None]
 ) -> dict[str, float]:
-    """Seconds for each unit of a probe, in its fastest run."""
+    """Seconds for each unit of a probe: those that a tenth of its runs keep to."""
     end = time.perf_counter() + seconds
     repeats = {name: _repeats(probe) for name, probe in probes.items()}
     runs = {name: _again(probe.run, repeats[name]) for name, probe in probes.items()}
@@ -155,7 +157,8 @@ def _least_seconds(
         progress(turn + 1, rounds)
     _warn_if_busy(taken)
     return {
-        name: min(taken[name]) / (repeats[name] * probe.units) for name, probe in probes.items()
+        name: float(np.quantile(taken[name], _QUANTILE)) / (repeats[name] * probe.units)
+        for name, probe in probes.items()
     }
 
 
@@ -171,6 +174,8 @@ def _warn_if_busy(taken: Mapping[str, list[float]]) -> None:
 def _repeats(probe: Probe) -> int:
     """How many runs last long enough for a clock."""
     probe.run()
+    if not probe.repeats:
+        return 1
     start = time.perf_counter()
     probe.run()
     return max(1, math.ceil(_RUN_SECONDS / max(time.perf_counter() - start, 1e-6)))
