@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 
 from hetune.costmodel.features.graph import graph_features
-from hetune.profiling.measure.candidate import Candidate, Sample
+from hetune.profiling.measure.candidate import Candidate, Sample, loss_of
 from hetune.profiling.measure.inputs import Inputs, random_inputs
 from hetune.profiling.measure.limits import Limits, usable_memory
 from hetune.profiling.measure.oracle import Oracle
@@ -170,16 +170,21 @@ class _Measuring:
     def _admit(
         self, candidate: Candidate, oracle: Oracle, memory: int, clock: Callable[[], float]
     ) -> bool:
-        variant = candidate.variant
-        self._beat(variant.id)
-        admitted = candidate.admit(oracle, memory)
-        if admitted and id(variant.plan) not in self._prepared:
-            self._beat(variant.id)
-            graph = _unindexed(self._graph)
-            start = clock()
-            self._bind(variant, Domain(graph))
-            self._prepared[id(variant.plan)] = clock() - start
-        return admitted
+        plan = id(candidate.variant.plan)
+        self._beat(candidate.variant.id)
+        if candidate.admit(oracle, memory) and plan not in self._prepared:
+            self._beat(candidate.variant.id)
+            try:
+                self._prepared[plan] = self._prepare(candidate.variant, clock)
+            except Exception as error:  # whatever a variant raises is its result
+                candidate.loss = loss_of(error)
+        return candidate.loss is None
+
+    def _prepare(self, variant: Variant, clock: Callable[[], float]) -> float:
+        graph = _unindexed(self._graph)
+        start = clock()
+        self._bind(variant, Domain(graph))
+        return clock() - start
 
     def _rounds(self, candidates: list[Candidate], yardstick: Yardstick) -> Rounds[Sample]:
         limits = self._limits

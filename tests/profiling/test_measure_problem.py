@@ -241,6 +241,21 @@ def test_what_needs_more_memory_than_allowed_never_runs(measure):
     assert rig.runs == []
 
 
+def test_what_cannot_be_prepared_has_no_times_either(graph, measure):
+    rig = Rig()
+    real = rig.bind
+
+    def bind(launch: Launch, schedule: Schedule, place: Place) -> Runner:
+        if place.graph is not graph and schedule.block_nodes < 4096:
+            raise MemoryError("indexes")
+        return real(launch, schedule, place)
+
+    rig.bind = bind
+    found = measure(rig)
+    assert [m.status for m in found.values()] == ["memory", "memory", "ok", "ok"]
+    assert found[256].error == "MemoryError: indexes"
+
+
 def test_nearly_as_fast_as_the_fastest_means_more_rounds(measure):
     found = measure(Rig(seconds={256: 1.0, 1024: 1.1, 4096: 1.3, 16384: 2.0}))
     assert [len(m.samples) for m in found.values()] == [15, 15, 7, 7]
