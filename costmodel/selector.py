@@ -235,7 +235,7 @@ class Selector:
     ) -> Prices:
         launches = model.predict(*self._seen(table, domain), self.machine, threads)
         launches *= self._scale(table.families)
-        seconds = table.totals(launches + model.launch_seconds)
+        seconds = table.totals(launches + model.launch_seconds) + model.run_seconds
         prepare = model.prepare_seconds(table.preparation(domain))
         return Prices(seconds, launches, prepare, "the cost model")
 

@@ -105,7 +105,7 @@ class CostModel:
             target=str(best.target if best else targets[0]),
             weighting=str(weighting),
             families={name: _papers(model) for name, model in families.items()},
-            launch_seconds=rows.launch_seconds,
+            overhead=rows.overhead,
             preparation=fit_preparation(problems),
             data=TrainingData.of(problems),
             fingerprint=fingerprint,
@@ -210,7 +210,7 @@ class CostModel:
             machine or self.manifest.machine,
             problem.threads,
         )
-        found = {candidate.variant: 0.0 for candidate in problem.candidates}
+        found = {candidate.variant: self.run_seconds for candidate in problem.candidates}
         for (variant, _), each in zip(launches, seconds.tolist(), strict=True):
             found[variant] += each + self.launch_seconds
         return found
@@ -225,8 +225,13 @@ class CostModel:
 
     @property
     def launch_seconds(self) -> float:
-        """What starting a launch costs, beyond the launch itself."""
-        return self.manifest.launch_seconds
+        """What each launch of a run costs beyond the launch itself."""
+        return self.manifest.overhead.launch_seconds
+
+    @property
+    def run_seconds(self) -> float:
+        """What each run costs beyond its launches."""
+        return self.manifest.overhead.run_seconds
 
     def _family(self, name: str) -> FamilyModel | None:
         found = self.families.get(name)

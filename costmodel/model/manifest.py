@@ -12,6 +12,7 @@ import numpy as np
 
 from hetune.costmodel.data import Problem
 from hetune.costmodel.fingerprint import Fingerprint
+from hetune.costmodel.model.overhead import Overhead
 from hetune.variants.errors import ModelError
 from hetune.variants.runtime.roofline import MachineModel
 
@@ -80,7 +81,7 @@ class Manifest:
         target: What the regressors predict.
         weighting: How launches counted.
         families: By kernel family.
-        launch_seconds: What starting a launch costs beyond the launch itself.
+        overhead: What runs take beyond their launches.
         preparation: Seconds per unit of what preparing a variant takes, `PREPARATION`.
         data: What it was fitted to.
         fingerprint: The machine that was measured.
@@ -99,7 +100,7 @@ class Manifest:
     target: str
     weighting: str
     families: Mapping[str, FittedFamily]
-    launch_seconds: float
+    overhead: Overhead
     preparation: tuple[float, ...]
     data: TrainingData
     fingerprint: Fingerprint
@@ -113,6 +114,7 @@ class Manifest:
         """The manifest as JSON text."""
         record = {field.name: getattr(self, field.name) for field in fields(self)}
         record["families"] = {name: asdict(part) for name, part in self.families.items()}
+        record["overhead"] = asdict(self.overhead)
         record["data"] = asdict(self.data)
         record["fingerprint"] = self.fingerprint.as_dict()
         record["machine"] = asdict(self.machine)
@@ -138,6 +140,7 @@ class Manifest:
             record["families"] = {
                 name: FittedFamily(**part) for name, part in record["families"].items()
             }
+            record["overhead"] = Overhead(**record["overhead"])
             families = tuple(record["data"].pop("graph_families"))
             record["data"] = TrainingData(**record["data"], graph_families=families)
             record["fingerprint"] = Fingerprint.from_dict(record["fingerprint"])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hetune.costmodel.data import Problem
 from hetune.costmodel.features.launch import launch_features
+from hetune.costmodel.model.overhead import Overhead
 from hetune.variants.errors import ModelError
 from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
 
@@ -43,14 +44,14 @@ class Candidates:
     launches: NDArray[np.float64]
     seconds: NDArray[np.float64]
 
-    def totals(self, by_row: NDArray[np.float64], launch_seconds: float) -> NDArray[np.float64]:
-        """Time of each variant, from that of each row and what starting a launch costs."""
+    def totals(self, by_row: NDArray[np.float64], overhead: Overhead) -> NDArray[np.float64]:
+        """Time of each variant, from that of each row and what goes beyond the rows."""
         sums = np.bincount(self.owners, by_row[self.rows], minlength=len(self.seconds))
-        return sums + launch_seconds * self.launches
+        return sums + overhead.seconds(self.launches)
 
-    def regret(self, by_row: NDArray[np.float64], launch_seconds: float) -> float:
+    def regret(self, by_row: NDArray[np.float64], overhead: Overhead) -> float:
         """Measured time of the variant that looks fastest, by that of the fastest."""
-        chosen = int(np.argmin(self.totals(by_row, launch_seconds)))
+        chosen = int(np.argmin(self.totals(by_row, overhead)))
         return float(self.seconds[chosen] / self.seconds.min())
 
 
@@ -70,7 +71,7 @@ class Rows:
         groups: What is never split: families of graphs where there are two of them at least,
             else graphs, else problems; str [rows].
         problems: Every problem's variants.
-        launch_seconds: A run's time beyond its launches, by launch: the median.
+        overhead: A run's time beyond its launches.
     """
 
     X: NDArray[np.float32]
@@ -80,7 +81,7 @@ class Rows:
     families: NDArray[np.str_]
     groups: NDArray[np.str_]
     problems: tuple[Candidates, ...]
-    launch_seconds: float
+    overhead: Overhead
 
     @classmethod
     def of(
@@ -120,12 +121,12 @@ class Rows:
             problems=tuple(
                 c.candidates(int(start)) for c, start in zip(collected, starts[:-1], strict=True)
             ),
-            launch_seconds=_launch_seconds(problems),
+            overhead=Overhead.fit(problems),
         )
 
     def regrets(self, by_row: NDArray[np.float64]) -> NDArray[np.float64]:
         """Regret of every problem if the rows took these seconds; float64 [problems]."""
-        return np.array([p.regret(by_row, self.launch_seconds) for p in self.problems])
+        return np.array([p.regret(by_row, self.overhead) for p in self.problems])
 
 
 class _Collected:
@@ -193,13 +194,3 @@ def _groups(problems: Sequence[Problem]) -> NDArray[np.str_]:
         if len(set(labels)) > 1:
             break
     return np.array(labels)
-
-
-def _launch_seconds(problems: Sequence[Problem]) -> float:
-    beyond = [
-        (candidate.seconds - sum(launch.seconds for launch in candidate.launches))
-        / len(candidate.launches)
-        for problem in problems
-        for candidate in problem.candidates
-    ]
-    return max(0.0, float(np.median(beyond)))

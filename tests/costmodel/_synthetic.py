@@ -39,7 +39,7 @@ FINGERPRINT = Fingerprint.from_dict(
 )
 KERNELS = ("product", "traversal", "fused")
 NOISE = 0.1
-LAUNCH_SECONDS = 3e-6
+LAUNCH_SECONDS, RUN_SECONDS = 3e-6, 1e-5
 
 
 def problems(
@@ -75,7 +75,7 @@ def problem(name: str, family: str, width: int, random: np.random.Generator) -> 
             _sample(kind, choices[kind][(number + place) % 3], random)
             for place, kind in enumerate(kinds)
         )
-        seconds = sum(launch.seconds for launch in launches) + LAUNCH_SECONDS * len(launches)
+        seconds = sum(launch.seconds + LAUNCH_SECONDS for launch in launches) + RUN_SECONDS
         candidates.append(CandidateSample(f"plan{number}/b1", seconds, 0.02 * seconds, launches))
     shape = tuple(random.uniform(1, 100, len(graph.NAMES)).tolist())
     return Problem(

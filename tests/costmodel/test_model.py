@@ -12,19 +12,28 @@ from hetune.costmodel.data import Problem
 from hetune.costmodel.features import graph, launch
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import TrainingData
+from hetune.costmodel.model.overhead import Overhead
 from hetune.costmodel.model.rows import Rows, Weighting
 from hetune.variants.errors import ModelError
 from hetune.variants.runtime.roofline import roofline_seconds
 from hetune.variants.runtime.table import COLUMNS
 
-from ._synthetic import FINGERPRINT, KERNELS, LAUNCH_SECONDS, MACHINE, problems, true_seconds
+from ._synthetic import (
+    FINGERPRINT,
+    KERNELS,
+    LAUNCH_SECONDS,
+    MACHINE,
+    RUN_SECONDS,
+    problems,
+    true_seconds,
+)
 
 NEW = problems(graph_families=3, seed=1)
 
 
 @pytest.fixture(scope="module")
 def model() -> CostModel:
-    return CostModel.fit(problems(), MACHINE, FINGERPRINT, folds=3)
+    return CostModel.fit(problems(graph_families=10), MACHINE, FINGERPRINT, folds=3)
 
 
 def launches_of(problem: Problem) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, int]:
@@ -62,9 +71,10 @@ def test_a_variant_costs_its_launches_and_what_starting_them_costs(model):
     families, columns, shape, threads = launches_of(problem)
     count = len(problem.candidates[0].launches)
     first = model.predict(families[:count], columns[:count], shape, MACHINE, threads)
-    expected = first.sum() + count * model.launch_seconds
+    expected = first.sum() + count * model.launch_seconds + model.run_seconds
     assert totals[problem.candidates[0].variant] == pytest.approx(expected)
     assert model.launch_seconds == pytest.approx(LAUNCH_SECONDS)
+    assert model.run_seconds == pytest.approx(RUN_SECONDS)
 
 
 def test_choices_on_new_families_lose_little(model):
@@ -163,6 +173,43 @@ def test_without_folds_there_are_no_scores_and_intervals_are_wide():
     predicted = model.predict(families, columns, shape, MACHINE, threads)
     bounds = model.interval(families, columns, shape, MACHINE, threads)
     np.testing.assert_allclose(bounds, predicted[:, None] * [0.5, 2])
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ([(2, 3)] * 5, Overhead(RUN_SECONDS, LAUNCH_SECONDS)),
+        ([(2, 3), (1, 2), (2, 5)], Overhead(RUN_SECONDS, LAUNCH_SECONDS)),
+        ([(2, 2)] * 5, Overhead(RUN_SECONDS + 2 * LAUNCH_SECONDS, 0.0)),
+    ],
+)
+def test_what_runs_take_beyond_their_launches(counts, expected):
+    """Launches' share is told by variants that differ in their number; the rest is the run's."""
+    found = Overhead.fit([with_launches(*pair) for pair in counts])
+    assert found.run_seconds == pytest.approx(expected.run_seconds)
+    assert found.launch_seconds == pytest.approx(expected.launch_seconds)
+
+
+def test_a_disturbed_run_does_not_matter_and_nothing_is_negative():
+    disturbed = with_launches(1, 9, extra=1.0)
+    found = Overhead.fit([disturbed, *[with_launches(2, 3)] * 4])
+    assert found.run_seconds == pytest.approx(RUN_SECONDS)
+    assert Overhead.fit([with_launches(2, 3, extra=-1.0)]) == Overhead(0.0, 0.0)
+
+
+def with_launches(*counts: int, extra: float = 0.0) -> Problem:
+    """A problem with one variant of each number of launches; the last takes `extra` seconds."""
+    launch_sample = ONE.candidates[0].launches[0]
+    candidates = [
+        dataclasses.replace(
+            ONE.candidates[0],
+            seconds=count * (launch_sample.seconds + LAUNCH_SECONDS) + RUN_SECONDS,
+            launches=(launch_sample,) * count,
+        )
+        for count in counts
+    ]
+    candidates[-1] = dataclasses.replace(candidates[-1], seconds=candidates[-1].seconds + extra)
+    return dataclasses.replace(ONE, candidates=tuple(candidates))
 
 
 ONE, *_ = MANY = problems(graph_families=2, graphs=1)

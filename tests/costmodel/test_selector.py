@@ -44,6 +44,7 @@ class Broken:
     def __init__(self, error: Exception) -> None:
         self.manifest, self._error = small_model().manifest, error
         self.launch_seconds = 0.0
+        self.run_seconds = 0.0
 
     def predict(self, *args):
         raise self._error
