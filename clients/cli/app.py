@@ -10,9 +10,10 @@ import typer
 from typer.core import TyperGroup
 
 import hetune
-from hetune.clients.cli import build, calibrate, console, models, registry, run, show
+from hetune.clients.cli import build, calibrate, console, models, profile, registry, run, show
 from hetune.clients.cli.options import Threads, use_threads
 from hetune.variants.errors import (
+    CampaignError,
     GraphError,
     HetuneError,
     InputError,
@@ -20,7 +21,7 @@ from hetune.variants.errors import (
     VariantError,
 )
 
-_BAD_INPUT = (GraphError, InputError, ProgramError, VariantError)
+_BAD_INPUT = (CampaignError, GraphError, InputError, ProgramError, VariantError)
 
 
 class _Commands(TyperGroup):
@@ -58,6 +59,7 @@ app.command("run")(run.run)
 app.command("bench")(run.bench)
 app.command("variants")(show.variants)
 app.command("explain")(show.explain)
+app.command("profile")(profile.profile)
 app.command("train")(models.train)
 app.command("evaluate")(models.evaluate_)
 app.command("promote")(models.promote)

@@ -1,10 +1,14 @@
 """Campaigns: what a file may say, the problems that it comes to, and messages for the rest."""
 
 import json
+import re
+import tomllib
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hetune.profiling import campaign as campaigns
@@ -85,6 +89,16 @@ def test_every_key_is_read(tmp_path):
     assert (found.heads, found.threads, found.variants) == ((1, 4), (6, 1), "hybrid*")
     assert found.sample == Sample(3, 5.0, 1)
     assert found.limits == Limits(rounds=8, memory_bytes=1_000_000_000)
+
+
+def test_the_example_in_the_documents_is_a_campaign(tmp_path):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "profiling.md").read_text("utf-8")
+    [example] = re.findall(r"^```toml\n(.*?)^```", page, re.M | re.S)
+    (tmp_path / "graphs").mkdir()
+    np.savez(tmp_path / "graphs" / "mine.npz", src=[0], dst=[1], etype=[0])
+    found = parse(tomllib.loads(example), "example", folder=tmp_path)
+    assert len(found.graphs) == 28
+    assert build(found.graphs[26]).num_edges == 2
 
 
 def test_json_says_the_same(tmp_path):
