@@ -13,6 +13,7 @@ from hetune.costmodel.version import code_version
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.measure.record import Stamp
+from hetune.profiling.measure.rounds import DRIFT
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import ProblemSpec, Unit
@@ -55,6 +56,7 @@ class Report:
         total: Units of the campaign.
         known: Those that the store had already.
         measured: Those that were measured now, by how that ended.
+        drifted: How many of those have times although the machine was not steady.
         restarts: How many worker processes were lost.
         seconds: How long it took.
     """
@@ -62,6 +64,7 @@ class Report:
     total: int
     known: int
     measured: Mapping[Status, int]
+    drifted: int
     restarts: int
     seconds: float
 
@@ -123,10 +126,12 @@ def run_units(
     total, done = len(wanted), len(known)
     progress(Progress(done, total, None, None))
     endings: Counter[Status] = Counter()
+    drifted = 0
     for problem, members in _by_problem(u for key, u in wanted.items() if key not in known):
         found = supervisor.measure(members, stamp)
         store.add(found, fingerprint)
         endings.update(measurement.status for measurement in found)
+        drifted += sum(measurement.drift > DRIFT for measurement in found)
         done += len(found)
         pace = (time.monotonic() - start) / endings.total()
         progress(Progress(done, total, pace * (total - done), problem))
@@ -134,6 +139,7 @@ def run_units(
         total,
         len(known),
         dict(endings),
+        drifted,
         supervisor.restarts - restarts,
         time.monotonic() - start,
     )

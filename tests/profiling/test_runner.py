@@ -59,7 +59,7 @@ class Quick(Supervisor):
         self.interrupt(units)
         self.asked.append(list(units))
         failed = {units_of(units[0].problem)[0].variant: Loss(Status.FAILED, "no")}
-        times = Times(samples=(1.0,) * 7)
+        times = Times(samples=(1.0,) * 7, drift=0.06 if units[0].problem == PROBLEMS[1] else 0.05)
         return [record(u, stamp, GraphFacts(), times, failed.get(u.variant)) for u in units]
 
 
@@ -84,6 +84,7 @@ def test_units_of_a_problem_are_measured_and_stored_together(shelf):
     total = sum(map(len, each))
     assert (report.total, report.known, report.restarts) == (total, 0, 0)
     assert report.measured == {Status.FAILED: 3, Status.OK: total - 3}
+    assert report.drifted == len(each[1]) - 1
     stamp = {(m.campaign, m.machine, m.code_version) for b in shelf.batches for m in b}
     assert stamp == {("try", this_machine().digest, code_version())}
 
