@@ -20,7 +20,7 @@ from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.bundle import load
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.shelf.best import load_best
+from hetune.costmodel.shelf.best import calibrated, load_best, warn_if_foreign
 from hetune.variants.errors import HetuneError, InputError, VariantError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Unsupported
@@ -70,10 +70,17 @@ class Selector:
 
         Raises:
             ModelError: A path was given, and there is no bundle that can be used.
+
+        Warns:
+            ForeignModelWarning: The model, unless it is the package's, was trained on another
+                machine and not calibrated on this one.
         """
         if path is None:
             return _default()
-        return _adapted(load(path))
+        model = load(path)
+        if not calibrated(model):
+            warn_if_foreign(model)
+        return _adapted(model)
 
     # Choosing.
 

@@ -45,7 +45,7 @@ def load_best(shelf: Shelf | None = None) -> CostModel | None:
     try:
         if here.aliases().champion is not None:
             champion = here.load("champion")
-            if not _calibrated(champion, here):
+            if not calibrated(champion, here):
                 warn_if_foreign(champion)
             return champion
     except (ModelError, OSError) as error:
@@ -55,7 +55,7 @@ def load_best(shelf: Shelf | None = None) -> CostModel | None:
     except (ModelError, OSError) as error:
         _log.warning("the model in the package does not answer: %s", error)
         return None
-    if model is not None and not _calibrated(model, here):
+    if model is not None and not calibrated(model, here):
         text = foreign(model)
         if text and text not in _mentioned:
             _mentioned.add(text)
@@ -63,9 +63,15 @@ def load_best(shelf: Shelf | None = None) -> CostModel | None:
     return model
 
 
-def _calibrated(model: CostModel, shelf: Shelf) -> bool:
-    calibration = load_calibration(shelf.calibrations)
-    return calibration is not None and calibration.model_id == model.manifest.data.digest
+def calibrated(model: CostModel, shelf: Shelf | None = None) -> bool:
+    """Whether `hetune calibrate` has adapted a model to this machine.
+
+    Args:
+        model: Any.
+        shelf: Where calibrations are kept; the user's by default.
+    """
+    found = load_calibration((shelf or Shelf()).calibrations)
+    return found is not None and found.model_id == model.manifest.data.digest
 
 
 def warn_if_foreign(model: CostModel, machine: Fingerprint | None = None) -> None:

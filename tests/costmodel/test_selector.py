@@ -15,6 +15,7 @@ from hetune.costmodel.explain import Explanation
 from hetune.costmodel.model.bundle import save
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.selector import Selector
+from hetune.costmodel.shelf.best import ForeignModelWarning
 from hetune.variants.errors import InputError, MemoryLimitError, ModelError, VariantError
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.build import layer_program
@@ -183,7 +184,8 @@ def test_a_path_without_a_model_is_an_error(tmp_path):
 def test_loading_a_saved_model_chooses_alike(tmp_path, graph):
     model = small_model()
     save(model, tmp_path / "bundle")
-    loaded = Selector.load(tmp_path / "bundle")
+    with pytest.warns(ForeignModelWarning, match="cpu: Synthetic 3000"):
+        loaded = Selector.load(tmp_path / "bundle")
     assert isinstance(loaded.model, CostModel)
     expected = Selector(model).choose("rgat", graph, 16)
     assert dataclasses.replace(loaded.choose("rgat", graph, 16)) == dataclasses.replace(expected)
