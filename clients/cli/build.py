@@ -8,6 +8,7 @@ import typer
 
 from hetune.clients.cli import console
 from hetune.clients.cli.options import layers_of, numbers_of
+from hetune.costmodel.features import graph_native
 from hetune.variants.errors import InputError
 from hetune.variants.registry import default_registry
 from hetune.variants.runtime import build as ahead
@@ -24,7 +25,10 @@ def build(
         int | None, typer.Option(help="Compilers at once; one per processor by default.")
     ] = None,
 ) -> None:
-    """Compile every promoted variant of layers with default options, ahead of time."""
+    """Compile every promoted variant of layers with default options, ahead of time.
+
+    What reads graphs is compiled along: their indexes, and the features that choices are made by.
+    """
     if jobs is not None and jobs < 1:
         raise InputError(f"--jobs {jobs}: take 1 or more")
     programs = [
@@ -38,6 +42,7 @@ def build(
         built = ahead.build(
             programs, jobs=jobs, progress=lambda done, total, name: update(done, total)
         )
+    graph_native.library()
     _print(built)
     if built.report.failed:
         raise typer.Exit(1)
