@@ -14,8 +14,17 @@ HetuneError
 ├── StoreError            the store of profiling records cannot be reached, read or written
 ├── CampaignError         a profiling campaign, or a graph of one, is described wrongly
 ├── WorkerError           the process that measures cannot be started
-└── ModelError            a cost model cannot be fitted, read or kept
-    └── PromotionError    a cost model may not become the champion, or there is none before it
+├── ModelError            a cost model cannot be fitted, read or kept
+│   └── PromotionError    a cost model may not become the champion, or there is none before it
+└── ServiceError          the service cannot do what it was asked for
+    ├── MalformedError    what was sent does not have the documented form
+    ├── NotFoundError     there is no graph, model or version of that name
+    ├── ConflictError     a version of a model is there already, with another content
+    ├── TooLargeError     what was sent, or would have to be held, exceeds a limit
+    ├── BusyError         as many requests wait as may
+    ├── AccessError       the key is missing or wrong
+    ├── FolderError       the service's folder cannot be used
+    └── UnreachableError  no service answers, or what answers is none
 
 Every message says what happened, where, and how to mend it.
 """
@@ -83,3 +92,39 @@ class ModelError(HetuneError):
 
 class PromotionError(ModelError):
     """A cost model may not become the champion, or there was none to go back to."""
+
+
+class ServiceError(HetuneError):
+    """The service cannot do what it was asked for."""
+
+
+class MalformedError(ServiceError, ValueError):
+    """What was sent is not JSON or safetensors of the documented form."""
+
+
+class NotFoundError(ServiceError, LookupError):
+    """The service has no graph, model or version of that name."""
+
+
+class ConflictError(ServiceError):
+    """A version of a model is there already, with another content."""
+
+
+class TooLargeError(ServiceError, ValueError):
+    """What was sent, or what would have to be held for it, exceeds a limit of the service."""
+
+
+class BusyError(ServiceError):
+    """As many requests wait as may: try again later."""
+
+
+class AccessError(ServiceError):
+    """The service wants a key, and the one that was sent is missing or wrong."""
+
+
+class FolderError(ServiceError, OSError):
+    """The service's folder cannot be created, read or written."""
+
+
+class UnreachableError(ServiceError, OSError):
+    """No service answers at the address, or what answers is none."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,12 +31,16 @@ class RelationalLayer(nn.Module, ABC):
 
     Attributes:
         in_channels: Width of the input rows.
+        out_channels: Width of the result, or of each of RGAT's heads.
         num_relations: Number of edge types.
+        options: The keyword arguments that it was made with, defaults included.
     """
 
     kind: Kind
     in_channels: int
+    out_channels: int
     num_relations: int
+    options: dict[str, Any]
 
     @abstractmethod
     def program(self) -> Program:
@@ -131,6 +136,14 @@ class RGCN(FlatLayer):
         _check_sizes(in_channels, out_channels, num_bases or 1, num_blocks or 1)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.num_relations = num_relations
+        self.options = {
+            "aggr": aggr,
+            "num_bases": num_bases,
+            "num_blocks": num_blocks,
+            "self_loop": self_loop,
+            "bias": bias,
+            "residual": residual,
+        }
         self._program = rgcn_program(
             in_channels, out_channels, aggr, self_loop, bias, num_blocks or 0, residual
         )
@@ -199,6 +212,17 @@ class RGAT(FlatLayer):
         _check_sizes(in_channels, out_channels, heads, num_bases or 1)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.num_relations, self.heads = num_relations, heads
+        self.options = {
+            "heads": heads,
+            "softmax": softmax,
+            "attention": attention,
+            "relation_attention": relation_attention,
+            "negative_slope": negative_slope,
+            "num_bases": num_bases,
+            "self_loop": self_loop,
+            "bias": bias,
+            "residual": residual,
+        }
         self._program = rgat_program(
             in_channels,
             out_channels,
@@ -265,6 +289,7 @@ class HGT(RelationalLayer):
         self.in_channels, self.out_channels, self.heads = in_channels, out_channels, heads
         self.metadata = list(metadata[0]), [(s, r, d) for s, r, d in metadata[1]]
         self.num_relations = len(self.metadata[1])
+        self.options = {"heads": heads}
         self._program = hgt_program(in_channels, out_channels, heads)
         types, depth = len(self.metadata[0]), out_channels // heads
         self.kqv_weight = _empty(3, types, in_channels, out_channels)
