@@ -90,6 +90,7 @@ class Estimator:
         weights: NDArray[np.float64] | None,
         options: dict[str, Any],
     ) -> None:
+        threads = self.jobs or (0 if len(X) >= _SHARED_ROWS else 1)
         common = {
             "tree_method": "hist",
             "max_depth": self.depth,
@@ -98,10 +99,11 @@ class Estimator:
             "colsample_bytree": self.colsample,
             "min_child_weight": self.min_child_weight,
             "seed": self.seed,
-            "nthread": self.jobs or (0 if len(X) >= _SHARED_ROWS else 1),
+            "nthread": threads,
         }
         xgboost = library()
-        data = xgboost.DMatrix(X, y, weight=weights, feature_names=list(self.features))
+        names = list(self.features)
+        data = xgboost.DMatrix(X, y, weight=weights, feature_names=names, nthread=threads)
         self._take(xgboost.train(common | options, data, self.trees))
 
     def _take(self, booster: xgboost.Booster) -> None:
