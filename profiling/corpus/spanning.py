@@ -209,7 +209,7 @@ def _rdf(edges: int, drawn: _Draw) -> tuple[str, Options]:
 
 
 def _kg(edges: int, drawn: _Draw) -> tuple[str, Options]:
-    options = _typed(edges, drawn, per_node=(8, 45), etypes=(40, 2000))
+    options = _typed(edges, drawn, per_node=(8, 45), etypes=(100, 2000))
     return "typed", options | _power(drawn, 0.4, 1.1) | {
         "src_ratio": drawn.even(0.15, 0.45),
         "dst_ratio": round(drawn.log(0.03, 0.35), 3),
