@@ -19,7 +19,7 @@ from hetune.costmodel.evaluate import baselines
 from hetune.costmodel.evaluate.card import card_of, write_card
 from hetune.costmodel.evaluate.metrics import ROOFLINE, Chooser
 from hetune.costmodel.evaluate.report import MODEL, Report, cross_validate, evaluate
-from hetune.costmodel.evaluate.tables import notes, scores_table
+from hetune.costmodel.evaluate.tables import comparison_table, notes, scores_table
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.bundle import load as load_bundle
 from hetune.costmodel.model.bundle import save as save_bundle
@@ -265,12 +265,12 @@ def _rates(machine: Fingerprint) -> MachineModel:
 
 
 def _show(report: Report) -> None:
-    table = scores_table(report)
-    first, *others = table.header
-    rows: Rows = console.table(first, *others, left=(first,))
-    for row in table.rows:
-        rows.add_row(*row, style="bold" if row[0] in table.marked else None)
-    console.out().print(rows)
+    for table in (scores_table(report), comparison_table(report)):
+        first, *others = table.header
+        rows: Rows = console.table(first, *others, left=(first,))
+        for row in table.rows:
+            rows.add_row(*row, style="bold" if row[0] in table.marked else None)
+        console.out().print(rows)
     for note in notes(report):
         console.out().print(note, markup=False, style="dim")
 

@@ -166,7 +166,9 @@ def _pictures(card: Card) -> dict[str, _Picture]:
 def _markdown(card: Card, pictures: Mapping[str, _Picture]) -> str:
     lines = [f"# {card.title}", ""]
     lines += [f"- {_plain(name)}: {_plain(value)}" for name, value in card.facts.items()]
-    lines += ["", "## Choosers", "", tables.scores_table(card.report).as_markdown()]
+    lines.append("")
+    for table in _overview(card.report):
+        lines += [f"## {table.title}", "", table.as_markdown()]
     for note in tables.notes(card.report):
         lines += [note, ""]
     for name, picture in pictures.items():
@@ -188,7 +190,7 @@ def _page(card: Card, pictures: Mapping[str, _Picture]) -> str:
     return template.render(
         card=card,
         tiles=_tiles(card.report),
-        scores=tables.scores_table(card.report),
+        overview=_overview(card.report),
         notes=tables.notes(card.report),
         pictures=pictures.values(),
         details=_details(card),
@@ -213,6 +215,10 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
     if score.over_default is not None:
         tiles.append(("over default", f"{score.over_default:.1f}x", "faster than as written"))
     return tiles
+
+
+def _overview(report: Report) -> list[Table]:
+    return [tables.scores_table(report), tables.comparison_table(report)]
 
 
 def _details(card: Card) -> list[Table]:

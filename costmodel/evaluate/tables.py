@@ -26,6 +26,8 @@ _ORDER = (
 _FACETS = {"layer": "layer", "family": "graph family", "graph": "graph", "widths": "widths",
            "threads": "threads"}  # fmt: skip
 
+_SHORT = {FIXED: "best fixed's", ROOFLINE: "roofline's"}
+
 NOTES = (
     "Regret is the time of what was picked over the least time measured: 1 is best. "
     "The oracle has 1 by definition, but best times are partly luck: measured anew, knowing the "
@@ -34,7 +36,7 @@ NOTES = (
     "found in hindsight. Differences are clear where they exceed two standard errors.",
     "First-run autotuning runs every candidate once; what that costs is in the last column.",
 )
-"""What a reader of `scores_table` must know; `floor` is `Report.noise_floor`."""
+"""What a reader of the tables must know; `floor` is `Report.noise_floor`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +66,49 @@ class Table:
 
 
 def scores_table(report: Report) -> Table:
-    """All choosers: regret, losses to the best fixed variant, speed-ups, cost."""
+    """Regret of all choosers."""
+    header = ("chooser", "inputs", "regret", "p95", "max", "fastest picked", "within noise")
+    rows = tuple(
+        (
+            name,
+            f"{score.problems:,}",
+            f"{score.regret:.3f}",
+            f"{score.regret_p95:.3f}",
+            f"{score.regret_max:.3f}",
+            f"{score.top1:.0%}",
+            f"{score.in_noise:.0%}",
+        )
+        for name, score in _scores(report)
+    )
+    return Table("Regret", header, rows, frozenset({MODEL}))
+
+
+def comparison_table(report: Report) -> Table:
+    """All choosers against the best fixed variant and others, and what they cost."""
     header = (
-        "chooser", "inputs", "regret", "p95", "max", "fastest picked", "within noise",
-        "slower than best fixed", "clearly slower", "at worst", "speed-up over best fixed",
-        "over default", "over roofline", "trial runs",
+        "chooser", "slower than best fixed", "clearly slower", "at worst",
+        "speed-up over best fixed", "over default", "over roofline", "trial runs",
     )  # fmt: skip
-    known = [name for name in _ORDER if name in report.names]
-    names = [*known, *(name for name in report.names if name not in known)]
-    rows = tuple((name, *_cells(report.score(name))) for name in names)
-    return Table("Choosers", header, rows, frozenset({MODEL}))
+    rows = tuple(
+        (
+            name,
+            f"{score.worse:.1%}",
+            f"{score.clearly_worse:.1%}",
+            f"{score.worst:.3f}x",
+            f"{score.over_fixed:.3f}x",
+            _NONE if score.over_default is None else f"{score.over_default:.3f}x",
+            _NONE if score.over_roofline is None else f"{score.over_roofline:.3f}x",
+            f"{score.trial_runs:.1f}" if score.trial_runs else "0",
+        )
+        for name, score in _scores(report)
+    )
+    return Table("Against others", header, rows, frozenset({MODEL}))
 
 
 def facet_table(report: Report, facet: Facet) -> Table:
     """The model's regret by layer, family and so on, beside that of two baselines."""
     others = [name for name in (FIXED, ROOFLINE) if name in report.names]
-    header = (_FACETS[facet], "inputs", "regret", "p95", "max", *(f"{n}: regret" for n in others))
+    header = (_FACETS[facet], "inputs", "regret", "p95", "max", *(_SHORT[name] for name in others))
     rows = []
     for name, part in sorted(report.by(facet).items(), key=lambda item: _natural(item[0])):
         mine = part.score(MODEL)
@@ -90,26 +119,14 @@ def facet_table(report: Report, facet: Facet) -> Table:
 
 
 def notes(report: Report) -> Sequence[str]:
-    """Sentences that belong under `scores_table`."""
+    """Sentences that belong under `scores_table` and `comparison_table`."""
     return [note.format(floor=report.noise_floor) for note in NOTES]
 
 
-def _cells(score: Score) -> tuple[str, ...]:
-    return (
-        str(score.problems),
-        f"{score.regret:.3f}",
-        f"{score.regret_p95:.3f}",
-        f"{score.regret_max:.3f}",
-        f"{score.top1:.0%}",
-        f"{score.in_noise:.0%}",
-        f"{score.worse:.1%}",
-        f"{score.clearly_worse:.1%}",
-        f"{score.worst:.3f}x",
-        f"{score.over_fixed:.3f}x",
-        _NONE if score.over_default is None else f"{score.over_default:.3f}x",
-        _NONE if score.over_roofline is None else f"{score.over_roofline:.3f}x",
-        f"{score.trial_runs:.1f}" if score.trial_runs else "0",
-    )
+def _scores(report: Report) -> list[tuple[str, Score]]:
+    known = [name for name in _ORDER if name in report.names]
+    names = [*known, *(name for name in report.names if name not in known)]
+    return [(name, report.score(name)) for name in names]
 
 
 def _natural(name: str) -> list[tuple[int, int | str]]:

@@ -15,7 +15,13 @@ from hetune.costmodel.evaluate import card as cards
 from hetune.costmodel.evaluate.card import MARKDOWN, PAGE, Card, card_of, data_table, write_card
 from hetune.costmodel.evaluate.points import Points
 from hetune.costmodel.evaluate.report import MODEL, cross_validate
-from hetune.costmodel.evaluate.tables import Table, facet_table, notes, scores_table
+from hetune.costmodel.evaluate.tables import (
+    Table,
+    comparison_table,
+    facet_table,
+    notes,
+    scores_table,
+)
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.variants.runtime.roofline import MachineModel
@@ -129,7 +135,7 @@ def test_without_the_extra_there_is_markdown_and_a_note(card, tmp_path, monkeypa
         assert write_card(card, tmp_path) == (tmp_path / MARKDOWN,)
     assert "jinja2 is not installed: pip install 'hetune[report]'" in caplog.text
     text = (tmp_path / MARKDOWN).read_text(encoding="utf-8")
-    assert "## Choosers" in text
+    assert "## Against others" in text
     assert "![" not in text
 
 
@@ -157,14 +163,14 @@ def test_facets_are_in_natural_order():
     report = cross_validate(PROBLEMS, lambda training: Model())
     table = facet_table(report, "widths")
     assert [row[0] for row in table.rows] == ["64x32", "64x128"]
-    assert table.header[-2:] == ("best fixed, in hindsight: regret", "roofline model: regret")
+    assert table.header[-2:] == ("best fixed's", "roofline's")
 
 
 def test_scores_come_in_a_fixed_order_and_notes_name_the_floor(card):
-    table = scores_table(card.report)
-    assert [row[0] for row in table.rows[:3]] == ["oracle", MODEL, "best fixed, in hindsight"]
-    assert table.rows[-1][0] == "default"
-    assert all(len(row) == len(table.header) for row in table.rows)
+    for table in (scores_table(card.report), comparison_table(card.report)):
+        assert [row[0] for row in table.rows[:3]] == ["oracle", MODEL, "best fixed, in hindsight"]
+        assert table.rows[-1][0] == "default"
+        assert all(len(row) == len(table.header) for row in table.rows)
     assert "a regret of 1.000 or more" in " ".join(notes(card.report))
 
 
