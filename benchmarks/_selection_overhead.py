@@ -1,0 +1,173 @@
+"""What choosing costs, beside one run of what was chosen.
+
+Each time anew: a copy of the graph is indexed as the chosen variant needs it; then features are
+extracted and all candidates are scored ("new"), chosen once more ("known"), and the chosen variant
+runs. On another copy, of which nothing is indexed yet, choosing is timed with all that it needs
+("from nothing"): most of that is indexing, which the first run would do in its place.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from _measure import geometric_mean
+from rich.table import Table
+
+from hetune.costmodel.selector import Selector
+from hetune.profiling.corpus import build
+from hetune.profiling.measure.inputs import random_inputs
+from hetune.profiling.units import ProblemSpec
+from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.runtime.build import layer_program
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.given import weights_of
+
+_RUNS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """Medians of one input, in seconds.
+
+    Attributes:
+        graph: Name of the graph.
+        layer: The layer.
+        d_in: Width of the rows that come in.
+        d_out: Width of the rows that go out.
+        variant: What was chosen.
+        run: One run of it.
+        new: Features and selection on a graph that is indexed for the chosen variant.
+        known: Selection on a graph that was chosen for before.
+        from_nothing: Features and selection on a graph of which nothing is indexed.
+    """
+
+    graph: str
+    layer: str
+    d_in: int
+    d_out: int
+    variant: str
+    run: float
+    new: float
+    known: float
+    from_nothing: float
+
+
+def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
+    """Times selection for one input."""
+    graph, layer, widths = build(spec.graph), spec.layer, (spec.d_in, spec.d_out)
+    program = layer_program(layer, *widths, spec.heads)
+    choice = selector.choose(layer, graph, widths, heads=spec.heads)  # also warms up
+    chosen = next(v for v in variants_of(program) if v.id == choice.id)
+    inputs = random_inputs(program, Domain(graph), 0)
+    weights = weights_of(chosen.plan, inputs.weights, graph)
+    times: dict[str, list[float]] = {name: [] for name in ("run", "new", "known", "from_nothing")}
+
+    def choose(on: HeteroGraph) -> float:
+        return _timed(lambda: selector.choose(layer, on, widths, heads=spec.heads))
+
+    def run(executable: Executable) -> float:
+        return _timed(lambda: executable.run(inputs.features, weights))
+
+    for _ in range(repeats):
+        copy, bare = _copy(graph), _copy(graph)
+        executable = _bind(chosen, copy)
+        run(executable)
+        times["run"] += [run(executable) for _ in range(_RUNS)]
+        times["new"].append(choose(copy))
+        times["known"].append(choose(copy))
+        times["from_nothing"].append(choose(bare))
+    medians = {name: statistics.median(seconds) for name, seconds in times.items()}
+    return Overhead(spec.graph.name, layer, *widths, chosen.id, **medians)
+
+
+def as_json(found: Iterable[Overhead]) -> list[dict[str, Any]]:
+    """Milliseconds, and multiples of a run."""
+    rows = []
+    for each in found:
+        row = asdict(each)
+        for name in ("run", "new", "known", "from_nothing"):
+            seconds = row.pop(name)
+            row[f"{name}_ms"] = round(seconds * 1e3, 4)
+            row[f"{name}_runs"] = round(seconds / each.run, 4)
+        rows.append(row)
+    return rows
+
+
+def table(found: list[Overhead]) -> Table:
+    """Selection in runs of the chosen layer, graph by graph."""
+    shown = Table(title="selection, in runs of the chosen layer (ms in brackets)")
+    for column in (
+        "graph",
+        "layer",
+        "widths",
+        "run ms",
+        "new graph",
+        "known graph",
+        "from nothing",
+    ):
+        shown.add_column(column)
+    for each in found:
+        shown.add_row(
+            each.graph,
+            each.layer,
+            f"{each.d_in}x{each.d_out}",
+            f"{each.run * 1e3:.3f}",
+            *(
+                f"{seconds / each.run:.3f} ({seconds * 1e3:.2f})"
+                for seconds in (each.new, each.known, each.from_nothing)
+            ),
+        )
+    shown.add_section()
+    for name, of in (("geometric mean", geometric_mean), ("maximum", max)):
+        ratios = [
+            of([getattr(each, field) / each.run for each in found])
+            for field in ("new", "known", "from_nothing")
+        ]
+        shown.add_row(name, "", "", "", *(f"{ratio:.3f}" for ratio in ratios))
+    return shown
+
+
+def summary(found: list[Overhead]) -> dict[str, Any]:
+    """Geometric means and maxima of the multiples of a run, and how often they exceed 1."""
+    result: dict[str, Any] = {}
+    for name in (f.name for f in fields(Overhead) if f.name in ("new", "known", "from_nothing")):
+        ratios = [getattr(each, name) / each.run for each in found]
+        result[name] = {
+            "geometric_mean": round(geometric_mean(ratios), 4),
+            "max": round(max(ratios), 4),
+            "share_over_1": round(sum(r > 1 for r in ratios) / len(ratios), 4),
+        }
+    return result
+
+
+def _bind(variant: Variant, graph: HeteroGraph) -> Executable:
+    return Executable(variant.plan, Domain(graph), CppBackend(), variant.schedules)
+
+
+def _copy(graph: HeteroGraph) -> HeteroGraph:
+    """The same graph, and nothing that is cached on it."""
+    return HeteroGraph(
+        graph.src,
+        graph.dst,
+        graph.etype,
+        graph.ntype,
+        num_nodes=graph.num_nodes,
+        num_etypes=graph.num_etypes,
+        num_ntypes=graph.num_ntypes,
+        ntype_names=graph.ntype_names,
+        etype_names=graph.etype_names,
+        validate=False,
+    )
+
+
+def _timed(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    result = run()
+    seconds = time.perf_counter() - start
+    del result
+    return seconds

@@ -1,0 +1,311 @@
+"""How well variants are chosen for real graphs by a model that has seen generated ones only.
+
+    hetune profile default
+    python benchmarks/selection.py measure --seconds 7200
+    python benchmarks/selection.py
+
+`measure` times all variants of RGCN, RGAT and HGT at widths {32, 64, 128, 256} squared on real
+graphs, into the store, under the campaign "selection-test". It may be stopped at any time, and goes
+on where it was: pair of widths by pair, small graphs first; the largest graph comes last and gets
+four pairs.
+
+Without `measure`, a cost model is trained on all other problems of the store, real graphs' families
+held out, and judged on the real graphs beside all baselines; selection itself is timed on each
+graph against a run of what is chosen.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from _machine import commit, fingerprint, set_threads
+from _selection_graphs import GRAPHS, LAYERS, PAIRS, RealGraph, specs, split
+from _selection_overhead import Overhead, as_json, measure, summary, table
+from _selection_plot import plot_selection
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    track,
+)
+from rich.table import Table
+
+from hetune.costmodel.calibration import load_calibration
+from hetune.costmodel.data import Problem
+from hetune.costmodel.evaluate import tables
+from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, ROOFLINE
+from hetune.costmodel.evaluate.report import MODEL, Report, judge
+from hetune.costmodel.fingerprint import Fingerprint, this_machine
+from hetune.costmodel.model.bundle import load
+from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.selector import Selector
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.measure.problem import units_of
+from hetune.profiling.runner import run_units
+from hetune.profiling.store.problems import problems as problems_of
+from hetune.profiling.store.store import Store
+from hetune.profiling.supervisor import Supervisor
+from hetune.variants.runtime.roofline import MachineModel
+
+_RESULTS = Path(__file__).resolve().parent / "results"
+_CAMPAIGN = "selection-test"
+GOALS = (
+    ("regret, geometric mean", "regret", 1.03),
+    ("regret, 95th percentile", "regret_p95", 1.15),
+    ("slower than best fixed, share", "worse", 0.10),
+    ("slower than best fixed, at worst", "worst", 1.25),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, or evaluate."""
+    options = parser().parse_args(arguments)
+    set_threads(options.threads)
+    console = Console()
+    with Store.open(options.store) as store:
+        if options.mode == "measure":
+            return _measure(store, options, console)
+        return _evaluate(store, options, console)
+
+
+def _measure(store: Store, options: argparse.Namespace, console: Console) -> int:
+    wanted = [
+        unit
+        for spec in specs(_graphs(options, console), options.layers, options.pairs, options.threads)
+        for unit in units_of(spec)
+    ]
+    done = store.done(this_machine().digest)
+    left = dict.fromkeys(unit.problem for unit in wanted if unit.key not in done)
+    console.print(f"{len(wanted):,} units, {len(left):,} problems left of them")
+    end = time.monotonic() + options.seconds
+    columns = (
+        TextColumn("{task.description:40}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+    )  # fmt: skip
+    with (
+        Supervisor(
+            Limits(problem_seconds=options.problem_seconds), seed=options.seed
+        ) as supervisor,
+        Progress(*columns, console=console) as bar,
+    ):
+        task = bar.add_task("", total=len(left))
+        for spec in left:
+            if time.monotonic() > end:
+                console.print("time is up: run this again to go on")
+                break
+            name = f"{spec.layer} {spec.graph.name} {spec.d_in}x{spec.d_out}"
+            bar.update(task, description=name)
+            report = run_units(units_of(spec), _CAMPAIGN, store, supervisor=supervisor)
+            lost = {str(k): n for k, n in report.measured.items() if k != "ok"}
+            if lost:
+                bar.console.print(f"{name}: {lost}")
+            bar.advance(task)
+    return 0
+
+
+def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> int:
+    training, judged = split(problems_of(store, options.machine))
+    judged = [p for p in judged if p.threads == options.threads]
+    if not judged or not training:
+        console.print(
+            f"{store.place} holds {len(training)} problems to train on and {len(judged)} of real "
+            f"graphs: run `hetune profile default` and `{Path(__file__).name} measure` first"
+        )
+        return 0
+    machine = _rates(judged[0].machine)
+    model: CostModel | None = None
+
+    def fit(problems: Sequence[Problem]) -> CostModel:
+        nonlocal model
+        model = load(options.bundle) if options.bundle else _fit(store, problems, machine, options)
+        _refuse_seen(model, judged)
+        return model
+
+    about = {"split": f"trained on {_families(training)}; judged on {_families(judged)}"}
+    report = judge(training, judged, fit, machine=machine, about=about)
+    assert model is not None
+    for shown in (tables.scores_table(report), tables.comparison_table(report)):
+        console.print(_rich(shown))
+    for note in tables.notes(report):
+        console.print(note)
+    for facet in _FACETS:
+        console.print(_rich(tables.facet_table(report, facet)))
+    console.print(goals_table(report))
+    overheads = _overheads(Selector(model, machine), options, console)
+    if overheads:
+        console.print(table(overheads))
+    record = {
+        "machine": fingerprint(options.threads),
+        "commit": commit(),
+        "evaluated_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "training": _counts(training),
+        "judged": _counts(judged),
+        "model": {"target": model.manifest.target, "metrics": dict(model.manifest.metrics)},
+        **as_record(report),
+        "overhead": {"summary": summary(overheads), "inputs": as_json(overheads)},
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    picture = plot_selection(report, options.out.with_suffix(".png"))
+    console.print(f"wrote {options.out} and {picture}")
+    return 0
+
+
+_FACETS = ("layer", "widths", "family", "graph")
+
+
+def _fit(
+    store: Store, problems: Sequence[Problem], machine: MachineModel, options: argparse.Namespace
+) -> CostModel:
+    digest = problems[0].machine
+    return CostModel.fit(problems, machine, _fingerprint(store, digest), target=options.target)
+
+
+def _fingerprint(store: Store, digest: str) -> Fingerprint:
+    return next(m.fingerprints[-1] for m in store.machines() if m.digest == digest)
+
+
+def _rates(digest: str) -> MachineModel:
+    """The calibrated rates where these are known of the machine that was measured."""
+    calibration = load_calibration()
+    known = calibration is not None and calibration.fingerprint == digest
+    return calibration.machine if calibration is not None and known else MachineModel()
+
+
+def _refuse_seen(model: CostModel, judged: Sequence[Problem]) -> None:
+    seen = {p.family for p in judged} & set(model.manifest.data.graph_families)
+    if seen:
+        raise SystemExit(f"the model was trained on what it is judged on: {', '.join(seen)}")
+
+
+def _overheads(selector: Selector, options: argparse.Namespace, console: Console) -> list[Overhead]:
+    graphs = [graph for graph in _graphs(options, console) if not graph.large or options.large]
+    wanted = specs(graphs, options.layers, options.overhead_pairs, options.threads)
+    return [
+        measure(selector, spec, options.repeats)
+        for spec in track(wanted, console=console, description="overhead")
+    ]
+
+
+def as_record(report: Report) -> dict[str, Any]:
+    """Scores, goals, and every input's pick beside the baselines', in milliseconds."""
+    names = [name for name in (ORACLE, MODEL, FIXED, ROOFLINE) if name in report.names]
+    score = report.score()
+    return {
+        "about": dict(report.about),
+        "noise_floor": round(report.noise_floor, 4),
+        "scores": {name: asdict(score) for name, score in report.scores.items()},
+        "by": {
+            facet: {name: asdict(part.score()) for name, part in report.by(facet).items()}
+            for facet in _FACETS
+        },
+        "goals": {
+            name: {"goal": goal, "reached": getattr(score, field), "met": _met(score, field, goal)}
+            for name, field, goal in GOALS
+        },
+        "inputs": [
+            {
+                "input": f"{o.layer}/{o.graph}/{o.widths}",
+                **{
+                    name: f"{o.picks[name].variant} {o.picks[name].seconds * 1e3:.4g}"
+                    for name in names
+                },
+            }
+            for o in report.outcomes
+        ],
+    }
+
+
+def goals_table(report: Report) -> Table:
+    """What the choices must reach, and what they reach."""
+    shown = Table(title="goals")
+    for column in ("figure", "goal", "reached", ""):
+        shown.add_column(column)
+    score = report.score()
+    for name, field, goal in GOALS:
+        met = "met" if _met(score, field, goal) else "[bold]missed"
+        shown.add_row(name, f"at most {goal:g}", f"{getattr(score, field):.3f}", met)
+    return shown
+
+
+def _met(score: Any, field: str, goal: float) -> bool:
+    return bool(getattr(score, field) <= goal)
+
+
+def _rich(shown: tables.Table) -> Table:
+    found = Table(title=shown.title)
+    for position, column in enumerate(shown.header):
+        found.add_column(column, justify="right" if position else "left")
+    for row in shown.rows:
+        found.add_row(*row, style="bold" if row[0] in shown.marked else None)
+    return found
+
+
+def _counts(problems: Sequence[Problem]) -> dict[str, Any]:
+    return {
+        "families": sorted({p.family for p in problems}),
+        "graphs": len({p.graph for p in problems}),
+        "inputs": len(problems),
+        "units": sum(len(p.candidates) for p in problems),
+    }
+
+
+def _families(problems: Sequence[Problem]) -> str:
+    return ", ".join(sorted({p.family for p in problems}))
+
+
+def _graphs(options: argparse.Namespace, console: Console) -> list[RealGraph]:
+    found = []
+    for graph in GRAPHS:
+        if options.graphs and graph.name not in options.graphs:
+            continue
+        if graph.path.is_file():
+            found.append(graph)
+        else:
+            console.print(f"[yellow]skipped {graph.name}: {graph.path} is missing; set HETUNE_DATA")
+    return found
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    line.add_argument("mode", nargs="?", choices=("measure", "evaluate"), default="evaluate")
+    line.add_argument("--store", default=None, help="HETUNE_STORE or the user's store by default")
+    line.add_argument("--machine", default=None, help="digest, where the store knows several")
+    line.add_argument("--graphs", type=_names, default=[], help="all by default")
+    line.add_argument("--layers", type=_names, default=list(LAYERS))
+    line.add_argument("--pairs", type=_pairs, default=list(PAIRS), help="e.g. 64x64,32x128")
+    line.add_argument("--threads", type=int, default=torch.get_num_threads())
+    line.add_argument("--seconds", type=float, default=3600.0, help="time to measure")
+    line.add_argument("--problem-seconds", type=float, default=60.0)
+    line.add_argument("--seed", type=int, default=0)
+    line.add_argument("--target", default="auto")
+    line.add_argument("--bundle", type=Path, default=None, help="judge this one; train nothing")
+    line.add_argument("--repeats", type=int, default=5, help="of the overhead")
+    line.add_argument("--overhead-pairs", type=_pairs, default=[(32, 32), (64, 64)])
+    line.add_argument("--large", action="store_true", help="overhead on the largest graph, too")
+    line.add_argument("--out", type=Path, default=_RESULTS / "selection.json")
+    return line
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _pairs(text: str) -> list[tuple[int, int]]:
+    found = []
+    for name in _names(text):
+        d_in, _, d_out = name.partition("x")
+        found.append((int(d_in), int(d_out)))
+    return found
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

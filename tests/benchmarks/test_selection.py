@@ -1,0 +1,112 @@
+"""What selection is judged on, in which order it is measured, and what is kept of it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+import selection
+from _selection_graphs import FEW, GRAPHS, PAIRS, specs, split
+from _selection_overhead import Overhead, as_json, summary
+
+from hetune.costmodel.data import CandidateSample, Problem
+from hetune.costmodel.evaluate.report import MODEL, evaluate
+from hetune.profiling.store.store import Store
+
+
+def problem(graph: str, family: str, times: dict[str, float]) -> Problem:
+    candidates = tuple(CandidateSample(v, t, 0.01 * t, ()) for v, t in times.items())
+    return Problem(graph, family, (), "rgcn", 64, 64, 1, 2, "m", candidates)
+
+
+def test_all_pairs_of_widths_are_there_once():
+    assert len(PAIRS) == len(set(PAIRS)) == 16
+    assert set(FEW) < set(PAIRS)
+
+
+def test_every_graph_is_seen_before_any_is_seen_again():
+    small = [graph for graph in GRAPHS if not graph.large]
+    wanted = specs(GRAPHS)
+    first = wanted[: 3 * len(small)]
+    assert {(s.d_in, s.d_out) for s in first} == {PAIRS[0]}
+    assert [s.graph.name for s in first[::3]] == [graph.name for graph in small]
+    assert [s.layer for s in first[:3]] == ["rgcn", "rgat", "hgt"]
+
+
+def test_the_largest_graph_comes_last_and_gets_few_pairs():
+    wanted = specs(GRAPHS)
+    large = [graph.name for graph in GRAPHS if graph.large]
+    assert large == ["am_whitelist"]
+    assert len(wanted) == 48 * (len(GRAPHS) - 1) + 3 * len(FEW)
+    assert {s.graph.name for s in wanted[-3 * len(FEW) :]} == set(large)
+
+
+def test_hgt_gets_canonical_graphs_and_no_family_is_a_generated_one():
+    wanted = specs(GRAPHS)
+    for spec in wanted:
+        assert dict(spec.graph.options).get("canonical", False) == (spec.layer == "hgt")
+        assert spec.graph.family.startswith("real/")
+    assert len({spec.graph.family for spec in wanted}) == 9
+
+
+def test_drawn_twins_of_real_graphs_are_not_trained_on():
+    found = [problem(f, f, {"a": 1.0}) for f in ("hub", "aifb", "fb15k", "real/rdf", "road")]
+    training, judged = split(found)
+    assert [p.family for p in training] == ["hub", "road"]
+    assert [p.family for p in judged] == ["real/rdf"]
+
+
+@pytest.fixture
+def report():
+    judged = [
+        problem("g1", "real/rdf", {"a": 1.0, "b": 1.3}),
+        problem("g2", "real/rdf", {"a": 2.0, "b": 1.0}),
+    ]
+    return evaluate(judged, {MODEL: lambda p: "b"}, {"split": "s"})
+
+
+def test_the_record_is_json_and_says_which_goals_are_met(report):
+    record = json.loads(json.dumps(selection.as_record(report)))
+    assert record["scores"][MODEL]["regret"] == pytest.approx(1.3**0.5)
+    assert record["inputs"][0]["input"] == "rgcn/g1/64x64"
+    assert record["inputs"][0][MODEL] == "b 1300"
+    met = {name: goal["met"] for name, goal in record["goals"].items()}
+    assert met == {
+        "regret, geometric mean": False,
+        "regret, 95th percentile": False,
+        "slower than best fixed, share": True,
+        "slower than best fixed, at worst": True,
+    }
+    assert record["goals"]["regret, geometric mean"]["reached"] == pytest.approx(1.3**0.5)
+
+
+def test_overhead_is_in_runs_of_what_was_chosen():
+    one = Overhead("g", "rgcn", 64, 64, "a", run=2e-3, new=1e-3, known=1e-5, from_nothing=4e-3)
+    two = replace(one, new=4e-3)
+    (row, _) = as_json([one, two])
+    assert (row["run_ms"], row["new_ms"], row["new_runs"]) == (2.0, 1.0, 0.5)
+    found = summary([one, two])
+    assert found["new"] == {"geometric_mean": 1.0, "max": 2.0, "share_over_1": 0.5}
+    assert found["from_nothing"]["share_over_1"] == 1.0
+
+
+def test_an_empty_store_is_said_and_no_error(tmp_path, capsys):
+    place = tmp_path / "store.db"
+    Store.open(place).close()
+    assert selection.main(["--store", str(place), "--out", str(tmp_path / "out.json")]) == 0
+    assert "run `hetune profile default`" in " ".join(capsys.readouterr().out.split())
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_measuring_stops_in_time(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HETUNE_DATA", str(tmp_path))
+    (tmp_path / "graphs").mkdir()
+    (tmp_path / "graphs" / "umls.npz").touch()
+    arguments = ["--store", str(tmp_path / "store.db"), "--pairs", "32x32", "--seconds", "0"]
+    assert selection.main(["measure", *arguments]) == 0
+    shown = capsys.readouterr().out
+    assert "112 units, 3 problems left" in shown
+    assert "time is up" in shown
+    assert "skipped fb15k" in " ".join(shown.split())
