@@ -10,7 +10,17 @@ import typer
 from typer.core import TyperGroup
 
 import hetune
-from hetune.clients.cli import build, calibrate, console, models, profile, registry, run, show
+from hetune.clients.cli import (
+    build,
+    calibrate,
+    console,
+    models,
+    profile,
+    registry,
+    run,
+    serve,
+    show,
+)
 from hetune.clients.cli.options import Threads, use_threads
 from hetune.variants.errors import (
     CampaignError,
@@ -66,6 +76,7 @@ app.command("promote")(models.promote)
 app.command("rollback")(models.rollback)
 app.command("models")(models.models)
 app.command("calibrate")(calibrate.calibrate)
+app.command("serve")(serve.serve)
 app.add_typer(registry.app, name="registry")
 
 

@@ -1,0 +1,77 @@
+"""`hetune serve`: the service on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import platformdirs
+import typer
+
+from hetune.clients.cli import console
+from hetune.clients.cli.options import MemoryLimit, Threads, size_of, use_threads
+from hetune.variants.errors import InputError
+
+KEY_VARIABLE = "HETUNE_API_KEY"
+_MISSING = "hetune serve needs more packages: pip install 'hetune[service]'"
+_OWN_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of graphs and models; the user's by default.")
+    ] = None,
+    quota: Annotated[
+        str | None, typer.Option(help="Keep at most so much of graphs on disk, such as 50GB.")
+    ] = None,
+    max_body: Annotated[
+        str | None, typer.Option(help="Accept bodies of at most so much, such as 2GB.")
+    ] = None,
+    memory_limit: MemoryLimit = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Let other machines in without a key.")
+    ] = False,
+    threads: Threads = None,
+) -> None:
+    """Serve graphs, models and inference over HTTP, until it is interrupted."""
+    try:
+        from hetune.service.core.limits import Limits
+        from hetune.service.core.service import Service
+        from hetune.service.http import server
+        from hetune.service.http.app import application
+    except ModuleNotFoundError as error:
+        raise InputError(f"{_MISSING} ({error.name} is missing)") from error
+
+    use_threads(threads)
+    key = os.environ.get(KEY_VARIABLE) or None
+    is_local = server.is_loopback(host)
+    if key is None and not is_local and not insecure:
+        raise InputError(
+            f"{host} can be reached from other machines: set {KEY_VARIABLE} to a key that clients "
+            "have to send, or give --insecure to let everybody in"
+        )
+    sizes = {
+        "stored_bytes": size_of(quota, "--quota"),
+        "body_bytes": size_of(max_body, "--max-body"),
+        "run_bytes": size_of(memory_limit, "--memory-limit"),
+    }
+    limits = Limits(**{name: size for name, size in sizes.items() if size is not None})
+    with server.bind(host, port) as listener:
+        service = Service.open(data or _own_folder(), limits=limits)
+        hosts = _OWN_NAMES | {host.lower()} if key is None and is_local else None
+        app = application(service, key=key, hosts=hosts)
+        url = server.url_of(listener)
+        server.run_until_told(
+            server.Server(app),
+            listener,
+            lambda: console.out().print(
+                f"hetune serves on {url} (API: {url}/v1/openapi.json)", markup=False, soft_wrap=True
+            ),
+        )
+
+
+def _own_folder() -> Path:
+    return Path(platformdirs.user_data_dir("hetune")) / "service"

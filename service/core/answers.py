@@ -1,0 +1,119 @@
+"""What the service answers about layers that it ran, or would run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from hetune.costmodel.explain import Explanation
+from hetune.service.core.documents import Document
+
+Rows = Tensor | dict[str, Tensor]
+"""Rows of all nodes in the graph's order, or by node type."""
+
+
+class LaunchReport(Document):
+    """A launch of the chosen variant, predicted. `features` are factors on the prediction."""
+
+    what: str
+    seconds: float
+    low: float
+    high: float
+    features: dict[str, float]
+
+
+class CandidateReport(Document):
+    """A variant that there was to choose from."""
+
+    variant: str
+    predicted_seconds: float
+    peak_bytes: int
+
+
+class ExplanationReport(Document):
+    """Why a variant was chosen: its launches, and all candidates, fastest prediction first."""
+
+    launches: tuple[LaunchReport, ...]
+    candidates: tuple[CandidateReport, ...]
+
+
+class LayerReport(Document):
+    """What was chosen for a layer.
+
+    Attributes:
+        layer: "rgcn", "rgat" or "hgt".
+        variant: Id of the variant.
+        reason: Why.
+        predicted_seconds: Time that a run was predicted to take.
+        peak_bytes: What a run holds beside its inputs.
+        measured_seconds: Time that this run took, preparation included; None if there was none.
+        explanation: Only if it was asked for.
+    """
+
+    layer: str
+    variant: str
+    reason: str
+    predicted_seconds: float
+    peak_bytes: int
+    measured_seconds: float | None = None
+    explanation: ExplanationReport | None = None
+
+
+class Report(Document):
+    """An answer without its outputs.
+
+    Attributes:
+        model: Name of the model.
+        version: Its version.
+        graph: Id of the graph.
+        layers: One for each of the model's.
+    """
+
+    model: str
+    version: int
+    graph: str
+    layers: tuple[LayerReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What `Inference.run` gives.
+
+    Attributes:
+        report: What ran.
+        outputs: By the layer's number, float32 [nodes, width]; of all nodes or those asked for.
+    """
+
+    report: Report
+    outputs: Mapping[int, Rows]
+
+    @property
+    def out(self) -> Rows:
+        """The output of the last layer that was asked for."""
+        return self.outputs[max(self.outputs)]
+
+
+def explained(explanation: Explanation) -> ExplanationReport:
+    """An explanation as a document."""
+    return ExplanationReport(
+        launches=tuple(
+            LaunchReport(
+                what=launch.what,
+                seconds=launch.seconds,
+                low=launch.low,
+                high=launch.high,
+                features=dict(launch.features),
+            )
+            for launch in explanation.launches
+        ),
+        candidates=tuple(
+            CandidateReport(
+                variant=candidate.id,
+                predicted_seconds=candidate.seconds,
+                peak_bytes=candidate.peak_bytes,
+            )
+            for candidate in explanation.choice.candidates
+        ),
+    )

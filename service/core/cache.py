@@ -1,0 +1,58 @@
+"""Objects in memory up to a number of bytes; the one used longest ago goes first."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class BytesCache(Generic[K, V]):
+    """Safe with several threads. The newest object stays even if it alone is over the limit.
+
+    Args:
+        limit: Bytes.
+        size: Of an object, in bytes; asked again at every `get`, for objects grow.
+    """
+
+    def __init__(self, limit: int, size: Callable[[V], int]) -> None:
+        self.limit = limit
+        self._size = size
+        self._held: OrderedDict[K, V] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        """The object, which now is the one used last; None if there is none."""
+        with self._mutex:
+            found = self._held.get(key)
+            if found is not None:
+                self._held.move_to_end(key)
+                self._shrink()
+            return found
+
+    def add(self, key: K, value: V) -> V:
+        """Holds an object; gives the one that is held already, if there is one."""
+        with self._mutex:
+            held = self._held.setdefault(key, value)
+            self._held.move_to_end(key)
+            self._shrink()
+            return held
+
+    def discard(self, key: K) -> None:
+        """Lets go of an object, if it is held."""
+        with self._mutex:
+            self._held.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def _shrink(self) -> None:
+        sizes = {key: self._size(value) for key, value in self._held.items()}
+        total = sum(sizes.values())
+        while total > self.limit and len(self._held) > 1:
+            key, _ = self._held.popitem(last=False)
+            total -= sizes[key]

@@ -1,0 +1,117 @@
+"""What a model is, without its weights: a stack of relational layers and activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal, Self, TypeAlias
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from hetune.service.core.documents import Document, Positive
+
+Width = Annotated[int, Field(ge=1, le=65536)]
+Relations = Annotated[int, Field(ge=0, le=1_000_000)]
+Activation = Literal["none", "relu", "elu", "gelu", "tanh"]
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "none": lambda x: x,
+    "relu": torch.relu_,
+    "elu": lambda x: torch.nn.functional.elu(x, inplace=True),
+    "gelu": torch.nn.functional.gelu,
+    "tanh": torch.tanh_,
+}
+"""They may write into what they are given."""
+
+
+class _Layer(Document):
+    """What all layers have."""
+
+    out_channels: Width
+    activation: Activation = "none"
+
+
+class RgcnLayer(_Layer):
+    """`hetune.nn.RGCN` with its options."""
+
+    layer: Literal["rgcn"]
+    aggr: Literal["mean", "add"] = "mean"
+    num_bases: Width | None = None
+    num_blocks: Width | None = None
+    self_loop: bool = True
+    bias: bool = True
+    residual: bool = False
+
+    @property
+    def width(self) -> int:
+        """Of the rows that it gives out."""
+        return self.out_channels
+
+
+class RgatLayer(_Layer):
+    """`hetune.nn.RGAT` with its options; gives out rows of `heads * out_channels`."""
+
+    layer: Literal["rgat"]
+    heads: Width = 1
+    softmax: Literal["across", "within"] = "across"
+    attention: Literal["per_head", "shared"] = "per_head"
+    relation_attention: bool = False
+    negative_slope: float = 0.2
+    num_bases: Width | None = None
+    self_loop: bool = False
+    bias: bool = True
+    residual: bool = False
+
+    @property
+    def width(self) -> int:
+        """Of the rows that it gives out."""
+        return self.heads * self.out_channels
+
+
+class HgtLayer(_Layer):
+    """`hetune.nn.HGT` with its options; needs the model's metadata."""
+
+    layer: Literal["hgt"]
+    heads: Positive = 1
+
+    @property
+    def width(self) -> int:
+        """Of the rows that it gives out."""
+        return self.out_channels
+
+
+Layer: TypeAlias = Annotated[RgcnLayer | RgatLayer | HgtLayer, Field(discriminator="layer")]
+
+
+class Metadata(Document):
+    """Types of nodes and edges of the graphs that a model is for, in the graphs' order."""
+
+    ntypes: tuple[str, ...]
+    etypes: tuple[tuple[str, str, str], ...]
+
+
+class ModelDescription(Document):
+    """A stack of layers: what one gives out, after its activation, is what the next takes in."""
+
+    in_channels: Width
+    num_relations: Relations
+    layers: Annotated[tuple[Layer, ...], Field(min_length=1, max_length=64)]
+    metadata: Metadata | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.metadata is None:
+            if any(layer.layer == "hgt" for layer in self.layers):
+                raise ValueError("a model with hgt layers needs metadata: ntypes and etypes")
+        elif len(self.metadata.etypes) != self.num_relations:
+            raise ValueError(
+                f"metadata has {len(self.metadata.etypes)} etypes but num_relations is "
+                f"{self.num_relations}: make them equal"
+            )
+        return self
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the input and of each layer's output."""
+        return (self.in_channels, *(layer.width for layer in self.layers))

@@ -1,0 +1,56 @@
+"""What the service accepts and holds at most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import psutil
+
+from hetune.variants.errors import TooLargeError
+
+
+def _share_of_memory(parts: int) -> int:
+    return int(psutil.virtual_memory().total) // parts
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Checked before memory is taken.
+
+    Attributes:
+        json_bytes: Of a request's body in JSON, which takes several times as much when read.
+        json_elements: Numbers in an answer in JSON.
+        body_bytes: Of a request's body in safetensors.
+        body_seconds: Until a request's body has to be there.
+        nodes: Of a graph.
+        edges: Of a graph.
+        types: Of a graph's nodes, and of its edges.
+        run_bytes: What running a model may hold beside its input; half of the machine's memory.
+        loaded_bytes: Graphs held in memory, by estimate; a quarter of the machine's memory.
+        stored_bytes: Graphs held on disk.
+        waiting: Computations that wait or run at the same time.
+        uploads: Uploads at the same time.
+    """
+
+    json_bytes: int = 8 << 20
+    json_elements: int = 1_000_000
+    body_bytes: int = 1 << 30
+    body_seconds: float = 120.0
+    nodes: int = 50_000_000
+    edges: int = 500_000_000
+    types: int = 100_000
+    run_bytes: int = field(default_factory=lambda: _share_of_memory(2))
+    loaded_bytes: int = field(default_factory=lambda: _share_of_memory(4))
+    stored_bytes: int = 16 << 30
+    waiting: int = 16
+    uploads: int = 4
+
+
+def check_limit(what: str, value: int, limit: int) -> None:
+    """Checks that a number is within a limit.
+
+    Raises:
+        TooLargeError: It is not.
+    """
+    if value > limit:
+        raise TooLargeError(f"{value} {what} are more than the {limit} that this service allows")

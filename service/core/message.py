@@ -1,0 +1,110 @@
+"""A JSON document and tensors in one safetensors container: on the wire, and on disk.
+
+The document is the entry ``document`` of the container's metadata. Nothing that is read can run
+code, and every offset is checked before a tensor is made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load, save
+from torch import Tensor
+
+from hetune.variants.errors import MalformedError
+
+MEDIA_TYPE = "application/x-safetensors"
+_DOCUMENT = "document"
+_LENGTH_BYTES = 8
+_FAILURES = (SafetensorError, ValueError, KeyError, TypeError, RuntimeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a container holds.
+
+    Attributes:
+        document: JSON text; "{}" if the container has none.
+        tensors: By name.
+    """
+
+    document: str
+    tensors: dict[str, Tensor]
+
+    def group(self, name: str) -> Tensor | dict[str, Tensor] | None:
+        """The tensor of that name, or those whose names start with it and a slash, by the rest.
+
+        Raises:
+            MalformedError: There are both.
+        """
+        parts = {
+            key.removeprefix(f"{name}/"): tensor
+            for key, tensor in self.tensors.items()
+            if key.startswith(f"{name}/")
+        }
+        whole = self.tensors.get(name)
+        if whole is None:
+            return parts or None
+        if parts:
+            raise MalformedError(f"there are {name} and {name}/{next(iter(parts))}: give one form")
+        return whole
+
+
+def grouped(name: str, rows: Tensor | Mapping[str, Tensor] | None) -> dict[str, Tensor]:
+    """What `Message.group` reads, to be written."""
+    if rows is None:
+        return {}
+    if isinstance(rows, Tensor):
+        return {name: rows}
+    return {f"{name}/{part}": tensor for part, tensor in rows.items()}
+
+
+def pack(document: str, tensors: Mapping[str, Tensor]) -> bytes:
+    """The container of a document and tensors. Tensors may share memory."""
+    own: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        own[name] = plain.clone() if plain.data_ptr() in seen else plain
+        seen.add(plain.data_ptr())
+    content: bytes = save(own, {_DOCUMENT: document})
+    return content
+
+
+def unpack(content: bytes) -> Message:
+    """Reads a container from memory.
+
+    Raises:
+        MalformedError: It is none.
+    """
+    try:
+        tensors = load(content)  # checks the whole header: what follows may rely on it
+        length = int.from_bytes(content[:_LENGTH_BYTES], "little")
+        header = json.loads(content[_LENGTH_BYTES : _LENGTH_BYTES + length])
+    except _FAILURES as error:
+        raise _malformed(error) from None
+    metadata = header.get("__metadata__") or {}
+    return Message(metadata.get(_DOCUMENT, "{}"), tensors)
+
+
+def read(path: Path) -> Message:
+    """Reads a container from a file; tensors have memory of their own.
+
+    Raises:
+        MalformedError: It is none.
+        FileNotFoundError: There is no such file.
+    """
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            return Message((file.metadata() or {}).get(_DOCUMENT, "{}"), tensors)
+    except _FAILURES as error:
+        raise _malformed(error) from None
+
+
+def _malformed(error: Exception) -> MalformedError:
+    return MalformedError(f"this is no safetensors container ({error}): write it with safetensors")

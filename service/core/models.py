@@ -1,0 +1,191 @@
+"""Models by name and version: on disk, and compiled in memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+import hetune
+from hetune.costmodel.selector import Selector
+from hetune.service.core.cache import BytesCache
+from hetune.service.core.description import ModelDescription
+from hetune.service.core.documents import parse
+from hetune.service.core.folder import Folder
+from hetune.service.core.message import pack, read
+from hetune.service.core.stack import modules_of
+from hetune.variants.errors import ConflictError, FolderError, MalformedError, NotFoundError
+from hetune.variants.frontend.nn import RelationalLayer
+from hetune.variants.runtime.compiled import CompiledLayer
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_LATEST = 2**31 - 1
+_PREFIX = "model-"  # no name can meet the folder's own files
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A version of a model, ready to run.
+
+    Attributes:
+        name: Its name.
+        version: Its number.
+        description: Its layers.
+        modules: The layers with their weights.
+        compiled: The same layers, compiled.
+    """
+
+    name: str
+    version: int
+    description: ModelDescription
+    modules: tuple[RelationalLayer, ...]
+    compiled: tuple[CompiledLayer, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Of its weights."""
+        return sum(p.nbytes for module in self.modules for p in module.parameters())
+
+
+class ModelStore:
+    """Models that were given to the service. A version never changes.
+
+    Args:
+        root: Folder of the models.
+        backend: What runs them: "cpp" or "torch".
+        selector: Who chooses their variants.
+        loaded_bytes: Most bytes of weights to hold in memory.
+
+    Raises:
+        FolderError: The folder cannot be used.
+    """
+
+    def __init__(self, root: Path, backend: str, selector: Selector, loaded_bytes: int) -> None:
+        self.folder = Folder(root)
+        self._backend = backend
+        self._selector = selector
+        self._loaded: BytesCache[tuple[str, int, int], Model] = BytesCache(
+            loaded_bytes, lambda model: model.nbytes
+        )
+
+    def add(
+        self,
+        name: str,
+        version: int,
+        description: ModelDescription,
+        weights: Mapping[str, Tensor],
+    ) -> bool:
+        """Keeps a version of a model, and says whether it is new.
+
+        Args:
+            name: Letters, digits, dots, dashes, underscores; at most 64, first a letter or digit.
+            version: At least 1.
+            description: Its layers.
+            weights: What `modules_of` takes.
+
+        Raises:
+            MalformedError: The name or the number is none.
+            InputError: Weights do not fit the description.
+            ConflictError: The version is there, and differs.
+            FolderError: It cannot be written.
+        """
+        path = self._path(name, version)
+        modules_of(description, weights)
+        content = pack(description.model_dump_json(), weights)
+        with self.folder.locked():
+            if path.exists():
+                if path.read_bytes() != content:
+                    raise ConflictError(
+                        f"version {version} of {name} is there already and differs: give it the "
+                        "next number"
+                    )
+                return False
+            self.folder.publish(content, path)
+        return True
+
+    def get(self, name: str, version: int | None = None) -> Model:
+        """A model, the latest version if None is given.
+
+        Raises:
+            NotFoundError: There is none.
+            FolderError: It cannot be read, or is damaged.
+        """
+        if version is None:
+            version = self.versions(name)[-1]
+        path = self._path(name, version)
+        key = name, version, self._stamp(name, version, path)
+        return self._loaded.get(key) or self._loaded.add(key, self._read(name, version, path))
+
+    def names(self) -> tuple[str, ...]:
+        """All names, sorted."""
+        with self.folder.io("read"):
+            found = [p.parent.name for p in self.folder.root.glob(f"{_PREFIX}*/*.safetensors")]
+        return tuple(sorted({name.removeprefix(_PREFIX) for name in found}))
+
+    def versions(self, name: str) -> tuple[int, ...]:
+        """The versions of a model, ascending.
+
+        Raises:
+            NotFoundError: There is none of that name.
+        """
+        folder = self._path(name, _LATEST).parent
+        with self.folder.io("read"):
+            found = sorted(int(path.stem) for path in folder.glob("*.safetensors"))
+        if not found:
+            raise NotFoundError(f"there is no model {name}: give it to the service first")
+        return tuple(found)
+
+    def remove(self, name: str, version: int) -> None:
+        """Deletes a version.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        path = self._path(name, version)
+        with self.folder.locked(), self.folder.io("write"):
+            self._loaded.discard((name, version, self._stamp(name, version, path)))
+            path.unlink()
+
+    def _path(self, name: str, version: int) -> Path:
+        if not _NAME.fullmatch(name):
+            raise MalformedError(
+                f"{name[:64]!r} is no name of a model: take up to 64 letters, digits, dots, dashes "
+                "and underscores, first a letter or digit"
+            )
+        if not 1 <= version <= _LATEST:
+            raise MalformedError(f"{version} is no version: take a number from 1 to {_LATEST}")
+        return self.folder.root / f"{_PREFIX}{name}" / f"{version}.safetensors"
+
+    def _stamp(self, name: str, version: int, path: Path) -> int:
+        """Tells a version from one that was there before it under the same number."""
+        try:
+            with self.folder.io("read"):
+                return path.stat().st_mtime_ns
+        except FileNotFoundError:
+            raise _unknown(name, version) from None
+
+    def _read(self, name: str, version: int, path: Path) -> Model:
+        try:
+            with self.folder.io("read"):
+                message = read(path)
+            description = parse(ModelDescription, message.document)
+            modules = modules_of(description, message.tensors)
+        except FileNotFoundError:
+            raise _unknown(name, version) from None
+        except (MalformedError, hetune.errors.InputError) as error:
+            raise FolderError(
+                f"version {version} of {name} is damaged on disk ({error}): delete it, and give it "
+                "to the service again"
+            ) from error
+        compiled = tuple(
+            hetune.compile(module, backend=self._backend, selector=self._selector)
+            for module in modules
+        )
+        return Model(name, version, description, modules, compiled)
+
+
+def _unknown(name: str, version: int) -> NotFoundError:
+    return NotFoundError(f"there is no version {version} of the model {name}")

@@ -1,0 +1,112 @@
+"""Rows of nodes: features that come in, and the parts of outputs that go out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from hetune.service.core.answers import Rows
+from hetune.variants.errors import InputError
+from hetune.variants.graph.hetero import HeteroGraph
+
+Nodes = Tensor | Mapping[str, Tensor]
+"""Ids of nodes in the graph's order, int64 [n]; or by node type, from 0 in each type."""
+_INTEGERS = (torch.int16, torch.int32, torch.int64)
+
+
+def features_of(features: Tensor | Mapping[str, Tensor], graph: HeteroGraph, width: int) -> Tensor:
+    """Rows of all nodes in the graph's order, float32 [N, width].
+
+    Raises:
+        InputError: Dtypes or shapes do not fit.
+    """
+    if isinstance(features, Tensor):
+        _check_rows("the features", features, graph.num_nodes, width)
+        return features.view(-1, width)
+    spans = _spans(graph)
+    _check_types(features, spans)
+    for name, (first, last) in spans.items():
+        if name not in features and last > first:
+            raise InputError(f"features of the node type {name!r} are missing: give one row a node")
+        if name in features:
+            _check_rows(f"the features of {name!r}", features[name], last - first, width)
+    parts = [features[name].view(-1, width) for name in spans if name in features]
+    return torch.cat(parts) if parts else torch.empty(0, width)
+
+
+def pick(out: Tensor, graph: HeteroGraph, nodes: Nodes | None, by_type: bool) -> Rows:
+    """The rows that were asked for.
+
+    Args:
+        out: Rows of all nodes, [N, width].
+        graph: Theirs.
+        nodes: Which; None for all.
+        by_type: Whether all rows are given by node type; `nodes` decide otherwise.
+
+    Raises:
+        InputError: There are no such nodes.
+    """
+    spans = _spans(graph)
+    if nodes is None:
+        return {name: out[a:b] for name, (a, b) in spans.items()} if by_type else out
+    check_nodes(nodes, graph)
+    if isinstance(nodes, Tensor):
+        return out[nodes.long()]
+    return {name: out[spans[name][0] : spans[name][1]][ids.long()] for name, ids in nodes.items()}
+
+
+def check_nodes(nodes: Nodes | None, graph: HeteroGraph) -> None:
+    """Checks that there are such nodes.
+
+    Raises:
+        InputError: There are not.
+    """
+    if nodes is None:
+        return
+    if isinstance(nodes, Tensor):
+        _check_ids("nodes", nodes, graph.num_nodes)
+        return
+    spans = _spans(graph)
+    _check_types(nodes, spans)
+    for name, ids in nodes.items():
+        first, last = spans[name]
+        _check_ids(f"nodes of the type {name!r}", ids, last - first)
+
+
+def _spans(graph: HeteroGraph) -> dict[str, tuple[int, int]]:
+    offsets = graph.node_offsets
+    return dict(zip(graph.ntype_names, itertools.pairwise(offsets), strict=True))
+
+
+def _check_types(given: Mapping[str, Tensor], spans: Mapping[str, tuple[int, int]]) -> None:
+    for name in given:
+        if name not in spans:
+            raise InputError(
+                f"the graph has no node type {name!r}: its types are {', '.join(spans)}"
+            )
+
+
+def _check_rows(what: str, rows: Tensor, count: int, width: int) -> None:
+    if rows.dtype != torch.float32:
+        raise InputError(f"{what} are {rows.dtype}: give torch.float32")
+    empty = count == 0 and rows.numel() == 0  # JSON cannot tell the width of no rows
+    if not empty and rows.shape != (count, width):
+        raise InputError(
+            f"{what} have the shape {list(rows.shape)}: graph and model need {[count, width]}"
+        )
+
+
+def _check_ids(what: str, ids: Tensor, count: int) -> None:
+    if ids.dtype not in _INTEGERS or ids.dim() != 1:
+        raise InputError(f"{what} are {ids.dtype} {list(ids.shape)}: give a list of integers")
+    if ids.numel() == 0:
+        return
+    low, high = (int(bound) for bound in torch.aminmax(ids))
+    if low < 0 or high >= count:
+        raise InputError(
+            f"{what}: {low if low < 0 else high} is no id, for there are {count} such nodes, "
+            "numbered from 0"
+        )

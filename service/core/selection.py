@@ -1,0 +1,167 @@
+"""Which variant each layer of a model would run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hetune.costmodel.selector import Selector
+from hetune.service.core.answers import LayerReport, Report, explained
+from hetune.service.core.graphs import GraphStore
+from hetune.service.core.limits import Limits
+from hetune.service.core.models import Model, ModelStore
+from hetune.variants.errors import InputError, MemoryLimitError, VariantError
+from hetune.variants.frontend.calls import check_graph
+from hetune.variants.frontend.nn import RelationalLayer
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.runtime.choice import Candidate, Choice
+
+_ONCE = 1.0
+"""Runs that a graph which is not kept is prepared for."""
+
+
+class Selection:
+    """Chooses without running.
+
+    Args:
+        graphs: Where graphs are looked up by id.
+        models: Where models are looked up.
+        selector: Who chooses.
+        limits: `run_bytes` bounds every choice.
+    """
+
+    def __init__(
+        self, graphs: GraphStore, models: ModelStore, selector: Selector, limits: Limits
+    ) -> None:
+        self._graphs, self._models = graphs, models
+        self._selector, self._limits = selector, limits
+
+    def select(
+        self,
+        model: str,
+        graph: HeteroGraph | str,
+        *,
+        version: int | None = None,
+        memory_limit: int | None = None,
+        explain: bool = False,
+    ) -> Report:
+        """What would be chosen, and why.
+
+        Args:
+            model: Name of a model.
+            graph: A graph, or the id of one that is kept.
+            version: Of the model; the latest if None.
+            memory_limit: Most bytes that a layer may hold beside its inputs.
+            explain: Add launches and candidates.
+
+        Raises:
+            NotFoundError: There is no such model or graph.
+            InputError: The graph is none for this model.
+            MemoryLimitError: No variant fits the limit.
+        """
+        found, given, expected_runs = self.resolve(model, version, graph)
+        layers = self.layers(
+            found, given, expected_runs, memory_limit=memory_limit, explain=explain
+        )
+        return Report(
+            model=found.name, version=found.version, graph=given.fingerprint, layers=layers
+        )
+
+    def resolve(
+        self, model: str, version: int | None, graph: HeteroGraph | str
+    ) -> tuple[Model, HeteroGraph, float]:
+        """The model, the graph, and how often it is expected to be run on.
+
+        Raises:
+            NotFoundError: There is no such model or graph.
+            InputError: The graph is none for this model.
+        """
+        found = self._models.get(model, version)
+        kept = isinstance(graph, str)
+        given = self._graphs.get(graph) if isinstance(graph, str) else graph
+        for module in found.modules:
+            check_graph(module.adapter(), given)
+        return found, given, math.inf if kept else _ONCE
+
+    def layers(
+        self,
+        model: Model,
+        graph: HeteroGraph,
+        expected_runs: float,
+        *,
+        variants: Sequence[str | None] | None = None,
+        memory_limit: int | None = None,
+        explain: bool = False,
+    ) -> tuple[LayerReport, ...]:
+        """A choice for each layer.
+
+        Args:
+            model: What would run.
+            graph: What on.
+            expected_runs: Over how many runs preparation is spread.
+            variants: Ids to take instead, None for the selector's choice; one for each layer.
+            memory_limit: Most bytes that a layer may hold beside its inputs.
+            explain: Add launches and candidates of what the selector chooses.
+
+        Raises:
+            InputError: There are more or fewer variants than layers.
+            VariantError: A layer has no such variant.
+            MemoryLimitError: No variant fits the limit, or not the one that was asked for.
+        """
+        wanted = tuple(variants) if variants is not None else (None,) * len(model.modules)
+        if len(wanted) != len(model.modules):
+            raise InputError(
+                f"{len(wanted)} variants for {len(model.modules)} layers: give one for each, null "
+                "where the selector shall choose"
+            )
+        limit = self._limits.run_bytes
+        limit = limit if memory_limit is None else min(limit, memory_limit)
+        return tuple(
+            self._layer(module, graph, expected_runs, variant, limit, explain)
+            for module, variant in zip(model.modules, wanted, strict=True)
+        )
+
+    def _layer(
+        self,
+        module: RelationalLayer,
+        graph: HeteroGraph,
+        expected_runs: float,
+        variant: str | None,
+        limit: int,
+        explain: bool,
+    ) -> LayerReport:
+        explanation = None
+        if explain:
+            explanation = self._selector.explain(
+                module, graph, memory_limit=limit, expected_runs=expected_runs
+            )
+            choice = explanation.choice
+        else:
+            choice = self._selector.choose(
+                module, graph, memory_limit=limit, expected_runs=expected_runs
+            )
+        reason, chosen = choice.reason, choice.chosen
+        if variant is not None:
+            reason, chosen = "as asked for", _candidate(choice, variant, limit)
+        return LayerReport(
+            layer=module.kind,
+            variant=chosen.id,
+            reason=reason,
+            predicted_seconds=chosen.seconds,
+            peak_bytes=chosen.peak_bytes,
+            explanation=None if explanation is None else explained(explanation),
+        )
+
+
+def _candidate(choice: Choice, variant: str, limit: int) -> Candidate:
+    for candidate in choice.candidates:
+        if candidate.id == variant:
+            if candidate.peak_bytes > limit:
+                raise MemoryLimitError(
+                    f"{variant} needs {candidate.peak_bytes} bytes, and the limit is {limit}: "
+                    "raise it, or take another variant"
+                )
+            return candidate
+    raise VariantError(
+        f"no variant {variant!r}: take one of {', '.join(c.id for c in choice.candidates)}"
+    )

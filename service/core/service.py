@@ -1,0 +1,64 @@
+"""All that the service does, over one folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from hetune.costmodel.selector import Selector
+from hetune.service.core.folder import Folder
+from hetune.service.core.graphs import GraphStore
+from hetune.service.core.inference import Inference
+from hetune.service.core.limits import Limits
+from hetune.service.core.models import ModelStore
+from hetune.service.core.selection import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Its parts, each of which can be used alone.
+
+    Attributes:
+        limits: What is accepted and held.
+        folder: Everything else's, and where uploads are received.
+        graphs: Graphs by id.
+        models: Models by name and version.
+        selection: Choices without running.
+        inference: Runs.
+    """
+
+    limits: Limits
+    folder: Folder
+    graphs: GraphStore
+    models: ModelStore
+    selection: Selection
+    inference: Inference
+
+    @classmethod
+    def open(
+        cls,
+        root: Path,
+        *,
+        limits: Limits | None = None,
+        selector: Selector | None = None,
+        backend: str = "cpp",
+    ) -> Self:
+        """The service over a folder, which is created if it is missing.
+
+        Args:
+            root: The folder.
+            limits: What is accepted and held.
+            selector: Who chooses variants; `Selector.load()` if None.
+            backend: What runs them: "cpp" or "torch".
+
+        Raises:
+            FolderError: The folder cannot be used.
+        """
+        limits = limits or Limits()
+        selector = selector or Selector.load()
+        folder = Folder(root)
+        graphs = GraphStore(root / "graphs", limits)
+        models = ModelStore(root / "models", backend, selector, limits.loaded_bytes)
+        selection = Selection(graphs, models, selector, limits)
+        return cls(limits, folder, graphs, models, selection, Inference(selection, limits))

@@ -1,0 +1,1 @@
+"""The core over HTTP: routes, formats, limits, errors."""

@@ -1,0 +1,88 @@
+"""The application: routes, and what wraps them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, FastAPI
+
+import hetune
+from hetune.service.core.description import ModelDescription
+from hetune.service.core.documents import Document
+from hetune.service.core.graph_document import GraphDocument
+from hetune.service.core.service import Service
+from hetune.service.http import graphs, inference, models
+from hetune.service.http.asgi import App
+from hetune.service.http.layers import Guard, RequestIds
+from hetune.service.http.problems import add_handlers
+from hetune.service.http.requests import InferDocument, SelectDocument
+from hetune.service.http.schema import add_schemas
+from hetune.service.http.work import Work
+
+
+class Health(Document):
+    """How the service is."""
+
+    status: str
+
+
+def application(
+    service: Service, *, key: str | None = None, hosts: Collection[str] | None = None
+) -> App:
+    """The service over HTTP, as an ASGI application.
+
+    Args:
+        service: What it serves.
+        key: What clients have to send; None for nothing.
+        hosts: Names that requests may call the service by; any if None.
+    """
+    return RequestIds(Guard(routes(service), key, hosts))
+
+
+def routes(service: Service) -> FastAPI:
+    """The routes alone."""
+    work = Work.of(service)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        work.close()
+
+    app = FastAPI(
+        title="hetune",
+        version=hetune.__version__,
+        summary="Relational GNN layers, each run by the compiled variant that suits the graph",
+        openapi_url="/v1/openapi.json",
+        docs_url=None,  # its page would load scripts from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    add_handlers(app)
+    for part in (
+        _health(service),
+        graphs.router(work),
+        models.router(work),
+        inference.router(work),
+    ):
+        app.include_router(part)
+    add_schemas(app, GraphDocument, ModelDescription, InferDocument, SelectDocument)
+    return app
+
+
+def _health(service: Service) -> APIRouter:
+    routes = APIRouter(prefix="/v1/health", tags=["health"])
+
+    @routes.get("/live")
+    async def live() -> Health:
+        """Whether the process answers."""
+        return Health(status="live")
+
+    @routes.get("/ready")
+    def ready() -> Health:
+        """Whether requests can be served: the folder can be written."""
+        with service.folder.staged() as path:
+            path.touch()
+        return Health(status="ready")
+
+    return routes

@@ -1,0 +1,114 @@
+"""Bodies of requests: their type, and their bytes up to a limit and within a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from fastapi import HTTPException, Request
+
+from hetune.service.core import message
+from hetune.service.core.limits import Limits, check_limit
+from hetune.service.core.service import Service
+
+JSON_TYPE = "application/json"
+_CHUNK = 1 << 20
+
+
+class Media(Enum):
+    """What a body is."""
+
+    JSON = JSON_TYPE
+    SAFETENSORS = message.MEDIA_TYPE
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A body on disk.
+
+    Attributes:
+        media: What it is.
+        path: Where it is.
+    """
+
+    media: Media
+    path: Path
+
+
+def media_of(request: Request, *allowed: Media) -> Media:
+    """What a request says that its body is.
+
+    Raises:
+        HTTPException: Nothing (415), or something else, or that it is compressed.
+    """
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given == "application/octet-stream":
+        given = message.MEDIA_TYPE
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise HTTPException(415, "send the body uncompressed")
+    for media in allowed:
+        if media.value == given:
+            return media
+    raise HTTPException(415, f"send {' or '.join(m.value for m in allowed)} as Content-Type")
+
+
+async def read(request: Request, media: Media, limits: Limits) -> bytes:
+    """A body in memory.
+
+    Raises:
+        TooLargeError: It is over the limit of its type.
+        HTTPException: It takes too long (408).
+    """
+    async with _in_time(limits):
+        return b"".join([chunk async for chunk in _chunks(request, media, limits)])
+
+
+@asynccontextmanager
+async def received(request: Request, service: Service, *allowed: Media) -> AsyncIterator[Upload]:
+    """A body in a file of its own, which goes in the end.
+
+    Raises:
+        TooLargeError: It is over the limit of its type.
+        HTTPException: Its type is none of those allowed (415), or it takes too long (408).
+        FolderError: It cannot be written.
+    """
+    media = media_of(request, *allowed)
+    with service.folder.staged() as path:
+        with path.open("xb") as file:
+            path.chmod(0o600)
+            async with _in_time(service.limits):
+                async for chunk in _chunks(request, media, service.limits):
+                    await asyncio.to_thread(file.write, chunk)
+        yield Upload(media, path)
+
+
+@asynccontextmanager
+async def _in_time(limits: Limits) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            yield
+    except TimeoutError:
+        raise HTTPException(
+            408, f"the body was not there within {limits.body_seconds:g} seconds"
+        ) from None
+
+
+async def _chunks(request: Request, media: Media, limits: Limits) -> AsyncIterator[bytes]:
+    """Pieces of about a megabyte."""
+    limit = limits.json_bytes if media is Media.JSON else limits.body_bytes
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal():
+        check_limit("bytes of the body", int(announced), limit)
+    total, buffer = 0, bytearray()
+    async for chunk in request.stream():
+        total += len(chunk)
+        check_limit("bytes of the body", total, limit)
+        buffer += chunk
+        if len(buffer) >= _CHUNK:
+            yield bytes(buffer)
+            buffer.clear()
+    yield bytes(buffer)

@@ -1,0 +1,87 @@
+"""Routes of graphs."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request, Response
+
+from hetune.service.core.documents import Document, parse
+from hetune.service.core.graph_document import GraphDocument, GraphHeader, graph_of
+from hetune.service.core.graphs import GraphStatistics, statistics
+from hetune.service.core.limits import Limits
+from hetune.service.core.message import read as read_container
+from hetune.service.http.body import Media, Upload, received
+from hetune.service.http.schema import takes
+from hetune.service.http.work import Work
+from hetune.variants.graph.hetero import HeteroGraph
+
+
+class GraphCreated(Document):
+    """A graph that is kept now."""
+
+    id: str
+    num_nodes: int
+    num_edges: int
+
+
+class GraphEntry(Document):
+    """A graph that is kept, and the size of its file."""
+
+    id: str
+    bytes: int
+
+
+class GraphList(Document):
+    """All graphs, the one used last first."""
+
+    graphs: tuple[GraphEntry, ...]
+
+
+def router(work: Work) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(prefix="/v1/graphs", tags=["graphs"])
+    service = work.service
+
+    @routes.post("", status_code=201, openapi_extra=takes(GraphDocument, safetensors=True))
+    async def upload_graph(request: Request, response: Response) -> GraphCreated:
+        """Keeps a graph under the fingerprint of its content. Giving it again changes nothing."""
+
+        def add(upload: Upload) -> GraphCreated:
+            graph = _read(upload, service.limits)
+            key = service.graphs.add(graph)
+            return GraphCreated(id=key, num_nodes=graph.num_nodes, num_edges=graph.num_edges)
+
+        with work.uploading.entered():
+            async with received(request, service, Media.JSON, Media.SAFETENSORS) as upload:
+                created = await asyncio.to_thread(add, upload)
+        response.headers["Location"] = f"/v1/graphs/{created.id}"
+        return created
+
+    @routes.get("")
+    def list_graphs() -> GraphList:
+        """All graphs that are kept, the one used last first."""
+        return GraphList(
+            graphs=tuple(GraphEntry(id=g.id, bytes=g.bytes) for g in service.graphs.all())
+        )
+
+    @routes.get("/{id}")
+    async def graph_statistics(id: str) -> GraphStatistics:
+        """Counts and degrees of a graph."""
+        with work.computing.entered():
+            return await work.compute(lambda: statistics(service.graphs.get(id)))
+
+    @routes.delete("/{id}", status_code=204)
+    def delete_graph(id: str) -> None:
+        """Deletes a graph."""
+        service.graphs.remove(id)
+
+    return routes
+
+
+def _read(upload: Upload, limits: Limits) -> HeteroGraph:
+    if upload.media is Media.JSON:
+        document = parse(GraphDocument, upload.path.read_bytes())
+        return graph_of(document, document.arrays(), limits)
+    message = read_container(upload.path)
+    return graph_of(parse(GraphHeader, message.document), message.tensors, limits)

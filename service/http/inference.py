@@ -1,0 +1,123 @@
+"""Routes that run models, or say what would run."""
+
+from __future__ import annotations
+
+import json
+
+from fastapi import APIRouter, Request, Response
+from torch import Tensor
+
+from hetune.service.core.answers import Answer, Report, Rows
+from hetune.service.core.limits import check_limit
+from hetune.service.core.message import MEDIA_TYPE, grouped, pack
+from hetune.service.core.service import Service
+from hetune.service.http.body import JSON_TYPE, Media, media_of, read
+from hetune.service.http.requests import (
+    InferDocument,
+    SelectDocument,
+    read_infer,
+    read_select,
+)
+from hetune.service.http.schema import gives, takes
+from hetune.service.http.work import Work
+from hetune.variants.errors import InputError
+
+
+class InferAnswer(Report):
+    """What ran, and rows of its outputs: by the layer's number; of nodes, or by node type."""
+
+    outputs: dict[str, list[list[float]] | dict[str, list[list[float]]]]
+
+
+def router(work: Work) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(prefix="/v1/models", tags=["inference"])
+    service = work.service
+
+    @routes.post(
+        "/{name}/infer",
+        openapi_extra=takes(InferDocument, safetensors=True),
+        responses=gives(InferAnswer),
+    )
+    async def infer(name: str, request: Request) -> Response:
+        """Runs a model on a graph, by the variants that suit it."""
+        media = media_of(request, *Media)
+        wanted = _answered(request.headers.get("accept", ""), media)
+        with work.computing.entered():
+            body = await read(request, media, service.limits)
+            content = await work.compute(lambda: _infer(service, name, media, body, wanted))
+        return Response(content, media_type=wanted.value)
+
+    @routes.post(
+        "/{name}/select",
+        openapi_extra=takes(SelectDocument, safetensors=True),
+    )
+    async def select(name: str, request: Request) -> Report:
+        """What would be chosen for a model on a graph, and why; nothing is run."""
+        media = media_of(request, *Media)
+        with work.computing.entered():
+            body = await read(request, media, service.limits)
+            return await work.compute(lambda: _select(service, name, media, body))
+
+    return routes
+
+
+def _answered(accept: str, media: Media) -> Media:
+    """What to answer with: what is asked for, else what the request is."""
+    types = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
+    if MEDIA_TYPE in types:
+        return Media.SAFETENSORS
+    return Media.JSON if JSON_TYPE in types else media
+
+
+def _infer(service: Service, name: str, media: Media, body: bytes, wanted: Media) -> bytes:
+    request = read_infer(media, body, service.limits)
+    header = request.header
+    answer = service.inference.run(
+        name,
+        request.graph,
+        request.features,
+        version=header.version,
+        nodes=request.nodes,
+        outputs=header.outputs,
+        variants=header.variants,
+        memory_limit=header.memory_limit,
+        explain=header.explain,
+    )
+    if wanted is Media.JSON:
+        return _as_json(answer, service.limits.json_elements)
+    tensors: dict[str, Tensor] = {}
+    for number, rows in answer.outputs.items():
+        tensors |= grouped(f"out/{number}", rows)
+    return pack(answer.report.model_dump_json(), tensors)
+
+
+def _select(service: Service, name: str, media: Media, body: bytes) -> Report:
+    header, graph = read_select(media, body, service.limits)
+    return service.selection.select(
+        name,
+        graph,
+        version=header.version,
+        memory_limit=header.memory_limit,
+        explain=header.explain,
+    )
+
+
+def _as_json(answer: Answer, most: int) -> bytes:
+    parts = [t for rows in answer.outputs.values() for t in grouped("out", rows).values()]
+    check_limit("numbers in JSON", sum(t.numel() for t in parts), most)
+    outputs = {str(number): _lists(rows) for number, rows in answer.outputs.items()}
+    document = answer.report.model_dump(mode="json") | {"outputs": outputs}
+    try:
+        return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
+    except ValueError:
+        raise InputError(
+            "the result holds infinite numbers or none (NaN), which JSON cannot: ask for "
+            f"'Accept: {MEDIA_TYPE}'"
+        ) from None
+
+
+def _lists(rows: Rows) -> object:
+    if isinstance(rows, Tensor):
+        return rows.tolist()
+    return {name: tensor.tolist() for name, tensor in rows.items()}

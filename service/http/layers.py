@@ -1,0 +1,109 @@
+"""What wraps every route: request ids, and who may come in."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import re
+import uuid
+from collections.abc import Collection
+
+from hetune.service.http.asgi import App, Event, Receive, Scope, Send, header
+from hetune.service.http.problems import problem_of, routing_problem
+from hetune.variants.errors import AccessError
+
+OPEN_PATHS = frozenset({"/v1/health/live", "/v1/health/ready"})
+"""The only paths that need no key."""
+_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_MISDIRECTED = 421
+_log = logging.getLogger(__name__)
+
+
+class RequestIds:
+    """Gives each request an id: the client's `X-Request-ID` if it is a plain word, else a new one.
+
+    An error that nobody has made an answer of ends here.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves an ASGI event."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = header(scope, b"x-request-id")
+        request_id = given if given and _ID.fullmatch(given) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        started = False
+
+        async def send_with_id(event: Event) -> None:
+            nonlocal started
+            if event["type"] == "http.response.start":
+                started = True
+                event["headers"] = [
+                    *event.get("headers", ()),
+                    (b"x-request-id", request_id.encode()),
+                ]
+            await send(event)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        except Exception as error:
+            if not started:
+                await problem_of(error, request_id)(scope, receive, send_with_id)
+            else:
+                _log.debug("request %s ended with an error after its answer", request_id)
+
+
+class Guard:
+    """Denies by default: every path but `OPEN_PATHS` needs the key, if there is one.
+
+    Args:
+        app: What is guarded.
+        key: The key; None for none.
+        hosts: Names that requests may call the service by; None for any. Without a key this keeps
+            web pages from reaching a service on the user's machine under a name of their own.
+    """
+
+    def __init__(self, app: App, key: str | None, hosts: Collection[str] | None) -> None:
+        self._app = app
+        self._digest = None if key is None else _digest(key)
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves an ASGI event."""
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        request_id = scope["state"]["request_id"]
+        if not self._is_addressed(header(scope, b"host")):
+            refusal = routing_problem(
+                _MISDIRECTED, "the service does not answer under this host name", request_id
+            )
+        elif not self._is_allowed(header(scope, b"authorization")):
+            error = AccessError("send the service's key: 'Authorization: Bearer <key>'")
+            refusal = problem_of(error, request_id)
+        else:
+            await self._app(scope, receive, send)
+            return
+        await refusal(scope, receive, send)
+
+    def _is_addressed(self, host: str | None) -> bool:
+        if self._hosts is None:
+            return True
+        return host is not None and re.sub(r":\d+$", "", host).lower() in self._hosts
+
+    def _is_allowed(self, authorization: str | None) -> bool:
+        if self._digest is None:
+            return True
+        scheme, _, key = (authorization or "").partition(" ")
+        is_key = hmac.compare_digest(_digest(key.strip()), self._digest)
+        return is_key and scheme.lower() == "bearer"
+
+
+def _digest(key: str) -> bytes:
+    """All of one length, so that comparing takes the same time for every key."""
+    return hashlib.sha256(key.encode("latin-1", "replace")).digest()

@@ -1,0 +1,91 @@
+"""Routes of models."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request, Response
+
+from hetune.service.core.description import ModelDescription
+from hetune.service.core.documents import Document, parse
+from hetune.service.core.message import read as read_container
+from hetune.service.http.body import Media, Upload, received
+from hetune.service.http.schema import takes
+from hetune.service.http.work import Work
+
+
+class ModelVersions(Document):
+    """A model's versions, ascending."""
+
+    name: str
+    versions: tuple[int, ...]
+
+
+class ModelList(Document):
+    """All models, by name."""
+
+    models: tuple[ModelVersions, ...]
+
+
+class ModelVersion(Document):
+    """A version of a model."""
+
+    name: str
+    version: int
+    description: ModelDescription
+
+
+def router(work: Work) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(prefix="/v1/models", tags=["models"])
+    models, service = work.service.models, work.service
+
+    @routes.put(
+        "/{name}/versions/{version}",
+        status_code=201,
+        openapi_extra=takes(ModelDescription, json=False, safetensors=True),
+        responses={200: {"description": "It was there already, and is equal."}},
+    )
+    async def put_model(
+        name: str, version: int, request: Request, response: Response
+    ) -> ModelVersion:
+        """Keeps a version of a model. A version never changes; giving it again is no error."""
+
+        def add(upload: Upload) -> tuple[bool, ModelDescription]:
+            message = read_container(upload.path)
+            description = parse(ModelDescription, message.document)
+            return models.add(name, version, description, message.tensors), description
+
+        with work.uploading.entered():
+            async with received(request, service, Media.SAFETENSORS) as upload:
+                is_new, description = await asyncio.to_thread(add, upload)
+        response.status_code = 201 if is_new else 200
+        return ModelVersion(name=name, version=version, description=description)
+
+    @routes.get("")
+    def list_models() -> ModelList:
+        """All models and their versions."""
+        return ModelList(
+            models=tuple(
+                ModelVersions(name=name, versions=models.versions(name)) for name in models.names()
+            )
+        )
+
+    @routes.get("/{name}")
+    def model_versions(name: str) -> ModelVersions:
+        """A model's versions."""
+        return ModelVersions(name=name, versions=models.versions(name))
+
+    @routes.get("/{name}/versions/{version}")
+    async def model_version(name: str, version: int) -> ModelVersion:
+        """A version's layers."""
+        with work.computing.entered():
+            found = await work.compute(lambda: models.get(name, version))
+        return ModelVersion(name=name, version=version, description=found.description)
+
+    @routes.delete("/{name}/versions/{version}", status_code=204)
+    def delete_model(name: str, version: int) -> None:
+        """Deletes a version."""
+        models.remove(name, version)
+
+    return routes

@@ -1,0 +1,114 @@
+"""Errors as problem details (RFC 9457). The one place that knows which error is which status."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException as RoutingError
+from starlette.requests import ClientDisconnect
+
+from hetune.variants import errors
+from hetune.variants.errors import HetuneError
+
+MEDIA_TYPE = "application/problem+json"
+URN = "urn:hetune:error:"
+"""A problem's type is this and the name of the error's class in `hetune.errors`."""
+RETRY_SECONDS = 1
+
+STATUS: dict[type[HetuneError], int] = {
+    errors.MalformedError: 400,
+    errors.AccessError: 401,
+    errors.NotFoundError: 404,
+    errors.ConflictError: 409,
+    errors.TooLargeError: 413,
+    errors.MemoryLimitError: 413,
+    errors.GraphError: 422,
+    errors.InputError: 422,
+    errors.ProgramError: 422,
+    errors.VariantError: 422,
+    errors.BusyError: 429,
+    errors.FolderError: 503,
+    HetuneError: 500,
+}
+_SERVER = 500
+_log = logging.getLogger(__name__)
+
+
+def status_of(kind: type[HetuneError]) -> int:
+    """The status of an error: its own, or that of the nearest class above it."""
+    return next(STATUS[base] for base in kind.__mro__ if base in STATUS)
+
+
+def problem_of(error: Exception, request_id: str) -> JSONResponse:
+    """An error as a response. What went wrong inside is logged, and not told."""
+    if isinstance(error, HetuneError):
+        status, name = status_of(type(error)), _public_name(type(error))
+    else:
+        status, name = _SERVER, HetuneError.__name__
+    detail = str(error)
+    if status >= _SERVER:
+        _log.error("request %s failed", request_id, exc_info=error)
+        detail = f"the service failed: its log has the reason under the request id {request_id}"
+    headers = {}
+    if isinstance(error, errors.BusyError):
+        headers["Retry-After"] = str(RETRY_SECONDS)
+    if isinstance(error, errors.AccessError):
+        headers["WWW-Authenticate"] = "Bearer"
+    return _response(status, URN + name, detail, request_id, headers)
+
+
+def routing_problem(status: int, detail: str, request_id: str) -> JSONResponse:
+    """What HTTP itself has a status for: no such route, method or media type."""
+    return _response(status, "about:blank", detail, request_id, {})
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Lets an application answer every error with a problem."""
+
+    async def domain(request: Request, error: Exception) -> JSONResponse:
+        return problem_of(error, request.state.request_id)
+
+    async def routing(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RoutingError)
+        found = routing_problem(error.status_code, error.detail, request.state.request_id)
+        found.headers.update(error.headers or {})
+        return found
+
+    async def parameters(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        malformed = errors.MalformedError(f"{where}: {first['msg']}")
+        return problem_of(malformed, request.state.request_id)
+
+    async def gone(request: Request, error: Exception) -> JSONResponse:
+        _log.info("request %s: the client went away", request.state.request_id)
+        return routing_problem(400, "the body ended early", request.state.request_id)
+
+    app.add_exception_handler(ClientDisconnect, gone)
+    app.add_exception_handler(HetuneError, domain)
+    app.add_exception_handler(Exception, domain)
+    app.add_exception_handler(HTTPException, routing)
+    app.add_exception_handler(RoutingError, routing)
+    app.add_exception_handler(RequestValidationError, parameters)
+
+
+def _public_name(kind: type[HetuneError]) -> str:
+    return next(base.__name__ for base in kind.__mro__ if base.__module__ == errors.__name__)
+
+
+def _response(
+    status: int, kind: str, detail: str, request_id: str, headers: dict[str, str]
+) -> JSONResponse:
+    content = {
+        "type": kind,
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "request_id": request_id,
+    }
+    return JSONResponse(content, status, headers, MEDIA_TYPE)

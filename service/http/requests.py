@@ -1,0 +1,158 @@
+"""What `infer` and `select` are asked, in JSON and in safetensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from hetune.service.core.documents import Count, Document, Positive, parse
+from hetune.service.core.graph_document import GraphDocument, GraphHeader, Int64, graph_of
+from hetune.service.core.limits import Limits
+from hetune.service.core.message import unpack
+from hetune.service.core.rows import Nodes
+from hetune.service.http.body import Media
+from hetune.variants.errors import MalformedError
+from hetune.variants.graph.hetero import HeteroGraph
+
+T = TypeVar("T")
+Matrix = list[list[float]]
+Ids = list[Int64]
+
+
+class SelectHeader(Document):
+    """What would be chosen for a model on a graph, in safetensors: arrays are tensors."""
+
+    graph: str | GraphHeader
+    version: Positive | None = None
+    memory_limit: Count | None = None
+    explain: bool = False
+
+
+class InferHeader(SelectHeader):
+    """A run of a model on a graph, in safetensors: arrays are tensors."""
+
+    outputs: tuple[int, ...] | None = None
+    variants: tuple[str | None, ...] | None = None
+
+
+class SelectDocument(SelectHeader):
+    """What would be chosen for a model on a graph."""
+
+    graph: str | GraphDocument
+
+
+class InferDocument(InferHeader):
+    """A run of a model on a graph. Features are rows of numbers; of all nodes or by node type."""
+
+    graph: str | GraphDocument
+    features: Matrix | dict[str, Matrix]
+    nodes: Ids | dict[str, Ids] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InferRequest:
+    """A request with its tensors.
+
+    Attributes:
+        header: The rest.
+        graph: A graph, or an id.
+        features: Rows of all nodes, or by node type.
+        nodes: Whose rows to answer with.
+    """
+
+    header: InferHeader
+    graph: HeteroGraph | str
+    features: Tensor | Mapping[str, Tensor]
+    nodes: Nodes | None
+
+
+def read_infer(media: Media, body: bytes, limits: Limits) -> InferRequest:
+    """Reads a request to run.
+
+    Raises:
+        MalformedError: It does not have the documented form.
+        TooLargeError: Its graph is over a limit.
+        GraphError: Its graph is none.
+    """
+    if media is Media.JSON:
+        document = parse(InferDocument, body)
+        return InferRequest(
+            document,
+            _given(document.graph, limits),
+            _each(document.features, _matrix),
+            None if document.nodes is None else _each(document.nodes, _ids),
+        )
+    message = unpack(body)
+    header = parse(InferHeader, message.document)
+    graph = _contained(header.graph, message.group("graph"), limits)
+    for name in message.tensors:
+        if name.partition("/")[0] not in ("x", "nodes", "graph"):
+            raise MalformedError(f"there is no use for the tensor {name!r}: give x, nodes, graph")
+    features = message.group("x")
+    if features is None:
+        raise MalformedError("features are missing: give a tensor x, or x/<node type> for each")
+    return InferRequest(header, graph, features, message.group("nodes"))
+
+
+def read_select(
+    media: Media, body: bytes, limits: Limits
+) -> tuple[SelectHeader, HeteroGraph | str]:
+    """Reads a request to choose.
+
+    Raises:
+        MalformedError: It does not have the documented form.
+        TooLargeError: Its graph is over a limit.
+        GraphError: Its graph is none.
+    """
+    if media is Media.JSON:
+        document = parse(SelectDocument, body)
+        return document, _given(document.graph, limits)
+    message = unpack(body)
+    header = parse(SelectHeader, message.document)
+    return header, _contained(header.graph, message.group("graph"), limits)
+
+
+def _given(graph: str | GraphHeader, limits: Limits) -> HeteroGraph | str:
+    if isinstance(graph, GraphDocument):
+        return graph_of(graph, graph.arrays(), limits)
+    assert isinstance(graph, str)
+    return graph
+
+
+def _contained(
+    graph: str | GraphHeader, arrays: Tensor | dict[str, Tensor] | None, limits: Limits
+) -> HeteroGraph | str:
+    if isinstance(graph, str):
+        if arrays is not None:
+            raise MalformedError("there are tensors of a graph beside a graph's id: give one")
+        return graph
+    if not isinstance(arrays, dict):
+        raise MalformedError("the graph's tensors are missing: give graph/src, graph/dst, ...")
+    return graph_of(graph, arrays, limits)
+
+
+def _each(
+    given: list[T] | dict[str, list[T]], convert: Callable[[list[T]], Tensor]
+) -> Tensor | dict[str, Tensor]:
+    if isinstance(given, dict):
+        return {name: convert(values) for name, values in given.items()}
+    return convert(given)
+
+
+def _matrix(rows: Matrix) -> Tensor:
+    if not rows:
+        return torch.empty(0, 0)
+    if len({len(row) for row in rows}) > 1:
+        raise MalformedError("the features are rows of different lengths: make them alike")
+    found = torch.tensor(rows, dtype=torch.float32)
+    if not found.isfinite().all():
+        raise MalformedError("a feature does not fit float32: scale it")
+    return found
+
+
+def _ids(ids: Ids) -> Tensor:
+    return torch.tensor(ids, dtype=torch.int64)

@@ -1,0 +1,117 @@
+"""The application on a socket, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import signal
+import socket
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from hetune.service.http.asgi import App
+from hetune.variants.errors import InputError
+
+_BACKLOG = 128
+_CONNECTIONS = 256
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return False
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 takes a free one.
+
+    Raises:
+        InputError: The address cannot be had.
+    """
+    if not 0 <= port < 1 << 16:
+        raise InputError(f"{port} is no port: take one from 0 to 65535")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"cannot listen on {host} port {port} ({error}): name another --host or --port"
+        ) from None
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """The URL of a socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, that ends in order on SIGINT and SIGTERM: what has begun is finished.
+
+    Args:
+        app: What to serve.
+        grace: Seconds that requests under way have to finish.
+    """
+
+    def __init__(self, app: App, grace: float = 30.0) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                access_log=False,
+                log_level="warning",
+                server_header=False,
+                limit_concurrency=_CONNECTIONS,
+                timeout_graceful_shutdown=int(grace),
+                lifespan="on",
+            )
+        )
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leaves signals to `run_until_told`: uvicorn's own would kill the process afterwards."""
+        yield
+
+
+def run_until_told(
+    server: Server, listener: socket.socket, started: Callable[[], None] = lambda: None
+) -> None:
+    """Serves until SIGINT or SIGTERM; a second one does not wait for requests under way.
+
+    Args:
+        server: What runs.
+        listener: Where it listens.
+        started: Called once it answers.
+    """
+
+    def stop() -> None:
+        server.force_exit = server.should_exit
+        server.should_exit = True
+
+    async def serve() -> None:
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, stop)
+        running = asyncio.ensure_future(server.serve(sockets=[listener]))
+        while not server.started and not running.done():
+            await asyncio.sleep(0.01)
+        if server.started:
+            started()
+        await running
+
+    asyncio.run(serve())

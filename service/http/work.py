@@ -1,0 +1,72 @@
+"""Where work is done: beside the event loop, and no more of it at a time than is allowed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+from hetune.service.core.service import Service
+from hetune.variants.errors import BusyError
+
+T = TypeVar("T")
+
+
+class Gate:
+    """Lets in so many at a time, and refuses the others at once. For one event loop."""
+
+    def __init__(self, what: str, most: int) -> None:
+        self._what, self._most = what, most
+        self._inside = 0
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Inside while it lasts.
+
+        Raises:
+            BusyError: As many are inside as may be.
+        """
+        if self._inside >= self._most:
+            raise BusyError(f"{self._most} {self._what} are under way: try again later")
+        self._inside += 1
+        try:
+            yield
+        finally:
+            self._inside -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What routes need.
+
+    Attributes:
+        service: What they serve.
+        computing: Entered before a computation's request is read.
+        uploading: Entered before an upload is read.
+    """
+
+    service: Service
+    computing: Gate
+    uploading: Gate
+    _computer: ThreadPoolExecutor
+
+    @classmethod
+    def of(cls, service: Service) -> Self:
+        """One computation at a time, for its kernels use all threads."""
+        return cls(
+            service,
+            Gate("computations", service.limits.waiting),
+            Gate("uploads", service.limits.uploads),
+            ThreadPoolExecutor(1, "hetune-compute"),
+        )
+
+    async def compute(self, do: Callable[[], T]) -> T:
+        """Does something in the thread that computes."""
+        return await asyncio.get_running_loop().run_in_executor(self._computer, do)
+
+    def close(self) -> None:
+        """Waits for the computation that is under way."""
+        self._computer.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,165 @@
+"""The client against a real server on loopback: the same bits, and the same errors."""
+
+import httpx
+import numpy as np
+import pytest
+import torch
+from tests.service._serving import (
+    make_service,
+    serving,
+    tiny_features,
+    tiny_graph,
+    tiny_layers,
+)
+
+import hetune
+from hetune import nn
+from hetune.clients.http import Client
+from hetune.service.core.stack import describe
+from hetune.service.http.app import application
+from hetune.variants import errors
+
+GRAPH, LAYERS, X = tiny_graph(), tiny_layers(), tiny_features()
+
+
+@pytest.fixture(scope="module")
+def url(registry, tmp_path_factory):
+    """A service that runs compiled kernels."""
+    service = make_service(tmp_path_factory.mktemp("data"), backend="cpp")
+    with serving(application(service, key="sesame")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(url):
+    with Client(url, key="sesame") as found:
+        yield found
+
+
+def in_process(answer, x=X):
+    """What the variants that the service ran give here."""
+    with torch.no_grad():
+        for module, layer in zip(LAYERS[::2], answer.report.layers, strict=True):
+            x = hetune.compile(module)(x, GRAPH, variant=layer.variant)
+            x = torch.relu(x) if module is LAYERS[0] else x
+    return x
+
+
+def test_outputs_equal_those_in_process_bit_by_bit(client):
+    id = client.upload_graph(GRAPH)
+    assert id == GRAPH.fingerprint
+    for graph in (id, GRAPH):
+        answer = client.infer("m", graph, X)
+        assert torch.equal(answer.out, in_process(answer))
+    by_type = client.infer("m", id, {"author": X[:3], "paper": X[3:]})
+    assert torch.equal(torch.cat(list(by_type.out.values())), in_process(by_type))
+
+
+def test_a_graph_s_life(client):
+    graph = hetune.HeteroGraph(torch.tensor([0]), torch.tensor([1]))
+    id = client.upload_graph(graph)
+    assert id in client.graphs()
+    assert client.graph(id).num_edges == 1
+    client.delete_graph(id)
+    assert id not in client.graphs()
+    for do in (client.graph, client.delete_graph):
+        with pytest.raises(errors.NotFoundError, match=id):
+            do(id)
+
+
+def test_a_model_s_life(client):
+    layers = [nn.HGT(4, 4, GRAPH.metadata(), heads=2), torch.nn.GELU()]
+    client.put_model("mine", layers)
+    client.put_model("mine", layers)
+    assert client.models()["mine"] == (1,)
+    assert client.model("mine", 1) == describe(layers)[0]
+    with pytest.raises(errors.ConflictError):
+        client.put_model("mine", [nn.RGCN(4, 4, 2)])
+    client.delete_model("mine", 1)
+    assert "mine" not in client.models()
+
+
+@pytest.mark.parametrize("nodes", [[5, 0], np.array([5, 0]), torch.tensor([5, 0])])
+def test_some_nodes_and_layers(client, nodes):
+    answer = client.infer("m", GRAPH, X, nodes=nodes, outputs=[0, 1], explain=True)
+    assert {n: tuple(rows.shape) for n, rows in answer.outputs.items()} == {0: (2, 6), 1: (2, 4)}
+    assert answer.report.layers[0].explanation is not None
+    papers = client.infer("m", GRAPH, X, nodes={"paper": nodes[1:]}).out
+    assert list(papers) == ["paper"]
+    assert client.infer("m", GRAPH, X, nodes=[]).out.shape == (0, 4)
+
+
+def test_a_choice_without_a_run(client):
+    report = client.select("m", GRAPH, explain=True)
+    other = report.layers[0].explanation.candidates[-1].variant
+    answer = client.infer("m", GRAPH, X, variants=[other, None])
+    assert answer.report.layers[0].variant == other
+    assert torch.equal(answer.out, in_process(answer))
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (lambda c: c.infer("none", GRAPH, X), errors.NotFoundError),
+        (lambda c: c.infer("../m", GRAPH, X), errors.ServiceError),
+        (lambda c: c.infer("m", "../m", X), errors.NotFoundError),
+        (lambda c: c.infer("m", GRAPH, X[:2]), errors.InputError),
+        (lambda c: c.infer("m", GRAPH, X, nodes=[7]), errors.InputError),
+        (lambda c: c.infer("m", GRAPH, X, variants=["no", None]), errors.VariantError),
+        (lambda c: c.infer("m", GRAPH, X, memory_limit=1), errors.MemoryLimitError),
+        (lambda c: c.put_model("-", LAYERS), errors.MalformedError),
+        (lambda c: c.put_model("m", [torch.nn.Linear(1, 1)]), errors.InputError),
+        (
+            lambda c: c.upload_graph(
+                hetune.HeteroGraph(torch.tensor([0]), torch.tensor([1]), num_nodes=1001)
+            ),
+            errors.TooLargeError,
+        ),
+    ],
+    ids=range(10),
+)
+def test_errors_are_those_of_the_service(client, call, kind):
+    with pytest.raises(kind) as caught:
+        call(client)
+    assert type(caught.value) is kind
+
+
+def test_the_key(url, monkeypatch):
+    monkeypatch.delenv("HETUNE_API_KEY", raising=False)
+    with Client(url) as stranger, pytest.raises(errors.AccessError):
+        stranger.models()
+    monkeypatch.setenv("HETUNE_API_KEY", "sesame")
+    with Client(url) as friend:
+        assert "m" in friend.models()
+
+
+def test_ready(client):
+    assert client.ready()
+    with Client("http://127.0.0.1:9") as nobody:
+        assert not nobody.ready()
+        with pytest.raises(errors.UnreachableError, match="hetune serve"):
+            nobody.models()
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        httpx.Response(500, text="Internal Server Error"),
+        httpx.Response(502, json=[]),
+        httpx.Response(200, content=b"<html>"),
+    ],
+    ids=range(3),
+)
+def test_answers_of_something_else(response):
+    transport = httpx.MockTransport(lambda request: response)
+    client = Client("http://elsewhere", transport=transport)
+    with client, pytest.raises(errors.UnreachableError, match="check the URL"):
+        client.infer("m", "0" * 32, X)
+
+
+def test_a_problem_of_a_kind_that_is_not_known():
+    problem = {"type": "urn:hetune:error:os", "detail": "new", "request_id": "r"}
+    transport = httpx.MockTransport(lambda request: httpx.Response(418, json=problem))
+    client = Client("http://elsewhere", transport=transport)
+    with client, pytest.raises(errors.ServiceError, match=r"new \(request r\)"):
+        client.models()

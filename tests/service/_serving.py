@@ -1,0 +1,71 @@
+"""A tiny graph, a model on it, and services over temporary folders, also on a port."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+import hetune
+from hetune import nn
+from hetune.costmodel.selector import Selector
+from hetune.service.core.limits import Limits
+from hetune.service.core.service import Service
+from hetune.service.core.stack import describe
+from hetune.service.http.asgi import App
+from hetune.service.http.server import Server, bind, url_of
+
+LIMITS = Limits(json_bytes=20_000, body_bytes=200_000, nodes=1000, edges=5000, types=100)
+
+
+def tiny_graph() -> hetune.HeteroGraph:
+    """7 nodes of two types, 9 edges of two types."""
+    return hetune.HeteroGraph(
+        torch.tensor([0, 1, 2, 0, 1, 2, 2, 0, 1]),
+        torch.tensor([3, 4, 5, 4, 5, 3, 4, 3, 5]),
+        torch.tensor([0, 0, 0, 1, 1, 1, 1, 0, 0]),
+        torch.tensor([0, 0, 0, 1, 1, 1, 1]),
+        ntype_names=["author", "paper"],
+        etype_names=["writes", "reads"],
+    )
+
+
+def tiny_layers() -> list[torch.nn.Module]:
+    """Two layers for that graph, with an activation between them."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return [nn.RGCN(4, 6, 2), torch.nn.ReLU(), nn.RGAT(6, 2, 2, heads=2)]
+
+
+def tiny_features() -> torch.Tensor:
+    """Features, [7, 4]."""
+    return torch.randn(7, 4, generator=torch.Generator().manual_seed(1))
+
+
+def make_service(folder: Path, backend: str = "torch", limits: Limits = LIMITS) -> Service:
+    """A service that keeps the model m."""
+    service = Service.open(folder, limits=limits, selector=Selector(), backend=backend)
+    service.models.add("m", 1, *describe(tiny_layers()))
+    return service
+
+
+@contextmanager
+def serving(app: App) -> Iterator[str]:
+    """An application on a loopback port of its own; gives its URL."""
+    server = Server(app, grace=5)
+    with bind("127.0.0.1", 0) as listener:
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
+        thread.start()
+        deadline = time.monotonic() + 60
+        while not server.started and thread.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert server.started
+        try:
+            yield url_of(listener)
+        finally:
+            server.should_exit = True
+            thread.join(60)
+        assert not thread.is_alive()

@@ -1,0 +1,447 @@
+"""The service over HTTP: what every route answers, to the well-behaved and to the hostile."""
+
+import json
+import re
+import socket
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+import torch
+
+from hetune.service.core.message import MEDIA_TYPE, pack, unpack
+from hetune.service.http.app import application, routes
+from hetune.service.http.problems import status_of
+from hetune.variants import errors
+
+from ._serving import LIMITS, make_service, serving
+
+GRAPH = {"src": [0, 1], "dst": [1, 2], "etype": [0, 1], "num_nodes": 3}
+ROWS = [[0.0, 1.0, 2.0, 3.0]] * 3
+INFER = {"graph": GRAPH, "features": ROWS}
+JSON = {"Content-Type": "application/json"}
+BINARY = {"Content-Type": MEDIA_TYPE}
+X = torch.tensor(ROWS)
+NO_GRAPH = "0" * 32
+
+
+@pytest.fixture(scope="module")
+def http(tmp_path_factory):
+    """A client of a service for tests that leave it as it is."""
+    app = application(make_service(tmp_path_factory.mktemp("data")), hosts={"127.0.0.1"})
+    with serving(app) as url, httpx.Client(base_url=url, trust_env=False) as client:
+        yield client
+
+
+def is_problem(response, status, name):
+    """Checks problem details, and gives what they say."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    found = response.json()
+    assert set(found) == {"type", "title", "status", "detail", "request_id"}
+    assert found["type"] == (f"urn:hetune:error:{name}" if name else "about:blank")
+    assert found["status"] == status
+    assert found["request_id"] == response.headers["x-request-id"]
+    return found["detail"]
+
+
+# The well-behaved.
+
+
+def test_a_graph_s_life(http):
+    created = http.post("/v1/graphs", json=GRAPH)
+    assert created.status_code == 201
+    id = created.json()["id"]
+    assert created.json() == {"id": id, "num_nodes": 3, "num_edges": 2}
+    assert created.headers["location"] == f"/v1/graphs/{id}"
+    tensors = {name: torch.tensor(GRAPH[name]) for name in ("src", "dst", "etype")}
+    again = http.post("/v1/graphs", content=pack('{"num_nodes": 3}', tensors), headers=BINARY)
+    assert again.json()["id"] == id
+    assert id in [graph["id"] for graph in http.get("/v1/graphs").json()["graphs"]]
+    statistics = http.get(f"/v1/graphs/{id}").json()
+    assert (statistics["id"], statistics["num_edges"]) == (id, 2)
+    inline = http.post("/v1/models/m/infer", json=INFER).json()
+    assert inline["graph"] == id
+    assert http.post("/v1/models/m/infer", json=INFER | {"graph": id}).json()["outputs"]
+    assert http.delete(f"/v1/graphs/{id}").status_code == 204
+    is_problem(http.get(f"/v1/graphs/{id}"), 404, "NotFoundError")
+    is_problem(http.delete(f"/v1/graphs/{id}"), 404, "NotFoundError")
+
+
+def test_a_model_s_life(http):
+    weight = {"0.weight": torch.ones(2, 4, 3), "0.bias": torch.zeros(3), "0.root": torch.ones(4, 3)}
+    layer = {"layer": "rgcn", "out_channels": 3}
+    text = json.dumps({"in_channels": 4, "num_relations": 2, "layers": [layer]})
+    path, body = "/v1/models/mine/versions/1", pack(text, weight)
+    assert http.put(path, content=body, headers=BINARY).status_code == 201
+    assert http.put(path, content=body, headers=BINARY).status_code == 200
+    other = pack(text, weight | {"0.bias": torch.ones(3)})
+    is_problem(http.put(path, content=other, headers=BINARY), 409, "ConflictError")
+    short = pack(text, {})
+    is_problem(http.put(path, content=short, headers=BINARY), 422, "InputError")
+    assert {"name": "mine", "versions": [1]} in http.get("/v1/models").json()["models"]
+    assert http.get("/v1/models/mine").json() == {"name": "mine", "versions": [1]}
+    described = http.get(path).json()["description"]
+    assert described["layers"][0]["out_channels"] == 3
+    assert http.post("/v1/models/mine/infer", json=INFER).json()["outputs"]["0"][0] == [6.0] * 3
+    assert http.delete(path).status_code == 204
+    for gone in (http.get(path), http.get("/v1/models/mine"), http.delete(path)):
+        is_problem(gone, 404, "NotFoundError")
+
+
+def test_json_and_safetensors_say_the_same(http):
+    path = "/v1/models/m/infer"
+    plain = http.post(path, json=INFER).json()
+    tensors = {f"graph/{n}": torch.tensor(GRAPH[n]) for n in ("src", "dst", "etype")} | {"x": X}
+    body = pack('{"graph": {"num_nodes": 3}}', tensors)
+    binary = http.post(path, content=body, headers=BINARY)
+    assert binary.headers["content-type"] == MEDIA_TYPE
+    message = unpack(binary.content)
+    assert message.tensors["out/1"].tolist() == plain["outputs"]["1"]
+    report = json.loads(message.document)
+    assert [layer["variant"] for layer in report["layers"]] == [
+        layer["variant"] for layer in plain["layers"]
+    ]
+    mixed = http.post(path, content=body, headers=BINARY | {"Accept": "application/json"})
+    assert mixed.json()["outputs"] == plain["outputs"]
+    mixed = http.post(path, json=INFER, headers={"Accept": MEDIA_TYPE})
+    assert torch.equal(unpack(mixed.content).tensors["out/1"], message.tensors["out/1"])
+
+
+def test_some_nodes_layers_and_reasons(http):
+    typed = GRAPH | {"ntype": [0, 0, 1], "ntype_names": ["author", "paper"]}
+    asked = {
+        "graph": typed,
+        "features": {"author": ROWS[:2], "paper": ROWS[2:]},
+        "nodes": {"paper": [0]},
+        "outputs": [0, 1],
+        "explain": True,
+        "version": 1,
+    }
+    found = http.post("/v1/models/m/infer", json=asked).json()
+    assert {n: len(rows["paper"][0]) for n, rows in found["outputs"].items()} == {"0": 6, "1": 4}
+    assert all(layer["explanation"]["launches"] for layer in found["layers"])
+    chosen = http.post("/v1/models/m/select", json={"graph": typed}).json()
+    assert [layer["variant"] for layer in chosen["layers"]] == [
+        layer["variant"] for layer in found["layers"]
+    ]
+    assert all(layer["measured_seconds"] is None for layer in chosen["layers"])
+
+
+def test_select_takes_tensors_too(http):
+    tensors = {f"graph/{n}": torch.tensor(GRAPH[n]) for n in ("src", "dst", "etype")}
+    found = http.post("/v1/models/m/select", content=pack('{"graph": {}}', tensors), headers=BINARY)
+    assert len(found.json()["layers"]) == 2
+
+
+def test_health(http):
+    assert http.get("/v1/health/live").json() == {"status": "live"}
+    assert http.get("/v1/health/ready").json() == {"status": "ready"}
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("my-id.1", True), ("a" * 65, False), ("a b", False), ("<script>", False)]
+)
+def test_request_ids(http, given, kept):
+    found = http.get("/v1/health/live", headers={"X-Request-ID": given})
+    assert (found.headers["x-request-id"] == given) == kept
+
+
+# Errors.
+
+
+def without(document, name):
+    return {key: value for key, value in document.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "name"),
+    [
+        ({"graph": NO_GRAPH}, 404, "NotFoundError"),
+        ({"graph": "../../etc/passwd"}, 404, "NotFoundError"),
+        ({"graph": "http://127.0.0.1/"}, 404, "NotFoundError"),
+        ({"graph": None}, 400, "MalformedError"),
+        ({"graph": GRAPH | {"src": [0, -1]}}, 422, "GraphError"),
+        ({"graph": GRAPH | {"src": [0, 3]}}, 422, "GraphError"),
+        ({"graph": GRAPH | {"src": [0, 2**70]}}, 400, "MalformedError"),
+        ({"graph": GRAPH | {"src": [0, 0.5]}}, 400, "MalformedError"),
+        ({"graph": GRAPH | {"src": [0]}}, 422, "GraphError"),
+        ({"graph": GRAPH | {"num_nodes": 2**31 - 1}}, 413, "TooLargeError"),
+        ({"graph": without(GRAPH, "num_nodes") | {"src": [0, 2**40]}}, 413, "TooLargeError"),
+        ({"graph": GRAPH | {"etype": [0, 2**40]}}, 413, "TooLargeError"),
+        ({"graph": GRAPH | {"num_etypes": 2**31 - 1}}, 413, "TooLargeError"),
+        ({"graph": GRAPH | {"etype": [0, 2]}}, 422, "InputError"),
+        ({"graph": GRAPH | {"url": "http://127.0.0.1/"}}, 400, "MalformedError"),
+        ({"features": []}, 422, "InputError"),
+        ({"features": [[1.0], [1.0, 2.0]]}, 400, "MalformedError"),
+        ({"features": [["x"]]}, 400, "MalformedError"),
+        ({"features": [[1e39] * 4] * 3}, 400, "MalformedError"),
+        ({"features": {"node": ROWS, "cat": ROWS}}, 422, "InputError"),
+        ({"nodes": [3]}, 422, "InputError"),
+        ({"nodes": [-1]}, 422, "InputError"),
+        ({"outputs": [7]}, 422, "InputError"),
+        ({"variants": ["vanilla/none", None]}, 422, "VariantError"),
+        ({"memory_limit": 1}, 413, "MemoryLimitError"),
+        ({"memory_limit": -1}, 400, "MalformedError"),
+        ({"version": 9}, 404, "NotFoundError"),
+        ({"version": "1"}, 400, "MalformedError"),
+        ({"unknown": 1}, 400, "MalformedError"),
+    ],
+    ids=range(29),
+)
+def test_bad_requests_to_infer(http, change, status, name):
+    assert is_problem(http.post("/v1/models/m/infer", json=INFER | change), status, name)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[" * 15_000,
+        b'{"graph":' * 1000,
+        b'{"graph": NaN}',
+        b"\xff\xfe",
+        json.dumps(INFER).replace("3.0", "NaN").encode(),
+        json.dumps(INFER).replace("3.0", "1e999").encode(),
+        json.dumps(INFER).replace("3.0", "1" * 5000).encode(),
+    ],
+    ids=range(10),
+)
+def test_json_that_is_none(http, body):
+    found = http.post("/v1/models/m/infer", content=body, headers=JSON)
+    assert is_problem(found, 400, "MalformedError")
+
+
+WHOLE = pack(json.dumps({"graph": NO_GRAPH}), {"x": X})
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "name"),
+    [
+        (WHOLE, 404, "NotFoundError"),
+        (WHOLE[:-1], 400, "MalformedError"),
+        (WHOLE[:9], 400, "MalformedError"),
+        (b"\xff" * 64, 400, "MalformedError"),
+        (WHOLE.replace(b"[3,4]", b"[9,9]"), 400, "MalformedError"),
+        (pack("{", {"x": X}), 400, "MalformedError"),
+        (pack("{}", {"x": X}), 400, "MalformedError"),
+        (pack('{"graph": {}}', {"x": X}), 400, "MalformedError"),
+        (pack('{"graph": {}}', {"x": X, "graph": X}), 400, "MalformedError"),
+        (pack('{"graph": "0"}', {"x": X, "graph/src": X}), 400, "MalformedError"),
+        (pack('{"graph": "0"}', {"nodes": X}), 400, "MalformedError"),
+        (pack('{"graph": "0"}', {"x": X, "x/a": X}), 400, "MalformedError"),
+        (pack('{"graph": "0"}', {"x": X, "y": X}), 400, "MalformedError"),
+        (pack('{"graph": "' + "[" * 9000 + '"}', {"x": X}), 404, "NotFoundError"),
+    ],
+    ids=range(14),
+)
+def test_safetensors_that_are_none(http, body, status, name):
+    found = http.post("/v1/models/m/infer", content=body, headers=BINARY)
+    assert is_problem(found, status, name)
+
+
+@pytest.mark.parametrize("path", ["/v1/graphs", "/v1/models/m/infer", "/v1/models/m/select"])
+@pytest.mark.parametrize("given", [None, "text/plain", "application/x-www-form-urlencoded", "json"])
+def test_content_types_are_strict(http, path, given):
+    headers = {"Content-Type": given} if given else {}
+    found = http.post(path, content=json.dumps(GRAPH).encode(), headers=headers)
+    assert "Content-Type" in is_problem(found, 415, None)
+
+
+def test_compressed_bodies_are_refused(http):
+    headers = JSON | {"Content-Encoding": "gzip"}
+    is_problem(http.post("/v1/graphs", content=b"\x1f\x8b", headers=headers), 415, None)
+
+
+def test_models_are_not_taken_as_json(http):
+    is_problem(http.put("/v1/models/n/versions/1", json={}), 415, None)
+
+
+@pytest.mark.parametrize("path", ["/v1/graphs", "/v1/models/m/infer"])
+@pytest.mark.parametrize("headers", [JSON, BINARY], ids=["json", "safetensors"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_bodies_over_the_limit(http, path, headers, chunked):
+    size = 1 + (LIMITS.json_bytes if headers is JSON else LIMITS.body_bytes)
+    body = (b"x" * 1000 for _ in range(size // 1000 + 1)) if chunked else b"x" * size
+    is_problem(http.post(path, content=body, headers=headers), 413, "TooLargeError")
+
+
+def test_an_announced_length_is_refused_before_the_body_is_sent(http):
+    head = (
+        "POST /v1/graphs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        "Content-Length: 99999999999\r\n\r\n"
+    )
+    with socket.create_connection((http.base_url.host, http.base_url.port), 30) as connection:
+        connection.sendall(head.encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "name"),
+    [
+        ("/v1/models/..%2f..%2fm/versions/1", 404, None),
+        ("/v1/models/%2e%2e/versions/1", 400, "MalformedError"),
+        ("/v1/models/.m/versions/1", 400, "MalformedError"),
+        ("/v1/models/m%00/versions/1", 400, "MalformedError"),
+        ("/v1/models/m%0a/versions/1", 400, "MalformedError"),
+        ("/v1/models/m/versions/0", 400, "MalformedError"),
+        ("/v1/models/m/versions/-1", 400, "MalformedError"),
+        ("/v1/models/m/versions/one", 400, "MalformedError"),
+        ("/v1/models/m/versions/99999999999999999999", 400, "MalformedError"),
+        ("/v1/graphs/..%2f..%2fetc%2fpasswd", 404, None),
+        ("/v1/graphs/%2e%2e", 404, "NotFoundError"),
+        ("/v1/graphs/" + "A" * 32, 404, "NotFoundError"),
+        ("/v1/nothing", 404, None),
+        ("/", 404, None),
+        ("/docs", 404, None),
+    ],
+    ids=range(15),
+)
+def test_paths_that_lead_nowhere(http, path, status, name):
+    url = httpx.URL(http.base_url, raw_path=path.encode())
+    is_problem(http.get(url), status, name)
+
+
+def test_methods_that_a_route_has_not(http):
+    found = http.post("/v1/health/live")
+    is_problem(found, 405, None)
+    assert found.headers["allow"] == "GET"
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "127.0.0.1:80:80"])
+def test_a_local_service_answers_under_its_own_name_only(http, host):
+    is_problem(http.get("/v1/models", headers={"Host": host}), 421, None)
+
+
+def test_a_result_that_json_cannot_hold(http):
+    big = INFER | {"features": [[3e38] * 4] * 3}
+    assert "safetensors" in is_problem(http.post("/v1/models/m/infer", json=big), 422, "InputError")
+    found = http.post("/v1/models/m/infer", json=big, headers={"Accept": MEDIA_TYPE})
+    assert not unpack(found.content).tensors["out/1"].isfinite().all()
+
+
+# Limits, keys and failures, each with a service of its own.
+
+
+def test_every_route_but_health_needs_the_key(service):
+    app = application(service, key="sesame")
+    described = routes(service).openapi()["paths"]
+    with serving(app) as url, httpx.Client(base_url=url, trust_env=False) as http:
+        for path, methods in described.items():
+            for method in methods:
+                concrete = re.sub("{.*?}", "1", path)
+                for value in (None, "Bearer wrong", "Bearer", "Basic sesame", "sesame", "Bearer é"):
+                    headers = {"Authorization": value.encode()} if value else {}
+                    found = http.request(method, concrete, headers=headers)
+                    if path.startswith("/v1/health/"):
+                        assert found.status_code == 200
+                    else:
+                        is_problem(found, 401, "AccessError")
+                        assert found.headers["www-authenticate"] == "Bearer"
+        for path in ("/v1/openapi.json", "/nothing"):
+            is_problem(http.get(path), 401, "AccessError")
+        headers = {"Authorization": "bearer sesame"}
+        assert http.get("/v1/models", headers=headers).status_code == 200
+
+
+def test_those_that_would_have_to_wait_too_long_are_refused(tmp_path):
+    service = make_service(tmp_path, limits=replace(LIMITS, waiting=1, uploads=0))
+    entered, leave = threading.Event(), threading.Event()
+    run = service.selection.select
+
+    def slow(*args, **options):
+        entered.set()
+        assert leave.wait(30)
+        return run(*args, **options)
+
+    object.__setattr__(service.selection, "select", slow)
+    with serving(application(service)) as url, httpx.Client(base_url=url, trust_env=False) as http:
+        asked = {"graph": GRAPH}
+        answers = []
+        first = threading.Thread(
+            target=lambda: answers.append(httpx.post(f"{url}/v1/models/m/select", json=asked))
+        )
+        first.start()
+        assert entered.wait(30)
+        for busy in (
+            http.post("/v1/models/m/infer", json=INFER),
+            http.post("/v1/graphs", json=GRAPH),
+        ):
+            is_problem(busy, 429, "BusyError")
+            assert busy.headers["retry-after"] == "1"
+        assert http.get("/v1/health/live").status_code == 200  # the loop is not blocked
+        leave.set()
+        first.join()
+        assert answers[0].status_code == 200
+        assert http.post("/v1/models/m/infer", json=INFER).status_code == 200
+
+
+def test_slow_bodies_end(tmp_path):
+    service = make_service(tmp_path, limits=replace(LIMITS, body_seconds=0.2))
+    with serving(application(service)) as url:
+        parsed = httpx.URL(url)
+        head = (
+            "POST /v1/graphs HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+            "Content-Length: 100\r\n\r\n{"
+        )
+        with socket.create_connection((parsed.host, parsed.port), 30) as connection:
+            connection.sendall(head.encode())
+            assert connection.recv(1000).startswith(b"HTTP/1.1 408 ")
+    assert not list((tmp_path / "staging").iterdir())
+
+
+def test_answers_too_long_for_json(tmp_path):
+    service = make_service(tmp_path, limits=replace(LIMITS, json_elements=11))
+    with serving(application(service)) as url:
+        found = httpx.post(f"{url}/v1/models/m/infer", json=INFER)
+        assert "numbers in JSON" in is_problem(found, 413, "TooLargeError")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("secret path"), errors.CompileError("secret path")])
+def test_failures_inside_are_not_told(service, caplog, error):
+    def fail(*args, **options):
+        raise error
+
+    object.__setattr__(service.selection, "select", fail)
+    with serving(application(service)) as url:
+        found = httpx.post(f"{url}/v1/models/m/select", json={"graph": GRAPH})
+    name = "CompileError" if isinstance(error, errors.CompileError) else "HetuneError"
+    detail = is_problem(found, 500, name)
+    assert "secret" not in detail
+    assert found.json()["request_id"] in detail
+    assert "secret path" in caplog.text
+
+
+# What is promised.
+
+
+@pytest.mark.parametrize(
+    "kind", [e for e in vars(errors).values() if isinstance(e, type)], ids=lambda e: e.__name__
+)
+def test_every_error_has_a_status(kind):
+    assert 400 <= status_of(kind) < 600
+
+
+def test_openapi_describes_every_body(http):
+    found = http.get("/v1/openapi.json").json()
+    text = json.dumps(found)
+    for name in re.findall(r'"#/components/schemas/(\w+)"', text):
+        assert name in found["components"]["schemas"]
+    assert "$defs" not in text
+    body = found["paths"]["/v1/models/{name}/infer"]["post"]["requestBody"]["content"]
+    assert set(body) == {"application/json", MEDIA_TYPE}
+
+
+def test_every_route_is_documented(service):
+    page = Path(__file__).resolve().parents[2].joinpath("docs", "service.md").read_text("utf-8")
+    documented = set(re.findall(r"`(GET|POST|PUT|DELETE) (/\S+)`", page))
+    found = {
+        (method.upper(), path)
+        for path, methods in routes(service).openapi()["paths"].items()
+        for method in methods
+    }
+    assert documented == found | {("GET", "/v1/openapi.json")}
