@@ -19,9 +19,10 @@ PYTEST_ARGS ?= -n 2 --dist worksteal
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-demo: $(STAMP) compiler  ## set up, compile the layers' variants, run the right one on a graph
+demo: $(STAMP) compiler  ## set up, compile the layers' variants, serve them, send a graph
 	$(BIN)/hetune build --widths 64
-	$(BIN)/hetune run aifb --layer rgat --width 64
+	$(BIN)/hetune calibrate --quick
+	$(BIN)/python -m hetune.clients.demo
 
 test: lint compiler  ## lint, types, and all tests that this machine can run
 	$(BIN)/pytest $(PYTEST_ARGS)

@@ -1,0 +1,78 @@
+"""`make demo`: a service of its own, a graph sent to it, and what it answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+import hetune
+from hetune import nn
+from hetune.clients.http import Client
+from hetune.variants.errors import UnreachableError
+
+_WIDTH = 64
+_RUNS = 3
+_SERVE = "from hetune.clients.cli.app import main; main()"
+_STOP_SECONDS = 60
+
+
+@contextmanager
+def service(folder: str) -> Iterator[str]:
+    """`hetune serve` on a free port of this machine while it lasts; gives its URL.
+
+    Raises:
+        UnreachableError: It does not start.
+    """
+    command = (sys.executable, "-c", _SERVE, "serve", "--port", "0", "--data", folder)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        try:
+            assert process.stdout is not None
+            words = process.stdout.readline().split()
+            found = [word for word in words if word.startswith("http://")]
+            if not found:
+                raise UnreachableError("the service has not started: its error is above")
+            yield found[0]
+        finally:
+            process.terminate()
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def main() -> None:
+    """Sends a graph and a model of two layers to a service, and prints its answers."""
+    graph = hetune.generate("aifb")
+    torch.manual_seed(0)
+    layers = [
+        nn.RGCN(_WIDTH, _WIDTH, graph.num_etypes),
+        torch.nn.ReLU(),
+        nn.RGAT(_WIDTH, _WIDTH, graph.num_etypes),
+    ]
+    x = torch.randn(graph.num_nodes, _WIDTH)
+    with tempfile.TemporaryDirectory() as folder, service(folder) as url, Client(url) as client:
+        print(f"a service runs on {url}")
+        client.put_model("demo", layers)
+        id = client.upload_graph(graph)
+        print(f"it keeps the graph {id}: {graph.num_nodes} nodes, {graph.num_edges} edges")
+        for run in range(_RUNS):
+            answer = client.infer("demo", id, x)
+            print(f"run {run + 1}{', kernels and indexes being made' if run == 0 else ''}:")
+            for layer in answer.report.layers:
+                assert layer.measured_seconds is not None
+                predicted, measured = layer.predicted_seconds * 1e3, layer.measured_seconds * 1e3
+                print(
+                    f"  {layer.layer} by {layer.variant}: {predicted:.3f} ms predicted, "
+                    f"{measured:.3f} ms measured"
+                )
+        assert isinstance(answer.out, torch.Tensor)
+        print(f"the answer, {list(answer.out.shape)}, begins with {answer.out[0, :4].tolist()}")
+
+
+if __name__ == "__main__":
+    main()
