@@ -88,7 +88,7 @@ def unpack(content: bytes) -> Message:
     except _FAILURES as error:
         raise _malformed(error) from None
     metadata = header.get("__metadata__") or {}
-    return Message(metadata.get(_DOCUMENT, "{}"), tensors)
+    return Message(metadata.get(_DOCUMENT, "{}"), dict(sorted(tensors.items())))
 
 
 def read(path: Path) -> Message:
@@ -100,7 +100,7 @@ def read(path: Path) -> Message:
     """
     try:
         with safe_open(path, "pt") as file:
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name).clone() for name in sorted(file.keys())}
             return Message((file.metadata() or {}).get(_DOCUMENT, "{}"), tensors)
     except _FAILURES as error:
         raise _malformed(error) from None
