@@ -241,6 +241,7 @@ def _describe(asked: Campaign) -> None:
     _say(
         f"{asked.name}: {console.counted(len(wanted), 'unit')} of "
         f"{console.counted(len({unit.problem for unit in wanted}), 'problem')} on "
-        f"{console.counted(len({unit.problem.graph.name for unit in wanted}), 'graph')}, about "
-        f"{minutes:.0f} minutes on two idle cores, and compiling what is missing"
+        f"{console.counted(len({unit.problem.graph.name for unit in wanted}), 'graph')}, "
+        f"{'less than a minute' if minutes < 1 else f'about {minutes:.0f} minutes'} on two idle "
+        "cores, and compiling what is missing"
     )

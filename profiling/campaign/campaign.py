@@ -10,7 +10,7 @@ from itertools import product, zip_longest
 
 import numpy as np
 
-from hetune.profiling.campaign.cost import PLANS, affordable_variants
+from hetune.profiling.campaign.cost import LEAST_VARIANTS, affordable_variants
 from hetune.profiling.corpus import canonical, size_of
 from hetune.profiling.corpus.draw import generator
 from hetune.profiling.measure.limits import Limits
@@ -28,7 +28,7 @@ class Sample:
             drawn twice as often.
         most_seconds: A problem that should take longer to measure gets some of its variants
             only, drawn by chance but all plans alike; it is not drawn at all if there is no time
-            for every plan in one of its schedules.
+            for half of the plans, each in one of its schedules.
         seed: Where chance starts.
 
     Raises:
@@ -149,7 +149,7 @@ def _of_graph(
     by_layer: dict[str, list[ProblemSpec]] = {}
     for problem in found:
         room = affordable_variants(problem, size, campaign.limits, sample.most_seconds)
-        if room >= PLANS[problem.layer]:
+        if room >= LEAST_VARIANTS[problem.layer]:
             by_layer.setdefault(problem.layer, []).append(problem)
     in_turns = zip_longest(*by_layer.values())
     return [problem for turn in in_turns for problem in turn if problem][: sample.per_graph]

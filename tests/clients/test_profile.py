@@ -191,7 +191,7 @@ def test_a_dry_run_measures_nothing(hetune, campaign, store):
     assert result.exit_code == 0, result.output
     rows = [line.split() for line in result.stdout.splitlines()]
     assert ["clique", "1", "28", "1", "4"] in [row[:5] for row in rows]
-    assert "mine: 8 units of 2 problems on 2 graphs, about 0 minutes" in result.stdout
+    assert "mine: 8 units of 2 problems on 2 graphs, less than a minute" in result.stdout
     assert not store.exists()
 
 
