@@ -6,6 +6,8 @@ runs. On another copy, of which nothing is indexed yet, choosing is timed with a
 ("from nothing"): most of that is indexing, which the first run would do in its place.
 """
 
+import functools
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable
@@ -26,6 +28,7 @@ from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
+from hetune.variants.runtime.use import Policy, Use
 
 _RUNS = 3
 
@@ -58,31 +61,32 @@ class Overhead:
 
 
 def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
-    """Times selection for one input."""
-    graph, layer, widths = build(spec.graph), spec.layer, (spec.d_in, spec.d_out)
-    program = layer_program(layer, *widths, spec.heads)
-    choice = selector.choose(layer, graph, widths, heads=spec.heads)  # also warms up
-    chosen = next(v for v in variants_of(program) if v.id == choice.id)
+    """Times selection for one input, as a compiled layer selects."""
+    graph = build(spec.graph)
+    program = layer_program(spec.layer, spec.d_in, spec.d_out, spec.heads)
+    variants, policy = variants_of(program), Policy(selector, expected_runs=math.inf)
+
+    def choose(on: HeteroGraph) -> Variant:
+        return on.cached("use", Use).next(variants, on, policy)[0]
+
+    chosen = choose(graph)  # also warms up
     inputs = random_inputs(program, Domain(graph), 0)
     weights = weights_of(chosen.plan, inputs.weights, graph)
     times: dict[str, list[float]] = {name: [] for name in ("run", "new", "known", "from_nothing")}
-
-    def choose(on: HeteroGraph) -> float:
-        return _timed(lambda: selector.choose(layer, on, widths, heads=spec.heads))
 
     def run(executable: Executable) -> float:
         return _timed(lambda: executable.run(inputs.features, weights))
 
     for _ in range(repeats):
         copy, bare = _copy(graph), _copy(graph)
-        executable = _bind(chosen, copy)
+        executable = Executable(chosen.plan, Domain(copy), CppBackend(), chosen.schedules)
         run(executable)
         times["run"] += [run(executable) for _ in range(_RUNS)]
-        times["new"].append(choose(copy))
-        times["known"].append(choose(copy))
-        times["from_nothing"].append(choose(bare))
+        times["new"].append(_timed(functools.partial(choose, copy)))
+        times["known"].append(_timed(functools.partial(choose, copy)))
+        times["from_nothing"].append(_timed(functools.partial(choose, bare)))
     medians = {name: statistics.median(seconds) for name, seconds in times.items()}
-    return Overhead(spec.graph.name, layer, *widths, chosen.id, **medians)
+    return Overhead(spec.graph.name, spec.layer, spec.d_in, spec.d_out, chosen.id, **medians)
 
 
 def as_json(found: Iterable[Overhead]) -> list[dict[str, Any]]:
@@ -143,10 +147,6 @@ def summary(found: list[Overhead]) -> dict[str, Any]:
             "share_over_1": round(sum(r > 1 for r in ratios) / len(ratios), 4),
         }
     return result
-
-
-def _bind(variant: Variant, graph: HeteroGraph) -> Executable:
-    return Executable(variant.plan, Domain(graph), CppBackend(), variant.schedules)
 
 
 def _copy(graph: HeteroGraph) -> HeteroGraph:

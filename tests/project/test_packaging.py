@@ -3,6 +3,7 @@
 The tree is copied first: an old list of sources (`*.egg-info`) would hide a missing file.
 """
 
+import ast
 import os
 import re
 import shutil
@@ -110,8 +111,17 @@ def test_wheel_works_in_a_clean_environment(archives, tmp_path):
     assert command == "True"
 
 
+def imported_packages(text):
+    """The top-level packages that a module imports, wherever in it."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module.split(".")[0]
+
+
 def test_imports_of_other_packages_are_declared():
-    """What the package imports at its top level is installed with it, or guarded by an extra."""
+    """What the package imports is installed with it, or guarded by an extra."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     requirements = list(project["dependencies"])
     for name, extra in project["optional-dependencies"].items():
@@ -122,7 +132,7 @@ def test_imports_of_other_packages_are_declared():
     for file in package_files():
         if file.endswith(".py"):
             text = (ROOT / "src" / file).read_text(encoding="utf-8")
-            for name in re.findall(r"^\s*(?:import|from) ([a-z_]\w*)", text, re.M):
+            for name in imported_packages(text):
                 if name not in sys.stdlib_module_names | declared | {"hetune"}:
                     missing.add((name, file))
     assert not missing

@@ -1,0 +1,159 @@
+"""Learning curves: regret on held-out graphs by the number of units measured."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from hetune.costmodel.data import Problem
+from hetune.profiling.active.committee import Committee
+from hetune.profiling.active.plan import Planner
+from hetune.profiling.active.view import View
+from hetune.variants.runtime.roofline import MachineModel
+
+STRATEGIES = ("uniform", "active")
+_TREES = 80
+
+
+class Simulation:
+    """Measured problems, revealed unit by unit.
+
+    Args:
+        pool: What may be revealed.
+        judged: Held-out problems, of which all is known.
+        machine: Rates for the roofline model.
+        jobs: Threads to fit with.
+    """
+
+    def __init__(
+        self, pool: Sequence[Problem], judged: Sequence[Problem], machine: MachineModel, jobs: int
+    ) -> None:
+        self._pool, self._judged = pool, judged
+        self._machine, self._jobs = machine, jobs
+        self._views = [View.of_measured(problem, machine) for problem in pool]
+        self._held_out = [View.of_measured(problem, machine) for problem in judged]
+        self.units = sum(len(problem.candidates) for problem in pool)
+
+    def curve(self, strategy: str, sizes: Sequence[int], seed: int) -> list[float]:
+        """Regret after so many units, the geometric mean over the held-out problems."""
+        left = [np.ones(len(problem.candidates), np.bool_) for problem in self._pool]
+        order = self._shuffled(seed)
+        planner = Planner(self._views, self._machine, seed=seed, jobs=self._jobs)
+        found, done = [], 0
+        for size in sizes:
+            if strategy == "uniform":
+                chosen = order[done:size]
+            else:
+                chosen = planner.next(self._revealed(left), left, size - done)
+            for problem, place in chosen:
+                left[problem][place] = False
+            done = size
+            found.append(self._regret(self._revealed(left), seed))
+        return found
+
+    def _shuffled(self, seed: int) -> list[tuple[int, int]]:
+        units = [(i, v) for i, p in enumerate(self._pool) for v in range(len(p.candidates))]
+        return [units[i] for i in np.random.default_rng(seed).permutation(len(units))]
+
+    def _revealed(self, left: Sequence[np.ndarray]) -> list[Problem]:
+        found = []
+        for problem, hidden in zip(self._pool, left, strict=True):
+            if not hidden.all():
+                known = tuple(c for c, h in zip(problem.candidates, hidden, strict=True) if not h)
+                found.append(replace(problem, candidates=known))
+        return found
+
+    def _regret(self, measured: Sequence[Problem], seed: int) -> float:
+        model = Committee.fit(
+            measured, self._machine, members=1, trees=_TREES, seed=seed, jobs=self._jobs
+        )
+        logs = []
+        for problem, seconds in zip(self._judged, model.predict(self._held_out), strict=True):
+            chosen = problem.candidates[int(seconds[0].argmin())]
+            logs.append(np.log(chosen.seconds / problem.best.seconds))
+        return float(np.exp(np.mean(logs)))
+
+
+def falling(values: Sequence[float]) -> np.ndarray:
+    """The nearest sequence that never rises (isotonic regression): noise of the curve taken out."""
+    blocks: list[tuple[float, int]] = []
+    for value in values:
+        blocks.append((value, 1))
+        while len(blocks) > 1 and blocks[-2][0] < blocks[-1][0]:
+            (a, n), (b, m) = blocks[-2:]
+            blocks[-2:] = [((a * n + b * m) / (n + m), n + m)]
+    return np.concatenate([np.full(n, value) for value, n in blocks])
+
+
+def units_needed(sizes: Sequence[int], regrets: np.ndarray, level: float) -> float | None:
+    """How many units a falling curve takes to come down to a level; None if it does not."""
+    reached = np.flatnonzero(regrets <= level)
+    if not reached.size:
+        return None
+    i = int(reached[0])
+    if i == 0 or regrets[i - 1] == regrets[i]:
+        return float(sizes[i])
+    share = (regrets[i - 1] - level) / (regrets[i - 1] - regrets[i])
+    low, high = np.log(sizes[i - 1]), np.log(sizes[i])
+    return float(np.exp(low + share * (high - low)))
+
+
+def ratios(sizes: Sequence[int], uniform: np.ndarray, active: np.ndarray) -> list[dict[str, Any]]:
+    """For each level that the uniform curve comes down to: what the active one needs for it.
+
+    Not for the first point, before which neither curve is known.
+    """
+    found = []
+    for i, level in enumerate(uniform):
+        if level == uniform[max(0, i - 1)]:
+            continue
+        needed = units_needed(sizes, active, float(level))
+        found.append(
+            {
+                "regret": round(float(level), 4),
+                "uniform_units": int(sizes[i]),
+                "active_units": None if needed is None else round(needed),
+                "ratio": None if needed is None else round(needed / sizes[i], 3),
+            }
+        )
+    return found
+
+
+def plot(
+    sizes: Sequence[int], curves: dict[str, list[list[float]]], floor: float, path: Path
+) -> Path:
+    """Both curves with the spread over seeds, and the falling means, into a PNG."""
+    figure = Figure(figsize=(7.5, 4.8), layout="constrained")
+    panel = figure.subplots()
+    styles = {"uniform": ("#8a8a8a", (0, (5, 2)), "s"), "active": ("#1d3557", "-", "o")}
+    for strategy in STRATEGIES:
+        colour, dashes, mark = styles[strategy]
+        table = np.array(curves[strategy])
+        mean = np.exp(np.log(table).mean(axis=0))
+        error = np.exp(np.log(table).std(axis=0) / np.sqrt(len(table)))
+        panel.fill_between(sizes, mean / error, mean * error, color=colour, alpha=0.18, linewidth=0)
+        panel.plot(sizes, mean, mark, color=colour, markersize=4)
+        panel.plot(
+            sizes, falling(mean), color=colour, linestyle=dashes, linewidth=2, label=strategy
+        )
+    panel.axhline(floor, color="black", linewidth=0.8, linestyle=(0, (1, 2)))
+    panel.annotate(
+        "always the fastest, measured anew", (sizes[0], floor), (0, 3),
+        textcoords="offset points", fontsize=8.5,
+    )  # fmt: skip
+    panel.set_xscale("log")
+    panel.set_xticks(list(sizes)[:: max(1, len(sizes) // 8)])
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    panel.set_xlabel("units measured")
+    panel.set_ylabel("regret on held-out families (geometric mean)")
+    panel.grid(color="#e3e3e3", linewidth=0.7)
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.legend(title="units chosen")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, metadata={"Software": None})
+    return path

@@ -1,0 +1,98 @@
+"""What models see of a problem's variants before any of them is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetune.costmodel.data import Problem
+from hetune.costmodel.features.graph import graph_features
+from hetune.costmodel.features.launch import launch_features
+from hetune.profiling.measure.problem import program_of
+from hetune.profiling.units import ProblemSpec
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
+from hetune.variants.runtime.table import CandidateTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A problem's variants as sums of launches.
+
+    Attributes:
+        variants: Their ids.
+        families: Kernel family of each row; str [rows].
+        X: `launch_features` of each row; float32 [rows, features].
+        roofline: The roofline model's seconds of each row; float64 [rows].
+        rows: The rows of all launches, variant after variant; int64 [launches].
+        owners: The variant of each of them; int64 [launches].
+    """
+
+    variants: tuple[str, ...]
+    families: NDArray[np.str_]
+    X: NDArray[np.float32]
+    roofline: NDArray[np.float64]
+    rows: NDArray[np.int64]
+    owners: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, spec: ProblemSpec, graph: HeteroGraph, machine: MachineModel) -> View:
+        """The view of a problem on the graph that its recipe makes."""
+        variants = variants_of(program_of(spec))
+        table = CandidateTable.of(variants)
+        return _view(
+            tuple(variant.id for variant in variants),
+            table.families,
+            table.columns(Domain(graph)),
+            table.rows_of,
+            graph_features(graph),
+            machine,
+            spec.threads,
+        )
+
+    @classmethod
+    def of_measured(cls, problem: Problem, machine: MachineModel) -> View:
+        """The view of a problem that was measured, whose times are not looked at."""
+        numbers: dict[tuple[str, tuple[float, ...]], int] = {}
+        rows_of = [
+            [numbers.setdefault((la.family, la.columns), len(numbers)) for la in candidate.launches]
+            for candidate in problem.candidates
+        ]
+        return _view(
+            tuple(candidate.variant for candidate in problem.candidates),
+            [family for family, _ in numbers],
+            np.array([columns for _, columns in numbers]),
+            rows_of,
+            np.array(problem.graph_features),
+            machine,
+            problem.threads,
+        )
+
+    def totals(self, by_row: NDArray[np.float64], launch_seconds: float) -> NDArray[np.float64]:
+        """Seconds of each variant, from those of each row and what starting a launch costs."""
+        by_launch = by_row[self.rows] + launch_seconds
+        return np.bincount(self.owners, by_launch, len(self.variants)).astype(np.float64)
+
+
+def _view(
+    variants: tuple[str, ...],
+    families: Sequence[str],
+    columns: NDArray[np.float64],
+    rows_of: Sequence[Sequence[int]],
+    features: NDArray[np.float64],
+    machine: MachineModel,
+    threads: int,
+) -> View:
+    return View(
+        variants,
+        np.array(families),
+        launch_features(columns, features, machine, threads),
+        roofline_seconds(columns, machine, threads),
+        np.array([row for rows in rows_of for row in rows], np.int64),
+        np.repeat(np.arange(len(rows_of)), [len(rows) for rows in rows_of]),
+    )
