@@ -17,7 +17,7 @@ class LaunchSample:
     Attributes:
         family: The kernel family that its cost model belongs to.
         columns: `hetune.variants.runtime.table.COLUMNS` of it: counts, no machine in them.
-        seconds: Median measured time.
+        seconds: Measured time: a low quantile of several runs'.
     """
 
     family: str
@@ -31,11 +31,12 @@ class CandidateSample:
 
     Attributes:
         variant: Its id.
-        seconds: Median measured time of a whole run.
-        iqr: Interquartile range of that time, in seconds.
+        seconds: Measured time of a whole run: a low quantile of several runs'.
+        iqr: Interquartile range of these runs, in seconds.
         launches: Its launches, in order.
         prepare_seconds: Indexing the graph and binding the variant to it; 0 if not measured.
         preparation: `hetune.variants.runtime.table.PREPARATION` of it; may be empty.
+        error: Standard error of `seconds`; 0 if not known.
     """
 
     variant: str
@@ -44,6 +45,7 @@ class CandidateSample:
     launches: tuple[LaunchSample, ...]
     prepare_seconds: float = 0.0
     preparation: tuple[float, ...] = ()
+    error: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ def roofline(machine: MachineModel) -> Chooser:
 def first_run(problem: Problem) -> Trial:
     """Runs every candidate once and keeps the fastest (SENSEi's naive selection).
 
-    One noisy run each is drawn from the measured median and range; what was spent is their sum.
+    One noisy run each is drawn from the measured time and range; what was spent is their sum.
     """
     runs = noise.single_runs(problem)
     return Trial(problem.candidates[int(runs.argmin())].variant, float(runs.sum()))

@@ -52,14 +52,14 @@ class Pick:
 
     Attributes:
         variant: The chosen variant.
-        seconds: Its median measured time.
-        iqr: Interquartile range of that, in seconds.
+        seconds: Its measured time.
+        error: Standard error of that, in seconds.
         spent: Seconds of runs that choosing needed.
     """
 
     variant: str
     seconds: float
-    iqr: float
+    error: float
     spent: float = 0.0
 
 
@@ -147,7 +147,7 @@ def pick(chooser: Chooser, problem: Problem) -> Pick | None:
         return None
     spent = answer.seconds if isinstance(answer, Trial) else 0.0
     sample = _sample(problem, answer)
-    return Pick(sample.variant, sample.seconds, sample.iqr, spent)
+    return Pick(sample.variant, sample.seconds, sample.error, spent)
 
 
 def score(outcomes: Sequence[Outcome], name: str) -> Score:
@@ -211,7 +211,7 @@ def _ratios(outcomes: Sequence[Outcome], of: str, over: str) -> NDArray[np.float
 
 
 def _clearly_slower(this: Pick, other: Pick) -> bool:
-    return this.seconds - other.seconds > noise.margin(this.iqr, other.iqr)
+    return this.seconds - other.seconds > noise.margin(this.error, other.error)
 
 
 def _geometric_mean(values: NDArray[np.float64]) -> float:

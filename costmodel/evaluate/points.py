@@ -38,7 +38,7 @@ class Points:
     """Launches of one kernel family, on graphs that the model was not trained on.
 
     Attributes:
-        measured: Median measured seconds of each.
+        measured: Measured seconds of each.
         predicted: Predicted seconds of each.
     """
 

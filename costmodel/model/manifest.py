@@ -162,7 +162,7 @@ def _digest(problem: Problem) -> str:
     digest = hashlib.sha256(json.dumps(facts).encode())
     digest.update(np.array(problem.graph_features, np.float64).tobytes())
     for candidate in problem.candidates:
-        times = candidate.seconds, candidate.iqr, candidate.prepare_seconds
+        times = candidate.seconds, candidate.iqr, candidate.error, candidate.prepare_seconds
         digest.update(np.array([*times, *candidate.preparation]).tobytes())
         for launch in candidate.launches:
             digest.update(np.array([launch.seconds, *launch.columns]).tobytes())

@@ -37,6 +37,5 @@ def random_inputs(program: Program, domain: Domain, seed: int) -> Inputs:
         if param.role == "feature":
             found.features[param.name] = values
         else:
-            fan = shape[-2] if len(shape) > 1 else 1
-            found.weights[param.name] = values.mul_(fan**-0.5)
+            found.weights[param.name] = values.mul_(max(shape, default=1) ** -0.5)
     return found

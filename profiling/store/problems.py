@@ -1,4 +1,4 @@
-"""From measurements to what cost models are fitted to: samples become medians."""
+"""From measurements to what cost models are fitted to: samples become one time each."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections import defaultdict
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.profiling.records import PROTOCOL, Measurement, Status
 from hetune.profiling.store.store import Store
+from hetune.profiling.store.summary import TIME, quantile, standard_error
 
 _log = logging.getLogger(__name__)
 
 
 def problems(
-    store: Store, machine: str | None = None, *, protocol: int = PROTOCOL
+    store: Store, machine: str | None = None, *, protocol: int = PROTOCOL, share: float = TIME
 ) -> tuple[Problem, ...]:
     """What a store knows of the inputs of the selector, sorted by graph, layer and widths.
 
@@ -26,6 +27,7 @@ def problems(
         store: Where the measurements are.
         machine: As in `Store.measurements`; with `ALL`, each machine has problems of its own.
         protocol: The version that counts; of others, a log line says how many there are.
+        share: The quantile of its samples that is a time.
 
     Raises:
         StoreError: As `Store.measurements`.
@@ -44,7 +46,7 @@ def problems(
             store.place,
             protocol,
         )
-    grouped = (_problem(members) for members in groups.values())
+    grouped = (_problem(members, share) for members in groups.values())
     return tuple(sorted(grouped, key=_order))
 
 
@@ -61,9 +63,9 @@ def _input(measurement: Measurement) -> tuple[object, ...]:
     )
 
 
-def _problem(members: list[Measurement]) -> Problem:
+def _problem(members: list[Measurement], share: float) -> Problem:
     first, newest = members[0], members[-1]
-    candidates = {member.variant: _candidate(member) for member in members}
+    candidates = {member.variant: _candidate(member, share) for member in members}
     return Problem(
         graph=first.graph,
         family=first.family,
@@ -78,28 +80,20 @@ def _problem(members: list[Measurement]) -> Problem:
     )
 
 
-def _candidate(measurement: Measurement) -> CandidateSample:
+def _candidate(measurement: Measurement, share: float) -> CandidateSample:
     samples = measurement.samples
     return CandidateSample(
         measurement.variant,
-        _quantile(samples, 0.5),
-        _quantile(samples, 0.75) - _quantile(samples, 0.25),
+        quantile(samples, share),
+        quantile(samples, 0.75) - quantile(samples, 0.25),
         tuple(
-            LaunchSample(launch.family, launch.columns, _quantile(launch.samples, 0.5))
+            LaunchSample(launch.family, launch.columns, quantile(launch.samples, share))
             for launch in measurement.launches
         ),
         measurement.prepare_seconds,
         measurement.preparation,
+        standard_error(samples, share),
     )
-
-
-def _quantile(samples: tuple[float, ...], share: float) -> float:
-    """Linear between samples, as NumPy's, which takes fifty times as long for so few."""
-    ordered = sorted(samples)
-    place = share * (len(ordered) - 1)
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
 def _order(problem: Problem) -> tuple[str | int, ...]:

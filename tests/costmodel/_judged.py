@@ -32,7 +32,7 @@ def problem(
         layer: Name of the layer.
         d_in: Width in.
         d_out: Width out.
-        iqr: Interquartile range of every time, as a share of it.
+        iqr: Interquartile range of every time, as a share of it; its error is half of that.
         nodes: What the graph's features follow.
         work: FLOPs of the matrix products by variant; all alike by default.
         etypes: Relations of the graph.
@@ -50,7 +50,9 @@ def problem(
         threads=2,
         machine="m",
         candidates=tuple(
-            CandidateSample(name, t, t * iqr, (launch(t, (work or {}).get(name, 1e9)),))
+            CandidateSample(
+                name, t, t * iqr, (launch(t, (work or {}).get(name, 1e9)),), error=t * iqr / 2
+            )
             for name, t in times.items()
         ),
     )

@@ -1,4 +1,4 @@
-"""Measurements become problems: medians by launch, grouped by what was measured."""
+"""Measurements become problems: a time for each launch, grouped by what was measured."""
 
 import logging
 
@@ -9,6 +9,7 @@ from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.profiling.records import LaunchRecord, Status
 from hetune.profiling.store.problems import problems
 from hetune.profiling.store.store import ALL, Store
+from hetune.profiling.store.summary import standard_error
 from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
 from hetune.variants.errors import StoreError
 
@@ -23,7 +24,7 @@ def test_an_empty_store_has_none(store):
     assert problems(store) == ()
 
 
-def test_samples_become_medians(store):
+def test_samples_become_lower_quartiles(store):
     launch = LaunchRecord("k1", "product", (1.0, 2.0), (0.3, 0.1, 0.2, 0.4))
     other = LaunchRecord("k2", "fused", (3.0,), (0.5,))
     one = measurement(1, samples=(1.0, 2.0, 4.0, 8.0, 3.0), launches=(launch, other))
@@ -42,14 +43,15 @@ def test_samples_become_medians(store):
             candidates=(
                 CandidateSample(
                     "hybrid/b1",
-                    3.0,
+                    2.0,
                     2.0,
                     (
-                        LaunchSample("product", (1.0, 2.0), 0.25),
+                        LaunchSample("product", (1.0, 2.0), pytest.approx(0.175)),
                         LaunchSample("fused", (3.0,), 0.5),
                     ),
                     one.prepare_seconds,
                     one.preparation,
+                    standard_error(one.samples, 0.25),
                 ),
                 CandidateSample("hybrid/b2", 5.0, 0.0, (), one.prepare_seconds, one.preparation),
             ),
@@ -63,8 +65,23 @@ def test_quartiles_are_numpy_s(store, count):
     store.add([measurement(samples=samples)], MACHINE)
     [problem] = problems(store)
     low, middle, high = np.percentile(samples, (25, 50, 75))
-    assert problem.best.seconds == pytest.approx(middle, rel=1e-14)
+    assert problem.best.seconds == pytest.approx(low, rel=1e-14)
+    [median] = problems(store, share=0.5)
+    assert median.best.seconds == pytest.approx(middle, rel=1e-14)
     assert problem.best.iqr == pytest.approx(high - low, rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_the_standard_error_is_that_of_times_measured_anew(share):
+    draw = np.random.default_rng(0)
+    samples = draw.lognormal(size=9)
+    rank = round(share * 8)
+    anew = np.sort(draw.choice(samples, (100_000, 9)), axis=1)[:, rank]
+    assert standard_error(samples, share) == pytest.approx(anew.std(), rel=0.02)
+
+
+def test_one_sample_has_no_error():
+    assert standard_error((3.0,), 0.25) == 0
 
 
 @pytest.mark.parametrize(
@@ -117,7 +134,7 @@ def test_the_newest_code_of_a_variant_counts(store):
     store.add([new], MACHINE)
     [problem] = problems(store)
     assert problem.graph_features == (1.0, 2.0)
-    assert [c.seconds for c in problem.candidates] == [new.samples[2]]
+    assert [c.seconds for c in problem.candidates] == [np.quantile(new.samples, 0.25)]
 
 
 def test_machines_are_not_mixed(store):
