@@ -10,8 +10,8 @@ on where it was: pair of widths by pair, small graphs first; the largest graph c
 four pairs.
 
 Without `measure`, a cost model is trained on all other problems of the store, real graphs' families
-held out, and judged on the real graphs beside all baselines; selection itself is timed on each
-graph against a run of what is chosen.
+held out, and judged on the real graphs beside all baselines, by lower quartiles of the rounds and
+by medians; selection itself is timed on each graph against a run of what is chosen.
 """
 
 import argparse
@@ -52,6 +52,7 @@ from hetune.profiling.measure.problem import units_of
 from hetune.profiling.runner import run_units
 from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
+from hetune.profiling.store.summary import TIME
 from hetune.profiling.supervisor import Supervisor
 from hetune.variants.runtime.roofline import MachineModel
 
@@ -114,8 +115,7 @@ def _measure(store: Store, options: argparse.Namespace, console: Console) -> int
 
 
 def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> int:
-    training, judged = split(problems_of(store, options.machine))
-    judged = [p for p in judged if p.threads == options.threads]
+    training, judged = _problems(store, options, TIME)
     if not judged or not training:
         console.print(
             f"{store.place} holds {len(training)} problems to train on and {len(judged)} of real "
@@ -134,6 +134,7 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     about = {"split": f"trained on {_families(training)}; judged on {_families(judged)}"}
     report = judge(training, judged, fit, machine=machine, about=about)
     assert model is not None
+    medians = judge(*_problems(store, options, 0.5), lambda _: model, machine=machine)
     for shown in (tables.scores_table(report), tables.comparison_table(report)):
         console.print(_rich(shown))
     for note in tables.notes(report):
@@ -141,6 +142,11 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     for facet in _FACETS:
         console.print(_rich(tables.facet_table(report, facet)))
     console.print(goals_table(report))
+    by_median = medians.score()
+    console.print(
+        f"the same choices, judged by medians: regret {by_median.regret:.3f}, 95th percentile "
+        f"{by_median.regret_p95:.3f}, noise floor {medians.noise_floor:.3f}"
+    )
     overheads = _overheads(Selector(model, machine), options, console)
     if overheads:
         console.print(table(overheads))
@@ -152,6 +158,10 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
         "judged": _counts(judged),
         "model": {"target": model.manifest.target, "metrics": dict(model.manifest.metrics)},
         **as_record(report),
+        "by_median": {
+            "noise_floor": round(medians.noise_floor, 4),
+            "scores": {name: asdict(score) for name, score in medians.scores.items()},
+        },
         "overhead": {"summary": summary(overheads), "inputs": as_json(overheads)},
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -159,6 +169,13 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     picture = plot_selection(report, options.out.with_suffix(".png"))
     console.print(f"wrote {options.out} and {picture}")
     return 0
+
+
+def _problems(
+    store: Store, options: argparse.Namespace, share: float
+) -> tuple[list[Problem], list[Problem]]:
+    training, judged = split(problems_of(store, options.machine, share=share))
+    return training, [p for p in judged if p.threads == options.threads]
 
 
 _FACETS = ("layer", "widths", "family", "graph")

@@ -17,6 +17,7 @@ from hetune.variants.errors import UnreachableError
 
 _WIDTH = 64
 _RUNS = 3
+_RUNNERS_UP = 2
 _SERVE = "from hetune.clients.cli.app import main; main()"
 _STOP_SECONDS = 60
 
@@ -61,7 +62,7 @@ def main() -> None:
         id = client.upload_graph(graph)
         print(f"it keeps the graph {id}: {graph.num_nodes} nodes, {graph.num_edges} edges")
         for run in range(_RUNS):
-            answer = client.infer("demo", id, x)
+            answer = client.infer("demo", id, x, explain=run == _RUNS - 1)
             print(f"run {run + 1}{', kernels and indexes being made' if run == 0 else ''}:")
             for layer in answer.report.layers:
                 assert layer.measured_seconds is not None
@@ -70,6 +71,17 @@ def main() -> None:
                     f"  {layer.layer} by {layer.variant}: {predicted:.3f} ms predicted, "
                     f"{measured:.3f} ms measured"
                 )
+        for layer in answer.report.layers:
+            print(f"why {layer.variant}: {layer.reason}")
+            assert layer.explanation is not None
+            for launch in layer.explanation.launches:
+                print(f"  {launch.seconds * 1e3:.3f} ms for {launch.what}")
+                effects = [f"{name} x{factor:.2f}" for name, factor in launch.features.items()]
+                if effects:
+                    print(f"    {', '.join(effects)}")
+            runners_up = layer.explanation.candidates[1 : _RUNNERS_UP + 1]
+            names = [f"{c.variant} {c.predicted_seconds * 1e3:.3f} ms" for c in runners_up]
+            print(f"  of {len(layer.explanation.candidates)}, next: {', '.join(names)}")
         assert isinstance(answer.out, torch.Tensor)
         print(f"the answer, {list(answer.out.shape)}, begins with {answer.out[0, :4].tolist()}")
 
