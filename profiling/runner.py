@@ -127,7 +127,7 @@ def run_units(
     progress(Progress(done, total, None, None))
     endings: Counter[Status] = Counter()
     drifted = 0
-    for problem, members in _by_problem(u for key, u in wanted.items() if key not in known):
+    for problem, members in by_problem(u for key, u in wanted.items() if key not in known):
         found = supervisor.measure(members, stamp)
         store.add(found, fingerprint)
         endings.update(measurement.status for measurement in found)
@@ -145,7 +145,8 @@ def run_units(
     )
 
 
-def _by_problem(units: Iterable[Unit]) -> list[tuple[ProblemSpec, list[Unit]]]:
+def by_problem(units: Iterable[Unit]) -> list[tuple[ProblemSpec, list[Unit]]]:
+    """Problems in the order in which they come, each with its units."""
     found: dict[ProblemSpec, list[Unit]] = {}
     for unit in units:
         found.setdefault(unit.problem, []).append(unit)

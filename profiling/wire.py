@@ -40,17 +40,20 @@ class Order:
     @classmethod
     def from_json(cls, value: Json) -> Order:
         """What `to_json` gave."""
-        problem = value["problem"]
-        graph = problem["graph"]
-        options = tuple((name, option) for name, option in graph["options"])
-        recipe = GraphRecipe(**{**graph, "options": options})
         return cls(
-            problem=ProblemSpec(**{**problem, "graph": recipe}),
+            problem=problem_from_json(value["problem"]),
             variants=tuple(value["variants"]),
             stamp=Stamp(**value["stamp"]),
             limits=Limits(**value["limits"]),
             seed=value["seed"],
         )
+
+
+def problem_from_json(value: Json) -> ProblemSpec:
+    """A problem, of what `dataclasses.asdict` makes of it."""
+    graph = value["graph"]
+    options = tuple((name, option) for name, option in graph["options"])
+    return ProblemSpec(**{**value, "graph": GraphRecipe(**{**graph, "options": options})})
 
 
 def facts_to_json(facts: GraphFacts) -> Json:

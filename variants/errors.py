@@ -18,10 +18,12 @@ HetuneError
 │   └── PromotionError    a cost model may not become the champion, or there is none before it
 └── ServiceError          the service cannot do what it was asked for
     ├── MalformedError    what was sent does not have the documented form
-    ├── NotFoundError     there is no graph, model or version of that name
-    ├── ConflictError     a version of a model is there already, with another content
+    ├── NotFoundError     there is no graph, model, version or job of that name
+    ├── ConflictError     a version or a job is there already, with another content
+    │   └── LeaseError    a worker no longer holds what it works on
     ├── TooLargeError     what was sent, or would have to be held, exceeds a limit
     ├── BusyError         as many requests wait as may
+    ├── DeadlineError     a request took longer than it was given
     ├── AccessError       the key is missing or wrong
     ├── FolderError       the service's folder cannot be used
     └── UnreachableError  no service answers, or what answers is none
@@ -103,11 +105,15 @@ class MalformedError(ServiceError, ValueError):
 
 
 class NotFoundError(ServiceError, LookupError):
-    """The service has no graph, model or version of that name."""
+    """The service has no graph, model, version or job of that name."""
 
 
 class ConflictError(ServiceError):
-    """A version of a model is there already, with another content."""
+    """A version of a model, or a job of that key, is there already, with another content."""
+
+
+class LeaseError(ConflictError):
+    """A worker no longer holds what it works on: another one may have it, so nothing is written."""
 
 
 class TooLargeError(ServiceError, ValueError):
@@ -116,6 +122,10 @@ class TooLargeError(ServiceError, ValueError):
 
 class BusyError(ServiceError):
     """As many requests wait as may: try again later."""
+
+
+class DeadlineError(ServiceError, TimeoutError):
+    """A request took longer than its sender gave it."""
 
 
 class AccessError(ServiceError):

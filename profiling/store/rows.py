@@ -31,7 +31,7 @@ def to_row(measurement: Measurement, machine: str) -> dict[str, Any]:
     row = {name: getattr(measurement, name) for name in _FIELDS}
     for name, value in row.items():
         if isinstance(value, str):
-            row[name] = _clean(value)
+            row[name] = clean(value)
     for name in _NUMBERS:
         row[name] = None if math.isnan(row[name]) else float(row[name])
     return {
@@ -98,6 +98,6 @@ def _floats(values: Iterable[float]) -> list[float]:
     return [float(value) for value in values]
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Without what databases refuse in texts: zeros, and halves of characters."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")

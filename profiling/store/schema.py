@@ -34,22 +34,24 @@ VERSION = 1
 _POSTGRESQL_LOCK = 0x6865_7475_6E65
 
 
-class _Utc(TypeDecorator[datetime]):
+class Utc(TypeDecorator[datetime]):
     """A moment: SQLite keeps no time zone, and PostgreSQL answers in the session's."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """To UTC."""
         return None if value is None else value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """To a moment in UTC."""
         if value is None or value.tzinfo is not None:
             return None if value is None else value.astimezone(UTC)
         return value.replace(tzinfo=UTC)
 
 
-_Id = BigInteger().with_variant(Integer, "sqlite")
+Id = BigInteger().with_variant(Integer, "sqlite")
 _metadata = MetaData()
 
 schema = Table("profiling_schema", _metadata, Column("version", Integer, primary_key=True))
@@ -57,7 +59,7 @@ schema = Table("profiling_schema", _metadata, Column("version", Integer, primary
 fingerprints = Table(
     "profiling_fingerprints",
     _metadata,
-    Column("id", _Id, primary_key=True),
+    Column("id", Id, primary_key=True),
     Column("machine", Text, nullable=False, index=True),  # the digest: what decides speed
     Column("facts_sha256", Text, nullable=False, unique=True),  # all facts, in canonical form
     Column("facts", JSON, nullable=False),
@@ -67,7 +69,7 @@ fingerprints = Table(
 measurements = Table(
     "profiling_measurements",
     _metadata,
-    Column("id", _Id, primary_key=True),
+    Column("id", Id, primary_key=True),
     Column("unit", Text, nullable=False),
     Column("machine", Text, nullable=False),
     Column("fingerprint", ForeignKey(fingerprints.c.id), nullable=False),
@@ -94,7 +96,7 @@ measurements = Table(
     Column("drift", Double),
     Column("protocol", Integer, nullable=False),
     Column("code_version", Text, nullable=False),
-    Column("measured_at", _Utc, nullable=False),
+    Column("measured_at", Utc, nullable=False),
     UniqueConstraint("machine", "unit"),
     sqlite_autoincrement=True,
 )

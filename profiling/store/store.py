@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,22 +133,69 @@ class Store:
             StoreError: A measurement contradicts itself, or the database fails: nothing of the
                 batch is stored then.
         """
-        rows = [to_row(measurement, fingerprint.digest) for measurement in measurements]
-        if not rows:
+        batch = list(measurements)
+        if not batch:
             return Added(0, 0)
-        with self._connection("write to") as connection:
+        with self.transaction() as connection:
             schema.lock(connection)
-            known = _known(connection, fingerprint.digest, [row["unit"] for row in rows])
-            new: dict[str, dict[str, Any]] = {}
-            for row in rows:
-                if row["unit"] not in known:
-                    new.setdefault(row["unit"], row)
-            if new:
-                origin = _fingerprint_id(connection, fingerprint)
-                complete = [{**row, "fingerprint": origin} for row in new.values()]
-                connection.execute(schema.measurements.insert(), complete)
-            connection.commit()
+            return self.add_within(connection, batch, fingerprint)
+
+    def add_within(
+        self, connection: Connection, measurements: Iterable[Measurement], fingerprint: Fingerprint
+    ) -> Added:
+        """As `add`, as a part of a transaction: the batch is stored if that is committed.
+
+        Args:
+            connection: Of `transaction`, after `hetune.profiling.store.schema.lock`.
+            measurements: As in `add`.
+            fingerprint: Likewise.
+
+        Raises:
+            StoreError: A measurement contradicts itself; let that end the transaction.
+        """
+        rows = [to_row(measurement, fingerprint.digest) for measurement in measurements]
+        known = self.done_within(connection, fingerprint.digest, [row["unit"] for row in rows])
+        new: dict[str, dict[str, Any]] = {}
+        for row in rows:
+            if row["unit"] not in known:
+                new.setdefault(row["unit"], row)
+        if new:
+            origin = _fingerprint_id(connection, fingerprint)
+            complete = [{**row, "fingerprint": origin} for row in new.values()]
+            connection.execute(schema.measurements.insert(), complete)
         return Added(len(new), len(rows) - len(new))
+
+    def done_within(self, connection: Connection, machine: str, units: Sequence[str]) -> set[str]:
+        """Those of the units, by their keys, that a machine has been measured on already."""
+        column, found = schema.measurements.c, set[str]()
+        for start in range(0, len(units), _PAGE):
+            wanted = column.unit.in_(units[start : start + _PAGE])
+            statement = select(column.unit).where(column.machine == machine, wanted)
+            found.update(connection.execute(statement).scalars())
+        return found
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Write to this database, also to tables of others: all of it, or nothing after an error.
+
+        The connection has begun nothing yet: whoever uses it takes the locks that it needs.
+
+        Raises:
+            StoreError: The database fails; nothing is written then.
+        """
+        with self._connection("write to") as connection:
+            yield connection
+            connection.commit()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Read this database, also tables of others.
+
+        Raises:
+            StoreError: The database fails.
+        """
+        with self._connection("read") as connection:
+            yield connection
 
     def done(self, machine: str) -> set[str]:
         """Keys of the units that a machine has been measured on, however that ended."""
@@ -267,16 +314,6 @@ class Store:
                 f"{what} in the store {self._place} is damaged ({error}): put a copy of the store "
                 "in its place, or set HETUNE_STORE to another one"
             ) from error
-
-
-def _known(connection: Connection, machine: str, units: list[str]) -> set[str]:
-    """Those of the units that a machine has been measured on already."""
-    column, found = schema.measurements.c, set[str]()
-    for start in range(0, len(units), _PAGE):
-        wanted = column.unit.in_(units[start : start + _PAGE])
-        statement = select(column.unit).where(column.machine == machine, wanted)
-        found.update(connection.execute(statement).scalars())
-    return found
 
 
 def _fingerprint_id(connection: Connection, fingerprint: Fingerprint) -> int:

@@ -1,0 +1,288 @@
+"""The queue of jobs, for those who want something measured."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select
+
+from hetune.profiling.campaign import Campaign
+from hetune.profiling.campaign import units as units_of
+from hetune.profiling.jobs.database import Database, one_job, settle, tell
+from hetune.profiling.jobs.records import Job, JobUnit, LogLine, Progress, State
+from hetune.profiling.jobs.schema import jobs, log, units
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.runner import by_problem
+from hetune.profiling.store.rows import clean
+from hetune.profiling.store.store import Store
+from hetune.profiling.units import Unit
+from hetune.variants.errors import CampaignError, ConflictError
+
+MOST_LISTED = 1000
+_KEY = re.compile(r"[!-~]{1,200}")
+
+
+class JobQueue:
+    """Submits, shows and cancels jobs. Safe with many threads and processes at once.
+
+    Args:
+        store: Where measurements are; jobs are in the same database. It stays the caller's.
+        clock: Tells the time in UTC; by default the database's.
+
+    Raises:
+        StoreError: The tables of jobs are those of another version, or the database fails.
+    """
+
+    def __init__(self, store: Store, *, clock: Callable[[], datetime] | None = None) -> None:
+        self._database = Database(store, clock)
+
+    def submit(
+        self,
+        campaign: Campaign,
+        *,
+        retrain: bool = False,
+        machine: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Asks for a campaign to be measured.
+
+        Args:
+            campaign: What to measure. What is known of a machine already is not measured again.
+            retrain: Train a cost model when all is measured.
+            machine: Digest of the fingerprint that workers must have; by default whatever the
+                first worker has. A job is never measured on machines that differ.
+            idempotency_key: Submitting the same under the same key again gives the same job.
+
+        Raises:
+            CampaignError: The campaign has nothing to measure, or the key is no such key.
+            ConflictError: Something else was submitted under the key.
+        """
+        return self.submit_units(
+            campaign.name,
+            units_of(campaign),
+            limits=campaign.limits,
+            retrain=retrain,
+            machine=machine,
+            idempotency_key=idempotency_key,
+        )
+
+    def submit_units(
+        self,
+        campaign: str,
+        wanted: Iterable[Unit],
+        *,
+        limits: Limits | None = None,
+        retrain: bool = False,
+        machine: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """As `submit`, for units that are known already.
+
+        Args:
+            campaign: A name, for the records.
+            wanted: What to measure; one that comes twice is measured once.
+            limits: What measuring may cost.
+            retrain: As in `submit`.
+            machine: Likewise.
+            idempotency_key: Likewise.
+        """
+        limits, campaign = limits or Limits(), clean(campaign)
+        distinct = tuple({unit.key: unit for unit in wanted}.values())
+        if not distinct:
+            raise CampaignError(f"the campaign {campaign!r} has nothing to measure: no job is made")
+        if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):
+            raise CampaignError("take an idempotency key of 1 to 200 visible ASCII characters")
+        facts = [campaign, asdict(limits), retrain, machine, sorted(u.key for u in distinct)]
+        digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        rows = _rows(distinct, retrain)
+        with self._database.transaction(measuring=True) as connection:
+            known = None
+            if idempotency_key is not None:
+                same_key = select(jobs).where(jobs.c.idempotency_key == idempotency_key)
+                known = connection.execute(same_key).first()
+            if known is not None:
+                if known.digest != digest:
+                    raise ConflictError(
+                        f"job {known.id} was submitted under this idempotency key, and asks for "
+                        "something else: take another key"
+                    )
+                return _job(connection, known)
+            now = self._database.now(connection)
+            job: int = connection.execute(
+                jobs.insert().returning(jobs.c.id),
+                {
+                    "campaign": campaign,
+                    "digest": digest,
+                    "limits": asdict(limits),
+                    "retrain": retrain,
+                    "machine": machine,
+                    "idempotency_key": idempotency_key,
+                    "state": State.QUEUED.value,
+                    "cancel_requested": False,
+                    "error": "",
+                    "created": now,
+                },
+            ).scalar_one()
+            connection.execute(units.insert(), [{**row, "job": job} for row in rows])
+            tell(connection, job, now, f"submitted: {len(distinct)} variants of problems")
+            return _job(connection, one_job(connection, job))
+
+    def get(self, job: int) -> Job:
+        """A job.
+
+        Raises:
+            NotFoundError: There is none of that number.
+        """
+        with self._database.store.reading() as connection:
+            return _job(connection, one_job(connection, job))
+
+    def list(
+        self, *, state: State | None = None, before: int | None = None, limit: int = 100
+    ) -> tuple[Job, ...]:
+        """Jobs, the latest first.
+
+        Args:
+            state: Only those that are there.
+            before: Only those with smaller numbers: the last one of the page before.
+            limit: Most that are given.
+        """
+        wanted = select(jobs).order_by(jobs.c.id.desc()).limit(min(limit, MOST_LISTED))
+        if state is not None:
+            wanted = wanted.where(jobs.c.state == state.value)
+        if before is not None:
+            wanted = wanted.where(jobs.c.id < before)
+        with self._database.store.reading() as connection:
+            return tuple(_job(connection, row) for row in connection.execute(wanted).all())
+
+    def units(self, job: int) -> tuple[JobUnit, ...]:
+        """The units of a job, in the order in which they are measured.
+
+        Raises:
+            NotFoundError: There is no such job.
+        """
+        wanted = select(units).where(units.c.job == job).order_by(units.c.id)
+        with self._database.store.reading() as connection:
+            is_final = State(one_job(connection, job).state).is_final
+            return tuple(_unit(row, is_final) for row in connection.execute(wanted))
+
+    def log(self, job: int, *, after: int = 0, limit: int = MOST_LISTED) -> tuple[LogLine, ...]:
+        """What happened to a job, in order.
+
+        Args:
+            job: Its number.
+            after: Only lines with larger numbers.
+            limit: Most that are given.
+
+        Raises:
+            NotFoundError: There is no such job.
+        """
+        wanted = select(log).where(log.c.job == job, log.c.id > after).order_by(log.c.id)
+        with self._database.store.reading() as connection:
+            one_job(connection, job)
+            rows = connection.execute(wanted.limit(min(limit, MOST_LISTED))).all()
+        return tuple(LogLine(row.id, row.moment, row.line) for row in rows)
+
+    def cancel(self, job: int) -> Job:
+        """Ends a job: at once if nothing of it is being measured, else when its workers notice.
+
+        What was measured stays. Cancelling what is final changes nothing.
+
+        Raises:
+            NotFoundError: There is no such job.
+        """
+        with self._database.transaction() as connection:
+            row = one_job(connection, job, locked=True)
+            if not State(row.state).is_final and not row.cancel_requested:
+                now = self._database.now(connection)
+                change = jobs.update().where(jobs.c.id == job)
+                connection.execute(change.values(cancel_requested=True))
+                tell(connection, job, now, "asked to be cancelled")
+                settle(connection, one_job(connection, job), now)
+            return _job(connection, one_job(connection, job))
+
+
+def _rows(wanted: Sequence[Unit], retrain: bool) -> list[dict[str, Any]]:
+    """The rows of a job's units."""
+    found = [
+        _row(
+            is_training=False,
+            problem=asdict(problem),
+            variants=[[unit.variant, unit.plan] for unit in members],
+            size=len(members),
+        )
+        for problem, members in by_problem(wanted)
+    ]
+    return [*found, _row(is_training=True, problem=None, variants=[], size=0)] if retrain else found
+
+
+def _row(**values: Any) -> dict[str, Any]:
+    return {
+        **values,
+        "state": State.QUEUED.value,
+        "attempt": 0,
+        "token": 0,
+        "owner": "",
+        "machine": "",
+        "endings": {},
+        "error": "",
+    }
+
+
+def _problem(facts: dict[str, Any]) -> str:
+    widths = f"{facts['d_in']}x{facts['d_out']}"
+    counts = f"heads {facts['heads']}, threads {facts['threads']}"
+    return f"{facts['layer']} {widths} on {facts['graph']['name']}, {counts}"
+
+
+def _job(connection: Connection, row: Row[Any]) -> Job:
+    columns = (units.c.state, func.count(), func.sum(units.c.size))
+    counted = select(*columns).where(units.c.job == row.id, units.c.is_training.is_(False))
+    found = {
+        state: (n, size) for state, n, size in connection.execute(counted.group_by(columns[0]))
+    }
+    done, failed = (found.get(s.value, (0, 0)) for s in (State.SUCCEEDED, State.FAILED))
+    progress = Progress(
+        problems=sum(count for count, _ in found.values()),
+        problems_done=done[0],
+        problems_failed=failed[0],
+        variants=int(sum(size for _, size in found.values())),
+        variants_done=int(done[1]),
+    )
+    return Job(
+        id=row.id,
+        campaign=row.campaign,
+        state=State(row.state),
+        retrain=row.retrain,
+        machine=row.machine,
+        idempotency_key=row.idempotency_key,
+        cancel_requested=row.cancel_requested,
+        progress=progress,
+        model=row.model,
+        error=row.error,
+        created=row.created,
+        started=row.started,
+        finished=row.finished,
+    )
+
+
+def _unit(row: Row[Any], is_final: bool) -> JobUnit:
+    state = State(row.state)
+    return JobUnit(
+        id=row.id,
+        problem="" if row.is_training else _problem(row.problem),
+        variants=row.size,
+        state=State.CANCELLED if is_final and not state.is_final else state,
+        attempt=row.attempt,
+        token=row.token,
+        owner=row.owner,
+        lease_expires=row.lease_expires,
+        heartbeat=row.heartbeat,
+        endings=row.endings,
+        error=row.error,
+    )

@@ -1,0 +1,161 @@
+"""What jobs are, and what workers are lent of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.units import Unit
+
+
+class State(StrEnum):
+    """Where a job is, or a unit of it."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it stays so."""
+        return self not in (State.QUEUED, State.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job is.
+
+    Attributes:
+        problems: Problems of the job.
+        problems_done: Those that are measured.
+        problems_failed: Those that were given up.
+        variants: Variants on problems, which is what is measured.
+        variants_done: Those whose problem is measured.
+    """
+
+    problems: int
+    problems_done: int
+    problems_failed: int
+    variants: int
+    variants_done: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job, as it was when it was read.
+
+    Attributes:
+        id: Its number; later ones are larger.
+        campaign: Name of the campaign, as in the records.
+        state: Where it is.
+        retrain: Whether a cost model is trained when all is measured.
+        machine: Digest of the fingerprint that its workers must have; None until the first worker
+            has decided it, where the job named none.
+        idempotency_key: What it was submitted under, if anything.
+        cancel_requested: Whether it was cancelled; it is still running until workers have noticed.
+        progress: How far it is.
+        model: Id of the cost model that it trained, on the shelf; None if it has none yet.
+        error: Why it failed; empty if it did not.
+        created: When it was submitted, in UTC.
+        started: When its first unit was lent; None if none was yet.
+        finished: When it became final; None if it is not.
+    """
+
+    id: int
+    campaign: str
+    state: State
+    retrain: bool
+    machine: str | None
+    idempotency_key: str | None
+    cancel_requested: bool
+    progress: Progress
+    model: str | None
+    error: str
+    created: datetime
+    started: datetime | None
+    finished: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobUnit:
+    """A unit of a job: a problem with its variants, or the training in the end.
+
+    Attributes:
+        id: Its number.
+        problem: What is measured, for a reader; empty for training.
+        variants: How many variants are measured; 0 for training.
+        state: Where it is.
+        attempt: How often it was lent.
+        token: The fencing token of the last lease.
+        owner: Who had it last; empty if nobody.
+        lease_expires: When the last lease ends, or ended; None if there was none.
+        heartbeat: When its owner was last heard of; None if never.
+        endings: How many variants ended how (`hetune.profiling.records.Status`), once measured.
+        error: What went wrong last; empty if nothing did.
+    """
+
+    id: int
+    problem: str
+    variants: int
+    state: State
+    attempt: int
+    token: int
+    owner: str
+    lease_expires: datetime | None
+    heartbeat: datetime | None
+    endings: Mapping[str, int]
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """Something that happened to a job; numbers grow in the order of what happened to it."""
+
+    number: int
+    when: datetime
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """To be measured: units of one problem, together."""
+
+    units: tuple[Unit, ...]
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Train:
+    """To be trained: a cost model for the machine, of all that was measured on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A unit that a worker has for a time, and alone.
+
+    Attributes:
+        unit: Number of the unit.
+        job: Number of its job.
+        campaign: The job's campaign, for the records.
+        token: Grows with every lease of the unit: who comes with an older one writes nothing.
+        owner: Who has it.
+        machine: Digest of its machine's fingerprint.
+        attempt: Which attempt at the unit it is, from 1.
+        expires: When it ends unless a heartbeat prolongs it, in UTC.
+        work: What is to be done.
+    """
+
+    unit: int
+    job: int
+    campaign: str
+    token: int
+    owner: str
+    machine: str
+    attempt: int
+    expires: datetime
+    work: Measure | Train

@@ -1,0 +1,20 @@
+"""Every database keeps the same promises about jobs."""
+
+import pytest
+
+pytest.register_assert_rewrite("hetune.profiling.testing.jobs")
+
+from hetune.profiling.testing.jobs import JobsConformance  # noqa: E402
+
+
+class TestSqlite(JobsConformance):
+    @pytest.fixture
+    def url(self, tmp_path):
+        return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.mark.postgresql
+class TestPostgresql(JobsConformance):
+    @pytest.fixture
+    def url(self, postgresql_url):
+        return postgresql_url
