@@ -20,6 +20,7 @@ from hetune.clients.cli import (
     run,
     serve,
     show,
+    worker,
 )
 from hetune.clients.cli.options import Threads, use_threads
 from hetune.variants.errors import (
@@ -77,6 +78,7 @@ app.command("rollback")(models.rollback)
 app.command("models")(models.models)
 app.command("calibrate")(calibrate.calibrate)
 app.command("serve")(serve.serve)
+app.command("worker")(worker.worker)
 app.add_typer(registry.app, name="registry")
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -13,24 +11,19 @@ import typer
 from rich.table import Table as Rows
 
 from hetune.clients.cli import console
-from hetune.costmodel.calibration import load_calibration
 from hetune.costmodel.data import Problem
 from hetune.costmodel.evaluate import baselines
-from hetune.costmodel.evaluate.card import card_of, write_card
 from hetune.costmodel.evaluate.metrics import ROOFLINE, Chooser
-from hetune.costmodel.evaluate.report import MODEL, Report, cross_validate, evaluate
+from hetune.costmodel.evaluate.report import MODEL, Report, evaluate
 from hetune.costmodel.evaluate.tables import comparison_table, notes, scores_table
-from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.bundle import load as load_bundle
 from hetune.costmodel.model.bundle import save as save_bundle
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
+from hetune.profiling.train import gather, judge, keep, report_of
 from hetune.variants.errors import InputError, ModelError
-from hetune.variants.runtime.roofline import MachineModel
-
-_REPORT = "report.json"
 
 StoreUrl = Annotated[
     str | None,
@@ -69,32 +62,25 @@ def train(
     if folds < 2:
         raise InputError(f"--folds {folds}: take 2 or more, so that something is held out")
     with Store.open(store) as opened:
-        found = problems_of(opened, machine)
-        if not found:
-            raise ModelError(
-                f"{opened.place} holds no measurements to train on: run `hetune profile` first"
-            )
-        measured_on = _fingerprint(opened, found[0].machine)
-    rates = _rates(measured_on)
+        data = gather(opened, machine)
+    found = data.problems
     say = functools.partial(console.out().print, markup=False, soft_wrap=True)
     families = len({problem.family for problem in found})
     say(
         f"{console.counted(len(found), 'measured input')} of "
         f"{console.counted(families, 'graph family').replace('familys', 'families')}"
     )
-    model = CostModel.fit(found, rates, measured_on, target=target, folds=folds)
+    model = CostModel.fit(found, data.rates, data.measured_on, target=target, folds=folds)
     say(f"fitted; what trees predict: {model.manifest.target}")
-    report = _held_out(model, found, rates, folds)
+    with console.progress_bar("judging") as update:
+        report = judge(model, data, folds, update)
     shelf = Shelf()
-    key = shelf.add(model)
-    card = cards_folder(shelf, key)
-    files = write_card(card_of(model, found, report), card)
-    _write(card / _REPORT, report.as_json())
+    key, card = keep(model, data, report, shelf)
     if out is not None:
         save_bundle(model, out)
     _show(report)
     say(f"candidate: {key}, in {shelf.root}")
-    say(f"model card: {files[-1]}")
+    say(f"model card: {card}")
 
 
 def evaluate_(
@@ -132,7 +118,7 @@ def promote(
     except InputError:
         if champion is not None:
             raise
-        report, champion_report = _trained_report(shelf, key), None
+        report, champion_report = report_of(shelf, key), None
     else:
         report = _judged(candidate, unseen)
         champion_report = _judged(champion, unseen) if champion else None
@@ -177,30 +163,6 @@ def models() -> None:
     )
 
 
-def cards_folder(shelf: Shelf, key: str) -> Path:
-    """Where a model's card and report are kept."""
-    return shelf.root / "cards" / key
-
-
-def _held_out(
-    model: CostModel, found: Sequence[Problem], rates: MachineModel, folds: int
-) -> Report:
-    papers = model.manifest
-
-    def fit(training: Sequence[Problem]) -> CostModel:
-        return CostModel.fit(training, rates, papers.fingerprint, target=papers.target, folds=0)
-
-    with console.progress_bar("judging") as update:
-        return cross_validate(
-            found,
-            fit,
-            folds=folds,
-            machine=rates,
-            about={"split": f"graph families held out in {folds} parts, each in turn"},
-            progress=lambda done, total, held_out: update(done, total),
-        )
-
-
 def _judged(model: CostModel, found: Sequence[Problem]) -> Report:
     rates = model.manifest.machine
     choosers: dict[str, Chooser] = {
@@ -225,17 +187,6 @@ def _unseen(
     return unseen
 
 
-def _trained_report(shelf: Shelf, key: str) -> Report:
-    path = cards_folder(shelf, key) / _REPORT
-    try:
-        return Report.from_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read ({error.strerror}), and there are no measurements to judge "
-            f"{key} on: train it again, or profile graphs of other families"
-        ) from error
-
-
 def _champion(shelf: Shelf) -> CostModel | None:
     name = shelf.aliases().champion
     if name is None:
@@ -252,18 +203,6 @@ def _load(name: str) -> CostModel:
     return load_bundle(path) if path.is_dir() else Shelf().load(name)
 
 
-def _fingerprint(store: Store, digest: str) -> Fingerprint:
-    return next(m.fingerprints[-1] for m in store.machines() if m.digest == digest)
-
-
-def _rates(machine: Fingerprint) -> MachineModel:
-    """Those of the machine that was measured, if it is this one and was calibrated."""
-    calibration = load_calibration()
-    if calibration is not None and calibration.fingerprint == machine.digest:
-        return calibration.machine
-    return MachineModel()
-
-
 def _show(report: Report) -> None:
     for table in (scores_table(report), comparison_table(report)):
         first, *others = table.header
@@ -273,11 +212,3 @@ def _show(report: Report) -> None:
         console.out().print(rows)
     for note in notes(report):
         console.out().print(note, markup=False, style="dim")
-
-
-def _write(path: Path, text: str) -> None:
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(file.name).replace(path)

@@ -12,9 +12,12 @@ from typer.testing import CliRunner
 
 from hetune.clients.cli.app import app
 from hetune.costmodel.evaluate.report import MODEL, Report
+from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.records import LaunchRecord
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE, measurement
+from hetune.profiling.train import report_of, train
+from hetune.variants.errors import ModelError
 
 pytestmark = pytest.mark.filterwarnings("ignore::hetune.costmodel.shelf.best.ForeignModelWarning")
 
@@ -75,6 +78,19 @@ def trained(training, tmp_path, shelf):
     folder, result = training
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     return result
+
+
+def test_training_without_a_command_line(training, tmp_path):
+    """As a job's worker does it."""
+    folder, _ = training
+    shelf = Shelf(tmp_path / "models")
+    with Store.open(folder / "a.db") as store:
+        key = train(store, MACHINE.digest, shelf, target="roofline-ratio", folds=2)
+        with pytest.raises(ModelError, match="no measurements to train on"):
+            train(store, "unknown", shelf)
+    assert [(entry.id, entry.aliases) for entry in shelf.entries()] == [(key, ("candidate",))]
+    there = json.loads(next((folder / "models" / "cards").glob("*/report.json")).read_text())
+    assert json.loads(report_of(shelf, key).as_json()) == there
 
 
 def test_training_makes_a_candidate_with_a_card(trained, shelf):

@@ -1,0 +1,197 @@
+"""A worker: claims units of jobs, measures or trains, and gives back what came of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+import platformdirs
+from filelock import FileLock, Timeout
+
+from hetune.costmodel.fingerprint import Fingerprint, this_machine
+from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.version import code_version
+from hetune.profiling.jobs.leases import LEASE_SECONDS, Leases
+from hetune.profiling.jobs.records import Lease, Measure
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.measure.problem import units_of
+from hetune.profiling.measure.record import Stamp
+from hetune.profiling.records import Measurement
+from hetune.profiling.store.store import Store
+from hetune.profiling.train import train
+from hetune.profiling.units import Unit
+from hetune.variants.errors import HetuneError, InputError, LeaseError, StoreError, WorkerError
+
+_log = logging.getLogger(__name__)
+
+
+class Measures(Protocol):
+    """As `hetune.profiling.supervisor.Supervisor`."""
+
+    limits: Limits
+
+    def measure(self, units: Sequence[Unit], stamp: Stamp) -> list[Measurement]:
+        """Measures units of one problem together."""
+        ...
+
+
+class JobWorker:
+    """Works on jobs, one unit at a time, and alone on its machine.
+
+    While it works, a thread says so to the database. Cancelled jobs end with the problem that is
+    being measured: its measurements are kept.
+
+    Args:
+        store: Where jobs and measurements are; stays the caller's.
+        supervisor: Measures; stays the caller's.
+        leases: By default those of the store.
+        shelf: Where models go; the user's by default.
+        owner: Its name; by default the machine's, and the process's number.
+        lock: A file that is locked while a unit is worked on; by default one of the user's.
+        machine: What is measured on; by default this machine.
+        heartbeat_seconds: How often it says that it lives.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        supervisor: Measures,
+        *,
+        leases: Leases | None = None,
+        shelf: Shelf | None = None,
+        owner: str | None = None,
+        lock: Path | None = None,
+        machine: Fingerprint | None = None,
+        heartbeat_seconds: float = LEASE_SECONDS / 4,
+    ) -> None:
+        self._store, self._supervisor = store, supervisor
+        self._leases = leases or Leases(store)
+        self._shelf = shelf or Shelf()
+        self._owner = owner or f"{platform.node()}:{os.getpid()}"
+        path = lock or Path(platformdirs.user_data_dir("hetune", appauthor=False), "measuring.lock")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = FileLock(path, timeout=0)
+        self._machine = machine or this_machine()
+        self._heartbeat_seconds = heartbeat_seconds
+
+    def step(self) -> bool:
+        """Works on one unit, if there is one and no other worker of this machine has one.
+
+        What a problem of the unit raises is the unit's failure, and not raised here. Whatever ends
+        it otherwise, as Ctrl-C does, gives the unit back first.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            StoreError: The database fails; the unit is lent again once the lease has ended.
+        """
+        try:
+            with self._lock:
+                lease = self._leases.claim(self._owner, self._machine.digest)
+                if lease is None:
+                    return False
+                self._work_on(lease)
+                return True
+        except Timeout:
+            return False
+
+    def run(
+        self,
+        stopped: Callable[[float], bool],
+        *,
+        until_idle: bool = False,
+        poll_seconds: float = 1.0,
+    ) -> None:
+        """Works until it is told to stop; a database that is away is waited for.
+
+        Args:
+            stopped: Waits so many seconds, or less; whether to stop (`threading.Event.wait`).
+            until_idle: Stop, too, when there is nothing to do; then a database that fails is an
+                error.
+            poll_seconds: How long to wait when there is nothing to do.
+
+        Raises:
+            StoreError: The database fails, and it works until idle.
+        """
+        while not stopped(0):
+            try:
+                if self.step():
+                    continue
+            except StoreError as error:
+                if until_idle:
+                    raise
+                _log.warning("%s", error)
+            if until_idle or stopped(poll_seconds):
+                return
+
+    def _work_on(self, lease: Lease) -> None:
+        try:
+            with self._alive(lease):
+                if isinstance(lease.work, Measure):
+                    found = self._measured(lease, lease.work)
+                    self._leases.complete(lease, found, self._machine)
+                else:
+                    model = train(self._store, lease.machine, self._shelf)
+                    self._leases.complete_training(lease, model)
+        except LeaseError as error:
+            _log.warning("%s", error)
+        except StoreError:
+            raise
+        except HetuneError as error:
+            # What the system refused may go well next time.
+            is_passing = isinstance(error, OSError | WorkerError)
+            self._fail(lease, str(error), final=not is_passing)
+        except Exception as error:
+            _log.exception("unit %d of job %d", lease.unit, lease.job)
+            self._fail(lease, f"{type(error).__name__}: {error}", final=False)
+        except BaseException:
+            with suppress(LeaseError, StoreError):
+                self._leases.release(lease)
+            raise
+
+    def _measured(self, lease: Lease, work: Measure) -> list[Measurement]:
+        known = self._store.done(lease.machine)
+        wanted = [unit for unit in work.units if unit.key not in known]
+        if not wanted:
+            return []
+        if not {unit.key for unit in wanted} <= {u.key for u in units_of(wanted[0].problem)}:
+            raise InputError(
+                "hetune has changed since the job was submitted, and its variants with it: submit "
+                "it again"
+            )
+        self._supervisor.limits = work.limits
+        stamp = Stamp(lease.campaign, lease.machine, code_version())
+        return self._supervisor.measure(wanted, stamp)
+
+    def _fail(self, lease: Lease, error: str, *, final: bool) -> None:
+        with suppress(LeaseError):
+            self._leases.fail(lease, error, final=final)
+
+    @contextmanager
+    def _alive(self, lease: Lease) -> Iterator[None]:
+        """Heartbeats, as long as it lasts and the lease holds."""
+        over = threading.Event()
+
+        def beat() -> None:
+            while not over.wait(self._heartbeat_seconds):
+                try:
+                    self._leases.heartbeat(lease)
+                except LeaseError:
+                    return
+                except StoreError as error:
+                    _log.warning("%s", error)
+
+        thread = threading.Thread(target=beat, name="hetune-heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()

@@ -1,0 +1,165 @@
+"""From the measurements of a machine to a judged cost model on the shelf."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hetune.costmodel.calibration import load_calibration
+from hetune.costmodel.data import Problem
+from hetune.costmodel.evaluate.card import card_of, write_card
+from hetune.costmodel.evaluate.report import Report, cross_validate
+from hetune.costmodel.fingerprint import Fingerprint
+from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.shelf.shelf import Shelf
+from hetune.profiling.store.problems import problems as problems_of
+from hetune.profiling.store.store import Store
+from hetune.variants.errors import InputError, ModelError
+from hetune.variants.runtime.roofline import MachineModel
+
+FOLDS = 5
+_REPORT = "report.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """What a model is fitted to.
+
+    Attributes:
+        problems: What was measured.
+        measured_on: The machine.
+        rates: Its rates, if it is this one and was calibrated; else the defaults.
+    """
+
+    problems: tuple[Problem, ...]
+    measured_on: Fingerprint
+    rates: MachineModel
+
+
+def gather(store: Store, machine: str | None = None) -> Data:
+    """All that a store knows of a machine.
+
+    Args:
+        store: Where measurements are.
+        machine: As in `Store.measurements`.
+
+    Raises:
+        ModelError: It knows nothing.
+        StoreError: As `Store.measurements`.
+    """
+    found = problems_of(store, machine)
+    if not found:
+        raise ModelError(
+            f"{store.place} holds no measurements to train on: run `hetune profile` first"
+        )
+    digest = found[0].machine
+    measured_on = next(m.fingerprints[-1] for m in store.machines() if m.digest == digest)
+    return Data(found, measured_on, _rates(measured_on))
+
+
+def judge(
+    model: CostModel,
+    data: Data,
+    folds: int = FOLDS,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Report:
+    """How such a model chooses on graph families that it has not seen, each held out in turn.
+
+    Args:
+        model: Fitted to the data: others are fitted alike to parts of these.
+        data: What was measured.
+        folds: Parts that families are dealt into.
+        progress: Called before each fold with how many are done, and how many there are.
+
+    Raises:
+        InputError: There are too few families.
+    """
+    papers = model.manifest
+
+    def fit(training: Sequence[Problem]) -> CostModel:
+        rates, machine = data.rates, papers.fingerprint
+        return CostModel.fit(training, rates, machine, target=papers.target, folds=0)
+
+    return cross_validate(
+        data.problems,
+        fit,
+        folds=folds,
+        machine=data.rates,
+        about={"split": f"graph families held out in {folds} parts, each in turn"},
+        progress=lambda done, total, held_out: progress(done, total),
+    )
+
+
+def keep(model: CostModel, data: Data, report: Report, shelf: Shelf) -> tuple[str, Path]:
+    """Makes a model the shelf's candidate, with its card and report; its id, and the card.
+
+    Raises:
+        ModelError: The shelf cannot be written.
+        OSError: Likewise, the card or the report.
+    """
+    key = shelf.add(model)
+    folder = cards_folder(shelf, key)
+    files = write_card(card_of(model, data.problems, report), folder)
+    _write(folder / _REPORT, report.as_json())
+    return key, files[-1]
+
+
+def train(
+    store: Store, machine: str, shelf: Shelf, *, target: str = "auto", folds: int = FOLDS
+) -> str:
+    """A new candidate for a machine; its id on the shelf.
+
+    Args:
+        store: Where measurements are.
+        machine: Digest of the machine's fingerprint.
+        shelf: Where the model goes.
+        target: As in `CostModel.fit`.
+        folds: Parts that graph families are dealt into, to be held out in turn.
+
+    Raises:
+        ModelError: Nothing was measured on it, or the shelf cannot be written.
+        InputError: There are too few families of graphs to judge a model.
+    """
+    data = gather(store, machine)
+    rates, measured_on = data.rates, data.measured_on
+    model = CostModel.fit(data.problems, rates, measured_on, target=target, folds=folds)
+    return keep(model, data, judge(model, data, folds), shelf)[0]
+
+
+def cards_folder(shelf: Shelf, key: str) -> Path:
+    """Where a model's card and report are kept."""
+    return shelf.root / "cards" / key
+
+
+def report_of(shelf: Shelf, key: str) -> Report:
+    """The report that a model was kept with.
+
+    Raises:
+        InputError: There is none.
+    """
+    path = cards_folder(shelf, key) / _REPORT
+    try:
+        return Report.from_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read ({error.strerror}), and there are no measurements to judge "
+            f"{key} on: train it again, or profile graphs of other families"
+        ) from error
+
+
+def _rates(machine: Fingerprint) -> MachineModel:
+    calibration = load_calibration()
+    if calibration is not None and calibration.fingerprint == machine.digest:
+        return calibration.machine
+    return MachineModel()
+
+
+def _write(path: Path, text: str) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    Path(file.name).replace(path)
