@@ -47,6 +47,10 @@ class BytesCache(Generic[K, V]):
         with self._mutex:
             self._held.pop(key, None)
 
+    def __contains__(self, key: K) -> bool:
+        """Whether an object is held. Asking is no use of it."""
+        return key in self._held
+
     def __len__(self) -> int:
         return len(self._held)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hetune.service.core.answers import Answer, LayerReport, Report, Rows
+from hetune.service.core.deadline import check_deadline
 from hetune.service.core.description import ACTIVATIONS
 from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.models import Model
@@ -44,6 +45,7 @@ class Inference:
         variants: Sequence[str | None] | None = None,
         memory_limit: int | None = None,
         explain: bool = False,
+        deadline: float | None = None,
     ) -> Answer:
         """Runs a model on a graph.
 
@@ -61,6 +63,7 @@ class Inference:
             variants: Ids to run, None for the selector's choice; one for each layer.
             memory_limit: Most bytes that a layer may hold beside its inputs.
             explain: Add why variants were chosen.
+            deadline: Time of `time.monotonic()` after which no further layer is begun.
 
         Raises:
             NotFoundError: There is no such model or graph.
@@ -68,7 +71,9 @@ class Inference:
             VariantError: A layer has no such variant.
             MemoryLimitError: No variant fits the limit.
             TooLargeError: The outputs would be over the service's limit.
+            DeadlineError: The deadline has passed.
         """
+        check_deadline(deadline)
         found, given, expected_runs = self._selection.resolve(model, version, graph)
         wanted = _outputs(outputs, len(found.modules))
         x = features_of(features, given, found.description.in_channels)
@@ -86,6 +91,7 @@ class Inference:
         reports: list[LayerReport] = []
         by_type = not isinstance(features, Tensor)
         for number, layer in enumerate(layers):
+            check_deadline(deadline)
             x, seconds = _run(found, number, layer.variant, x, given)
             reports.append(layer.model_copy(update={"measured_seconds": seconds}))
             if number in wanted:

@@ -138,6 +138,25 @@ class ModelStore:
             raise NotFoundError(f"there is no model {name}: give it to the service first")
         return tuple(found)
 
+    def is_loaded(self, name: str, version: int) -> bool:
+        """Whether a version is in memory.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        stamp = self._stamp(name, version, self._path(name, version))
+        return (name, version, stamp) in self._loaded
+
+    def unload(self, name: str) -> None:
+        """Lets go of a model's versions in memory; who asks for one gets it from disk again.
+
+        Raises:
+            NotFoundError: There is none of that name.
+        """
+        for version in self.versions(name):
+            stamp = self._stamp(name, version, self._path(name, version))
+            self._loaded.discard((name, version, stamp))
+
     def remove(self, name: str, version: int) -> None:
         """Deletes a version.
 

@@ -62,3 +62,12 @@ class Service:
         models = ModelStore(root / "models", backend, selector, limits.loaded_bytes)
         selection = Selection(graphs, models, selector, limits)
         return cls(limits, folder, graphs, models, selection, Inference(selection, limits))
+
+    def check_ready(self) -> None:
+        """Checks that requests can be served: that the folder can be written.
+
+        Raises:
+            FolderError: It cannot.
+        """
+        with self.folder.staged() as path:
+            path.touch()

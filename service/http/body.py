@@ -63,8 +63,8 @@ async def read(request: Request, media: Media, limits: Limits) -> bytes:
         TooLargeError: It is over the limit of its type.
         HTTPException: It takes too long (408).
     """
-    async with _in_time(limits):
-        return b"".join([chunk async for chunk in _chunks(request, media, limits)])
+    async with in_time(limits):
+        return b"".join([chunk async for chunk in chunks(request, _limit(media, limits))])
 
 
 @asynccontextmanager
@@ -80,14 +80,19 @@ async def received(request: Request, service: Service, *allowed: Media) -> Async
     with service.folder.staged() as path:
         with path.open("xb") as file:
             path.chmod(0o600)
-            async with _in_time(service.limits):
-                async for chunk in _chunks(request, media, service.limits):
+            async with in_time(service.limits):
+                async for chunk in chunks(request, _limit(media, service.limits)):
                     await asyncio.to_thread(file.write, chunk)
         yield Upload(media, path)
 
 
 @asynccontextmanager
-async def _in_time(limits: Limits) -> AsyncIterator[None]:
+async def in_time(limits: Limits) -> AsyncIterator[None]:
+    """Ends what is in it when a body takes too long.
+
+    Raises:
+        HTTPException: It does (408).
+    """
     try:
         async with asyncio.timeout(limits.body_seconds):
             yield
@@ -97,9 +102,12 @@ async def _in_time(limits: Limits) -> AsyncIterator[None]:
         ) from None
 
 
-async def _chunks(request: Request, media: Media, limits: Limits) -> AsyncIterator[bytes]:
-    """Pieces of about a megabyte."""
-    limit = limits.json_bytes if media is Media.JSON else limits.body_bytes
+async def chunks(request: Request, limit: int) -> AsyncIterator[bytes]:
+    """A body in pieces of about a megabyte.
+
+    Raises:
+        TooLargeError: It is over the limit.
+    """
     announced = request.headers.get("content-length", "")
     if announced.isdecimal():
         check_limit("bytes of the body", int(announced), limit)
@@ -112,3 +120,7 @@ async def _chunks(request: Request, media: Media, limits: Limits) -> AsyncIterat
             yield bytes(buffer)
             buffer.clear()
     yield bytes(buffer)
+
+
+def _limit(media: Media, limits: Limits) -> int:
+    return limits.json_bytes if media is Media.JSON else limits.body_bytes

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
+from hetune.service.core.deadline import missed
 from hetune.service.core.service import Service
 from hetune.variants.errors import BusyError
 
@@ -63,9 +65,23 @@ class Work:
             ThreadPoolExecutor(1, "hetune-compute"),
         )
 
-    async def compute(self, do: Callable[[], T]) -> T:
-        """Does something in the thread that computes."""
-        return await asyncio.get_running_loop().run_in_executor(self._computer, do)
+    async def compute(self, do: Callable[[], T], deadline: float | None = None) -> T:
+        """Does something in the thread that computes.
+
+        Args:
+            do: What; once begun it is waited for.
+            deadline: Time of `time.monotonic()` until which it has to be begun.
+
+        Raises:
+            DeadlineError: It was not.
+        """
+        task = self._computer.submit(do)
+        doing = asyncio.wrap_future(task)
+        if deadline is not None:
+            await asyncio.wait((doing,), timeout=max(deadline - time.monotonic(), 0.0))
+            if task.cancel():
+                raise missed()
+        return await doing
 
     def close(self) -> None:
         """Waits for the computation that is under way."""
