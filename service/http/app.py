@@ -15,6 +15,8 @@ from hetune.service.core.service import Service
 from hetune.service.http import graphs, inference, models
 from hetune.service.http.asgi import App
 from hetune.service.http.layers import Guard, RequestIds
+from hetune.service.http.oip import routes as oip
+from hetune.service.http.oip.documents import InferenceRequest
 from hetune.service.http.problems import add_handlers
 from hetune.service.http.requests import InferDocument, SelectDocument
 from hetune.service.http.schema import add_schemas
@@ -64,9 +66,12 @@ def routes(service: Service) -> FastAPI:
         graphs.router(work),
         models.router(work),
         inference.router(work),
+        oip.router(work),
     ):
         app.include_router(part)
-    add_schemas(app, GraphDocument, ModelDescription, InferDocument, SelectDocument)
+    add_schemas(
+        app, GraphDocument, ModelDescription, InferDocument, SelectDocument, InferenceRequest
+    )
     return app
 
 
@@ -81,8 +86,7 @@ def _health(service: Service) -> APIRouter:
     @routes.get("/ready")
     def ready() -> Health:
         """Whether requests can be served: the folder can be written."""
-        with service.folder.staged() as path:
-            path.touch()
+        service.check_ready()
         return Health(status="ready")
 
     return routes

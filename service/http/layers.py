@@ -13,10 +13,12 @@ from hetune.service.http.asgi import App, Event, Receive, Scope, Send, header
 from hetune.service.http.problems import problem_of, routing_problem
 from hetune.variants.errors import AccessError
 
-OPEN_PATHS = frozenset({"/v1/health/live", "/v1/health/ready"})
+OPEN_PATHS = frozenset(
+    {"/v1/health/live", "/v1/health/ready", "/v2/health/live", "/v2/health/ready"}
+)
 """The only paths that need no key."""
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_MISDIRECTED = 421
+_FORBIDDEN, _MISDIRECTED = 403, 421
 _log = logging.getLogger(__name__)
 
 
@@ -53,7 +55,7 @@ class RequestIds:
             await self._app(scope, receive, send_with_id)
         except Exception as error:
             if not started:
-                await problem_of(error, request_id)(scope, receive, send_with_id)
+                await problem_of(error, scope)(scope, receive, send_with_id)
             else:
                 _log.debug("request %s ended with an error after its answer", request_id)
 
@@ -78,14 +80,17 @@ class Guard:
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        request_id = scope["state"]["request_id"]
         if not self._is_addressed(header(scope, b"host")):
             refusal = routing_problem(
-                _MISDIRECTED, "the service does not answer under this host name", request_id
+                _MISDIRECTED, "the service does not answer under this host name", scope
+            )
+        elif not self._is_own(header(scope, b"origin"), header(scope, b"host")):
+            refusal = routing_problem(
+                _FORBIDDEN, "the service does not answer pages of other origins", scope
             )
         elif not self._is_allowed(header(scope, b"authorization")):
             error = AccessError("send the service's key: 'Authorization: Bearer <key>'")
-            refusal = problem_of(error, request_id)
+            refusal = problem_of(error, scope)
         else:
             await self._app(scope, receive, send)
             return
@@ -95,6 +100,10 @@ class Guard:
         if self._hosts is None:
             return True
         return host is not None and re.sub(r":\d+$", "", host).lower() in self._hosts
+
+    def _is_own(self, origin: str | None, host: str | None) -> bool:
+        """Whether it is no web page of somebody else's that uses its reader's machine."""
+        return self._digest is not None or origin is None or origin.partition("://")[2] == host
 
     def _is_allowed(self, authorization: str | None) -> bool:
         if self._digest is None:

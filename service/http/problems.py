@@ -1,4 +1,8 @@
-"""Errors as problem details (RFC 9457). The one place that knows which error is which status."""
+"""Errors as answers. The one place that knows which error is which status.
+
+They are problem details (RFC 9457), but under `PROTOCOL`: there they are what the Open Inference
+Protocol wants, with the statuses that its clients know.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,12 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as RoutingError
 from starlette.requests import ClientDisconnect
 
+from hetune.service.http.asgi import Scope
 from hetune.variants import errors
 from hetune.variants.errors import HetuneError
 
+PROTOCOL = "/v2"
+"""Paths of the Open Inference Protocol are this and what is below."""
 MEDIA_TYPE = "application/problem+json"
 URN = "urn:hetune:error:"
 """A problem's type is this and the name of the error's class in `hetune.errors`."""
@@ -31,9 +38,12 @@ STATUS: dict[type[HetuneError], int] = {
     errors.ProgramError: 422,
     errors.VariantError: 422,
     errors.BusyError: 429,
+    errors.DeadlineError: 504,
     errors.FolderError: 503,
     HetuneError: 500,
 }
+PROTOCOL_STATUS = {409: 400, 422: 400, 429: 503, 504: 503}
+"""What the Open Inference Protocol's clients know from Triton in place of others."""
 _SERVER = 500
 _log = logging.getLogger(__name__)
 
@@ -43,14 +53,20 @@ def status_of(kind: type[HetuneError]) -> int:
     return next(STATUS[base] for base in kind.__mro__ if base in STATUS)
 
 
-def problem_of(error: Exception, request_id: str) -> JSONResponse:
-    """An error as a response. What went wrong inside is logged, and not told."""
+def problem_of(error: Exception, scope: Scope) -> JSONResponse:
+    """An error as a response. What went wrong inside is logged, and not told.
+
+    Args:
+        error: Any.
+        scope: Of the request, which has an id.
+    """
+    request_id = scope["state"]["request_id"]
     if isinstance(error, HetuneError):
         status, name = status_of(type(error)), _public_name(type(error))
     else:
         status, name = _SERVER, HetuneError.__name__
     detail = str(error)
-    if status >= _SERVER:
+    if status >= _SERVER and not isinstance(error, errors.DeadlineError):
         _log.error("request %s failed", request_id, exc_info=error)
         detail = f"the service failed: its log has the reason under the request id {request_id}"
     headers = {}
@@ -58,23 +74,23 @@ def problem_of(error: Exception, request_id: str) -> JSONResponse:
         headers["Retry-After"] = str(RETRY_SECONDS)
     if isinstance(error, errors.AccessError):
         headers["WWW-Authenticate"] = "Bearer"
-    return _response(status, URN + name, detail, request_id, headers)
+    return _response(status, URN + name, detail, scope, headers)
 
 
-def routing_problem(status: int, detail: str, request_id: str) -> JSONResponse:
+def routing_problem(status: int, detail: str, scope: Scope) -> JSONResponse:
     """What HTTP itself has a status for: no such route, method or media type."""
-    return _response(status, "about:blank", detail, request_id, {})
+    return _response(status, "about:blank", detail, scope, {})
 
 
 def add_handlers(app: FastAPI) -> None:
     """Lets an application answer every error with a problem."""
 
     async def domain(request: Request, error: Exception) -> JSONResponse:
-        return problem_of(error, request.state.request_id)
+        return problem_of(error, request.scope)
 
     async def routing(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RoutingError)
-        found = routing_problem(error.status_code, error.detail, request.state.request_id)
+        found = routing_problem(error.status_code, error.detail, request.scope)
         found.headers.update(error.headers or {})
         return found
 
@@ -83,11 +99,11 @@ def add_handlers(app: FastAPI) -> None:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         malformed = errors.MalformedError(f"{where}: {first['msg']}")
-        return problem_of(malformed, request.state.request_id)
+        return problem_of(malformed, request.scope)
 
     async def gone(request: Request, error: Exception) -> JSONResponse:
         _log.info("request %s: the client went away", request.state.request_id)
-        return routing_problem(400, "the body ended early", request.state.request_id)
+        return routing_problem(400, "the body ended early", request.scope)
 
     app.add_exception_handler(ClientDisconnect, gone)
     app.add_exception_handler(HetuneError, domain)
@@ -102,13 +118,15 @@ def _public_name(kind: type[HetuneError]) -> str:
 
 
 def _response(
-    status: int, kind: str, detail: str, request_id: str, headers: dict[str, str]
+    status: int, kind: str, detail: str, scope: Scope, headers: dict[str, str]
 ) -> JSONResponse:
+    if f"{scope['path']}/".startswith(f"{PROTOCOL}/"):
+        return JSONResponse({"error": detail}, PROTOCOL_STATUS.get(status, status), headers)
     content = {
         "type": kind,
         "title": HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,
-        "request_id": request_id,
+        "request_id": scope["state"]["request_id"],
     }
     return JSONResponse(content, status, headers, MEDIA_TYPE)

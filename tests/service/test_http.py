@@ -13,6 +13,7 @@ import torch
 
 from hetune.service.core.message import MEDIA_TYPE, pack, unpack
 from hetune.service.http.app import application, routes
+from hetune.service.http.layers import OPEN_PATHS
 from hetune.service.http.problems import status_of
 from hetune.variants import errors
 
@@ -317,6 +318,15 @@ def test_a_local_service_answers_under_its_own_name_only(http, host):
     is_problem(http.get("/v1/models", headers={"Host": host}), 421, None)
 
 
+@pytest.mark.parametrize("path", ["/v1/models", "/v2/repository/index"])
+def test_pages_of_other_origins_get_nothing_from_a_service_without_a_key(http, path):
+    own = f"http://{http.base_url.host}:{http.base_url.port}"
+    method = "GET" if path == "/v1/models" else "POST"
+    for origin in ("http://evil.example", "null", "http://127.0.0.1", f"{own}.evil.example"):
+        assert http.request(method, path, headers={"Origin": origin}).status_code == 403
+    assert http.request(method, path, headers={"Origin": own}).status_code == 200
+
+
 def test_a_result_that_json_cannot_hold(http):
     big = INFER | {"features": [[3e38] * 4] * 3}
     assert "safetensors" in is_problem(http.post("/v1/models/m/infer", json=big), 422, "InputError")
@@ -337,8 +347,11 @@ def test_every_route_but_health_needs_the_key(service):
                 for value in (None, "Bearer wrong", "Bearer", "Basic sesame", "sesame", "Bearer é"):
                     headers = {"Authorization": value.encode()} if value else {}
                     found = http.request(method, concrete, headers=headers)
-                    if path.startswith("/v1/health/"):
+                    if path in OPEN_PATHS:
                         assert found.status_code == 200
+                    elif path.startswith("/v2"):
+                        assert found.status_code == 401
+                        assert set(found.json()) == {"error"}
                     else:
                         is_problem(found, 401, "AccessError")
                         assert found.headers["www-authenticate"] == "Bearer"

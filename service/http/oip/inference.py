@@ -1,0 +1,76 @@
+"""The route that runs models."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from fastapi import Request, Response
+
+from hetune.service.core.service import Service
+from hetune.service.http.body import JSON_TYPE
+from hetune.service.http.oip import statistics
+from hetune.service.http.oip.body import json_length, read_body
+from hetune.service.http.oip.compression import accepted, compress
+from hetune.service.http.oip.inputs import inputs_of
+from hetune.service.http.oip.outputs import write_answer
+from hetune.service.http.oip.request import Asked, read_request
+from hetune.service.http.oip.statistics import Laps, Statistics
+from hetune.service.http.work import Work
+
+BINARY_TYPE = "application/octet-stream"
+_BYTES = {"schema": {"type": "string", "format": "binary"}}
+REQUEST: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON_TYPE: {"schema": {"$ref": "#/components/schemas/InferenceRequest"}},
+            BINARY_TYPE: _BYTES,
+        },
+    }
+}
+"""What OpenAPI says of the body, which the route reads itself."""
+ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Outputs", "content": {JSON_TYPE: {}, BINARY_TYPE: _BYTES}}
+}
+
+
+async def infer(
+    work: Work, counters: Statistics, name: str, version: int, request: Request
+) -> Response:
+    """Runs a version of a model on the graph and the features of a request."""
+    service, arrived = work.service, time.monotonic()
+    with work.computing.entered():
+        body = await read_body(request, service.limits)
+        with counters.counted(name, version) as laps:
+            asked = await asyncio.to_thread(
+                read_request, body, json_length(request), service.limits
+            )
+            deadline = None if asked.seconds is None else arrived + asked.seconds
+            laps.lap(statistics.INPUT)
+            content, length = await work.compute(
+                lambda: _run(service, name, version, asked, deadline, laps), deadline
+            )
+            headers = {} if length is None else {"Inference-Header-Content-Length": str(length)}
+            coding = accepted(request.headers.get("accept-encoding", ""))
+            if coding is not None:
+                headers["Content-Encoding"] = coding
+                content = await asyncio.to_thread(compress, content, coding)
+            laps.lap(statistics.OUTPUT)
+    headers["Vary"] = "Accept-Encoding"
+    return Response(content, headers=headers, media_type=BINARY_TYPE if length else JSON_TYPE)
+
+
+def _run(
+    service: Service, name: str, version: int, asked: Asked, deadline: float | None, laps: Laps
+) -> tuple[bytes, int | None]:
+    laps.lap(statistics.QUEUE)
+    description = service.models.get(name, version).description
+    graph, features = inputs_of(asked, description, service.limits)
+    laps.lap(statistics.INPUT)
+    answer = service.inference.run(name, graph, features, version=version, deadline=deadline)
+    laps.lap(statistics.INFER)
+    written = write_answer(answer, asked, service.limits.json_elements)
+    laps.lap(statistics.OUTPUT)
+    return written

@@ -1,0 +1,122 @@
+"""The graph and the features that the tensors of a request make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from hetune.service.core.description import ModelDescription
+from hetune.service.core.limits import Limits, check_limit
+from hetune.service.http.oip.names import triple
+from hetune.service.http.oip.request import Asked, Key
+from hetune.variants.errors import InputError, MalformedError
+from hetune.variants.graph import from_edge_index_dict
+from hetune.variants.graph.hetero import HeteroGraph
+
+Features = Tensor | dict[str, Tensor]
+_INTEGERS = (torch.int16, torch.int32, torch.int64)
+
+
+def inputs_of(
+    asked: Asked, description: ModelDescription, limits: Limits
+) -> tuple[HeteroGraph | str, Features]:
+    """A graph, or the id of one that is kept; and features, by node type if the tensors are.
+
+    Args:
+        asked: The request.
+        description: Of the model. If it has metadata, types of nodes and edges are in that order,
+            otherwise in that of the request's tensors.
+        limits: What is accepted.
+
+    Raises:
+        MalformedError: Tensors are missing, or there are some of both forms.
+        TooLargeError: The graph is over a limit.
+        GraphError: It is none.
+        InputError: Shapes or dtypes do not fit.
+    """
+    given = asked.tensors
+    flat = {what: tensor for (what, types), tensor in given.items() if not types}
+    typed = {key: tensor for key, tensor in given.items() if key[1]}
+    if flat and typed:
+        raise MalformedError(
+            "there are tensors with types in their names, and without: give one form"
+        )
+    if not any(what == "x" for what, _ in given):
+        raise MalformedError("the features are missing: give x, or x/<node type> for each")
+    features: Features
+    if typed:
+        features = {types[0]: tensor for (what, types), tensor in typed.items() if what == "x"}
+    else:
+        features = flat["x"]
+    for rows in features.values() if isinstance(features, dict) else (features,):
+        if rows.dim() != 2:
+            raise InputError(f"features have the shape {list(rows.shape)}: give [nodes, width]")
+    if asked.graph_id is not None:
+        if any(what != "x" for what, _ in given):
+            raise MalformedError("there are tensors of a graph beside a graph_id: give one")
+        return asked.graph_id, features
+    if isinstance(features, dict):
+        return _typed_graph(typed, features, description, limits), features
+    return _flat_graph(flat, features.shape[0], description, limits), features
+
+
+def _flat_graph(
+    given: Mapping[str, Tensor], nodes: int, description: ModelDescription, limits: Limits
+) -> HeteroGraph:
+    edges = _edge_index("edge_index", given.get("edge_index"))
+    check_limit("nodes", nodes, limits.nodes)
+    check_limit("edges", edges.shape[1], limits.edges)
+    return HeteroGraph(
+        edges[0],
+        edges[1],
+        given.get("edge_type"),
+        num_nodes=nodes,
+        num_etypes=description.num_relations,
+    )
+
+
+def _typed_graph(
+    given: Mapping[Key, Tensor],
+    features: Mapping[str, Tensor],
+    description: ModelDescription,
+    limits: Limits,
+) -> HeteroGraph:
+    edges = {
+        triple(types): _edge_index("/".join((what, *types)), tensor)
+        for (what, types), tensor in given.items()
+        if what == "edge_index"
+    }
+    counts = {name: rows.shape[0] for name, rows in features.items()}
+    for (what, types), tensor in given.items():
+        if what == "num_nodes":
+            counts[types[0]] = _count(types[0], tensor)
+    metadata = description.metadata
+    ends = {end for source, _, target in edges for end in (source, target)}
+    known = set(counts) | ends | set(metadata.ntypes if metadata else ())
+    check_limit("node types", len(known), limits.types)
+    check_limit("edge types", len(edges), limits.types)
+    check_limit("nodes", sum(counts.values()), limits.nodes)
+    check_limit("edges", sum(edge.shape[1] for edge in edges.values()), limits.edges)
+    absent = dict.fromkeys(sorted(known - set(counts)), 0)
+    return from_edge_index_dict(
+        edges, counts | absent, metadata=(metadata.ntypes, metadata.etypes) if metadata else None
+    )
+
+
+def _edge_index(name: str, tensor: Tensor | None) -> Tensor:
+    if tensor is None:
+        raise MalformedError("the edges are missing: give edge_index, or a graph_id")
+    if tensor.dim() != 2 or tensor.shape[0] != 2 or tensor.dtype not in _INTEGERS:
+        raise InputError(
+            f"{name} is {tensor.dtype} {list(tensor.shape)}: give integers of the shape "
+            "[2, edges], sources first"
+        )
+    return tensor
+
+
+def _count(ntype: str, tensor: Tensor) -> int:
+    if tensor.dtype not in _INTEGERS or tensor.numel() != 1 or int(tensor) < 0:
+        raise InputError(f"num_nodes of {ntype!r} is no count: give one integer, at least 0")
+    return int(tensor)

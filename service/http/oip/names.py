@@ -1,0 +1,41 @@
+"""Names of tensors: what they are of, and the types of nodes and edges that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import quote, unquote
+
+from hetune.variants.errors import MalformedError
+from hetune.variants.graph.hetero import CanonicalEtype
+
+FLAT = ("x", "edge_index", "edge_type")
+_TYPES = {"x": 1, "num_nodes": 1, "edge_index": 3}
+
+
+def name_of(what: str, *types: str) -> str:
+    """A name: ``x/paper``, ``edge_index/author/writes/paper``; each type is percent-encoded."""
+    return "/".join((what, *(quote(part, safe="") for part in types)))
+
+
+def parse_name(name: str) -> tuple[str, tuple[str, ...]]:
+    """What a tensor is of, and the types in its name; none if the name is flat.
+
+    Raises:
+        MalformedError: No input has such a name.
+    """
+    what, *types = name.split("/")
+    if (not types and what in FLAT) or (len(types) == _TYPES.get(what) and all(types)):
+        try:
+            return what, tuple(unquote(part, errors="strict") for part in types)
+        except UnicodeDecodeError:
+            pass
+    raise MalformedError(
+        f"there is no input {name[:128]!r}: give x, edge_index and edge_type; or x/<node type>, "
+        "num_nodes/<node type> and edge_index/<source>/<relation>/<target>, each percent-encoded"
+    )
+
+
+def triple(types: Iterable[str]) -> CanonicalEtype:
+    """The edge type in a name."""
+    source, relation, target = types
+    return source, relation, target

@@ -1,0 +1,87 @@
+"""Answers: which outputs a run has, and how they are written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from torch import Tensor
+
+from hetune.service.core.answers import Answer
+from hetune.service.core.limits import check_limit
+from hetune.service.http.oip.framing import Buffer, join
+from hetune.service.http.oip.names import name_of
+from hetune.service.http.oip.request import Asked, Wanted
+from hetune.service.http.oip.tensors import FEATURES, to_bytes
+from hetune.variants.errors import InputError, MalformedError
+
+OUT = "out"
+
+
+def write_answer(answer: Answer, asked: Asked, most: int) -> tuple[bytes, int | None]:
+    """The body of an answer, and the length of its JSON; None if it is nothing else.
+
+    Args:
+        answer: Of the run.
+        asked: The request.
+        most: Numbers in JSON.
+
+    Raises:
+        MalformedError: An output is asked for that there is not.
+        TooLargeError: There are too many numbers for JSON.
+        InputError: The result holds numbers that JSON cannot.
+    """
+    found = _named(answer)
+    wanted = asked.outputs
+    if wanted is None:
+        wanted = tuple(Wanted(name, asked.binary) for name in found)
+    outputs: list[dict[str, Any]] = []
+    parts: list[Buffer] = []
+    numbers = 0
+    for output in wanted:
+        if output.name not in found:
+            raise MalformedError(
+                f"there is no output {output.name[:128]!r}: ask for some of {', '.join(found)}"
+            )
+        tensor = found[output.name]
+        described: dict[str, Any] = {
+            "name": output.name,
+            "datatype": FEATURES,
+            "shape": list(tensor.shape),
+        }
+        if output.binary:
+            parts.append(to_bytes(tensor))
+            described["parameters"] = {"binary_data_size": tensor.nbytes}
+        else:
+            numbers += tensor.numel()
+            check_limit("numbers in JSON", numbers, most)
+            described["data"] = tensor.flatten().tolist()
+        outputs.append(described)
+    text = _json(answer, asked.id, outputs)
+    has_binary = any(output.binary for output in wanted)
+    return join(text, parts), len(text) if has_binary else None
+
+
+def _named(answer: Answer) -> dict[str, Tensor]:
+    rows = answer.out
+    if isinstance(rows, Tensor):
+        return {OUT: rows}
+    return {name_of(OUT, ntype): tensor for ntype, tensor in rows.items()}
+
+
+def _json(answer: Answer, id: str | None, outputs: list[dict[str, Any]]) -> bytes:
+    document: dict[str, Any] = {
+        "model_name": answer.report.model,
+        "model_version": str(answer.report.version),
+        "parameters": {"variants": ", ".join(layer.variant for layer in answer.report.layers)},
+        "outputs": outputs,
+    }
+    if id is not None:
+        document["id"] = id
+    try:
+        return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
+    except ValueError:
+        raise InputError(
+            "the result holds infinite numbers or none (NaN), which JSON cannot: ask for binary "
+            "output, by the parameter binary_data of an output or binary_data_output of the request"
+        ) from None

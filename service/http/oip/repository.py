@@ -1,0 +1,63 @@
+"""Routes of the repository: which models there are, and which of them are in memory."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from hetune.service.core.documents import D, parse
+from hetune.service.core.models import ModelStore
+from hetune.service.http.oip.body import read_body
+from hetune.service.http.oip.documents import IndexEntry, IndexRequest, LoadRequest
+from hetune.service.http.work import Work
+from hetune.variants.errors import InputError
+
+_HELD, _ON_DEMAND = "in memory", "on disk: loaded when it is asked for"
+
+
+def repository_routes(work: Work) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(prefix="/v2/repository")
+    service, models = work.service, work.service.models
+
+    async def read(kind: type[D], request: Request) -> D:
+        return parse(kind, bytes(await read_body(request, service.limits)) or b"{}")
+
+    @routes.post("/index")
+    async def index(request: Request) -> tuple[IndexEntry, ...]:
+        """All versions of all models. Every one of them is ready."""
+        with work.computing.entered():
+            await read(IndexRequest, request)
+            return await work.compute(lambda: _index(models))
+
+    @routes.post("/models/{name}/load")
+    async def load(name: str, request: Request) -> Response:
+        """Takes a model's latest version into memory, so that the next request need not."""
+        with work.computing.entered():
+            asked = await read(LoadRequest, request)
+            if asked.parameters:
+                raise InputError("load takes no parameters: a model's configuration is its own")
+            await work.compute(lambda: models.get(name))
+        return Response(status_code=200)
+
+    @routes.post("/models/{name}/unload")
+    async def unload(name: str, request: Request) -> Response:
+        """Lets go of a model in memory. It can be run still, and is loaded again then."""
+        with work.computing.entered():
+            await read(LoadRequest, request)
+            await work.compute(lambda: models.unload(name))
+        return Response(status_code=200)
+
+    return routes
+
+
+def _index(models: ModelStore) -> tuple[IndexEntry, ...]:
+    return tuple(
+        IndexEntry(
+            name=name,
+            version=str(version),
+            state="READY",
+            reason=_HELD if models.is_loaded(name, version) else _ON_DEMAND,
+        )
+        for name in models.names()
+        for version in models.versions(name)
+    )
