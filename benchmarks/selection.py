@@ -6,8 +6,8 @@
 
 `measure` times all variants of RGCN, RGAT and HGT at widths {32, 64, 128, 256} squared on real
 graphs, into the store, under the campaign "selection-test". It may be stopped at any time, and goes
-on where it was: pair of widths by pair, small graphs first; the largest graph comes last and gets
-four pairs.
+on where it was: pair of widths by pair, small graphs first. Twelve large graphs get four pairs, and
+the largest of them comes last.
 
 Without `measure`, a cost model is trained on all other problems of the store, real graphs' families
 held out, and judged on the real graphs beside all baselines, by lower quartiles of the rounds and
@@ -206,7 +206,7 @@ def _refuse_seen(model: CostModel, judged: Sequence[Problem]) -> None:
 
 
 def _overheads(selector: Selector, options: argparse.Namespace, console: Console) -> list[Overhead]:
-    graphs = [graph for graph in _graphs(options, console) if not graph.large or options.large]
+    graphs = [graph for graph in _graphs(options, console) if not graph.last or options.large]
     wanted = specs(graphs, options.layers, options.overhead_pairs, options.threads)
     return [
         measure(selector, spec, options.repeats)
