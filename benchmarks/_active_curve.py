@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from hetune.costmodel.data import Problem
+from hetune.costmodel.model.regressor import Target
+from hetune.costmodel.model.rows import Rows
+from hetune.costmodel.model.train import fit_regressors
 from hetune.profiling.active.committee import Committee
 from hetune.profiling.active.plan import Planner
 from hetune.profiling.active.view import View
 from hetune.variants.runtime.roofline import MachineModel
 
 STRATEGIES = ("uniform", "active")
-_TREES = 80
 
 
 class Simulation:
@@ -26,14 +28,12 @@ class Simulation:
         pool: What may be revealed.
         judged: Held-out problems, of which all is known.
         machine: Rates for the roofline model.
-        jobs: Threads to fit with.
     """
 
     def __init__(
-        self, pool: Sequence[Problem], judged: Sequence[Problem], machine: MachineModel, jobs: int
+        self, pool: Sequence[Problem], judged: Sequence[Problem], machine: MachineModel
     ) -> None:
-        self._pool, self._judged = pool, judged
-        self._machine, self._jobs = machine, jobs
+        self._pool, self._judged, self._machine = pool, judged, machine
         self._views = [View.of_measured(problem, machine) for problem in pool]
         self._held_out = [View.of_measured(problem, machine) for problem in judged]
         self.units = sum(len(problem.candidates) for problem in pool)
@@ -42,7 +42,7 @@ class Simulation:
         """Regret after so many units, the geometric mean over the held-out problems."""
         left = [np.ones(len(problem.candidates), np.bool_) for problem in self._pool]
         order = self._shuffled(seed)
-        planner = Planner(self._views, self._machine, seed=seed, jobs=self._jobs)
+        planner = Planner(self._views, self._machine, seed=seed)
         found, done = [], 0
         for size in sizes:
             if strategy == "uniform":
@@ -52,7 +52,7 @@ class Simulation:
             for problem, place in chosen:
                 left[problem][place] = False
             done = size
-            found.append(self._regret(self._revealed(left), seed))
+            found.append(self._regret(self._revealed(left)))
         return found
 
     def _shuffled(self, seed: int) -> list[tuple[int, int]]:
@@ -67,10 +67,11 @@ class Simulation:
                 found.append(replace(problem, candidates=known))
         return found
 
-    def _regret(self, measured: Sequence[Problem], seed: int) -> float:
-        model = Committee.fit(
-            measured, self._machine, members=1, trees=_TREES, seed=seed, jobs=self._jobs
-        )
+    def _regret(self, measured: Sequence[Problem]) -> float:
+        """Of what a cost model fitted to that chooses."""
+        rows = Rows.of(measured, self._machine)
+        regressors = fit_regressors(rows, Target.RATIO)
+        model = Committee((regressors,), rows.overhead.launch_seconds)
         logs = []
         for problem, seconds in zip(self._judged, model.predict(self._held_out), strict=True):
             chosen = problem.candidates[int(seconds[0].argmin())]
@@ -105,7 +106,8 @@ def units_needed(sizes: Sequence[int], regrets: np.ndarray, level: float) -> flo
 def ratios(sizes: Sequence[int], uniform: np.ndarray, active: np.ndarray) -> list[dict[str, Any]]:
     """For each level that the uniform curve comes down to: what the active one needs for it.
 
-    Not for the first point, before which neither curve is known.
+    Not for the first point, before which neither curve is known. A level that the active curve does
+    not come down to counts as if it did at the last point.
     """
     found = []
     for i, level in enumerate(uniform):
@@ -117,7 +119,7 @@ def ratios(sizes: Sequence[int], uniform: np.ndarray, active: np.ndarray) -> lis
                 "regret": round(float(level), 4),
                 "uniform_units": int(sizes[i]),
                 "active_units": None if needed is None else round(needed),
-                "ratio": None if needed is None else round(needed / sizes[i], 3),
+                "ratio": round((sizes[-1] if needed is None else needed) / sizes[i], 3),
             }
         )
     return found
@@ -129,24 +131,25 @@ def plot(
     """Both curves with the spread over seeds, and the falling means, into a PNG."""
     figure = Figure(figsize=(7.5, 4.8), layout="constrained")
     panel = figure.subplots()
-    styles = {"uniform": ("#8a8a8a", (0, (5, 2)), "s"), "active": ("#1d3557", "-", "o")}
+    styles = {
+        "uniform": ("by chance (uniform)", "#8a8a8a", (0, (5, 2)), "s"),
+        "active": ("by what models are unsure of (active)", "#1d3557", "-", "o"),
+    }
     for strategy in STRATEGIES:
-        colour, dashes, mark = styles[strategy]
+        label, colour, dashes, mark = styles[strategy]
         table = np.array(curves[strategy])
         mean = np.exp(np.log(table).mean(axis=0))
         error = np.exp(np.log(table).std(axis=0) / np.sqrt(len(table)))
         panel.fill_between(sizes, mean / error, mean * error, color=colour, alpha=0.18, linewidth=0)
         panel.plot(sizes, mean, mark, color=colour, markersize=4)
-        panel.plot(
-            sizes, falling(mean), color=colour, linestyle=dashes, linewidth=2, label=strategy
-        )
+        panel.plot(sizes, falling(mean), color=colour, linestyle=dashes, linewidth=2, label=label)
     panel.axhline(floor, color="black", linewidth=0.8, linestyle=(0, (1, 2)))
     panel.annotate(
-        "always the fastest, measured anew", (sizes[0], floor), (0, 3),
+        "noise: the fastest one always chosen", (sizes[0], floor), (0, 3),
         textcoords="offset points", fontsize=8.5,
     )  # fmt: skip
     panel.set_xscale("log")
-    panel.set_xticks(list(sizes)[:: max(1, len(sizes) // 8)])
+    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     panel.xaxis.set_minor_formatter(NullFormatter())
     panel.set_xlabel("units measured")

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         task = bar.add_task("curves", total=options.seeds * len(STRATEGIES))
         for seed in range(options.seeds):
             pool, held_out = _parts(training, judged if options.real else [], seed)
-            simulation = Simulation(pool, held_out, MachineModel(), options.threads)
+            simulation = Simulation(pool, held_out, MachineModel())
             sizes = sizes or _sizes(options.first, simulation.units, options.points)
             floors.append(geometric_mean([noise.floor(p) for p in held_out]))
             for strategy in STRATEGIES:
@@ -60,13 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 bar.advance(task)
     means = {name: np.exp(np.log(np.array(c)).mean(axis=0)) for name, c in curves.items()}
     levels = ratios(sizes, falling(means["uniform"]), falling(means["active"]))
-    reached = [level["ratio"] for level in levels if level["ratio"] is not None]
-    overall = geometric_mean(reached)
+    overall = geometric_mean([level["ratio"] for level in levels])
     console.print(_table(sizes, means))
     console.print(_levels(levels))
     console.print(
         f"units needed for the same regret: {overall:.2f} of uniform sampling's (geometric mean "
-        f"over {len(reached)} of {len(levels)} levels); goal: at most {GOAL}"
+        f"over {len(levels)} levels); goal: at most {GOAL}"
     )
     record = {
         "machine": fingerprint(options.threads),

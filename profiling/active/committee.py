@@ -1,4 +1,4 @@
-"""A few quick models, fitted to resampled problems: where they disagree, none of them knows.
+"""A few models, fitted to resampled problems: where they disagree, none of them knows.
 
 This is query by bagging (Abe and Mamitsuka, "Query learning strategies using boosting and
 bagging", 1998). Conformal intervals say how far a model is off on graphs of new families, on the
@@ -20,10 +20,10 @@ from hetune.costmodel.model.rows import Rows
 from hetune.profiling.active.view import View
 from hetune.variants.runtime.roofline import MachineModel
 
+_TREES, _LEARNING_RATE = 60, 0.15
+"""Fewer trees than cost models have, that learn faster: members are fitted many times."""
 _FEWEST_ROWS = 16
-"""Of a kernel family, for a regressor of its own; the roofline model answers below."""
-
-Member = Mapping[str, LaunchRegressor]
+"""Of a kernel family, for a regressor of its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,11 +31,11 @@ class Committee:
     """Models of launches.
 
     Attributes:
-        members: Regressors by kernel family; an empty member is the roofline model.
+        members: Regressors by kernel family; where one is missing, the roofline model answers.
         launch_seconds: What starting a launch costs.
     """
 
-    members: tuple[Member, ...]
+    members: tuple[Mapping[str, LaunchRegressor], ...]
     launch_seconds: float
 
     @classmethod
@@ -43,33 +43,23 @@ class Committee:
         cls,
         problems: Sequence[Problem],
         machine: MachineModel,
-        *,
-        members: int = 4,
-        trees: int = 40,
-        seed: int = 0,
-        jobs: int = 0,
+        members: int,
+        rng: np.random.Generator,
     ) -> Committee:
-        """Fits each member to problems that are drawn with replacement; one alone, to all.
+        """Fits each member to as many problems as there are, drawn with replacement.
 
         Args:
-            problems: What was measured; without any, the roofline model is all there is.
+            problems: What was measured; at least one.
             machine: Rates for the roofline model, which regressors correct.
             members: How many.
-            trees: Of each regressor.
-            seed: Of what is drawn.
-            jobs: Threads to fit with; 0 for all.
+            rng: Draws the problems.
+
+        Raises:
+            ModelError: There is no problem, or they are of several machines.
         """
-        if not problems:
-            return cls(({},), 0.0)
         rows = Rows.of(problems, machine)
-        rng = np.random.default_rng(seed)
-        found = []
-        for number in range(members):
-            weights = rows.weights
-            if members > 1:
-                weights = weights * _drawn(rows, rng)
-            found.append(_member(rows, weights, trees, seed + number, jobs))
-        return cls(tuple(found), rows.overhead.launch_seconds)
+        found = tuple(_member(rows, rows.weights * _drawn(rows, rng)) for _ in range(members))
+        return cls(found, rows.overhead.launch_seconds)
 
     def predict(self, views: Sequence[View]) -> list[NDArray[np.float64]]:
         """What each member expects: for each view seconds, float64 [members, variants]."""
@@ -78,37 +68,38 @@ class Committee:
         families = np.concatenate([view.families for view in views])
         X = np.concatenate([view.X for view in views])
         roofline = np.concatenate([view.roofline for view in views])
-        ends = np.cumsum([len(view.roofline) for view in views])
-        found: list[list[NDArray[np.float64]]] = [[] for _ in views]
+        ends = np.cumsum([len(view.roofline) for view in views])[:-1]
+        by_member = []
         for member in self.members:
             seconds = roofline.copy()
             for family, regressor in member.items():
                 places = np.flatnonzero(families == family)
                 if places.size:
                     seconds[places] = regressor.predict(X[places], roofline=roofline[places])
-            for view, part, own in zip(views, np.split(seconds, ends[:-1]), found, strict=True):
-                own.append(view.totals(part, self.launch_seconds))
-        return [np.array(own) for own in found]
+            by_member.append(np.split(seconds, ends))
+        return [
+            np.array([view.totals(own, self.launch_seconds) for own in parts])
+            for view, *parts in zip(views, *by_member, strict=True)
+        ]
 
 
 def _drawn(rows: Rows, rng: np.random.Generator) -> NDArray[np.float64]:
-    """How often each row counts if as many problems are drawn as there are, with replacement."""
-    counts = np.bincount(rng.integers(len(rows.problems), size=len(rows.problems)))
+    """How often the problem of each row is drawn; float64 [rows]."""
+    problems = len(rows.problems)
+    counts = np.bincount(rng.integers(problems, size=problems), minlength=problems)
     found = np.zeros(len(rows.seconds))
-    for problem, count in zip(rows.problems, counts, strict=False):
+    for problem, count in zip(rows.problems, counts, strict=True):
         found[problem.rows] = count
     return found
 
 
-def _member(
-    rows: Rows, weights: NDArray[np.float64], trees: int, seed: int, jobs: int
-) -> dict[str, LaunchRegressor]:
+def _member(rows: Rows, weights: NDArray[np.float64]) -> dict[str, LaunchRegressor]:
     found = {}
     for family in np.unique(rows.families):
         places = (rows.families == family) & (weights > 0)
         if np.count_nonzero(places) >= _FEWEST_ROWS:
             regressor = LaunchRegressor(
-                NAMES, target=Target.RATIO, trees=trees, depth=5, seed=seed, jobs=jobs
+                NAMES, target=Target.RATIO, trees=_TREES, learning_rate=_LEARNING_RATE
             )
             found[str(family)] = regressor.fit(
                 rows.X[places],

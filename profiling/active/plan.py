@@ -1,15 +1,16 @@
 """Which units to measure next.
 
-Most variants of a problem are far from its best, and how far exactly changes no choice. What does
-is which of the near ones is best; and a variant may be near as long as some model believes so. Each
-unit's worth is the share of a committee that believes it near the best of its problem, and all
-problems are worth the same, so that a batch is spread over many graphs.
+Most variants of a problem are far from its best, and how far exactly changes no choice. A unit is
+worth measuring if its variant may well be faster than the one that would be chosen now: by how much
+it is expected to be, where it is faster, is its *expected improvement* (Jones, Schonlau and Welch,
+"Efficient global optimization of expensive black-box functions", 1998).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +20,8 @@ from hetune.profiling.active.committee import Committee
 from hetune.profiling.active.view import View
 from hetune.variants.runtime.roofline import MachineModel
 
-_NEAR = 0.05
-"""Predicted log-distance from the best at which a variant's worth has fallen to 1/e."""
-_NEAR_UNTRAINED = 0.2
-"""The same before anything is measured."""
+_BY_CHANCE = 0.1
+"""Share of units that are drawn whatever models believe: a committee may agree and be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +31,14 @@ class Planner:
     Attributes:
         views: The problems.
         machine: Rates for the roofline model.
-        members: Of the committee.
+        members: Of the committee; at least two.
         seed: Of everything that is drawn.
-        jobs: Threads to fit with; 0 for all.
     """
 
     views: Sequence[View]
-    machine: MachineModel = field(default_factory=MachineModel)
+    machine: MachineModel
     members: int = 4
     seed: int = 0
-    jobs: int = 0
 
     def next(
         self, measured: Sequence[Problem], left: Sequence[NDArray[np.bool_]], count: int
@@ -49,59 +46,61 @@ class Planner:
         """The units to measure next.
 
         Args:
-            measured: All problems that were measured so far, with the candidates that were.
+            measured: All problems that were measured so far, with the candidates that were;
+                without any, units are drawn by chance.
             left: For each view the variants that may be measured; bool [variants].
             count: How many units.
 
         Returns:
-            Positions of a view and of a variant in it, the most valuable first; fewer than `count`
-            if no more are left. The same for the same arguments.
+            Positions of a view and of a variant in it, each once; fewer than `count` if no more
+            are left. The same for the same arguments.
         """
-        done = sum(len(problem.candidates) for problem in measured)
-        rng = np.random.default_rng([self.seed, done])
-        committee = Committee.fit(
-            measured,
-            self.machine,
-            members=self.members,
-            seed=int(rng.integers(1 << 30)),
-            jobs=self.jobs,
-        )
-        near = _NEAR if measured else _NEAR_UNTRAINED
-        worths = [
-            worth(seconds, free, near)
-            for seconds, free in zip(committee.predict(self.views), left, strict=True)
-        ]
-        return draw(worths, count, rng)
+        known = sum(len(problem.candidates) for problem in measured)
+        rng = np.random.default_rng([self.seed, known])
+        free = [np.asarray(each, np.float64) for each in left]
+        if not any(each.any() for each in free):
+            return []
+        worths = free
+        if measured:
+            committee = Committee.fit(measured, self.machine, self.members, rng)
+            expected = committee.predict(self.views)
+            worths = [f * improvements(t) for f, t in zip(free, expected, strict=True)]
+        return _draw(worths, free, count, rng)
 
 
-def worth(
-    seconds: NDArray[np.float64], left: NDArray[np.bool_], near: float = _NEAR
-) -> NDArray[np.float64]:
-    """How much measuring each variant of a problem should tell; sums to 1 if any is left.
+def improvements(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """By what factor each variant of a problem may be faster than the one that looks fastest.
 
     Args:
         seconds: What each member of a committee expects; float64 [members, variants].
-        left: The variants that may be measured; bool [variants].
-        near: Log-distance from a member's best at which a variant counts 1/e.
+
+    Returns:
+        Expected improvements of the logarithm, under a normal distribution with the committee's
+        mean and deviation; float64 [variants].
     """
     logs = np.log(seconds)
-    nearness = np.exp((logs.min(axis=1, keepdims=True) - logs) / near).mean(axis=0)
-    found: NDArray[np.float64] = np.where(left, nearness, 0.0)
-    if not found.any():
-        found = left.astype(np.float64)
-    return found / max(float(found.sum()), np.finfo(np.float64).tiny)
+    mean, deviation = logs.mean(axis=0), logs.std(axis=0, ddof=1)
+    deviation = np.maximum(deviation, np.finfo(np.float64).eps)
+    z = (mean.min() - mean) / deviation
+    density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+    below = np.array([0.5 * math.erfc(-each / math.sqrt(2)) for each in z])
+    found: NDArray[np.float64] = np.maximum(deviation * (density + z * below), 0.0)
+    return found
 
 
-def draw(
-    worths: Sequence[NDArray[np.float64]], count: int, rng: np.random.Generator
+def _draw(
+    worths: Sequence[NDArray[np.float64]],
+    free: Sequence[NDArray[np.float64]],
+    count: int,
+    rng: np.random.Generator,
 ) -> list[tuple[int, int]]:
-    """Draws units without replacement, by their worth (Gumbel's trick); those of no worth never."""
-    if not worths:
-        return []
-    flat = np.concatenate(worths)
-    views = np.repeat(np.arange(len(worths)), [len(each) for each in worths])
-    places = np.concatenate([np.arange(len(each)) for each in worths])
+    """Draws free units without replacement, by worth, and some by chance (Gumbel's trick)."""
+    worth, chance = np.concatenate(worths), np.concatenate(free)
+    total = worth.sum() or 1.0
+    shares = (1 - _BY_CHANCE) * worth / total + _BY_CHANCE * chance / chance.sum()
     with np.errstate(divide="ignore"):
-        keys = np.log(flat) + rng.gumbel(size=len(flat))
-    order = np.argsort(-keys, kind="stable")[: min(count, np.count_nonzero(flat))]
-    return [(int(views[i]), int(places[i])) for i in order]
+        keys = np.log(shares) + rng.gumbel(size=len(shares))
+    order = np.argsort(-keys, kind="stable")[: min(count, np.count_nonzero(chance))]
+    starts = np.cumsum([0, *(len(each) for each in free)])
+    views = np.searchsorted(starts, order, side="right") - 1
+    return [(int(v), int(i - starts[v])) for v, i in zip(views, order, strict=True)]

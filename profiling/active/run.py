@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,97 +14,99 @@ from hetune.profiling.active.view import View
 from hetune.profiling.corpus import build
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
-from hetune.profiling.runner import Progress, run_units
+from hetune.profiling.runner import Progress, Records, run_units
 from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
-from hetune.profiling.units import ProblemSpec, Unit
-from hetune.variants.graph.hetero import HeteroGraph
+from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.runtime.roofline import MachineModel
 
 _FIRST = 128
-"""Units that are measured before models are first asked."""
+"""Units in the least batch, the first one above all: models know nothing before."""
 _GROWTH = 0.25
 """A batch is this share of what has been measured: models that know more are asked more seldom."""
 
 
 def run_active(
-    problems: Sequence[ProblemSpec],
+    units: Iterable[Unit],
     name: str,
     store: Store,
+    most: int,
     *,
-    units: int,
+    records: Records | None = None,
     machine: MachineModel | None = None,
     limits: Limits | None = None,
     seed: int = 0,
     progress: Callable[[Progress], None] = lambda progress: None,
 ) -> int:
-    """Measures units of problems, batch by batch: those that would teach models most.
+    """Measures some units of a campaign, batch by batch: those that would teach models most.
 
-    What the store knows of this machine counts from the start, so that a run which was interrupted
-    goes on.
+    What the store knows of this machine counts from the start, of other campaigns too, so that a
+    run which was interrupted goes on. With `most` of the units measured there is nothing to do.
 
     Args:
-        problems: What there is to measure; each of their graphs is made once, before the start.
+        units: What may be measured. The graphs are made once before the start, one at a time.
         name: The campaign, for the records.
-        store: Where records go.
-        units: How many of the problems' units shall be measured in the end, those done before
-            included.
+        store: What models learn from.
+        most: How many of the units shall be measured in the end, those done before included.
+        records: What is done, and where records go; the store by default.
         machine: Rates for the roofline model; the default ones if None.
         limits: Rounds, seconds and bytes.
         seed: Of what is drawn, of the inputs and the orders.
-        progress: Called with how far this is, after each problem.
+        progress: Called at the start and after each problem of a batch, with `most` as the total.
 
     Returns:
         How many units were measured now.
 
     Raises:
-        InputError: A problem has no such layer, or a width does not divide into its heads.
         GraphError: A graph cannot be made.
         StoreError: The store fails; what was stored before stays.
     """
+    records = store if records is None else records
     machine, digest = machine or MachineModel(), this_machine().digest
-    planner = Planner(_views(problems, machine), machine, seed=seed)
-    offered = [units_of(problem) for problem in problems]
-    everything = [unit for members in offered for unit in members]
-    target = min(units, len(everything))
-    measured = 0
+    wanted = {unit.key: unit for unit in units}
+    graphs = _by_graph(wanted.values())
+    offered = [units_of(problem) for problems in graphs.values() for problem in problems]
+    start, before = time.monotonic(), len(wanted.keys() & records.done(digest))
+    total = max(before, min(most, len(wanted)))
+    progress(Progress(before, total, None, None))
+    if before == total:
+        return 0
+    views = [view for item in graphs.items() for view in _views(*item, machine)]
+    planner = Planner(views, machine, seed=seed)
+    done = before
+
+    def tell(now: Progress) -> None:
+        if now.problem is not None:
+            measured = done + now.done
+            pace = (time.monotonic() - start) / (measured - before)
+            progress(Progress(measured, total, pace * (total - measured), now.problem))
+
     with Supervisor(limits, seed=seed) as supervisor:
-        while True:
-            left = _left(offered, store.done(digest))
-            done = len(everything) - sum(int(free.sum()) for free in left)
-            count = min(target - done, max(_FIRST, round(_GROWTH * done)))
-            if count <= 0:
-                return measured
-            known = problems_of(store, digest)
-            batch = [offered[v][place] for v, place in planner.next(known, left, count)]
-            run_units(
-                _by_graph(batch),
-                name,
-                store,
-                progress=lambda now, done=done: progress(  # type: ignore[misc]
-                    Progress(done + now.done, target, None, now.problem)
-                ),
-                supervisor=supervisor,
-            )
-            measured += len(batch)
+        while done < total:
+            count = min(total - done, max(_FIRST, round(_GROWTH * done)))
+            left = _left(offered, wanted.keys() - records.done(digest))
+            chosen = planner.next(problems_of(store, digest), left, count)
+            # In the order of views, so that a graph is made once in a batch.
+            batch = [offered[view][place] for view, place in sorted(chosen)]
+            run_units(batch, name, records, progress=tell, supervisor=supervisor)
+            done += len(batch)
+    return done - before
 
 
-def _views(problems: Sequence[ProblemSpec], machine: MachineModel) -> list[View]:
-    """A view of each problem; one graph is held at a time."""
-    found: dict[ProblemSpec, View] = {}
-    made: tuple[object, HeteroGraph] | None = None
-    for problem in sorted(problems, key=lambda p: (p.graph.name, p.graph.options)):
-        if made is None or made[0] != problem.graph:
-            made = problem.graph, build(problem.graph)
-        found[problem] = View.of(problem, made[1], machine)
-    return [found[problem] for problem in problems]
+def _by_graph(units: Iterable[Unit]) -> dict[GraphRecipe, list[ProblemSpec]]:
+    found: dict[GraphRecipe, list[ProblemSpec]] = {}
+    for problem in dict.fromkeys(unit.problem for unit in units):
+        found.setdefault(problem.graph, []).append(problem)
+    return found
 
 
-def _left(offered: Sequence[Sequence[Unit]], done: set[str]) -> list[NDArray[np.bool_]]:
-    return [np.array([unit.key not in done for unit in units], np.bool_) for units in offered]
+def _views(
+    recipe: GraphRecipe, problems: Sequence[ProblemSpec], machine: MachineModel
+) -> list[View]:
+    graph = build(recipe)
+    return [View.of(problem, graph, machine) for problem in problems]
 
 
-def _by_graph(units: Sequence[Unit]) -> list[Unit]:
-    """Units of one graph together, so that each graph is made once in a batch."""
-    return sorted(units, key=lambda unit: (unit.problem.graph.name, unit.problem.graph.options))
+def _left(offered: Sequence[Sequence[Unit]], keys: Set[str]) -> list[NDArray[np.bool_]]:
+    return [np.array([unit.key in keys for unit in units], np.bool_) for units in offered]

@@ -25,7 +25,7 @@ class View:
     """A problem's variants as sums of launches.
 
     Attributes:
-        variants: Their ids.
+        variants: How many there are.
         families: Kernel family of each row; str [rows].
         X: `launch_features` of each row; float32 [rows, features].
         roofline: The roofline model's seconds of each row; float64 [rows].
@@ -33,7 +33,7 @@ class View:
         owners: The variant of each of them; int64 [launches].
     """
 
-    variants: tuple[str, ...]
+    variants: int
     families: NDArray[np.str_]
     X: NDArray[np.float32]
     roofline: NDArray[np.float64]
@@ -46,7 +46,7 @@ class View:
         variants = variants_of(program_of(spec))
         table = CandidateTable.of(variants)
         return _view(
-            tuple(variant.id for variant in variants),
+            len(variants),
             table.families,
             table.columns(Domain(graph)),
             table.rows_of,
@@ -64,7 +64,7 @@ class View:
             for candidate in problem.candidates
         ]
         return _view(
-            tuple(candidate.variant for candidate in problem.candidates),
+            len(problem.candidates),
             [family for family, _ in numbers],
             np.array([columns for _, columns in numbers]),
             rows_of,
@@ -76,11 +76,11 @@ class View:
     def totals(self, by_row: NDArray[np.float64], launch_seconds: float) -> NDArray[np.float64]:
         """Seconds of each variant, from those of each row and what starting a launch costs."""
         by_launch = by_row[self.rows] + launch_seconds
-        return np.bincount(self.owners, by_launch, len(self.variants)).astype(np.float64)
+        return np.bincount(self.owners, by_launch, self.variants).astype(np.float64)
 
 
 def _view(
-    variants: tuple[str, ...],
+    variants: int,
     families: Sequence[str],
     columns: NDArray[np.float64],
     rows_of: Sequence[Sequence[int]],

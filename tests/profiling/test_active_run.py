@@ -1,0 +1,124 @@
+"""A campaign of which some units are measured: as many as asked for, and none twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hetune.costmodel.fingerprint import this_machine
+from hetune.profiling.active import run as module
+from hetune.profiling.active.run import run_active
+from hetune.profiling.active.view import View
+from hetune.profiling.corpus import build, recipe
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.measure.problem import units_of
+from hetune.profiling.runner import Progress, run_units
+from hetune.profiling.store.problems import problems
+from hetune.profiling.store.store import Store
+from hetune.profiling.supervisor import Supervisor
+from hetune.profiling.units import ProblemSpec, Unit
+from hetune.variants.runtime.roofline import MachineModel
+
+LIMITS = Limits(most_rounds=7)
+MACHINE = MachineModel()
+
+
+def specs() -> list[ProblemSpec]:
+    found = []
+    for seed in range(3):
+        graph = recipe(f"g{seed}", "typed", options={"nodes": 30, "edges": 90, "seed": seed})
+        found += [ProblemSpec(graph, "rgcn", 4, d_out, 1, 1) for d_out in (4, 8)]
+    return found
+
+
+def units() -> list[Unit]:
+    return [unit for spec in specs() for unit in units_of(spec)[:6]]
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "store.db") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def supervisor():
+    """One process measures in all tests: starting it takes the most time."""
+    with Supervisor(LIMITS) as shared:
+        yield shared
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, supervisor):
+    """Small batches, and a process that is there already."""
+    monkeypatch.setattr(module, "_FIRST", 8)
+    monkeypatch.setattr(module, "Supervisor", lambda limits, seed: nullcontext(supervisor))
+
+
+def done(store: Store) -> set[str]:
+    return set(store.done(this_machine().digest))
+
+
+def run(store: Store, most: int, **options) -> int:
+    return run_active(units(), "try", store, most, **options)
+
+
+def test_as_many_units_are_measured_as_asked_for(store):
+    seen: list[Progress] = []
+    assert run(store, 20, progress=seen.append) == 20
+    assert len(done(store)) == 20
+    assert done(store) <= {unit.key for unit in units()}
+    assert seen[0] == Progress(0, 20, None, None)
+    counts = [now.done for now in seen]
+    assert counts == sorted(set(counts))
+    assert {now.total for now in seen} == {20}
+    assert (seen[-1].done, seen[-1].seconds_left) == (20, 0)
+
+
+def test_what_was_measured_before_counts(store):
+    first = run(store, 10)
+    known = done(store)
+    assert (first, run(store, 10), run(store, 3)) == (10, 0, 0)
+    assert run(store, 14) == 4
+    assert known < done(store)
+    assert run(store, 1000) == len(units()) - 14
+    assert done(store) == {unit.key for unit in units()}
+
+
+def test_an_interrupt_loses_at_most_a_problem(store):
+    def interrupt(now: Progress) -> None:
+        if now.done > 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(store, 20, progress=interrupt)
+    before = len(done(store))
+    assert 8 < before < 20
+    assert run(store, 20) == 20 - before
+
+
+def test_other_campaigns_teach_models_but_do_not_count(store, supervisor):
+    other = [replace(spec, d_in=8) for spec in specs()]
+    wanted = [unit for spec in other for unit in units_of(spec)[:2]]
+    run_units(wanted, "other", store, supervisor=supervisor)
+    assert run(store, 4) == 4
+    names = Counter(measurement.campaign for measurement in store.measurements())
+    assert names == {"other": 12, "try": 4}
+
+
+def test_a_problem_looks_the_same_before_and_after_it_is_measured(store, supervisor):
+    spec = specs()[0]
+    run_units(units_of(spec), "all", store, supervisor=supervisor)
+    before = View.of(spec, build(spec.graph), MACHINE)
+    [problem] = problems(store)
+    after = View.of_measured(problem, MACHINE)
+    order = [unit.variant for unit in units_of(spec)]
+    places = [order.index(candidate.variant) for candidate in problem.candidates]
+    assert before.variants == after.variants == len(order)
+    np.testing.assert_allclose(
+        before.totals(before.roofline, 1e-6)[places], after.totals(after.roofline, 1e-6)
+    )
