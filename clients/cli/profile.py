@@ -18,6 +18,7 @@ from hetune.clients.cli.models import StoreUrl
 from hetune.clients.cli.options import Threads, use_threads
 from hetune.costmodel.fingerprint import Fingerprint, this_machine
 from hetune.profiling import campaign as campaigns
+from hetune.profiling.active.run import run_active
 from hetune.profiling.campaign import Campaign
 from hetune.profiling.corpus import size_of
 from hetune.profiling.records import Measurement, Status
@@ -43,6 +44,10 @@ def profile(
     name: Annotated[
         str | None, typer.Option(help="Name in the records; the campaign's own by default.")
     ] = None,
+    units: Annotated[
+        int | None,
+        typer.Option(help="Measure only so many units: those that models are most unsure of."),
+    ] = None,
     limit_minutes: Annotated[
         float | None, typer.Option(help="Stop after so long; the same command goes on.")
     ] = None,
@@ -63,16 +68,18 @@ def profile(
     use_threads(threads)
     if limit_minutes is not None and not limit_minutes > 0:
         raise InputError(f"--limit-minutes {limit_minutes:g}: take more than 0")
+    if units is not None and units < 1:
+        raise InputError(f"--units {units}: take 1 or more")
     if export is not None and not export.parent.is_dir():
         raise InputError(f"--export {export}: name a file in a folder that exists")
     asked = campaigns.load(campaign)
     if dry_run:
-        _describe(asked)
+        _describe(asked, units)
         return
     with Store.open(store) as opened:
         session = _Session(opened, limit_minutes)
         try:
-            session.run(campaigns.units(asked), name or asked.name, asked)
+            session.run(campaigns.units(asked), name or asked.name, asked, units)
         finally:
             session.summarize()
         if export is not None:
@@ -113,7 +120,7 @@ class _Session:
         self._endings.update(m.status for m in batch)
         self._failures += [m for m in batch if m.status in (Status.WRONG, Status.FAILED)]
 
-    def run(self, units: Sequence[Unit], name: str, asked: Campaign) -> None:
+    def run(self, units: Sequence[Unit], name: str, asked: Campaign, most: int | None) -> None:
         with _bar() as show:
 
             def progress(now: Progress) -> None:
@@ -126,7 +133,13 @@ class _Session:
                     raise _TimeIsUpError
 
             try:
-                run_units(units, name, self, limits=asked.limits, progress=progress)
+                if most is None:
+                    run_units(units, name, self, limits=asked.limits, progress=progress)
+                else:
+                    run_active(
+                        units, name, self._store, most,
+                        records=self, limits=asked.limits, progress=progress,
+                    )  # fmt: skip
             except _TimeIsUpError:
                 self._stopped = "the time is up"
             except KeyboardInterrupt:
@@ -216,7 +229,7 @@ def _problem(problem: ProblemSpec | None) -> str:
     return f"{problem.layer} {problem.d_in}x{problem.d_out} on {problem.graph.name}"
 
 
-def _describe(asked: Campaign) -> None:
+def _describe(asked: Campaign, most: int | None) -> None:
     """What a campaign would measure, by family, and what that should take."""
     wanted = campaigns.units(asked)
     by_family: dict[str, list[Unit]] = {}
@@ -245,3 +258,5 @@ def _describe(asked: Campaign) -> None:
         f"{'less than a minute' if minutes < 1 else f'about {minutes:.0f} minutes'} on two idle "
         "cores, and compiling what is missing"
     )
+    if most is not None and most < len(wanted):
+        _say(f"{console.counted(most, 'unit')} of these will be measured")

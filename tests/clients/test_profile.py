@@ -119,6 +119,18 @@ def test_all_threads_are_those_that_are_asked_for(hetune, campaign, store, runs)
     assert {unit.problem.threads for unit in given["units"]} == {1}
 
 
+def test_some_units_are_measured_and_no_more_when_asked_again(hetune, campaign, store):
+    first = hetune("profile", campaign, "--store", store, "--units", 5)
+    assert first.exit_code == 0, first.output
+    assert counts(first.stdout) == {"measured before": 0, "measured now": 5, "left": 0}
+    again = hetune("profile", campaign, "--store", store, "--units", 5)
+    assert counts(again.stdout) == {"measured before": 5, "measured now": 0, "left": 0}
+    more = hetune("profile", campaign, "--store", store, "--units", 6)
+    assert counts(more.stdout) == {"measured before": 5, "measured now": 1, "left": 0}
+    rest = hetune("profile", campaign, "--store", store)
+    assert counts(rest.stdout) == {"measured before": 6, "measured now": 2, "left": 0}
+
+
 def test_endings_are_counted_and_failures_named(hetune, campaign, store, runs):
     runs([Status.WRONG, Status.TIMEOUT, Status.FAILED, Status.MEMORY])
     result = hetune("profile", campaign, "--store", store)
@@ -187,11 +199,12 @@ def test_records_are_exported(hetune, campaign, store, runs, tmp_path):
 
 
 def test_a_dry_run_measures_nothing(hetune, campaign, store):
-    result = hetune("profile", campaign, "--store", store, "--dry-run")
+    result = hetune("profile", campaign, "--store", store, "--dry-run", "--units", 3)
     assert result.exit_code == 0, result.output
     rows = [line.split() for line in result.stdout.splitlines()]
     assert ["clique", "1", "28", "1", "4"] in [row[:5] for row in rows]
     assert "mine: 8 units of 2 problems on 2 graphs, less than a minute" in result.stdout
+    assert "3 units of these will be measured" in result.stdout
     assert not store.exists()
 
 
@@ -208,6 +221,7 @@ def test_a_dry_run_measures_nothing(hetune, campaign, store):
             ("smoke", "--export", "no/such/file"),
             "--export no/such/file: name a file in a folder that exists",
         ),
+        (("smoke", "--units", 0), "--units 0: take 1 or more"),
         (("smoke", "--threads", 0), "--threads 0: take 1 or more"),
     ],
 )
