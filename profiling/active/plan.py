@@ -20,8 +20,10 @@ from hetune.profiling.active.committee import Committee
 from hetune.profiling.active.view import View
 from hetune.variants.runtime.roofline import MachineModel
 
-_BY_CHANCE = 0.1
-"""Share of units that are drawn whatever models believe: a committee may agree and be wrong."""
+_ROOFLINE_DEVIATION = 0.3
+"""Of the logarithm of the roofline model's times, which is asked before anything is measured."""
+_LEAST_DEVIATION = 1e-3
+"""Of what a committee expects: a measurement is no better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Planner:
 
         Args:
             measured: All problems that were measured so far, with the candidates that were;
-                without any, units are drawn by chance.
+                without any, the roofline model is asked.
             left: For each view the variants that may be measured; bool [variants].
             count: How many units.
 
@@ -57,30 +59,29 @@ class Planner:
         """
         known = sum(len(problem.candidates) for problem in measured)
         rng = np.random.default_rng([self.seed, known])
-        free = [np.asarray(each, np.float64) for each in left]
-        if not any(each.any() for each in free):
-            return []
-        worths = free
         if measured:
             committee = Committee.fit(measured, self.machine, self.members, rng)
-            expected = committee.predict(self.views)
-            worths = [f * improvements(t) for f, t in zip(free, expected, strict=True)]
-        return _draw(worths, free, count, rng)
+        else:
+            committee = Committee(({},), 0.0)
+        worths = [improvements(seconds) for seconds in committee.predict(self.views)]
+        return _draw(worths, left, count, rng)
 
 
 def improvements(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     """By what factor each variant of a problem may be faster than the one that looks fastest.
 
     Args:
-        seconds: What each member of a committee expects; float64 [members, variants].
+        seconds: What each member of a committee expects; float64 [members, variants]. One member
+            is the roofline model.
 
     Returns:
         Expected improvements of the logarithm, under a normal distribution with the committee's
         mean and deviation; float64 [variants].
     """
     logs = np.log(seconds)
-    mean, deviation = logs.mean(axis=0), logs.std(axis=0, ddof=1)
-    deviation = np.maximum(deviation, np.finfo(np.float64).eps)
+    mean, deviation = logs.mean(axis=0), np.full(logs.shape[1], _ROOFLINE_DEVIATION)
+    if len(logs) > 1:
+        deviation = np.maximum(logs.std(axis=0, ddof=1), _LEAST_DEVIATION)
     z = (mean.min() - mean) / deviation
     density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
     below = np.array([0.5 * math.erfc(-each / math.sqrt(2)) for each in z])
@@ -90,17 +91,17 @@ def improvements(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _draw(
     worths: Sequence[NDArray[np.float64]],
-    free: Sequence[NDArray[np.float64]],
+    left: Sequence[NDArray[np.bool_]],
     count: int,
     rng: np.random.Generator,
 ) -> list[tuple[int, int]]:
-    """Draws free units without replacement, by worth, and some by chance (Gumbel's trick)."""
-    worth, chance = np.concatenate(worths), np.concatenate(free)
-    total = worth.sum() or 1.0
-    shares = (1 - _BY_CHANCE) * worth / total + _BY_CHANCE * chance / chance.sum()
-    with np.errstate(divide="ignore"):
-        keys = np.log(shares) + rng.gumbel(size=len(shares))
-    order = np.argsort(-keys, kind="stable")[: min(count, np.count_nonzero(chance))]
-    starts = np.cumsum([0, *(len(each) for each in free)])
+    """Draws units that are left, by their worth and without replacement (Gumbel's trick)."""
+    if not worths:
+        return []
+    worth, free = np.concatenate(worths), np.concatenate(left)
+    keys = np.log(np.maximum(worth, np.finfo(np.float64).tiny)) + rng.gumbel(size=len(worth))
+    keys[~free] = -np.inf
+    order = np.argsort(-keys, kind="stable")[: min(count, np.count_nonzero(free))]
+    starts = np.cumsum([0, *(len(each) for each in worths)])
     views = np.searchsorted(starts, order, side="right") - 1
     return [(int(v), int(i - starts[v])) for v, i in zip(views, order, strict=True)]
