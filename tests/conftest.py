@@ -44,6 +44,14 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ.setdefault("HETUNE_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_of_the_user_s(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Cost models and measurements of this machine are neither read nor changed."""
+    folder = tmp_path_factory.mktemp("user")
+    os.environ["HETUNE_MODELS"] = str(folder / "models")
+    os.environ["HETUNE_STORE"] = str(folder / "store.db")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--update-goldens` writes what was made into the golden files; review the diff."""
     parser.addoption("--update-goldens", action="store_true", help="renew golden files")

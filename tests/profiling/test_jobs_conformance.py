@@ -2,9 +2,7 @@
 
 import pytest
 
-pytest.register_assert_rewrite("hetune.profiling.testing.jobs")
-
-from hetune.profiling.testing.jobs import JobsConformance  # noqa: E402
+from ._jobs_suite import JobsConformance
 
 
 class TestSqlite(JobsConformance):

@@ -41,4 +41,5 @@ def test_threads_are_those_of_torch_and_one_library_is_mapped(registry):
         torch.set_num_threads(before)
     maps = Path("/proc/self/maps").read_text().splitlines()
     libraries = {line.split()[-1] for line in maps if "libgomp" in line or "libomp" in line}
-    assert len(libraries) == 1, libraries
+    # XGBoost brings its own, for its own code: another test may have loaded it.
+    assert len({name for name in libraries if "xgboost" not in name}) == 1, libraries

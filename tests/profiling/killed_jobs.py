@@ -1,4 +1,4 @@
-"""Workers of jobs that are killed: ``python -m hetune.profiling.testing.killed_jobs``.
+"""Workers of jobs that are killed: ``python killed_jobs.py``.
 
 A process of its own. ``complete URL before`` claims a unit and kills itself in `complete`, before
 or ``after`` its commit. ``loop URL N`` lets so many workers be killed at random points while they
@@ -51,7 +51,7 @@ def loop(url: str, kills: int, seed: int = 0) -> None:
     Raises:
         SystemExit: Something was lost, or counted twice.
     """
-    draw = random.Random(seed)  # noqa: S311  no secret depends on it
+    draw = random.Random(seed)
     with Store.open(url) as store:
         job = JobQueue(store).submit_units("mine", some_units(_PROBLEMS)).id
     for turn in range(kills):

@@ -1,0 +1,575 @@
+"""What queues of jobs promise, whatever the database: subclass it, and give it a fixture `url`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from hetune.profiling.jobs.leases import Leases
+from hetune.profiling.jobs.queue import JobQueue
+from hetune.profiling.jobs.records import Job, Lease, Measure, State, Train
+from hetune.profiling.jobs.schema import VERSION
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.records import Status
+from hetune.profiling.store.connect import find
+from hetune.profiling.store.store import Added, Store
+from hetune.profiling.testing.jobs import measured, some_units
+from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
+from hetune.variants.errors import (
+    CampaignError,
+    ConflictError,
+    InputError,
+    LeaseError,
+    NotFoundError,
+    StoreError,
+)
+
+_KILLED = Path(__file__).with_name("killed_jobs.py")
+_WORKERS = 4
+_KILLS = 8
+_DEADLINE_SECONDS = 120
+_START = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
+
+
+class Bench:
+    """A queue and its leases in one store, by a clock that stands still.
+
+    Attributes:
+        now: What the clock shows.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.now = _START
+        self.store = store
+        self.queue = JobQueue(store, clock=lambda: self.now)
+        self.leases = Leases(store, seconds=60, attempts=3, clock=lambda: self.now)
+
+    @classmethod
+    @contextmanager
+    def open(cls, url: str) -> Iterator[Bench]:
+        """Over a database."""
+        with Store.open(url) as store:
+            yield cls(store)
+
+    def submit(self, problems: int = 2, **options: Any) -> Job:
+        """A job of so many problems with two variants each."""
+        return self.queue.submit_units("mine", some_units(problems), **options)
+
+    def wait(self, seconds: float) -> None:
+        """Sets the clock forward."""
+        self.now += timedelta(seconds=seconds)
+
+    def claim(self, owner: str = "a") -> Lease:
+        """A lease, which there must be."""
+        found = self.leases.claim(owner, MACHINE.digest)
+        assert found is not None
+        return found
+
+    def complete(self, lease: Lease) -> Added:
+        """What a good worker does in the end."""
+        return self.leases.complete(lease, measured(lease), MACHINE)
+
+    def state(self, job: Job) -> State:
+        """Where a job is now."""
+        return self.queue.get(job.id).state
+
+    def states(self, job: Job) -> list[State]:
+        """Where its units are."""
+        return [unit.state for unit in self.queue.units(job.id)]
+
+    def log(self, job: Job) -> list[str]:
+        """What happened to it."""
+        return [line.text for line in self.queue.log(job.id)]
+
+
+class JobsConformance:
+    """What queues of jobs do, whichever database they are in."""
+
+    def test_a_job_from_beginning_to_end(self, url: str) -> None:
+        """States, progress, times and the log."""
+        with Bench.open(url) as bench:
+            job = bench.submit(2, limits=Limits(rounds=9))
+            assert (job.state, job.machine, job.started, job.finished) == (
+                State.QUEUED,
+                None,
+                None,
+                None,
+            )
+            assert (job.progress.problems, job.progress.variants) == (2, 4)
+            bench.wait(1)
+            first = bench.claim()
+            assert (first.token, first.attempt, first.campaign) == (1, 1, "mine")
+            assert first.work == Measure(some_units(1), Limits(rounds=9))
+            assert bench.complete(first) == Added(2, 0)
+            found = bench.queue.get(job.id)
+            assert (found.state, found.machine) == (State.RUNNING, MACHINE.digest)
+            assert (found.progress.problems_done, found.progress.variants_done) == (1, 2)
+            second = bench.claim("b")
+            assert second.work == Measure(some_units(2)[2:], Limits(rounds=9))
+            assert bench.states(job) == [State.SUCCEEDED, State.RUNNING]
+            bench.wait(1)
+            bench.complete(second)
+            assert bench.leases.claim("a", MACHINE.digest) is None
+            found = bench.queue.get(job.id)
+            assert (found.state, found.error) == (State.SUCCEEDED, "")
+            assert (found.created, found.started, found.finished) == (
+                _START,
+                _START + timedelta(seconds=1),
+                _START + timedelta(seconds=2),
+            )
+            assert bench.store.done(MACHINE.digest) == {unit.key for unit in some_units(2)}
+            assert bench.log(job) == [
+                "submitted: 4 variants of problems",
+                f"unit {first.unit} lent to a, attempt 1",
+                f"unit {first.unit} measured: 2 ok",
+                f"unit {second.unit} lent to b, attempt 1",
+                f"unit {second.unit} measured: 2 ok",
+                "succeeded",
+            ]
+            lines = bench.queue.log(job.id)
+            assert bench.queue.log(job.id, after=lines[3].number) == lines[4:]
+            assert bench.queue.log(job.id, limit=2) == lines[:2]
+            [unit, _] = bench.queue.units(job.id)
+            assert unit.problem == "rgat 32x64 on g0, heads 2, threads 4"
+            assert unit.endings == {"ok": 2}
+
+    def test_jobs_wait_in_line(self, url: str) -> None:
+        """The oldest comes first; the list begins with the latest."""
+        with Bench.open(url) as bench:
+            jobs = [bench.submit(1) for _ in range(3)]
+            assert [bench.claim().job for _ in range(2)] == [jobs[0].id, jobs[1].id]
+            numbers = [job.id for job in bench.queue.list()]
+            assert numbers == [job.id for job in reversed(jobs)]
+            assert [job.id for job in bench.queue.list(limit=1)] == numbers[:1]
+            assert [job.id for job in bench.queue.list(before=numbers[0])] == numbers[1:]
+            assert [job.id for job in bench.queue.list(state=State.QUEUED)] == numbers[:1]
+
+    def test_a_job_that_is_not_there(self, url: str) -> None:
+        """Whatever its number."""
+        with Bench.open(url) as bench:
+            calls = (bench.queue.get, bench.queue.units, bench.queue.log, bench.queue.cancel)
+            for id in (0, -1, 7, 2**63, 2**80):
+                for call in calls:
+                    with pytest.raises(NotFoundError, match=f"there is no profiling job {id}"):
+                        call(id)
+
+    def test_submitting_again_under_a_key(self, url: str) -> None:
+        """The same gives the same job; something else is a conflict."""
+        with Bench.open(url) as bench:
+            job = bench.submit(2, idempotency_key="k")
+            bench.complete(bench.claim())
+            assert bench.submit(2, idempotency_key="k") == bench.queue.get(job.id)
+            changes: Sequence[dict[str, Any]] = (
+                {"problems": 3},
+                {"retrain": True},
+                {"machine": "x"},
+                {"limits": Limits(rounds=8)},
+            )
+            for change in changes:
+                with pytest.raises(ConflictError, match=f"job {job.id} was submitted"):
+                    bench.submit(**{"problems": 2, "idempotency_key": "k", **change})
+            assert bench.submit(2).id != job.id
+            assert len(bench.queue.list()) == 2
+
+    def test_what_is_no_key(self, url: str) -> None:
+        """Keys are short words."""
+        with Bench.open(url) as bench:
+            for key in ("", "a b", "k" * 201, "\u00e4", "\0"):
+                with pytest.raises(CampaignError, match="idempotency key"):
+                    bench.submit(1, idempotency_key=key)
+
+    def test_nothing_to_measure_is_no_job(self, url: str) -> None:
+        """It would never end."""
+        with Bench.open(url) as bench:
+            with pytest.raises(CampaignError, match="nothing to measure"):
+                bench.submit(0)
+            assert bench.queue.list() == ()
+
+    def test_a_job_is_measured_on_one_kind_of_machine(self, url: str) -> None:
+        """The one that it names, or else that of the first worker."""
+        with Bench.open(url) as bench:
+            bench.submit(2)
+            other = bench.submit(1, machine=OTHER_MACHINE.digest)
+            bench.claim()
+            found = bench.leases.claim("b", OTHER_MACHINE.digest)
+            assert found is not None
+            assert found.job == other.id
+            assert bench.leases.claim("b", OTHER_MACHINE.digest) is None
+            bench.claim()
+
+    def test_leases_end_with_silence(self, url: str) -> None:
+        """Heartbeats prolong them; whoever was silent has lost its unit to the next one."""
+        with Bench.open(url) as bench:
+            job = bench.submit(1)
+            slow = bench.claim("slow")
+            bench.wait(59)
+            assert bench.leases.heartbeat(slow)
+            bench.wait(59)
+            assert bench.leases.claim("fast", MACHINE.digest) is None
+            bench.wait(1)
+            fast = bench.claim("fast")
+            assert (fast.unit, fast.token, fast.attempt) == (slow.unit, slow.token + 1, 2)
+            self._writes_nothing(bench, slow)
+            assert bench.complete(fast) == Added(2, 0)
+            self._writes_nothing(bench, slow)
+            assert f"unit {slow.unit}: slow was silent for too long" in bench.log(job)
+            assert len(bench.store.done(MACHINE.digest)) == 2
+
+    def test_a_lease_that_ended_writes_nothing(self, url: str) -> None:
+        """Also where nobody else has taken the unit yet."""
+        with Bench.open(url) as bench:
+            job = bench.submit(1)
+            lease = bench.claim()
+            bench.wait(60)
+            self._writes_nothing(bench, lease)
+            assert bench.store.done(MACHINE.digest) == set()
+            assert bench.states(job) == [State.RUNNING]
+
+    def test_the_database_s_clock_counts(self, url: str) -> None:
+        """Unless another one is given."""
+        with Store.open(url) as store:
+            job = JobQueue(store).submit_units("mine", some_units(1))
+            assert abs(job.created - datetime.now(UTC)) < timedelta(hours=1)
+            at_once, later = Leases(store, seconds=0), Leases(store, seconds=3600)
+            stale = at_once.claim("a", MACHINE.digest)
+            held = later.claim("b", MACHINE.digest)
+            assert stale is not None
+            assert held is not None
+            assert at_once.claim("c", MACHINE.digest) is None
+            with pytest.raises(LeaseError):
+                at_once.heartbeat(stale)
+            assert later.heartbeat(held)
+
+    def test_completing_twice_is_once(self, url: str) -> None:
+        """A worker that heard no answer asks again."""
+        with Bench.open(url) as bench:
+            job = bench.submit(1)
+            lease = bench.claim()
+            bench.complete(lease)
+            bench.wait(100)
+            assert bench.complete(lease) == Added(0, 2)
+            assert bench.log(job)[-1] == "succeeded"
+            assert len(bench.log(job)) == 4
+            assert len(list(bench.store.measurements())) == 2
+            for call in (bench.leases.heartbeat, bench.leases.release):
+                with pytest.raises(LeaseError):
+                    call(lease)
+
+    def test_what_was_known_need_not_be_measured(self, url: str) -> None:
+        """All must be known in the end, or nothing is done."""
+        with Bench.open(url) as bench:
+            job = bench.submit(1)
+            lease = bench.claim()
+            one, two = measured(lease)
+            with pytest.raises(InputError, match="1 of 2 variants were not measured"):
+                bench.leases.complete(lease, [one], MACHINE)
+            assert bench.store.done(MACHINE.digest) == set()
+            bench.store.add([two], MACHINE)
+            assert bench.leases.complete(lease, [one], MACHINE) == Added(1, 0)
+            assert bench.log(job)[-2] == f"unit {lease.unit} measured: 1 ok, 1 known before"
+            assert bench.state(job) == State.SUCCEEDED
+
+    def test_bad_measurements_leave_the_lease(self, url: str) -> None:
+        """Those of other units or machines, and those that contradict themselves."""
+        with Bench.open(url) as bench:
+            bench.submit(1)
+            lease = bench.claim()
+            good = measured(lease)
+            with pytest.raises(InputError, match="other units"):
+                bench.leases.complete(lease, [*good, measurement(7)], MACHINE)
+            with pytest.raises(InputError, match="on this machine"):
+                bench.leases.complete(lease, good, OTHER_MACHINE)
+            with pytest.raises(StoreError, match="0 samples"):
+                bench.leases.complete(lease, measured(lease, samples=()), MACHINE)
+            with pytest.raises(InputError, match="not one to train"):
+                bench.leases.complete_training(lease, "m")
+            assert bench.store.done(MACHINE.digest) == set()
+            assert bench.complete(lease) == Added(2, 0)
+
+    def test_units_that_fail_are_lent_again(self, url: str) -> None:
+        """So often; the others are measured all the same, and the job has failed."""
+        with Bench.open(url) as bench:
+            job = bench.submit(2, retrain=True)
+            unit = 0
+            for attempt in (1, 2, 3):
+                lease = bench.claim()
+                assert (lease.attempt, lease.token) == (attempt, attempt)
+                unit = lease.unit
+                bench.leases.fail(lease, f"bad luck {attempt}\0")
+                self._writes_nothing(bench, lease)
+            assert bench.states(job) == [State.FAILED, State.QUEUED, State.QUEUED]
+            assert bench.state(job) is State.RUNNING
+            bench.complete(bench.claim())
+            assert bench.leases.claim("a", MACHINE.digest) is None  # nothing is trained then
+            found = bench.queue.get(job.id)
+            assert (found.state, found.error) == (State.FAILED, "bad luck 3\ufffd")
+            assert found.progress.problems_failed == 1
+            assert bench.states(job) == [State.FAILED, State.SUCCEEDED, State.CANCELLED]
+            assert f"unit {unit} given up: bad luck 3\ufffd" in bench.log(job)
+
+    def test_what_cannot_succeed_is_given_up_at_once(self, url: str) -> None:
+        """Where the worker knows."""
+        with Bench.open(url) as bench:
+            job = bench.submit(1)
+            bench.leases.fail(bench.claim(), "there is no such variant", final=True)
+            assert bench.state(job) is State.FAILED
+
+    def test_workers_that_die_again_and_again(self, url: str) -> None:
+        """A unit that takes its workers down is given up; the next one is taken."""
+        with Bench.open(url) as bench:
+            job = bench.submit(2)
+            units = []
+            for _ in range(4):
+                units.append(bench.claim().unit)
+                bench.wait(60)
+            assert units == [units[0]] * 3 + [units[3]]
+            assert units[3] != units[0]
+            assert bench.states(job) == [State.FAILED, State.RUNNING]
+            bench.complete(bench.claim())
+            found = bench.queue.get(job.id)
+            assert found.state is State.FAILED
+            assert "silent for too long, 3 times" in found.error
+
+    def test_giving_back_is_no_attempt(self, url: str) -> None:
+        """A worker that is told to stop."""
+        with Bench.open(url) as bench:
+            bench.submit(1)
+            for token in range(1, 6):
+                lease = bench.claim()
+                assert (lease.attempt, lease.token) == (1, token)
+                bench.leases.release(lease)
+                self._writes_nothing(bench, lease)
+
+    def test_training_comes_last(self, url: str) -> None:
+        """When all is measured; its model is the job's."""
+        with Bench.open(url) as bench:
+            job = bench.submit(2, retrain=True)
+            first, second = bench.claim(), bench.claim()
+            bench.complete(first)
+            assert bench.leases.claim("a", MACHINE.digest) is None
+            bench.complete(second)
+            assert bench.state(job) is State.RUNNING
+            lease = bench.claim()
+            assert lease.work == Train()
+            with pytest.raises(InputError, match="not one to measure"):
+                bench.leases.complete(lease, [], MACHINE)
+            for _ in range(2):
+                bench.leases.complete_training(lease, "20260102-0123456789ab")
+            found = bench.queue.get(job.id)
+            assert (found.state, found.model) == (State.SUCCEEDED, "20260102-0123456789ab")
+            assert found.progress.problems == 2
+            assert bench.log(job)[-2:] == ["trained: 20260102-0123456789ab", "succeeded"]
+
+    def test_cancelling_what_nobody_works_on(self, url: str) -> None:
+        """At once, and only once."""
+        with Bench.open(url) as bench:
+            job = bench.submit(2)
+            assert bench.queue.cancel(job.id).state is State.CANCELLED
+            found = bench.queue.cancel(job.id)
+            assert (found.finished, found.cancel_requested) == (_START, True)
+            assert bench.states(job) == [State.CANCELLED, State.CANCELLED]
+            assert bench.leases.claim("a", MACHINE.digest) is None
+            done = bench.submit(1)
+            bench.complete(bench.claim())
+            assert bench.queue.cancel(done.id).state is State.SUCCEEDED
+
+    @pytest.mark.parametrize("how", ["release", "complete", "fail", "silence"])
+    def test_cancelling_what_is_being_measured(self, url: str, how: str) -> None:
+        """The worker is told with its next heartbeat; however it ends, the job ends then."""
+        with Bench.open(url) as bench:
+            job = bench.submit(2)
+            lease = bench.claim()
+            found = bench.queue.cancel(job.id)
+            assert (found.state, found.cancel_requested) == (State.RUNNING, True)
+            assert not bench.leases.heartbeat(lease)
+            assert bench.leases.claim("b", MACHINE.digest) is None
+            match how:
+                case "release":
+                    bench.leases.release(lease)
+                case "complete":
+                    bench.complete(lease)
+                case "fail":
+                    bench.leases.fail(lease, "bad luck")
+                case _:
+                    bench.wait(60)
+                    assert bench.leases.claim("b", MACHINE.digest) is None
+            assert bench.state(job) is State.CANCELLED
+            assert len(bench.store.done(MACHINE.digest)) == (2 if how == "complete" else 0)
+            self._writes_nothing(bench, lease, completed=how == "complete")
+
+    def test_workers_that_race(self, url: str) -> None:
+        """Each unit goes to one of them, and is measured once."""
+        with Store.open(url) as store:
+            job = JobQueue(store).submit_units("mine", some_units(12), retrain=True)
+        barrier = Barrier(_WORKERS)
+
+        def work(number: int) -> list[int]:
+            mine = []
+            with Store.open(url) as store:
+                leases = Leases(store, seconds=3600)
+                barrier.wait()
+                while lease := leases.claim(f"w{number}", MACHINE.digest):
+                    mine.append(lease.unit)
+                    if isinstance(lease.work, Train):
+                        leases.complete_training(lease, "m")
+                    else:
+                        assert leases.complete(lease, measured(lease), MACHINE) == Added(2, 0)
+            return mine
+
+        with ThreadPoolExecutor(_WORKERS) as pool:
+            lent = [unit for mine in pool.map(work, range(_WORKERS)) for unit in mine]
+        with Store.open(url) as store:
+            # Training is free once all others have ended: the last of them looks again.
+            assert sorted(lent) == sorted(unit.id for unit in JobQueue(store).units(job.id))
+            assert JobQueue(store).get(job.id).state is State.SUCCEEDED
+            assert len(list(store.measurements())) == 24
+
+    def test_a_race_for_a_lost_unit(self, url: str) -> None:
+        """One of many gets it; the one that wakes up and completes it late writes nothing."""
+        with Bench.open(url) as bench:
+            bench.submit(1)
+            for round in range(2):
+                lost = bench.claim("lost")
+                bench.wait(60)
+                barrier = Barrier(_WORKERS)
+
+                def claim(number: int, lost: Lease = lost, barrier: Barrier = barrier) -> object:
+                    barrier.wait()
+                    if number == 0:
+                        with pytest.raises(LeaseError):
+                            bench.complete(lost)
+                        return None
+                    return bench.leases.claim(f"w{number}", MACHINE.digest)
+
+                with ThreadPoolExecutor(_WORKERS) as pool:
+                    found = [one for one in pool.map(claim, range(_WORKERS)) if one]
+                # The late one may hold the row just then; then nobody gets it for now.
+                assert len(found) <= 1
+                if not found:
+                    found = [bench.claim()]
+                [lease] = found
+                assert isinstance(lease, Lease)
+                if round == 0:
+                    bench.leases.release(lease)
+                else:
+                    assert bench.complete(lease) == Added(2, 0)
+
+    def test_many_submit_under_one_key(self, url: str) -> None:
+        """One of them makes the job, and all of them the tables."""
+        barrier = Barrier(_WORKERS)
+
+        def submit(_: int) -> int:
+            with Store.open(url) as store:
+                barrier.wait()
+                queue = JobQueue(store)
+                return queue.submit_units("mine", some_units(3), idempotency_key="k").id
+
+        with ThreadPoolExecutor(_WORKERS) as pool:
+            assert len({*pool.map(submit, range(_WORKERS))}) == 1
+
+    def test_cancelling_in_a_race(self, url: str) -> None:
+        """Whoever comes first: nobody waits for ever, and the job ends cancelled or measured."""
+        with Store.open(url) as store:
+            queue, leases = JobQueue(store), Leases(store, seconds=3600)
+            jobs = [queue.submit_units("mine", some_units(2, start=2 * n)) for n in range(6)]
+
+            def cancel() -> None:
+                for job in jobs:
+                    queue.cancel(job.id)
+
+            def work(owner: str) -> None:
+                while lease := leases.claim(owner, MACHINE.digest):
+                    if leases.heartbeat(lease):
+                        leases.complete(lease, measured(lease), MACHINE)
+                    else:
+                        leases.release(lease)
+
+            with ThreadPoolExecutor(3) as pool:
+                calls: list[Callable[[], None]] = [cancel, lambda: work("a"), lambda: work("b")]
+                for future in [pool.submit(call) for call in calls]:
+                    future.result()
+            work("c")
+            ended = [queue.get(job.id) for job in jobs]
+            assert {job.state for job in ended} <= {State.CANCELLED, State.SUCCEEDED}
+            done = sum(job.progress.variants_done for job in ended)
+            assert len(list(store.measurements())) == done
+
+    @pytest.mark.parametrize("when", ["before", "after"])
+    def test_killed_between_measurement_and_done(self, url: str, when: str) -> None:
+        """SIGKILL just before or after the commit: both are there or neither, and work goes on."""
+        with Bench.open(url) as bench:
+            job = bench.submit(1)
+            done = _run("complete", url, when)
+            assert done.returncode == -9, done.stderr
+            is_done = when == "after"
+            assert len(list(bench.store.measurements())) == (2 if is_done else 0)
+            assert bench.states(job) == [State.SUCCEEDED if is_done else State.RUNNING]
+            bench.now = datetime.now(UTC) + timedelta(days=1)
+            if not is_done:
+                assert bench.complete(bench.claim()) == Added(2, 0)
+            assert bench.state(job) is State.SUCCEEDED
+
+    def test_killed_workers(self, url: str) -> None:
+        """SIGKILL at random points: all is measured in the end, and nothing twice."""
+        done = _run("loop", url, str(_KILLS))
+        assert done.returncode == 0, done.stderr
+        assert f"{_KILLS} workers killed" in done.stdout, done.stdout
+
+    def test_another_version_of_the_tables_is_refused(self, url: str) -> None:
+        """With what to do about it."""
+        with Store.open(url) as store:
+            JobQueue(store)
+            engine = create_engine(find(url).url)
+            with engine.begin() as connection:
+                connection.execute(text("UPDATE profiling_jobs_schema SET version = 99"))
+            engine.dispose()
+            with pytest.raises(
+                StoreError, match=f"of version 99, and this hetune reads .*{VERSION}"
+            ):
+                JobQueue(store)
+            assert list(store.measurements()) == []
+
+    def test_a_lost_unit_is_a_result(self, url: str) -> None:
+        """Variants that are too slow, or crash, are records, and count as measured."""
+        with Bench.open(url) as bench:
+            job = bench.submit(1)
+            lease = bench.claim()
+            one, two = measured(lease, status=Status.TIMEOUT)[0], measured(lease)[1]
+            bench.leases.complete(lease, [one, two], MACHINE)
+            assert bench.state(job) is State.SUCCEEDED
+            assert bench.queue.units(job.id)[0].endings == {"ok": 1, "timeout": 1}
+
+    def _writes_nothing(self, bench: Bench, lease: Lease, *, completed: bool = False) -> None:
+        before = list(bench.store.measurements())
+        calls: list[Callable[[], object]] = [
+            lambda: bench.leases.heartbeat(lease),
+            lambda: bench.leases.fail(lease, "late"),
+            lambda: bench.leases.release(lease),
+        ]
+        if not completed:
+            calls.append(lambda: bench.complete(lease))
+        units, log = bench.queue.units(lease.job), bench.queue.log(lease.job)
+        for call in calls:
+            with pytest.raises(
+                LeaseError, match=f"the lease of {lease.owner} on unit {lease.unit}"
+            ):
+                call()
+        assert list(bench.store.measurements()) == before
+        assert (bench.queue.units(lease.job), bench.queue.log(lease.job)) == (units, log)
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(_KILLED), *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=_DEADLINE_SECONDS, check=False
+    )
