@@ -14,7 +14,7 @@ from hetune.costmodel.model.regressor import Target
 from hetune.costmodel.model.rows import Rows
 from hetune.costmodel.model.train import fit_regressors
 from hetune.profiling.active.committee import Committee
-from hetune.profiling.active.plan import Planner
+from hetune.profiling.active.plan import Planner, batch
 from hetune.profiling.active.view import View
 from hetune.variants.runtime.roofline import MachineModel
 
@@ -45,13 +45,15 @@ class Simulation:
         planner = Planner(self._views, self._machine, seed=seed)
         found, done = [], 0
         for size in sizes:
-            if strategy == "uniform":
-                chosen = order[done:size]
-            else:
-                chosen = planner.next(self._revealed(left), left, size - done)
-            for problem, place in chosen:
-                left[problem][place] = False
-            done = size
+            while done < size:
+                count = batch(done, size)
+                if strategy == "uniform":
+                    chosen = order[done : done + count]
+                else:
+                    chosen = planner.next(self._revealed(left), left, count)
+                for problem, place in chosen:
+                    left[problem][place] = False
+                done += count
             found.append(self._regret(self._revealed(left)))
         return found
 

@@ -20,10 +20,19 @@ from hetune.profiling.active.committee import Committee
 from hetune.profiling.active.view import View
 from hetune.variants.runtime.roofline import MachineModel
 
+_FIRST = 128
+"""Units in the least batch, the first one above all: models know nothing before."""
+_GROWTH = 0.25
+"""A batch is this share of what has been measured: models that know more are asked more seldom."""
 _ROOFLINE_DEVIATION = 0.3
 """Of the logarithm of the roofline model's times, which is asked before anything is measured."""
 _LEAST_DEVIATION = 1e-3
 """Of what a committee expects: a measurement is no better."""
+
+
+def batch(done: int, total: int) -> int:
+    """How many units to choose at once where so many were measured, and `total` shall be."""
+    return min(total - done, max(_FIRST, round(_GROWTH * done)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetune.costmodel.fingerprint import this_machine
-from hetune.profiling.active.plan import Planner
+from hetune.profiling.active.plan import Planner, batch
 from hetune.profiling.active.view import View
 from hetune.profiling.corpus import build
 from hetune.profiling.measure.limits import Limits
@@ -20,11 +20,6 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.runtime.roofline import MachineModel
-
-_FIRST = 128
-"""Units in the least batch, the first one above all: models know nothing before."""
-_GROWTH = 0.25
-"""A batch is this share of what has been measured: models that know more are asked more seldom."""
 
 
 def run_active(
@@ -84,13 +79,13 @@ def run_active(
 
     with Supervisor(limits, seed=seed) as supervisor:
         while done < total:
-            count = min(total - done, max(_FIRST, round(_GROWTH * done)))
+            count = batch(done, total)
             left = _left(offered, wanted.keys() - records.done(digest))
             chosen = planner.next(problems_of(store, digest), left, count)
             # In the order of views, so that a graph is made once in a batch.
-            batch = [offered[view][place] for view, place in sorted(chosen)]
-            run_units(batch, name, records, progress=tell, supervisor=supervisor)
-            done += len(batch)
+            next_units = [offered[view][place] for view, place in sorted(chosen)]
+            run_units(next_units, name, records, progress=tell, supervisor=supervisor)
+            done += len(next_units)
     return done - before
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hetune.costmodel.fingerprint import this_machine
+from hetune.profiling.active import plan
 from hetune.profiling.active import run as module
 from hetune.profiling.active.run import run_active
 from hetune.profiling.active.view import View
@@ -55,7 +56,7 @@ def supervisor():
 @pytest.fixture(autouse=True)
 def quick(monkeypatch, supervisor):
     """Small batches, and a process that is there already."""
-    monkeypatch.setattr(module, "_FIRST", 8)
+    monkeypatch.setattr(plan, "_FIRST", 8)
     monkeypatch.setattr(module, "Supervisor", lambda limits, seed: nullcontext(supervisor))
 
 
