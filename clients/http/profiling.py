@@ -89,7 +89,7 @@ class JobsClient:
             before: Only those with smaller numbers.
             limit: Most that are given.
         """
-        wanted = {"state": state, "before": before, "limit": limit}
+        wanted: dict[str, str | int | None] = {"state": state, "before": before, "limit": limit}
         return _get(self._http, JobList, _JOBS, wanted)
 
     def get(self, id: int) -> JobDocument:
