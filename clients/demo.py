@@ -30,6 +30,7 @@ def service(folder: str) -> Iterator[str]:
         UnreachableError: It does not start.
     """
     command = (sys.executable, "-c", _SERVE, "serve", "--port", "0", "--data", folder)
+    command += ("--no-worker",)  # the user's jobs are none of the demo's
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         try:
             assert process.stdout is not None

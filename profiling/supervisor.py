@@ -49,7 +49,9 @@ class Supervisor:
         clock: Seconds.
 
     Attributes:
+        limits: As given; may be changed between problems.
         restarts: How many workers were lost.
+        look: Called a few times a second while something is measured; what it raises ends that.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Supervisor:
     ) -> None:
         self.limits = limits or Limits()
         self.restarts = 0
+        self.look: Callable[[], None] = lambda: None
         self._seed = seed
         self._command = tuple(command)
         self._clock = clock
@@ -115,7 +118,7 @@ class Supervisor:
         if self._process is None:
             self._process = _Process(self._command, self._clock)
         try:
-            answer = self._process.ask(order, self._allowed)
+            answer = self._process.ask(order, self._allowed, self.look)
         except BaseException:
             self.close()  # its answer would be taken for that to the next order
             raise
@@ -170,7 +173,9 @@ class _Process:
         """Whether it has taken a step since the last order."""
         return self._heartbeat.read()[0] > self._steps
 
-    def ask(self, order: Order, allowed: Callable[[int], float]) -> _Answer:
+    def ask(
+        self, order: Order, allowed: Callable[[int], float], look: Callable[[], None]
+    ) -> _Answer:
         """Its answer to an order."""
         self._steps = self._heartbeat.read()[0]
         assert self._process.stdin is not None
@@ -179,7 +184,7 @@ class _Process:
             self._process.stdin.flush()
         facts: GraphFacts | None = None
         while True:
-            message = self._receive(allowed)
+            message = self._receive(allowed, look)
             if isinstance(message, _Lost):
                 return _Answer(facts, lost=message, crashed=True)
             if "graph" in message:
@@ -191,7 +196,7 @@ class _Process:
                 loss = Loss(Status(message["status"]), message["error"])
                 return _Answer(facts, lost=_Lost(SETTING_UP, loss))
 
-    def _receive(self, allowed: Callable[[int], float]) -> Json | _Lost:
+    def _receive(self, allowed: Callable[[int], float], look: Callable[[], None]) -> Json | _Lost:
         """The next answer; waits as long as steps take less than what their unit is allowed."""
         seen, since = self._heartbeat.read(), self._clock()
         while b"\n" not in self._rest:
@@ -201,6 +206,7 @@ class _Process:
                 if not chunk:
                     return self._death()
                 self._rest += chunk
+            look()
             beat = self._heartbeat.read()
             if beat != seen:
                 seen, since = beat, self._clock()

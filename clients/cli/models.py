@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,19 +10,16 @@ import typer
 from rich.table import Table as Rows
 
 from hetune.clients.cli import console
-from hetune.costmodel.data import Problem
-from hetune.costmodel.evaluate import baselines
-from hetune.costmodel.evaluate.metrics import ROOFLINE, Chooser
-from hetune.costmodel.evaluate.report import MODEL, Report, evaluate
+from hetune.costmodel.evaluate.report import Report
 from hetune.costmodel.evaluate.tables import comparison_table, notes, scores_table
 from hetune.costmodel.model.bundle import load as load_bundle
 from hetune.costmodel.model.bundle import save as save_bundle
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.profiling.store.problems import problems as problems_of
+from hetune.profiling import promotion
 from hetune.profiling.store.store import Store
-from hetune.profiling.train import gather, judge, keep, report_of
-from hetune.variants.errors import InputError, ModelError
+from hetune.profiling.train import gather, judge, keep
+from hetune.variants.errors import InputError
 
 StoreUrl = Annotated[
     str | None,
@@ -91,7 +87,8 @@ def evaluate_(
 ) -> None:
     """Judge a cost model on measured graphs whose families it was not trained on."""
     loaded = _load(model)
-    report = _judged(loaded, _unseen(store, machine, (loaded,)))
+    with Store.open(store) as opened:
+        report = promotion.judged(loaded, promotion.unseen(opened, machine, (loaded,)))
     if as_json:
         typer.echo(report.as_json())
     else:
@@ -108,24 +105,12 @@ def promote(
     Both are judged on measured graphs whose families neither was trained on. Without such graphs
     the candidate's own report from training counts, if there is no champion yet.
     """
-    shelf = Shelf()
-    key = shelf.find(model)
-    candidate = shelf.load(key)
-    champion = _champion(shelf)
-    judged = [candidate, *([champion] if champion else [])]
-    try:
-        unseen = _unseen(store, machine, judged)
-    except InputError:
-        if champion is not None:
-            raise
-        report, champion_report = report_of(shelf, key), None
-    else:
-        report = _judged(candidate, unseen)
-        champion_report = _judged(champion, unseen) if champion else None
-    shelf.promote(key, report=report, champion_report=champion_report)
-    regret = report.score(MODEL).regret
+    with Store.open(store) as opened:
+        promoted = promotion.promote(Shelf(), model, opened, machine)
     console.out().print(
-        f"champion: {key}, regret {regret:.3f} on {len(report.outcomes):,} inputs", markup=False
+        f"champion: {promoted.model}, regret {promoted.regret:.3f} on "
+        f"{len(promoted.report.outcomes):,} inputs",
+        markup=False,
     )
 
 
@@ -161,41 +146,6 @@ def models() -> None:
     console.out().print(
         f"{console.counted(len(entries), 'model')} in {shelf.root}", markup=False, soft_wrap=True
     )
-
-
-def _judged(model: CostModel, found: Sequence[Problem]) -> Report:
-    rates = model.manifest.machine
-    choosers: dict[str, Chooser] = {
-        MODEL: functools.partial(model.totals, machine=rates),
-        ROOFLINE: baselines.roofline(rates),
-    }
-    return evaluate(found, choosers, {"split": "graph families that were not trained on"})
-
-
-def _unseen(
-    store: str | None, machine: str | None, models: Sequence[CostModel]
-) -> tuple[Problem, ...]:
-    known = {family for model in models for family in model.manifest.data.graph_families}
-    with Store.open(store) as opened:
-        found = problems_of(opened, machine)
-        unseen = tuple(problem for problem in found if problem.family not in known)
-        if not unseen:
-            raise InputError(
-                f"{opened.place} holds no measurements on graphs of families that were not "
-                "trained on: profile some (`hetune profile` with files of yours)"
-            )
-    return unseen
-
-
-def _champion(shelf: Shelf) -> CostModel | None:
-    name = shelf.aliases().champion
-    if name is None:
-        return None
-    try:
-        return shelf.load(name)
-    except ModelError as error:
-        console.err().print(f"the champion does not count: {error}", markup=False, soft_wrap=True)
-        return None
 
 
 def _load(name: str) -> CostModel:

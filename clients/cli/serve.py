@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +12,7 @@ import platformdirs
 import typer
 
 from hetune.clients.cli import console
+from hetune.clients.cli.models import StoreUrl
 from hetune.clients.cli.options import MemoryLimit, Threads, size_of, use_threads
 from hetune.variants.errors import InputError
 
@@ -31,13 +34,22 @@ def serve(
         str | None, typer.Option(help="Accept bodies of at most so much, such as 2GB.")
     ] = None,
     memory_limit: MemoryLimit = None,
+    store: StoreUrl = None,
+    worker: Annotated[
+        bool,
+        typer.Option(
+            "--worker/--no-worker", help="Work on profiling jobs, too, in a process of its own."
+        ),
+    ] = True,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Let other machines in without a key.")
     ] = False,
     threads: Threads = None,
 ) -> None:
-    """Serve graphs, models and inference over HTTP, until it is interrupted."""
+    """Serve graphs, models, inference and profiling jobs over HTTP, until it is interrupted."""
     try:
+        from hetune.profiling.jobs.activity import Activity
+        from hetune.profiling.jobs.keeper import Keeper
         from hetune.service.core.limits import Limits
         from hetune.service.core.service import Service
         from hetune.service.http import server
@@ -59,13 +71,20 @@ def serve(
         "run_bytes": size_of(memory_limit, "--memory-limit"),
     }
     limits = Limits(**{name: size for name, size in sizes.items() if size is not None})
-    with server.bind(host, port) as listener:
-        service = Service.open(data or _own_folder(), limits=limits)
+    stopping = threading.Event()
+    with ExitStack() as stack:
+        listener = stack.enter_context(server.bind(host, port))
+        service = Service.open(data or _own_folder(), limits=limits, store=store)
+        activity = None
+        if worker:
+            activity = Activity.create()
+            stack.callback(activity.close)
+            stack.enter_context(Keeper(activity, store))
         hosts = _OWN_NAMES | {host.lower()} if key is None and is_local else None
-        app = application(service, key=key, hosts=hosts)
+        app = application(service, key=key, hosts=hosts, stopping=stopping, activity=activity)
         url = server.url_of(listener)
         server.run_until_told(
-            server.Server(app),
+            server.Server(app, stopping=stopping),
             listener,
             lambda: console.out().print(
                 f"hetune serves on {url} (API: {url}/v1/openapi.json)", markup=False, soft_wrap=True

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import httpx
 from torch import Tensor, nn
 
+from hetune.clients.http.profiling import CostModelsClient, JobsClient
 from hetune.clients.http.wire import (
     BINARY,
     HEADERS,
@@ -44,6 +45,10 @@ class Client:
         key: Its key; `HETUNE_API_KEY` by default, or none.
         timeout: Seconds that a request may take; None for as long as it takes.
         transport: What sends requests, in place of the network.
+
+    Attributes:
+        jobs: Profiling jobs.
+        cost_models: Cost models.
     """
 
     def __init__(
@@ -62,6 +67,8 @@ class Client:
             headers={"Authorization": f"Bearer {key}"} if key else None,
             trust_env=False,  # a proxy is no place for a local service's requests
         )
+        self.jobs = JobsClient(self._http)
+        self.cost_models = CostModelsClient(self._http)
 
     # Graphs.
 

@@ -66,7 +66,7 @@ def parse(
     where: str,
     threads: int | None = None,
     *,
-    folder: Path = Path(),
+    folder: Path | None = Path(),
     name: str | None = None,
 ) -> Campaign:
     """A campaign from what a file holds.
@@ -75,11 +75,12 @@ def parse(
         data: As `tomllib` or `json` give it.
         where: How messages call the file.
         threads: What "all" threads are; by default torch's number.
-        folder: What relative paths of graphs start from.
+        folder: What relative paths of graphs start from. None refuses graphs of files, before any
+            is looked at: for campaigns that somebody else wrote.
         name: The campaign's name, unless it says its own; by default `where`.
 
     Raises:
-        CampaignError: Something is unknown, missing, or of the wrong kind.
+        CampaignError: Something is unknown, missing, of the wrong kind, or refused.
     """
     table = Table(data, where)
     table.check(_KEYS)
@@ -104,7 +105,7 @@ def parse(
     return campaign
 
 
-def _graphs(table: Table, folder: Path) -> tuple[GraphRecipe, ...]:
+def _graphs(table: Table, folder: Path | None) -> tuple[GraphRecipe, ...]:
     corpus = table.fields("corpus", Spanning)
     found = list(corpus.recipes()) if corpus else []
     for number, entry in enumerate(table.entries("graphs")):
@@ -121,12 +122,12 @@ def _graphs(table: Table, folder: Path) -> tuple[GraphRecipe, ...]:
     return tuple(found)
 
 
-def _graph(table: Table, number: int, folder: Path) -> GraphRecipe:
+def _graph(table: Table, number: int, folder: Path | None) -> GraphRecipe:
     kind = table.text("kind")
     options = {
         key: value for key, value in table.data.items() if key not in ("kind", "name", "family")
     }
-    flat = _located(_flat(options, table.where), kind, folder)
+    flat = _located(_flat(options, table.where), kind, folder, table.where)
     family = table.text("family") if "family" in table.data else None
     try:
         return recipe(table.text("name", f"{kind}-{number}"), kind, family, flat)
@@ -150,14 +151,23 @@ def _flat(options: dict[str, Any], where: str) -> dict[str, Scalar]:
     return flat
 
 
-def _located(options: dict[str, Scalar], kind: str, folder: Path) -> dict[str, Scalar]:
+def _located(
+    options: dict[str, Scalar], kind: str, folder: Path | None, where: str
+) -> dict[str, Scalar]:
     """Paths of files made absolute, with a digest of what they hold: other content, other units."""
     prefix = ""
     while kind == "subsample":
         kind = str(options.get(f"{prefix}of"))
         prefix += "of."
+    if kind != "file":
+        return options
+    if folder is None:
+        raise CampaignError(
+            f"{where}: graphs of files are not measured here: give another kind, or run "
+            "`hetune profile` where the file is"
+        )
     path = options.get(f"{prefix}path")
-    if kind != "file" or not isinstance(path, str):
+    if not isinstance(path, str):
         return options
     found = (folder / Path(path).expanduser()).absolute()
     return options | {f"{prefix}path": str(found), f"{prefix}digest": digest_of(found)}

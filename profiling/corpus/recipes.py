@@ -89,6 +89,19 @@ def size_of(recipe: GraphRecipe) -> tuple[int, int]:
     return _maker(recipe.kind, dict(recipe.options), recipe.name).size()
 
 
+def whole(recipe: GraphRecipe) -> GraphRecipe:
+    """The recipe of the graph that a subsample is a part of; a recipe of another kind itself."""
+    kind, options = recipe.kind, dict(recipe.options)
+    while kind == _SUBSAMPLE:
+        kind = str(options.pop("of"))
+        options = {
+            name.removeprefix(_PREFIX): value
+            for name, value in options.items()
+            if name.startswith(_PREFIX)
+        }
+    return replace(recipe, kind=kind, options=tuple(sorted(options.items())))
+
+
 def canonical(recipe: GraphRecipe) -> GraphRecipe:
     """The recipe of the same graph as HGT needs it: each edge type joins one pair of node types.
 

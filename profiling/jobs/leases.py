@@ -186,15 +186,20 @@ class Leases:
             text = f"unit {lease.unit} {'given up' if given_up else 'failed'}: {error}"
             self._end(connection, lease, now, {"state": state.value, "error": error}, text)
 
-    def release(self, lease: Lease) -> None:
+    def release(self, lease: Lease, why: str = "") -> None:
         """Gives a unit back that was not done; this does not count as an attempt.
+
+        Args:
+            lease: What was not done.
+            why: For the job's log.
 
         Raises:
             LeaseError: The lease has ended.
         """
         with self._held(lease) as (connection, unit, now):
             given = {"state": State.QUEUED.value, "attempt": unit.attempt - 1}
-            self._end(connection, lease, now, given, f"unit {lease.unit} given back")
+            text = f"unit {lease.unit} given back{why and ': '}{clean(why)}"
+            self._end(connection, lease, now, given, text)
 
     @contextmanager
     def _held(

@@ -18,6 +18,7 @@ from hetune.costmodel.fingerprint import Fingerprint, this_machine
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.costmodel.version import code_version
 from hetune.profiling.jobs.leases import LEASE_SECONDS, Leases
+from hetune.profiling.jobs.quiet import DisturbedError, Quiet
 from hetune.profiling.jobs.records import Lease, Measure
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
@@ -29,12 +30,14 @@ from hetune.profiling.units import Unit
 from hetune.variants.errors import HetuneError, InputError, LeaseError, StoreError, WorkerError
 
 _log = logging.getLogger(__name__)
+_DISTURBED = "the service computed meanwhile; it is measured again"
 
 
 class Measures(Protocol):
     """As `hetune.profiling.supervisor.Supervisor`."""
 
     limits: Limits
+    look: Callable[[], None]
 
     def measure(self, units: Sequence[Unit], stamp: Stamp) -> list[Measurement]:
         """Measures units of one problem together."""
@@ -56,6 +59,7 @@ class JobWorker:
         lock: A file that is locked while a unit is worked on; by default one of the user's.
         machine: What is measured on; by default this machine.
         heartbeat_seconds: How often it says that it lives.
+        quiet: Of the service whose machine it shares: it measures only while that does nothing.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class JobWorker:
         lock: Path | None = None,
         machine: Fingerprint | None = None,
         heartbeat_seconds: float = LEASE_SECONDS / 4,
+        quiet: Quiet | None = None,
     ) -> None:
         self._store, self._supervisor = store, supervisor
         self._leases = leases or Leases(store)
@@ -79,6 +84,9 @@ class JobWorker:
         self._lock = FileLock(path, timeout=0)
         self._machine = machine or this_machine()
         self._heartbeat_seconds = heartbeat_seconds
+        self._quiet = quiet
+        if quiet is not None:
+            supervisor.look = quiet.check
 
     def step(self) -> bool:
         """Works on one unit, if there is one and no other worker of this machine has one.
@@ -121,6 +129,8 @@ class JobWorker:
             StoreError: The database fails, and it works until idle.
         """
         while not stopped(0):
+            if self._quiet is not None and not self._quiet.wait(stopped):
+                return
             try:
                 if self.step():
                     continue
@@ -142,6 +152,9 @@ class JobWorker:
                     self._leases.complete_training(lease, model)
         except LeaseError as error:
             _log.warning("%s", error)
+        except DisturbedError:
+            with suppress(LeaseError):
+                self._leases.release(lease, _DISTURBED)
         except StoreError:
             raise
         except HetuneError as error:
@@ -168,7 +181,16 @@ class JobWorker:
             )
         self._supervisor.limits = work.limits
         stamp = Stamp(lease.campaign, lease.machine, code_version())
-        return self._supervisor.measure(wanted, stamp)
+        if self._quiet is None:
+            return self._supervisor.measure(wanted, stamp)
+        try:
+            found = self._supervisor.measure(wanted, stamp)
+            self._quiet.check()
+        except DisturbedError:
+            self._quiet.ended(disturbed=True)
+            raise
+        self._quiet.ended(disturbed=False)
+        return found
 
     def _fail(self, lease: Lease, error: str, *, final: bool) -> None:
         with suppress(LeaseError):

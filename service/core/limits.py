@@ -46,7 +46,7 @@ class Limits:
     uploads: int = 4
 
 
-def check_limit(what: str, value: int, limit: int) -> None:
+def check_limit(what: str, value: float, limit: int) -> None:
     """Checks that a number is within a limit.
 
     Raises:

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Self
 
 from hetune.costmodel.selector import Selector
+from hetune.costmodel.shelf.shelf import Shelf
+from hetune.service.core.cost_models import CostModels
 from hetune.service.core.folder import Folder
 from hetune.service.core.graphs import GraphStore
 from hetune.service.core.inference import Inference
+from hetune.service.core.jobs import Jobs
 from hetune.service.core.limits import Limits
+from hetune.service.core.measurements import Measurements
 from hetune.service.core.models import ModelStore
 from hetune.service.core.selection import Selection
 
@@ -26,6 +30,9 @@ class Service:
         models: Models by name and version.
         selection: Choices without running.
         inference: Runs.
+        measurements: Where measurements and jobs are.
+        jobs: Profiling jobs.
+        cost_models: Cost models on the shelf.
     """
 
     limits: Limits
@@ -34,6 +41,9 @@ class Service:
     models: ModelStore
     selection: Selection
     inference: Inference
+    measurements: Measurements
+    jobs: Jobs
+    cost_models: CostModels
 
     @classmethod
     def open(
@@ -43,6 +53,8 @@ class Service:
         limits: Limits | None = None,
         selector: Selector | None = None,
         backend: str = "cpp",
+        store: str | Path | None = None,
+        shelf: Shelf | None = None,
     ) -> Self:
         """The service over a folder, which is created if it is missing.
 
@@ -51,6 +63,9 @@ class Service:
             limits: What is accepted and held.
             selector: Who chooses variants; `Selector.load()` if None.
             backend: What runs them: "cpp" or "torch".
+            store: Where measurements and jobs are, as `Store.open` takes it; it is opened when it
+                is first asked for.
+            shelf: Where cost models are; the user's if None.
 
         Raises:
             FolderError: The folder cannot be used.
@@ -61,7 +76,18 @@ class Service:
         graphs = GraphStore(root / "graphs", limits)
         models = ModelStore(root / "models", backend, selector, limits.loaded_bytes)
         selection = Selection(graphs, models, selector, limits)
-        return cls(limits, folder, graphs, models, selection, Inference(selection, limits))
+        measurements = Measurements(store)
+        return cls(
+            limits,
+            folder,
+            graphs,
+            models,
+            selection,
+            Inference(selection, limits),
+            measurements,
+            Jobs(measurements, limits),
+            CostModels(shelf or Shelf(), measurements),
+        )
 
     def check_ready(self) -> None:
         """Checks that requests can be served: that the folder can be written.
@@ -71,3 +97,7 @@ class Service:
         """
         with self.folder.staged() as path:
             path.touch()
+
+    def close(self) -> None:
+        """Gives connections to databases back."""
+        self.measurements.close()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI
 
 import hetune
+from hetune.profiling.jobs.activity import Activity
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import Document
 from hetune.service.core.graph_document import GraphDocument
+from hetune.service.core.job_documents import JobRequest
 from hetune.service.core.service import Service
-from hetune.service.http import graphs, inference, models
+from hetune.service.http import cost_models, graphs, inference, jobs, models
 from hetune.service.http.asgi import App
 from hetune.service.http.layers import Guard, RequestIds
 from hetune.service.http.oip import routes as oip
@@ -30,7 +33,12 @@ class Health(Document):
 
 
 def application(
-    service: Service, *, key: str | None = None, hosts: Collection[str] | None = None
+    service: Service,
+    *,
+    key: str | None = None,
+    hosts: Collection[str] | None = None,
+    stopping: threading.Event | None = None,
+    activity: Activity | None = None,
 ) -> App:
     """The service over HTTP, as an ASGI application.
 
@@ -38,13 +46,19 @@ def application(
         service: What it serves.
         key: What clients have to send; None for nothing.
         hosts: Names that requests may call the service by; any if None.
+        stopping: As `Work.of` takes it.
+        activity: Likewise.
     """
-    return RequestIds(Guard(routes(service), key, hosts))
+    return RequestIds(Guard(routes(service, stopping, activity), key, hosts))
 
 
-def routes(service: Service) -> FastAPI:
+def routes(
+    service: Service,
+    stopping: threading.Event | None = None,
+    activity: Activity | None = None,
+) -> FastAPI:
     """The routes alone."""
-    work = Work.of(service)
+    work = Work.of(service, stopping, activity)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -66,11 +80,15 @@ def routes(service: Service) -> FastAPI:
         graphs.router(work),
         models.router(work),
         inference.router(work),
+        jobs.router(work),
+        cost_models.router(work),
         oip.router(work),
     ):
         app.include_router(part)
     add_schemas(
-        app, GraphDocument, ModelDescription, InferDocument, SelectDocument, InferenceRequest
+        app,
+        *(GraphDocument, ModelDescription, InferDocument, SelectDocument),
+        *(InferenceRequest, JobRequest),
     )
     return app
 

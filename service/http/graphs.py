@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from fastapi import APIRouter, Request, Response
 
 from hetune.service.core.documents import Document, parse
@@ -54,7 +52,7 @@ def router(work: Work) -> APIRouter:
 
         with work.uploading.entered():
             async with received(request, service, Media.JSON, Media.SAFETENSORS) as upload:
-                created = await asyncio.to_thread(add, upload)
+                created = await work.aside(lambda: add(upload))
         response.headers["Location"] = f"/v1/graphs/{created.id}"
         return created
 

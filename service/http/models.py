@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from fastapi import APIRouter, Request, Response
 
 from hetune.service.core.description import ModelDescription
@@ -58,7 +56,7 @@ def router(work: Work) -> APIRouter:
 
         with work.uploading.entered():
             async with received(request, service, Media.SAFETENSORS) as upload:
-                is_new, description = await asyncio.to_thread(add, upload)
+                is_new, description = await work.aside(lambda: add(upload))
         response.status_code = 201 if is_new else 200
         return ModelVersion(name=name, version=version, description=description)
 

@@ -31,8 +31,10 @@ STATUS: dict[type[HetuneError], int] = {
     errors.AccessError: 401,
     errors.NotFoundError: 404,
     errors.ConflictError: 409,
+    errors.PromotionError: 409,
     errors.TooLargeError: 413,
     errors.MemoryLimitError: 413,
+    errors.CampaignError: 422,
     errors.GraphError: 422,
     errors.InputError: 422,
     errors.ProgramError: 422,
@@ -40,6 +42,7 @@ STATUS: dict[type[HetuneError], int] = {
     errors.BusyError: 429,
     errors.DeadlineError: 504,
     errors.FolderError: 503,
+    errors.StoreError: 503,
     HetuneError: 500,
 }
 PROTOCOL_STATUS = {409: 400, 422: 400, 429: 503, 504: 503}

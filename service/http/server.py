@@ -7,6 +7,7 @@ import contextlib
 import ipaddress
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 
 import uvicorn
@@ -67,9 +68,13 @@ class Server(uvicorn.Server):
     Args:
         app: What to serve.
         grace: Seconds that requests under way have to finish.
+        stopping: Set when it begins to stop, so that streams end.
     """
 
-    def __init__(self, app: App, grace: float = 30.0) -> None:
+    def __init__(
+        self, app: App, grace: float = 30.0, stopping: threading.Event | None = None
+    ) -> None:
+        self._stopping = stopping or threading.Event()
         super().__init__(
             uvicorn.Config(
                 app,
@@ -81,6 +86,11 @@ class Server(uvicorn.Server):
                 lifespan="on",
             )
         )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends in order; streams of events are told first."""
+        self._stopping.set()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

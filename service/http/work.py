@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
+from hetune.profiling.jobs.activity import Activity
 from hetune.service.core.deadline import missed
 from hetune.service.core.service import Service
 from hetune.variants.errors import BusyError
 
 T = TypeVar("T")
+_CHANGING = 2
+_WATCHING = 32
 
 
 class Gate:
@@ -48,20 +52,43 @@ class Work:
         service: What they serve.
         computing: Entered before a computation's request is read.
         uploading: Entered before an upload is read.
+        changing: Entered before jobs are submitted, and cost models judged.
+        watching: Entered while events are sent.
+        stopping: Set when the service is told to stop.
+        activity: Tells the worker of jobs that something is computed; None if there is none.
     """
 
     service: Service
     computing: Gate
     uploading: Gate
+    changing: Gate
+    watching: Gate
+    stopping: threading.Event
+    activity: Activity | None
     _computer: ThreadPoolExecutor
 
     @classmethod
-    def of(cls, service: Service) -> Self:
-        """One computation at a time, for its kernels use all threads."""
+    def of(
+        cls,
+        service: Service,
+        stopping: threading.Event | None = None,
+        activity: Activity | None = None,
+    ) -> Self:
+        """One computation at a time, for its kernels use all threads.
+
+        Args:
+            service: What routes serve.
+            stopping: Set by whoever ends the service: streams end then.
+            activity: Marked while something is computed.
+        """
         return cls(
             service,
             Gate("computations", service.limits.waiting),
             Gate("uploads", service.limits.uploads),
+            Gate("changes of jobs and cost models", _CHANGING),
+            Gate("streams of events", _WATCHING),
+            stopping or threading.Event(),
+            activity,
             ThreadPoolExecutor(1, "hetune-compute"),
         )
 
@@ -75,7 +102,7 @@ class Work:
         Raises:
             DeadlineError: It was not.
         """
-        task = self._computer.submit(do)
+        task = self._computer.submit(self._marked, do)
         doing = asyncio.wrap_future(task)
         if deadline is not None:
             await asyncio.wait((doing,), timeout=max(deadline - time.monotonic(), 0.0))
@@ -83,6 +110,16 @@ class Work:
                 raise missed()
         return await doing
 
+    async def aside(self, do: Callable[[], T]) -> T:
+        """Does something in a thread of its own, beside computations."""
+        return await asyncio.to_thread(self._marked, do)
+
     def close(self) -> None:
         """Waits for the computation that is under way."""
+        self.stopping.set()
         self._computer.shutdown(wait=True, cancel_futures=True)
+        self.service.close()
+
+    def _marked(self, do: Callable[[], T]) -> T:
+        with nullcontext() if self.activity is None else self.activity.marked():
+            return do()

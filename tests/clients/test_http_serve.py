@@ -11,15 +11,27 @@ import pytest
 from tests.service._serving import tiny_graph
 
 from hetune.clients.http import Client
+from hetune.profiling.jobs.queue import JobQueue
+from hetune.profiling.store.store import Store
+from hetune.profiling.testing.jobs import some_units
 from hetune.service.http.server import is_loopback
 
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()", "serve")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_until_it_is_told_to_stop(tmp_path, number):
-    environment = os.environ | {"HETUNE_API_KEY": "sesame"}
+@pytest.mark.parametrize(
+    ("number", "more", "state"),
+    # No hetune has the variants of this job.
+    [(signal.SIGTERM, (), "failed"), (signal.SIGINT, ("--no-worker",), "queued")],
+    ids=["with-worker", "without"],
+)
+def test_it_serves_until_it_is_told_to_stop(tmp_path, number, more, state):
+    environment = os.environ | {"HETUNE_API_KEY": "sesame", "XDG_DATA_HOME": str(tmp_path)}
+    path = str(tmp_path / "store.db")
+    with Store.open(path) as store:
+        job = JobQueue(store).submit_units("mine", some_units(1)).id
     arguments = (*COMMAND, "--port", "0", "--data", str(tmp_path / "data"), "--threads", "1")
+    arguments += ("--store", path, *more)
     process = subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
@@ -31,6 +43,9 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path, number):
         with Client(found[0], key="sesame") as client:
             assert client.ready()
             id = client.upload_graph(tiny_graph())
+            if not more:
+                assert list(client.jobs.watch(job))
+            assert client.jobs.get(job).state == state
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
     finally:

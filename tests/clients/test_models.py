@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 
 import pytest
 from tests.costmodel._synthetic import problems
+from tests.profiling._filled import fill
 from typer.testing import CliRunner
 
 from hetune.clients.cli.app import app
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.profiling.records import LaunchRecord
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.records import MACHINE, measurement
+from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.train import report_of, train
 from hetune.variants.errors import ModelError
 
@@ -24,34 +23,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::hetune.costmodel.shelf.best.For
 
 def run(*args: str):
     return CliRunner().invoke(app, [*args])
-
-
-def fill(path, found, prefix=""):
-    with Store.open(path) as store:
-        for number, problem in enumerate(found):
-            store.add(
-                [
-                    dataclasses.replace(
-                        measurement(0),
-                        unit=f"{prefix}{problem.family}-{number}-{candidate.variant}",
-                        graph=problem.graph,
-                        graph_fingerprint=f"{prefix}{problem.graph}",
-                        family=prefix + problem.family,
-                        graph_features=problem.graph_features,
-                        layer=problem.layer,
-                        d_in=problem.d_in,
-                        d_out=problem.d_out,
-                        variant=candidate.variant,
-                        samples=(candidate.seconds,) * 7,
-                        launches=tuple(
-                            LaunchRecord("k", launch.family, launch.columns, (launch.seconds,) * 7)
-                            for launch in candidate.launches
-                        ),
-                    )
-                    for candidate in problem.candidates
-                ],
-                MACHINE,
-            )
 
 
 @pytest.fixture

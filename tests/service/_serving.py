@@ -12,6 +12,7 @@ import torch
 import hetune
 from hetune import nn
 from hetune.costmodel.selector import Selector
+from hetune.costmodel.shelf.shelf import Shelf
 from hetune.service.core.limits import Limits
 from hetune.service.core.service import Service
 from hetune.service.core.stack import describe
@@ -47,7 +48,14 @@ def tiny_features() -> torch.Tensor:
 
 def make_service(folder: Path, backend: str = "torch", limits: Limits = LIMITS) -> Service:
     """A service that keeps the model m."""
-    service = Service.open(folder, limits=limits, selector=Selector(), backend=backend)
+    service = Service.open(
+        folder,
+        limits=limits,
+        selector=Selector(),
+        backend=backend,
+        store=folder / "measurements.db",
+        shelf=Shelf(folder / "shelf"),
+    )
     service.models.add("m", 1, *describe(tiny_layers()))
     return service
 

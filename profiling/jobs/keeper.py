@@ -1,0 +1,115 @@
+"""Keeps a worker of jobs at work beside a service."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hetune.profiling.jobs.activity import Activity
+
+_COMMAND = (sys.executable, "-m", "hetune.profiling.jobs.attached")
+_LOOK_SECONDS = 0.2
+_END_SECONDS = 10.0
+_STEADY_SECONDS = 60.0
+_log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Starts the process, starts it again when it ends, and ends it in the end.
+
+    A context manager. The first restart comes after a second, each further one after twice as
+    long, up to a minute; a process that has lived for a minute starts that anew.
+
+    Args:
+        activity: The service's; stays the caller's.
+        store: Of the jobs, as `Store.open` takes it; by default HETUNE_STORE, or the user's.
+        command: Starts a worker.
+        pause: Seconds until the first restart.
+        most: Seconds until any.
+
+    Attributes:
+        starts: How many processes were started.
+    """
+
+    def __init__(
+        self,
+        activity: Activity,
+        store: str | Path | None = None,
+        *,
+        command: Sequence[str] = _COMMAND,
+        pause: float = 1.0,
+        most: float = 60.0,
+    ) -> None:
+        self.starts = 0
+        self._activity = activity
+        self._command = tuple(command)
+        # Not an argument: everybody may read those, and a URL may hold a password.
+        self._environment = {} if store is None else {"HETUNE_STORE": str(store)}
+        self._pause, self._most = pause, most
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="hetune-keeper", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _keep(self) -> None:
+        pause = self._pause
+        while not self._over.is_set():
+            begun = time.monotonic()
+            how = self._run()
+            if self._over.is_set():
+                return
+            if time.monotonic() - begun > _STEADY_SECONDS:
+                pause = self._pause
+            _log.warning("the worker of jobs %s; it is started again in %g s", how, pause)
+            if self._over.wait(pause):
+                return
+            pause = min(2 * pause, self._most)
+
+    def _run(self) -> str:
+        """A process's life; how it ended."""
+        self.starts += 1
+        try:
+            process = subprocess.Popen(  # noqa: S603
+                [*self._command, str(self._activity.descriptor)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(self._activity.descriptor,),
+                env=os.environ | self._environment,
+                process_group=0,  # Ctrl-C is the service's, which ends this in order
+            )
+        except OSError as error:
+            return f"cannot be started ({error})"
+        with process:
+            while process.poll() is None and not self._over.wait(_LOOK_SECONDS):
+                pass
+            if process.returncode is None:
+                _end(process)
+        return f"ended with status {process.returncode}"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Lets it give back what it has, but not for ever."""
+    process.terminate()
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()

@@ -1,0 +1,139 @@
+"""What came of a job: the measurements of its problems, in short."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from hetune.profiling.jobs.database import one_job
+from hetune.profiling.jobs.records import State
+from hetune.profiling.jobs.schema import units
+from hetune.profiling.records import Status
+from hetune.profiling.store.schema import measurements
+from hetune.profiling.store.store import Store
+from hetune.profiling.units import ProblemSpec, Unit
+from hetune.profiling.wire import problem_from_json
+
+MOST_RESULTS = 100
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A variant on a problem.
+
+    Attributes:
+        variant: Its id.
+        status: How its measurement ended.
+        seconds: Median of the rounds; None if there are no times.
+        rounds: How many rounds count.
+        peak_bytes: What a run holds beside its inputs.
+        drift: How far the machine's speed moved over the rounds, as a share.
+        error: What went wrong; empty if all went well.
+    """
+
+    variant: str
+    status: Status
+    seconds: float | None
+    rounds: int
+    peak_bytes: int
+    drift: float | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A problem of a job.
+
+    Attributes:
+        unit: Number of the job's unit.
+        problem: What was measured.
+        state: Where the unit is.
+        variants: Those that are measured, the fastest first, those without times last.
+    """
+
+    unit: int
+    problem: ProblemSpec
+    state: State
+    variants: tuple[Measured, ...]
+
+
+def results(store: Store, job: int, *, after: int = 0, limit: int = 20) -> tuple[Result, ...]:
+    """What is known of a job's problems, in the order in which they are measured.
+
+    Measurements that the job's machine had before the job count, too.
+
+    Args:
+        store: With jobs.
+        job: Its number.
+        after: Only units with larger numbers: the last one of the page before.
+        limit: Most that are given, `MOST_RESULTS` at most.
+
+    Raises:
+        NotFoundError: There is no such job.
+    """
+    wanted = (
+        select(units)
+        .where(units.c.job == job, units.c.is_training.is_(False), units.c.id > after)
+        .order_by(units.c.id)
+        .limit(min(limit, MOST_RESULTS))
+    )
+    with store.reading() as connection:
+        owner = one_job(connection, job)
+        rows = connection.execute(wanted).all()
+        keys = {row.id: _keys(row) for row in rows}
+        asked = [key for members in keys.values() for key in members]
+        known = _known(connection, owner.machine, asked)
+    is_final = State(owner.state).is_final
+    return tuple(
+        Result(
+            unit=row.id,
+            problem=problem_from_json(row.problem),
+            state=_state(row, is_final),
+            variants=tuple(
+                sorted((known[key] for key in keys[row.id] if key in known), key=_order)
+            ),
+        )
+        for row in rows
+    )
+
+
+def _keys(row: Row[Any]) -> list[str]:
+    problem = problem_from_json(row.problem)
+    return [Unit(problem, variant, plan).key for variant, plan in row.variants]
+
+
+def _known(connection: Connection, machine: str | None, keys: Sequence[str]) -> dict[str, Measured]:
+    """Measurements of a machine by their units' keys; none where no machine has begun."""
+    column, found = measurements.c, dict[str, Measured]()
+    columns = (
+        *(column.unit, column.variant, column.status, column.samples, column.peak_bytes),
+        *(column.drift, column.error),
+    )
+    for start in range(0, len(keys) if machine is not None else 0, _PAGE):
+        wanted = column.unit.in_(keys[start : start + _PAGE])
+        statement = select(*columns).where(column.machine == machine, wanted)
+        for row in connection.execute(statement):
+            found[row.unit] = Measured(
+                variant=row.variant,
+                status=Status(row.status),
+                seconds=statistics.median(row.samples) if row.samples else None,
+                rounds=len(row.samples),
+                peak_bytes=row.peak_bytes,
+                drift=row.drift,
+                error=row.error,
+            )
+    return found
+
+
+def _state(row: Row[Any], is_final: bool) -> State:
+    state = State(row.state)
+    return State.CANCELLED if is_final and not state.is_final else state
+
+
+def _order(measured: Measured) -> tuple[bool, float, str]:
+    return measured.seconds is None, measured.seconds or 0.0, measured.variant

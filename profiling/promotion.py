@@ -1,0 +1,114 @@
+"""Judging cost models on measured graphs that they have not seen, and promoting those that win."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hetune.costmodel.data import Problem
+from hetune.costmodel.evaluate import baselines
+from hetune.costmodel.evaluate.metrics import ROOFLINE, Chooser
+from hetune.costmodel.evaluate.report import MODEL, Report, evaluate
+from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.shelf.shelf import Shelf
+from hetune.profiling.store.problems import problems as problems_of
+from hetune.profiling.store.store import Store
+from hetune.profiling.train import report_of
+from hetune.variants.errors import InputError, ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """A model that became the champion, or was it.
+
+    Attributes:
+        model: Its id.
+        report: How it was judged.
+    """
+
+    model: str
+    report: Report
+
+    @property
+    def regret(self) -> float:
+        """Geometric mean over the inputs that it was judged on."""
+        return self.report.score(MODEL).regret
+
+
+def promote(shelf: Shelf, name: str, store: Store, machine: str | None = None) -> Promotion:
+    """Makes a model the champion, unless it loses to the present one or to a fixed variant.
+
+    Both are judged on measured graphs whose families neither was trained on. Without such graphs
+    the candidate's own report from training counts, if there is no champion that can be used.
+
+    Args:
+        shelf: Where they are.
+        name: Id or alias.
+        store: Where measurements are.
+        machine: As in `Store.measurements`.
+
+    Raises:
+        PromotionError: It loses.
+        InputError: There is nothing to judge it on.
+        ModelError: There is no such model, or it cannot be used.
+        StoreError: As `Store.measurements`.
+    """
+    key = shelf.find(name)
+    candidate, champion = shelf.load(key), _champion(shelf)
+    champion_report = None
+    try:
+        found = unseen(store, machine, [candidate, *([champion] if champion else [])])
+    except InputError:
+        if champion is not None:
+            raise
+        report = report_of(shelf, key)
+    else:
+        report = judged(candidate, found)
+        champion_report = judged(champion, found) if champion else None
+    shelf.promote(key, report=report, champion_report=champion_report)
+    return Promotion(key, report)
+
+
+def judged(model: CostModel, found: Sequence[Problem]) -> Report:
+    """How a model chooses on problems, beside the roofline model with its machine's rates."""
+    rates = model.manifest.machine
+    choosers: dict[str, Chooser] = {
+        MODEL: functools.partial(model.totals, machine=rates),
+        ROOFLINE: baselines.roofline(rates),
+    }
+    return evaluate(found, choosers, {"split": "graph families that were not trained on"})
+
+
+def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> tuple[Problem, ...]:
+    """What a store knows of graph families that no model was trained on.
+
+    Args:
+        store: Where measurements are.
+        machine: As in `Store.measurements`.
+        models: Those that are to be judged.
+
+    Raises:
+        InputError: It knows nothing of others.
+        StoreError: As `Store.measurements`.
+    """
+    known = {family for model in models for family in model.manifest.data.graph_families}
+    found = problems_of(store, machine)
+    left = tuple(problem for problem in found if problem.family not in known)
+    if not left:
+        raise InputError(
+            f"{store.place} holds no measurements on graphs of families that were not trained on: "
+            "profile some (`hetune profile` with files of yours)"
+        )
+    return left
+
+
+def _champion(shelf: Shelf) -> CostModel | None:
+    """The champion; None if there is none, or one that cannot be used, which `Shelf` logs."""
+    name = shelf.aliases().champion
+    if name is None:
+        return None
+    try:
+        return shelf.load(name)
+    except ModelError:
+        return None

@@ -1,0 +1,130 @@
+"""The shelf of cost models: what is on it, and which of them answers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from hetune.costmodel.evaluate.card import PAGE
+from hetune.costmodel.shelf.shelf import Entry, Shelf
+from hetune.profiling import promotion
+from hetune.profiling.train import cards_folder
+from hetune.service.core.cost_model_documents import (
+    AliasChange,
+    CostModelDocument,
+    CostModelList,
+    PromotedModel,
+    RolledBack,
+)
+from hetune.service.core.measurements import Measurements
+from hetune.variants.errors import InputError, NotFoundError, PromotionError
+
+
+class CostModels:
+    """The cost models of a shelf.
+
+    Models are named by id or alias. Every method also raises `ModelError` where the shelf cannot
+    be used.
+
+    Args:
+        shelf: Where they are.
+        measurements: What candidates are judged on.
+    """
+
+    def __init__(self, shelf: Shelf, measurements: Measurements) -> None:
+        self._shelf, self._measurements = shelf, measurements
+
+    def list(self) -> CostModelList:
+        """All of them, and the history of the aliases."""
+        aliases = self._shelf.aliases()
+        return CostModelList(
+            models=tuple(map(self._document, self._shelf.entries())),
+            candidate=aliases.candidate,
+            champion=aliases.champion,
+            history=tuple(AliasChange(**asdict(change)) for change in aliases.history),
+        )
+
+    def get(self, name: str) -> CostModelDocument:
+        """One of them.
+
+        Raises:
+            NotFoundError: There is none of that name.
+        """
+        return self._document(self._entry(name))
+
+    def card(self, name: str) -> bytes:
+        """The page about a model, as HTML.
+
+        Raises:
+            NotFoundError: There is no such model, or no page about it.
+        """
+        path = cards_folder(self._shelf, self._entry(name).id) / PAGE
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            raise NotFoundError(
+                "there is no page about this cost model: train models where the extra 'report' is "
+                "installed"
+            ) from None
+
+    def promote(self, name: str, machine: str | None = None) -> PromotedModel:
+        """Makes a model the champion, unless it loses; see `promotion.promote`.
+
+        Args:
+            name: Id or alias.
+            machine: Digest of the machine whose measurements it is judged on; by default that
+                which it was trained on.
+
+        Raises:
+            NotFoundError: There is no such model.
+            PromotionError: It loses, or there is nothing to judge it on.
+            StoreError: The database cannot be used.
+        """
+        entry = self._entry(name)
+        machine = machine or entry.manifest.fingerprint.digest
+        store = self._measurements.store
+        try:
+            found = promotion.promote(self._shelf, entry.id, store, machine)
+        except InputError as error:
+            raise PromotionError(
+                f"the cost model {entry.id} is not promoted: on machine {machine} nothing was "
+                "measured on graphs of families that it and the champion were not trained on; "
+                "run a job that does"
+            ) from error
+        return PromotedModel(
+            champion=found.model, regret=found.regret, inputs=len(found.report.outcomes)
+        )
+
+    def rollback(self) -> RolledBack:
+        """Makes the champion before the present one the champion again.
+
+        Raises:
+            PromotionError: There is no champion.
+        """
+        if self._shelf.aliases().champion is None:
+            raise PromotionError("there is no champion to roll back: promote a model first")
+        return RolledBack(champion=self._shelf.rollback())
+
+    def _entry(self, name: str) -> Entry:
+        """By comparing names: none of a request is ever a part of a path."""
+        for entry in self._shelf.entries():
+            if name == entry.id or name in entry.aliases:
+                return entry
+        raise NotFoundError(
+            f"there is no cost model {name[:64]!r}: list them to see which there are"
+        )
+
+    def _document(self, entry: Entry) -> CostModelDocument:
+        papers = entry.manifest
+        return CostModelDocument(
+            id=entry.id,
+            aliases=entry.aliases,
+            created_at=papers.created_at,
+            code_version=papers.code_version,
+            machine=papers.fingerprint.digest,
+            cpu=papers.fingerprint.cpu or "",
+            target=papers.target,
+            inputs=papers.data.problems,
+            graph_families=papers.data.graph_families,
+            regret=papers.metrics.get(papers.target, {}).get("regret"),
+            has_card=(cards_folder(self._shelf, entry.id) / PAGE).is_file(),
+        )

@@ -1,0 +1,141 @@
+"""Profiling jobs: submitted, watched, cancelled."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from hetune.profiling.jobs.queue import MOST_LISTED
+from hetune.profiling.jobs.records import Job, State
+from hetune.profiling.jobs.results import MOST_RESULTS, Result, results
+from hetune.service.core.campaigns import campaign_of
+from hetune.service.core.job_documents import (
+    JobDocument,
+    JobLine,
+    JobList,
+    JobLog,
+    JobProgress,
+    JobRequest,
+    JobResult,
+    JobResults,
+    MeasuredVariant,
+)
+from hetune.service.core.limits import Limits
+from hetune.service.core.measurements import Measurements
+
+
+class Jobs:
+    """The jobs of the service's store.
+
+    Every method also raises `StoreError` where the database cannot be used.
+
+    Args:
+        measurements: Where they are.
+        limits: What campaigns may ask for.
+    """
+
+    def __init__(self, measurements: Measurements, limits: Limits) -> None:
+        self._measurements, self._limits = measurements, limits
+
+    def submit(self, request: JobRequest) -> JobDocument:
+        """Asks for a campaign to be measured.
+
+        Raises:
+            CampaignError: It is none, has nothing to measure, or wants graphs of files; or the key
+                is none.
+            TooLargeError: It is over a limit.
+            ConflictError: Something else was submitted under the key.
+        """
+        campaign = campaign_of(request.campaign, self._limits)
+        job = self._measurements.queue.submit(
+            campaign,
+            retrain=request.retrain,
+            machine=request.machine,
+            idempotency_key=request.idempotency_key,
+        )
+        return _document(job)
+
+    def list(
+        self, *, state: State | None = None, before: int | None = None, limit: int = 100
+    ) -> JobList:
+        """Jobs, the latest first.
+
+        Args:
+            state: Only those that are there.
+            before: Only those with smaller numbers.
+            limit: Most that are given.
+        """
+        limit = min(limit, MOST_LISTED)
+        found = self._measurements.queue.list(state=state, before=before, limit=limit)
+        return JobList(
+            jobs=tuple(map(_document, found)),
+            before=found[-1].id if len(found) == limit else None,
+        )
+
+    def get(self, id: int) -> JobDocument:
+        """A job.
+
+        Raises:
+            NotFoundError: There is none of that number.
+        """
+        return _document(self._measurements.queue.get(id))
+
+    def cancel(self, id: int) -> JobDocument:
+        """Ends a job; what was measured stays. What is final does not change.
+
+        Raises:
+            NotFoundError: There is none of that number.
+        """
+        return _document(self._measurements.queue.cancel(id))
+
+    def log(self, id: int, *, after: int = 0, limit: int = MOST_LISTED) -> JobLog:
+        """What happened to a job.
+
+        Args:
+            id: Its number.
+            after: Only lines with larger numbers.
+            limit: Most that are given.
+
+        Raises:
+            NotFoundError: There is none of that number.
+        """
+        found = self._measurements.queue.log(id, after=after, limit=limit)
+        lines = tuple(JobLine(number=line.number, when=line.when, text=line.text) for line in found)
+        return JobLog(lines=lines, after=lines[-1].number if lines else after)
+
+    def results(self, id: int, *, after: int = 0, limit: int = 20) -> JobResults:
+        """What is known of a job's problems.
+
+        Args:
+            id: Its number.
+            after: Only units with larger numbers.
+            limit: Most that are given.
+
+        Raises:
+            NotFoundError: There is none of that number.
+        """
+        limit = min(limit, MOST_RESULTS)
+        found = results(self._measurements.store, id, after=after, limit=limit)
+        return JobResults(
+            results=tuple(map(_result, found)),
+            after=found[-1].unit if len(found) == limit else None,
+        )
+
+
+def _document(job: Job) -> JobDocument:
+    return JobDocument(**{**asdict(job), "progress": JobProgress(**asdict(job.progress))})
+
+
+def _result(found: Result) -> JobResult:
+    problem = found.problem
+    return JobResult(
+        unit=found.unit,
+        layer=problem.layer,
+        d_in=problem.d_in,
+        d_out=problem.d_out,
+        heads=problem.heads,
+        threads=problem.threads,
+        graph=problem.graph.name,
+        family=problem.graph.family,
+        state=found.state,
+        variants=tuple(MeasuredVariant(**asdict(variant)) for variant in found.variants),
+    )

@@ -1,0 +1,58 @@
+"""The store of measurements and its queue of jobs, as the service has them."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from hetune.profiling.jobs.queue import JobQueue
+from hetune.profiling.store.store import Store
+
+
+class Measurements:
+    """Opened when they are first asked for: a database that is away keeps nobody from running.
+
+    Args:
+        url: As `Store.open` takes it; by default HETUNE_STORE, or a file of the user's.
+    """
+
+    def __init__(self, url: str | Path | None = None) -> None:
+        self._url = url
+        self._opening = threading.Lock()
+        self._opened: tuple[Store, JobQueue] | None = None
+
+    @property
+    def store(self) -> Store:
+        """The measurements, with tables of jobs.
+
+        Raises:
+            StoreError: The database cannot be used, or its tables are of another version.
+        """
+        return self._open()[0]
+
+    @property
+    def queue(self) -> JobQueue:
+        """The jobs.
+
+        Raises:
+            StoreError: As for `store`.
+        """
+        return self._open()[1]
+
+    def close(self) -> None:
+        """Gives the connections back; who asks again opens new ones."""
+        with self._opening:
+            if self._opened is not None:
+                self._opened[0].close()
+            self._opened = None
+
+    def _open(self) -> tuple[Store, JobQueue]:
+        with self._opening:
+            if self._opened is None:
+                store = Store.open(self._url)
+                try:
+                    self._opened = store, JobQueue(store)
+                except BaseException:
+                    store.close()
+                    raise
+            return self._opened

@@ -1,0 +1,36 @@
+"""Stores that hold times of a known law."""
+
+import dataclasses
+
+from hetune.profiling.records import LaunchRecord
+from hetune.profiling.store.store import Store
+from hetune.profiling.testing.records import MACHINE, measurement
+
+
+def fill(path, found, prefix=""):
+    """Keeps problems in a store, as if they had been measured."""
+    with Store.open(path) as store:
+        for number, problem in enumerate(found):
+            store.add(
+                [
+                    dataclasses.replace(
+                        measurement(0),
+                        unit=f"{prefix}{problem.family}-{number}-{candidate.variant}",
+                        graph=problem.graph,
+                        graph_fingerprint=f"{prefix}{problem.graph}",
+                        family=prefix + problem.family,
+                        graph_features=problem.graph_features,
+                        layer=problem.layer,
+                        d_in=problem.d_in,
+                        d_out=problem.d_out,
+                        variant=candidate.variant,
+                        samples=(candidate.seconds,) * 7,
+                        launches=tuple(
+                            LaunchRecord("k", launch.family, launch.columns, (launch.seconds,) * 7)
+                            for launch in candidate.launches
+                        ),
+                    )
+                    for candidate in problem.candidates
+                ],
+                MACHINE,
+            )

@@ -1,0 +1,186 @@
+"""The worker beside a service: quiet, disturbed, started again, and never left behind."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from tests.profiling.test_jobs_worker import Fake, units
+
+from hetune.profiling.jobs.activity import Activity
+from hetune.profiling.jobs.keeper import Keeper
+from hetune.profiling.jobs.queue import JobQueue
+from hetune.profiling.jobs.quiet import DisturbedError, Quiet
+from hetune.profiling.jobs.records import State
+from hetune.profiling.jobs.worker import JobWorker
+from hetune.profiling.measure.record import Stamp
+from hetune.profiling.store.store import Store
+from hetune.profiling.supervisor import Supervisor
+from hetune.profiling.testing.jobs import some_units
+from hetune.profiling.testing.records import MACHINE
+
+SECONDS = 60
+ENDS = (sys.executable, "-c", "raise SystemExit(3)")
+STAYS = (sys.executable, "-c", "import sys; sys.stdin.read()")
+
+
+@pytest.fixture
+def activity():
+    found = Activity.create()
+    yield found
+    found.close()
+
+
+def waiting(*during):
+    """Stands for a wait: does what is given, one after the other, and tells how long it was."""
+    turns = list(during)
+
+    def stopped(seconds):
+        stopped.waited.append(seconds)
+        if not turns:
+            return True
+        turns.pop(0)()
+        return False
+
+    stopped.waited = []
+    return stopped
+
+
+def nothing():
+    pass
+
+
+def until(condition):
+    """Waits for something that another process or thread does."""
+    end = time.monotonic() + SECONDS
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert condition()
+
+
+def test_what_is_done_can_be_seen_by_another(activity):
+    other = Activity.inherited(os.dup(activity.descriptor))
+    before = other.read()
+    with activity.marked(), activity.marked():
+        assert other.read().running == 2
+    assert other.read().running == 0
+    assert other.read() != before
+    other.close()
+
+
+def test_quiet_is_waited_for(activity):
+    quiet = Quiet(activity, seconds=1)
+
+    def compute():
+        with activity.marked():
+            pass
+
+    stopped = waiting(compute, nothing)
+    assert quiet.wait(stopped)
+    assert stopped.waited == [1, 1]
+    quiet.check()
+    # It lasts: nobody has to wait again.
+    assert quiet.wait(waiting())
+    with activity.marked():
+        with pytest.raises(DisturbedError):
+            quiet.check()
+        assert not quiet.wait(waiting(nothing, nothing))
+
+
+def test_who_is_disturbed_waits_twice_as_long(activity):
+    quiet = Quiet(activity, seconds=1, most=3)
+    found = []
+    for disturbed in (True, True, True, False):
+        quiet.ended(disturbed=disturbed)
+        found.append(quiet.seconds)
+    assert found == [2, 3, 3, 1]
+
+
+def test_a_problem_that_was_disturbed_is_measured_again(activity, tmp_path):
+    fake, turns = Fake(), [1, 2]
+
+    def disturb():
+        if turns.pop():
+            with activity.marked():
+                pass
+
+    with Store.open(tmp_path / "store.db") as store:
+        queue = JobQueue(store)
+        job = queue.submit_units("mine", units())
+        worker = JobWorker(
+            store, fake, lock=tmp_path / "lock", machine=MACHINE, quiet=Quiet(activity, seconds=1)
+        )
+        fake.meanwhile = lambda: turns and disturb()
+        stopped = waiting(*[nothing] * 20)
+        worker.run(lambda seconds: stopped(seconds) if seconds else False, until_idle=True)
+        assert len(fake.asked) == 3
+        assert queue.get(job.id).state is State.SUCCEEDED
+        assert len(list(store.measurements())) == 2
+        [unit] = queue.units(job.id)
+        assert unit.attempt == 1
+        assert sum("the service computed meanwhile" in line.text for line in queue.log(job.id)) == 2
+    assert stopped.waited == [1, 2, 4]
+
+
+def test_measuring_ends_at_once(activity):
+    """The process that measures would answer nothing for ever."""
+
+    def look():
+        raise DisturbedError
+
+    with Supervisor(command=STAYS) as supervisor:
+        supervisor.look = look
+        with pytest.raises(DisturbedError):
+            supervisor.measure(units(), Stamp("mine", MACHINE.digest, "1"))
+
+
+def test_a_worker_that_ends_is_started_again(activity, caplog):
+    with Keeper(activity, command=ENDS, pause=0.01, most=0.02) as keeper:
+        until(lambda: keeper.starts >= 3)
+    assert "ended with status 3; it is started again in 0.01 s" in caplog.text
+    assert "it is started again in 0.02 s" in caplog.text
+
+
+def test_a_worker_that_cannot_be_started_is_tried_again(activity, caplog):
+    with Keeper(activity, command=("no-such-program",), pause=0.01) as keeper:
+        until(lambda: keeper.starts >= 2)
+    assert "cannot be started" in caplog.text
+
+
+def test_a_keeper_leaves_nobody_behind(activity, tmp_path):
+    store = tmp_path / "store.db"
+    code = f"import os, pathlib; p = pathlib.Path({str(tmp_path / 'told')!r}); "
+    code += "p.write_text(f'{os.getpid()} {os.environ[\"HETUNE_STORE\"]}'); input()"
+    with Keeper(activity, store, command=(sys.executable, "-c", code)) as keeper:
+        until(lambda: (tmp_path / "told").exists() and (tmp_path / "told").read_text())
+        pid, told = (tmp_path / "told").read_text().split()
+    assert (keeper.starts, told) == (1, str(store))
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+
+
+def test_the_worker_works_and_ends_with_its_parent(activity, tmp_path):
+    environment = os.environ | {
+        "HETUNE_STORE": str(tmp_path / "store.db"),
+        "XDG_DATA_HOME": str(tmp_path),
+    }
+    with Store.open(tmp_path / "store.db") as store:
+        queue = JobQueue(store)
+        job = queue.submit_units("mine", some_units(1))
+        process = subprocess.Popen(
+            (sys.executable, "-m", "hetune.profiling.jobs.attached", str(activity.descriptor)),
+            stdin=subprocess.PIPE,
+            pass_fds=(activity.descriptor,),
+            env=environment,
+        )
+        stop = threading.Timer(SECONDS, process.kill)
+        stop.start()
+        with process:
+            # No hetune has such variants.
+            until(lambda: queue.get(job.id).state is State.FAILED)
+            assert process.stdin
+            process.stdin.close()
+            assert process.wait(SECONDS) == 0
+        stop.cancel()

@@ -1,0 +1,128 @@
+"""Cost models over HTTP: the shelf, cards that cannot do anything, and a gate that says why."""
+
+import shutil
+
+import httpx
+import pytest
+from tests.costmodel._synthetic import problems
+from tests.profiling._filled import fill
+
+from hetune.costmodel.evaluate.card import PAGE
+from hetune.costmodel.shelf.shelf import Shelf
+from hetune.profiling.store.store import Store
+from hetune.profiling.testing.records import MACHINE
+from hetune.profiling.train import cards_folder, train
+from hetune.service.http.app import application
+
+from ._serving import make_service, serving
+from .test_http import is_problem
+
+MODELS = "/v1/cost-models"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A service's folder with measurements and a candidate, and the candidate's id."""
+    folder = tmp_path_factory.mktemp("trained")
+    fill(folder / "measurements.db", problems(graph_families=4, graphs=5))
+    with Store.open(folder / "measurements.db") as store:
+        shelf = Shelf(folder / "shelf")
+        return folder, train(store, MACHINE.digest, shelf, target="roofline-ratio", folds=2)
+
+
+@pytest.fixture
+def key(trained):
+    """The candidate's id."""
+    return trained[1]
+
+
+@pytest.fixture
+def folder(trained, tmp_path):
+    """A service's folder of the test's own, with measurements and the candidate."""
+    shutil.copytree(trained[0], tmp_path / "data")
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def http(folder):
+    """A client of a service over the folder."""
+    app = application(make_service(folder))
+    with serving(app) as url, httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
+        yield client
+
+
+def test_the_shelf(http, key):
+    found = http.get(MODELS).json()
+    [model] = found["models"]
+    assert (model["id"], model["aliases"]) == (key, ["candidate"])
+    assert (model["inputs"], model["has_card"]) == (40, True)
+    assert len(model["graph_families"]) == 4
+    assert model["machine"] == MACHINE.digest
+    assert (found["candidate"], found["champion"]) == (key, None)
+    assert [change["why"] for change in found["history"]] == ["add"]
+    assert http.get(f"{MODELS}/{key}").json() == model
+    assert http.get(f"{MODELS}/candidate").json() == model
+
+
+@pytest.mark.parametrize(
+    "name", ["champion", "20260101-000000000000", "cards", "%2e%2e", "rollback"]
+)
+def test_models_that_are_not_there(http, name):
+    url = httpx.URL(http.base_url, raw_path=f"{MODELS}/{name}".encode())
+    is_problem(http.get(url), 404, "NotFoundError")
+    for end in ("card", "promote"):
+        url = httpx.URL(http.base_url, raw_path=f"{MODELS}/{name}/{end}".encode())
+        is_problem(http.request("GET" if end == "card" else "POST", url), 404, "NotFoundError")
+
+
+def test_a_card_can_do_nothing(http, folder, key):
+    found = http.get(f"{MODELS}/candidate/card")
+    assert found.status_code == 200
+    assert found.headers["content-type"] == "text/html; charset=utf-8"
+    policy = found.headers["content-security-policy"]
+    directives = {part.split()[0]: part.split()[1:] for part in policy.split(";")}
+    assert directives.pop("default-src") == ["'none'"]
+    assert directives.pop("sandbox") == []
+    assert "script-src" not in directives
+    assert all(
+        sources in (["'none'"], ["data:"], ["'unsafe-inline'"]) for sources in directives.values()
+    )
+    assert found.headers["x-content-type-options"] == "nosniff"
+    assert found.text.startswith("<!doctype html>")
+    (cards_folder(Shelf(folder / "shelf"), key) / PAGE).unlink()
+    is_problem(http.get(f"{MODELS}/candidate/card"), 404, "NotFoundError")
+    assert http.get(f"{MODELS}/candidate").json()["has_card"] is False
+
+
+def test_promoting_and_rolling_back(http, folder, key):
+    promoted = http.post(f"{MODELS}/candidate/promote")
+    assert promoted.status_code == 200, promoted.text
+    assert (promoted.json()["champion"], promoted.json()["inputs"]) == (key, 40)
+    found = http.get(MODELS).json()
+    assert found["champion"] == key
+    assert found["models"][0]["aliases"] == ["candidate", "champion"]
+    # Beside a champion a candidate's own report does not count, and all else was trained on.
+    again = is_problem(http.post(f"{MODELS}/{key}/promote"), 409, "PromotionError")
+    assert "families" in again
+    assert http.post(f"{MODELS}/rollback").json() == {"champion": None}
+    nobody = is_problem(http.post(f"{MODELS}/rollback"), 409, "PromotionError")
+    assert all(str(folder) not in detail for detail in (again, nobody))
+    assert [change["why"] for change in http.get(MODELS).json()["history"]] == [
+        "add",
+        "promote",
+        "rollback",
+    ]
+
+
+def test_the_gate_gives_all_its_reasons(http, key, monkeypatch):
+    reasons = ("it is worse than a fixed variant", "it is worse than the champion")
+    monkeypatch.setattr("hetune.costmodel.shelf.shelf.objections", lambda *_: reasons)
+    detail = is_problem(http.post(f"{MODELS}/{key}/promote"), 409, "PromotionError")
+    assert all(reason in detail for reason in reasons)
+    assert http.get(MODELS).json()["champion"] is None
+
+
+def test_models_are_judged_on_what_they_have_not_seen(http, folder, key):
+    fill(folder / "measurements.db", problems(graph_families=2, seed=5), prefix="new-")
+    found = http.post(f"{MODELS}/{key}/promote", params={"machine": MACHINE.digest})
+    assert (found.json()["champion"], found.json()["inputs"]) == (key, 8)
