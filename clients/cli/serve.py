@@ -11,6 +11,7 @@ import typer
 
 from hetune.clients.cli import console
 from hetune.clients.cli.options import MemoryLimit, Threads, size_of, use_threads
+from hetune.service.http.logs import LogStyle, configure
 from hetune.variants.errors import InputError
 
 KEY_VARIABLE = "HETUNE_API_KEY"
@@ -34,6 +35,9 @@ def serve(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Let other machines in without a key.")
     ] = False,
+    log: Annotated[
+        LogStyle, typer.Option(help="How the log is written.", envvar="HETUNE_LOG")
+    ] = LogStyle.text,
     threads: Threads = None,
 ) -> None:
     """Serve graphs, models and inference over HTTP, until it is interrupted."""
@@ -60,6 +64,7 @@ def serve(
     }
     limits = Limits(**{name: size for name, size in sizes.items() if size is not None})
     with server.bind(host, port) as listener:
+        configure(log)
         service = Service.open(data or _own_folder(), limits=limits)
         hosts = _OWN_NAMES | {host.lower()} if key is None and is_local else None
         app = application(service, key=key, hosts=hosts)

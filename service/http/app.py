@@ -14,7 +14,8 @@ from hetune.service.core.graph_document import GraphDocument
 from hetune.service.core.service import Service
 from hetune.service.http import graphs, inference, models
 from hetune.service.http.asgi import App
-from hetune.service.http.layers import Guard, RequestIds
+from hetune.service.http.layers import Failures, Guard, RequestIds
+from hetune.service.http.observe import Observed
 from hetune.service.http.oip import routes as oip
 from hetune.service.http.oip.documents import InferenceRequest
 from hetune.service.http.problems import add_handlers
@@ -39,7 +40,7 @@ def application(
         key: What clients have to send; None for nothing.
         hosts: Names that requests may call the service by; any if None.
     """
-    return RequestIds(Guard(routes(service), key, hosts))
+    return RequestIds(Observed(Failures(Guard(routes(service), key, hosts))))
 
 
 def routes(service: Service) -> FastAPI:

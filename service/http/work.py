@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -75,7 +76,7 @@ class Work:
         Raises:
             DeadlineError: It was not.
         """
-        task = self._computer.submit(do)
+        task = self._computer.submit(contextvars.copy_context().run, do)
         doing = asyncio.wrap_future(task)
         if deadline is not None:
             await asyncio.wait((doing,), timeout=max(deadline - time.monotonic(), 0.0))

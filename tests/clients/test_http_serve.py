@@ -1,5 +1,6 @@
-"""`hetune serve` as a process: it says where it listens, answers, and ends in order."""
+"""`hetune serve` as a process: it says where it listens, answers, logs, and ends in order."""
 
+import json
 import os
 import re
 import signal
@@ -16,9 +17,22 @@ from hetune.service.http.server import is_loopback
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()", "serve")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_until_it_is_told_to_stop(tmp_path, number):
-    environment = os.environ | {"HETUNE_API_KEY": "sesame"}
+def routes_in_json(lines):
+    found = [json.loads(line) for line in lines]
+    assert all({"time", "level", "logger", "message"} <= set(line) for line in found)
+    return [line["route"] for line in found if line["logger"] == "hetune.access"]
+
+
+def routes_in_text(lines):
+    return re.findall(r"INFO \[\w+\] hetune\.access: POST (\S+): 201, ", "\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("number", "style", "routes"),
+    [(signal.SIGTERM, "json", routes_in_json), (signal.SIGINT, "text", routes_in_text)],
+)
+def test_it_serves_until_it_is_told_to_stop(tmp_path, number, style, routes):
+    environment = os.environ | {"HETUNE_API_KEY": "sesame", "HETUNE_LOG": style}
     arguments = (*COMMAND, "--port", "0", "--data", str(tmp_path / "data"), "--threads", "1")
     process = subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -36,7 +50,9 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path, number):
     finally:
         process.kill()
         process.wait()
-    assert (process.returncode, errors) == (0, "")
+    assert process.returncode == 0, errors
+    assert routes(errors.splitlines()) == ["/v1/graphs"]
+    assert "sesame" not in errors
     assert [p.stem for p in (tmp_path / "data" / "graphs").glob("*.safetensors")] == [id]
 
 
@@ -50,14 +66,14 @@ def test_other_machines_are_let_in_with_a_key_only(hetune, monkeypatch, tmp_path
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--port", 99999), ("--host", "no.such.host.invalid"), ("--quota", "much")],
-    ids=range(3),
+    [("--port", 99999), ("--host", "no.such.host.invalid"), ("--quota", "much"), ("--log", "xml")],
+    ids=range(4),
 )
 def test_what_cannot_be_served(hetune, tmp_path, monkeypatch, arguments):
     monkeypatch.setenv("HETUNE_API_KEY", "sesame")
     result = hetune("serve", "--data", tmp_path, *arguments)
     assert result.exit_code == 2
-    assert "error: " in result.stderr
+    assert "error: " in result.stderr.lower()
 
 
 def test_a_port_that_is_taken(hetune, tmp_path):
