@@ -11,6 +11,7 @@ from hetune.service.core.folder import Folder
 from hetune.service.core.graphs import GraphStore
 from hetune.service.core.inference import Inference
 from hetune.service.core.limits import Limits
+from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import ModelStore
 from hetune.service.core.selection import Selection
 
@@ -26,6 +27,7 @@ class Service:
         models: Models by name and version.
         selection: Choices without running.
         inference: Runs.
+        metrics: What all of them count and time.
     """
 
     limits: Limits
@@ -34,6 +36,7 @@ class Service:
     models: ModelStore
     selection: Selection
     inference: Inference
+    metrics: Metrics
 
     @classmethod
     def open(
@@ -60,8 +63,10 @@ class Service:
         folder = Folder(root)
         graphs = GraphStore(root / "graphs", limits)
         models = ModelStore(root / "models", backend, selector, limits.loaded_bytes)
-        selection = Selection(graphs, models, selector, limits)
-        return cls(limits, folder, graphs, models, selection, Inference(selection, limits))
+        metrics = Metrics(graphs, models)
+        selection = Selection(graphs, models, selector, limits, metrics)
+        inference = Inference(selection, limits, metrics)
+        return cls(limits, folder, graphs, models, selection, inference, metrics)
 
     def check_ready(self) -> None:
         """Checks that requests can be served: that the folder can be written.

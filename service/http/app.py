@@ -12,7 +12,7 @@ from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import Document
 from hetune.service.core.graph_document import GraphDocument
 from hetune.service.core.service import Service
-from hetune.service.http import graphs, inference, models
+from hetune.service.http import graphs, inference, metrics, models
 from hetune.service.http.asgi import App
 from hetune.service.http.layers import Failures, Guard, RequestIds
 from hetune.service.http.observe import Observed
@@ -40,7 +40,8 @@ def application(
         key: What clients have to send; None for nothing.
         hosts: Names that requests may call the service by; any if None.
     """
-    return RequestIds(Observed(Failures(Guard(routes(service), key, hosts))))
+    guarded = Failures(Guard(routes(service), key, hosts))
+    return RequestIds(Observed(guarded, service.metrics))
 
 
 def routes(service: Service) -> FastAPI:
@@ -68,6 +69,7 @@ def routes(service: Service) -> FastAPI:
         models.router(work),
         inference.router(work),
         oip.router(work),
+        metrics.router(service.metrics),
     ):
         app.include_router(part)
     add_schemas(

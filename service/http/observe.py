@@ -1,10 +1,11 @@
-"""A line in the log for every request. Paths are not in it, nor anything that a client sent."""
+"""What is told of every request, in metrics and a line of the log: nothing that a client sent."""
 
 from __future__ import annotations
 
 import logging
 import time
 
+from hetune.service.core.metrics import Metrics
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send
 from hetune.service.http.layers import OPEN_PATHS
 
@@ -16,14 +17,15 @@ _log = logging.getLogger("hetune.access")
 
 
 class Observed:
-    """Times and logs every request. Those of health that went well are logged for debugging only.
+    """Counts, times and logs every request. Probes that go well are logged for debugging only.
 
     Args:
         app: What answers, and lets no error out.
+        metrics: Where requests are counted and timed.
     """
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(self, app: App, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves an ASGI event."""
@@ -48,6 +50,10 @@ class Observed:
     def _note(self, scope: Scope, status: int, size: int, seconds: float) -> None:
         method = scope["method"] if scope["method"] in METHODS else _OTHER
         route, failure = template_of(scope), scope["state"].get("failure")
+        label = route if route == UNMATCHED else f"{method} {route}"
+        self._metrics.request_seconds.labels(label, str(status)).observe(seconds)
+        if failure is not None:
+            self._metrics.failures.labels(failure).inc()
         fields = {
             "method": method,
             "route": route,

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
+from prometheus_client import Gauge
+
 from hetune.service.core.deadline import missed
 from hetune.service.core.service import Service
 from hetune.variants.errors import BusyError
@@ -19,11 +21,17 @@ T = TypeVar("T")
 
 
 class Gate:
-    """Lets in so many at a time, and refuses the others at once. For one event loop."""
+    """Lets in so many at a time, and refuses the others at once. For one event loop.
 
-    def __init__(self, what: str, most: int) -> None:
+    Args:
+        what: Who comes in.
+        most: How many at a time.
+        length: Tells how many are inside, labelled by what they are.
+    """
+
+    def __init__(self, what: str, most: int, length: Gauge) -> None:
         self._what, self._most = what, most
-        self._inside = 0
+        self._inside, self._length = 0, length.labels(what)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -36,7 +44,8 @@ class Gate:
             raise BusyError(f"{self._most} {self._what} are under way: try again later")
         self._inside += 1
         try:
-            yield
+            with self._length.track_inprogress():
+                yield
         finally:
             self._inside -= 1
 
@@ -59,10 +68,11 @@ class Work:
     @classmethod
     def of(cls, service: Service) -> Self:
         """One computation at a time, for its kernels use all threads."""
+        length = service.metrics.queue_length
         return cls(
             service,
-            Gate("computations", service.limits.waiting),
-            Gate("uploads", service.limits.uploads),
+            Gate("computations", service.limits.waiting, length),
+            Gate("uploads", service.limits.uploads, length),
             ThreadPoolExecutor(1, "hetune-compute"),
         )
 
@@ -76,7 +86,13 @@ class Work:
         Raises:
             DeadlineError: It was not.
         """
-        task = self._computer.submit(contextvars.copy_context().run, do)
+        asked = time.perf_counter()
+
+        def begin() -> T:
+            self.service.metrics.queue_seconds.observe(time.perf_counter() - asked)
+            return do()
+
+        task = self._computer.submit(contextvars.copy_context().run, begin)
         doing = asyncio.wrap_future(task)
         if deadline is not None:
             await asyncio.wait((doing,), timeout=max(deadline - time.monotonic(), 0.0))
