@@ -33,6 +33,8 @@ from hetune.variants.runtime.pricing import Prices, RooflinePricer
 from hetune.variants.runtime.roofline import MachineModel
 from hetune.variants.runtime.table import CandidateTable
 
+LEARNED = "the cost model"
+"""Who predicts, for a reader, where it is not the roofline model."""
 _log = logging.getLogger(__name__)
 _FAILURES = (HetuneError, ArithmeticError, ValueError, LookupError)  # XGBoost's are ValueErrors
 
@@ -244,7 +246,7 @@ class Selector:
         launches *= self._scale(table.families)
         seconds = table.totals(launches + model.launch_seconds) + model.run_seconds
         prepare = model.prepare_seconds(table.preparation(domain))
-        return Prices(seconds, launches, prepare, "the cost model")
+        return Prices(seconds, launches, prepare, LEARNED)
 
     def _report(self, error: Exception) -> None:
         reason = str(error)

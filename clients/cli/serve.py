@@ -14,6 +14,7 @@ import typer
 from hetune.clients.cli import console
 from hetune.clients.cli.models import StoreUrl
 from hetune.clients.cli.options import MemoryLimit, Threads, size_of, use_threads
+from hetune.service.http.logs import LogStyle, configure
 from hetune.variants.errors import InputError
 
 KEY_VARIABLE = "HETUNE_API_KEY"
@@ -44,6 +45,9 @@ def serve(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Let other machines in without a key.")
     ] = False,
+    log: Annotated[
+        LogStyle, typer.Option(help="How the log is written.", envvar="HETUNE_LOG")
+    ] = LogStyle.text,
     threads: Threads = None,
 ) -> None:
     """Serve graphs, models, inference and profiling jobs over HTTP, until it is interrupted."""
@@ -74,6 +78,7 @@ def serve(
     stopping = threading.Event()
     with ExitStack() as stack:
         listener = stack.enter_context(server.bind(host, port))
+        configure(log)
         service = Service.open(data or _own_folder(), limits=limits, store=store)
         activity = None
         if worker:

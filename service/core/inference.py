@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -13,11 +14,13 @@ from hetune.service.core.answers import Answer, LayerReport, Report, Rows
 from hetune.service.core.deadline import check_deadline
 from hetune.service.core.description import ACTIVATIONS
 from hetune.service.core.limits import Limits, check_limit
+from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import Model
 from hetune.service.core.rows import Nodes, check_nodes, features_of, pick
 from hetune.service.core.selection import Selection
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.runtime.compiled import CompiledLayer
 
 _FLOAT_BYTES = 4
 
@@ -28,10 +31,11 @@ class Inference:
     Args:
         selection: Finds models and graphs, and chooses.
         limits: What runs may hold.
+        metrics: Where layers that ran are counted and timed.
     """
 
-    def __init__(self, selection: Selection, limits: Limits) -> None:
-        self._selection, self._limits = selection, limits
+    def __init__(self, selection: Selection, limits: Limits, metrics: Metrics) -> None:
+        self._selection, self._limits, self._metrics = selection, limits, metrics
 
     def run(
         self,
@@ -92,8 +96,11 @@ class Inference:
         by_type = not isinstance(features, Tensor)
         for number, layer in enumerate(layers):
             check_deadline(deadline)
+            ran_before = _ran_before(found.compiled[number], given)
             x, seconds = _run(found, number, layer.variant, x, given)
             reports.append(layer.model_copy(update={"measured_seconds": seconds}))
+            self._metrics.layer_ran(reports[-1], prepared=layer.variant not in ran_before)
+            ran_before.add(layer.variant)
             if number in wanted:
                 kept[number] = pick(x, given, nodes, by_type)
         report = Report(
@@ -125,6 +132,14 @@ def _run(
         out = model.compiled[number](x, graph, variant=variant)
         seconds = time.perf_counter() - start
         return ACTIVATIONS[model.description.layers[number].activation](out), seconds
+
+
+def _ran_before(layer: CompiledLayer, graph: HeteroGraph) -> set[str]:
+    """Ids of the variants that a layer has run by on a graph: they are prepared for it."""
+    layers: WeakKeyDictionary[CompiledLayer, set[str]] = graph.cached(
+        "ran before", WeakKeyDictionary
+    )
+    return layers.setdefault(layer, set())
 
 
 def _outputs(outputs: Sequence[int] | None, layers: int) -> frozenset[int]:

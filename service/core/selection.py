@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selector import LEARNED, Selector
 from hetune.service.core.answers import LayerReport, Report, explained
 from hetune.service.core.graphs import GraphStore
 from hetune.service.core.limits import Limits
+from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import Model, ModelStore
 from hetune.variants.errors import InputError, MemoryLimitError, VariantError
 from hetune.variants.frontend.calls import check_graph
@@ -28,13 +29,19 @@ class Selection:
         models: Where models are looked up.
         selector: Who chooses.
         limits: `run_bytes` bounds every choice.
+        metrics: Where choices are counted and timed.
     """
 
     def __init__(
-        self, graphs: GraphStore, models: ModelStore, selector: Selector, limits: Limits
+        self,
+        graphs: GraphStore,
+        models: ModelStore,
+        selector: Selector,
+        limits: Limits,
+        metrics: Metrics,
     ) -> None:
         self._graphs, self._models = graphs, models
-        self._selector, self._limits = selector, limits
+        self._selector, self._limits, self._metrics = selector, limits, metrics
 
     def select(
         self,
@@ -116,10 +123,11 @@ class Selection:
             )
         limit = self._limits.run_bytes
         limit = limit if memory_limit is None else min(limit, memory_limit)
-        return tuple(
-            self._layer(module, graph, expected_runs, variant, limit, explain)
-            for module, variant in zip(model.modules, wanted, strict=True)
-        )
+        with self._metrics.select_seconds.time():
+            return tuple(
+                self._layer(module, graph, expected_runs, variant, limit, explain)
+                for module, variant in zip(model.modules, wanted, strict=True)
+            )
 
     def _layer(
         self,
@@ -140,6 +148,8 @@ class Selection:
             choice = self._selector.choose(
                 module, graph, memory_limit=limit, expected_runs=expected_runs
             )
+        if choice.source != LEARNED:
+            self._metrics.fallbacks.labels(module.kind).inc()
         reason, chosen = choice.reason, choice.chosen
         if variant is not None:
             reason, chosen = "as asked for", _candidate(choice, variant, limit)

@@ -15,6 +15,7 @@ from hetune.service.core.inference import Inference
 from hetune.service.core.jobs import Jobs
 from hetune.service.core.limits import Limits
 from hetune.service.core.measurements import Measurements
+from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import ModelStore
 from hetune.service.core.selection import Selection
 
@@ -33,6 +34,7 @@ class Service:
         measurements: Where measurements and jobs are.
         jobs: Profiling jobs.
         cost_models: Cost models on the shelf.
+        metrics: What all of them count and time.
     """
 
     limits: Limits
@@ -44,6 +46,7 @@ class Service:
     measurements: Measurements
     jobs: Jobs
     cost_models: CostModels
+    metrics: Metrics
 
     @classmethod
     def open(
@@ -75,7 +78,8 @@ class Service:
         folder = Folder(root)
         graphs = GraphStore(root / "graphs", limits)
         models = ModelStore(root / "models", backend, selector, limits.loaded_bytes)
-        selection = Selection(graphs, models, selector, limits)
+        metrics = Metrics(graphs, models)
+        selection = Selection(graphs, models, selector, limits, metrics)
         measurements = Measurements(store)
         return cls(
             limits,
@@ -83,10 +87,11 @@ class Service:
             graphs,
             models,
             selection,
-            Inference(selection, limits),
+            Inference(selection, limits, metrics),
             measurements,
             Jobs(measurements, limits),
             CostModels(shelf or Shelf(), measurements),
+            metrics,
         )
 
     def check_ready(self) -> None:

@@ -15,9 +15,10 @@ from hetune.service.core.documents import Document
 from hetune.service.core.graph_document import GraphDocument
 from hetune.service.core.job_documents import JobRequest
 from hetune.service.core.service import Service
-from hetune.service.http import cost_models, graphs, inference, jobs, models
+from hetune.service.http import cost_models, graphs, inference, jobs, metrics, models
 from hetune.service.http.asgi import App
-from hetune.service.http.layers import Guard, RequestIds
+from hetune.service.http.layers import Failures, Guard, RequestIds
+from hetune.service.http.observe import Observed
 from hetune.service.http.oip import routes as oip
 from hetune.service.http.oip.documents import InferenceRequest
 from hetune.service.http.problems import add_handlers
@@ -49,7 +50,8 @@ def application(
         stopping: As `Work.of` takes it.
         activity: Likewise.
     """
-    return RequestIds(Guard(routes(service, stopping, activity), key, hosts))
+    guarded = Failures(Guard(routes(service, stopping, activity), key, hosts))
+    return RequestIds(Observed(guarded, service.metrics))
 
 
 def routes(
@@ -83,6 +85,7 @@ def routes(
         jobs.router(work),
         cost_models.router(work),
         oip.router(work),
+        metrics.router(service.metrics),
     ):
         app.include_router(part)
     add_schemas(

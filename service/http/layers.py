@@ -1,4 +1,4 @@
-"""What wraps every route: request ids, and who may come in."""
+"""What wraps every route: request ids, errors that are left over, and who may come in."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Collection
 
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send, header
+from hetune.service.http.logs import request_id
 from hetune.service.http.problems import problem_of, routing_problem
 from hetune.variants.errors import AccessError
 
@@ -25,7 +26,7 @@ _log = logging.getLogger(__name__)
 class RequestIds:
     """Gives each request an id: the client's `X-Request-ID` if it is a plain word, else a new one.
 
-    An error that nobody has made an answer of ends here.
+    It is in the answer, in problems, and in every line of the log.
     """
 
     def __init__(self, app: App) -> None:
@@ -37,27 +38,46 @@ class RequestIds:
             await self._app(scope, receive, send)
             return
         given = header(scope, b"x-request-id")
-        request_id = given if given and _ID.fullmatch(given) else uuid.uuid4().hex
-        scope.setdefault("state", {})["request_id"] = request_id
-        started = False
+        id = given if given and _ID.fullmatch(given) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = id
 
         async def send_with_id(event: Event) -> None:
-            nonlocal started
             if event["type"] == "http.response.start":
-                started = True
-                event["headers"] = [
-                    *event.get("headers", ()),
-                    (b"x-request-id", request_id.encode()),
-                ]
+                event["headers"] = [*event.get("headers", ()), (b"x-request-id", id.encode())]
+            await send(event)
+
+        token = request_id.set(id)
+        try:
+            await self._app(scope, receive, send_with_id)
+        finally:
+            request_id.reset(token)
+
+
+class Failures:
+    """Makes an answer of an error that nobody has made one of. None goes further."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves an ASGI event."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def watched(event: Event) -> None:
+            nonlocal started
+            started = started or event["type"] == "http.response.start"
             await send(event)
 
         try:
-            await self._app(scope, receive, send_with_id)
+            await self._app(scope, receive, watched)
         except Exception as error:
             if not started:
-                await problem_of(error, scope)(scope, receive, send_with_id)
+                await problem_of(error, scope)(scope, receive, watched)
             else:
-                _log.debug("request %s ended with an error after its answer", request_id)
+                _log.debug("after its answer had begun: %s", type(error).__name__)
 
 
 class Guard:

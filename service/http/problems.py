@@ -61,7 +61,7 @@ def problem_of(error: Exception, scope: Scope) -> JSONResponse:
 
     Args:
         error: Any.
-        scope: Of the request, which has an id.
+        scope: Of the request, which has an id. Its state takes the error's name as `failure`.
     """
     request_id = scope["state"]["request_id"]
     if isinstance(error, HetuneError):
@@ -77,11 +77,13 @@ def problem_of(error: Exception, scope: Scope) -> JSONResponse:
         headers["Retry-After"] = str(RETRY_SECONDS)
     if isinstance(error, errors.AccessError):
         headers["WWW-Authenticate"] = "Bearer"
+    scope["state"]["failure"] = name
     return _response(status, URN + name, detail, scope, headers)
 
 
 def routing_problem(status: int, detail: str, scope: Scope) -> JSONResponse:
     """What HTTP itself has a status for: no such route, method or media type."""
+    scope["state"]["failure"] = f"http_{status}"
     return _response(status, "about:blank", detail, scope, {})
 
 

@@ -79,6 +79,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 access_log=False,
+                log_config=None,  # its lines go where the process's go
                 log_level="warning",
                 server_header=False,
                 limit_concurrency=_CONNECTIONS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Self, TypeVar
+
+from prometheus_client import Gauge
 
 from hetune.profiling.jobs.activity import Activity
 from hetune.service.core.deadline import missed
@@ -22,11 +25,17 @@ _WATCHING = 32
 
 
 class Gate:
-    """Lets in so many at a time, and refuses the others at once. For one event loop."""
+    """Lets in so many at a time, and refuses the others at once. For one event loop.
 
-    def __init__(self, what: str, most: int) -> None:
+    Args:
+        what: Who comes in.
+        most: How many at a time.
+        length: Tells how many are inside, labelled by what they are.
+    """
+
+    def __init__(self, what: str, most: int, length: Gauge) -> None:
         self._what, self._most = what, most
-        self._inside = 0
+        self._inside, self._length = 0, length.labels(what)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -39,7 +48,8 @@ class Gate:
             raise BusyError(f"{self._most} {self._what} are under way: try again later")
         self._inside += 1
         try:
-            yield
+            with self._length.track_inprogress():
+                yield
         finally:
             self._inside -= 1
 
@@ -81,12 +91,13 @@ class Work:
             stopping: Set by whoever ends the service: streams end then.
             activity: Marked while something is computed.
         """
+        length = service.metrics.queue_length
         return cls(
             service,
-            Gate("computations", service.limits.waiting),
-            Gate("uploads", service.limits.uploads),
-            Gate("changes of jobs and cost models", _CHANGING),
-            Gate("streams of events", _WATCHING),
+            Gate("computations", service.limits.waiting, length),
+            Gate("uploads", service.limits.uploads, length),
+            Gate("changes of jobs and cost models", _CHANGING, length),
+            Gate("streams of events", _WATCHING, length),
             stopping or threading.Event(),
             activity,
             ThreadPoolExecutor(1, "hetune-compute"),
@@ -102,7 +113,13 @@ class Work:
         Raises:
             DeadlineError: It was not.
         """
-        task = self._computer.submit(self._marked, do)
+        asked = time.perf_counter()
+
+        def begin() -> T:
+            self.service.metrics.queue_seconds.observe(time.perf_counter() - asked)
+            return self._marked(do)
+
+        task = self._computer.submit(contextvars.copy_context().run, begin)
         doing = asyncio.wrap_future(task)
         if deadline is not None:
             await asyncio.wait((doing,), timeout=max(deadline - time.monotonic(), 0.0))

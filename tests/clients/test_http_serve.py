@@ -1,5 +1,6 @@
-"""`hetune serve` as a process: it says where it listens, answers, and ends in order."""
+"""`hetune serve` as a process: it says where it listens, answers, logs, and ends in order."""
 
+import json
 import os
 import re
 import signal
@@ -19,14 +20,29 @@ from hetune.service.http.server import is_loopback
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()", "serve")
 
 
+def routes_in_json(lines):
+    found = [json.loads(line) for line in lines]
+    assert all({"time", "level", "logger", "message"} <= set(line) for line in found)
+    answers = [line for line in found if line["logger"] == "hetune.access"]
+    return [line["route"] for line in answers if line["method"] == "POST"]
+
+
+def routes_in_text(lines):
+    return re.findall(r"INFO \[\w+\] hetune\.access: POST (\S+): 201, ", "\n".join(lines))
+
+
 @pytest.mark.parametrize(
-    ("number", "more", "state"),
+    ("number", "style", "routes", "more", "state"),
     # No hetune has the variants of this job.
-    [(signal.SIGTERM, (), "failed"), (signal.SIGINT, ("--no-worker",), "queued")],
+    [
+        (signal.SIGTERM, "json", routes_in_json, (), "failed"),
+        (signal.SIGINT, "text", routes_in_text, ("--no-worker",), "queued"),
+    ],
     ids=["with-worker", "without"],
 )
-def test_it_serves_until_it_is_told_to_stop(tmp_path, number, more, state):
-    environment = os.environ | {"HETUNE_API_KEY": "sesame", "XDG_DATA_HOME": str(tmp_path)}
+def test_it_serves_until_it_is_told_to_stop(tmp_path, number, style, routes, more, state):
+    own = {"HETUNE_API_KEY": "sesame", "HETUNE_LOG": style, "XDG_DATA_HOME": str(tmp_path)}
+    environment = os.environ | own
     path = str(tmp_path / "store.db")
     with Store.open(path) as store:
         job = JobQueue(store).submit_units("mine", some_units(1)).id
@@ -51,7 +67,9 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path, number, more, state):
     finally:
         process.kill()
         process.wait()
-    assert (process.returncode, errors) == (0, "")
+    assert process.returncode == 0, errors
+    assert routes(errors.splitlines()) == ["/v1/graphs"]
+    assert "sesame" not in errors
     assert [p.stem for p in (tmp_path / "data" / "graphs").glob("*.safetensors")] == [id]
 
 
@@ -73,6 +91,13 @@ def test_what_cannot_be_served(hetune, tmp_path, monkeypatch, arguments):
     result = hetune("serve", "--data", tmp_path, *arguments)
     assert result.exit_code == 2
     assert "error: " in result.stderr
+
+
+def test_a_log_that_there_is_not(hetune, tmp_path, monkeypatch):
+    monkeypatch.setenv("HETUNE_LOG", "xml")
+    result = hetune("serve", "--data", tmp_path)
+    assert result.exit_code == 2
+    assert "xml" in result.stderr
 
 
 def test_a_port_that_is_taken(hetune, tmp_path):

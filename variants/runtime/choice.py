@@ -69,6 +69,11 @@ class Choice:
         return next(c for c in self.candidates if c.id == self.id)
 
     @property
+    def source(self) -> str:
+        """Who predicted, for a reader."""
+        return self._scored.prices.source
+
+    @property
     def launches(self) -> tuple[float, ...]:
         """Predicted seconds of each launch of the chosen variant, in order."""
         table = self._scored.table

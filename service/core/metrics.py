@@ -1,0 +1,144 @@
+"""What a service counts and times, for Prometheus."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from hetune.service.core.answers import LayerReport
+from hetune.service.core.graphs import GraphStore
+from hetune.service.core.models import ModelStore
+from hetune.variants.errors import HetuneError
+
+_SECONDS = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0),
+)
+_LOGARITHMS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)
+_KEPT = {
+    "hetune_graphs": "Graphs that are kept",
+    "hetune_graph_bytes": "Bytes of graphs on disk",
+    "hetune_models": "Versions of models that are kept",
+}
+
+
+class Metrics:
+    """The metrics of one service. Safe with several threads.
+
+    Labels take few values: templates of routes, statuses, kinds of layers, ids of variants, names
+    of errors. Nothing that a client makes up is one.
+
+    Args:
+        graphs: Whose number and size are told.
+        models: Whose number is told.
+
+    Attributes:
+        registry: All of them, and nothing of other services in the process.
+        request_seconds: From a request's head to the end of its answer; `route`, `status`.
+        queue_seconds: That computations waited before they began.
+        select_seconds: That it took to choose variants for all layers of a model.
+        compute_seconds: That layers ran, preparation included; `layer`.
+        prediction_error: |log(predicted / measured)| of runs that prepared nothing; `layer`.
+        failures: Requests that failed; `reason`.
+        variant_chosen: Layers that ran; `layer`, `variant`.
+        fallbacks: Choices that the roofline model made; `layer`.
+        queue_length: What waits or is under way; `queue`.
+    """
+
+    def __init__(self, graphs: GraphStore, models: ModelStore) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.request_seconds = Histogram(
+            "hetune_request_seconds",
+            "Seconds from a request's head to the end of its answer",
+            ("route", "status"),
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self.queue_seconds = Histogram(
+            "hetune_queue_seconds",
+            "Seconds that computations waited before they began",
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self.select_seconds = Histogram(
+            "hetune_select_seconds",
+            "Seconds that it took to choose variants for all layers of a model",
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self.compute_seconds = Histogram(
+            "hetune_compute_seconds",
+            "Seconds that layers ran, preparation included",
+            ("layer",),
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self.prediction_error = Histogram(
+            "hetune_prediction_error",
+            "|log(predicted / measured)| of runs of layers that prepared nothing",
+            ("layer",),
+            registry=registry,
+            buckets=_LOGARITHMS,
+        )
+        self.failures = Counter(
+            "hetune_failures", "Requests that failed", ("reason",), registry=registry
+        )
+        self.variant_chosen = Counter(
+            "hetune_variant_chosen",
+            "Layers that ran, by variant",
+            ("layer", "variant"),
+            registry=registry,
+        )
+        self.fallbacks = Counter(
+            "hetune_fallbacks",
+            "Choices that the roofline model made in place of a cost model",
+            ("layer",),
+            registry=registry,
+        )
+        self.queue_length = Gauge(
+            "hetune_queue_length", "What waits or is under way", ("queue",), registry=registry
+        )
+        registry.register(_Kept(graphs, models))
+
+    def layer_ran(self, layer: LayerReport, *, prepared: bool) -> None:
+        """Notes a layer that ran.
+
+        Args:
+            layer: What ran, with the time that it took.
+            prepared: Whether that time has preparation in it, which predictions have not.
+        """
+        seconds = layer.measured_seconds
+        assert seconds is not None
+        self.compute_seconds.labels(layer.layer).observe(seconds)
+        self.variant_chosen.labels(layer.layer, layer.variant).inc()
+        if not prepared and seconds > 0 and layer.predicted_seconds > 0:
+            error = abs(math.log(layer.predicted_seconds / seconds))
+            self.prediction_error.labels(layer.layer).observe(error)
+
+
+class _Kept(Collector):
+    """What is kept, looked up when it is asked for; NaN where it cannot be."""
+
+    def __init__(self, graphs: GraphStore, models: ModelStore) -> None:
+        self._graphs, self._models = graphs, models
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        for name, text in _KEPT.items():
+            yield GaugeMetricFamily(name, text)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        for family, value in zip(self.describe(), self._values(), strict=True):
+            family.add_metric([], value)
+            yield family
+
+    def _values(self) -> tuple[float, float, float]:
+        try:
+            sizes = [graph.bytes for graph in self._graphs.all()]
+            versions = sum(len(self._models.versions(name)) for name in self._models.names())
+        except HetuneError:
+            return math.nan, math.nan, math.nan
+        return len(sizes), sum(sizes), versions

@@ -1,0 +1,84 @@
+"""What is told of every request, in metrics and a line of the log: nothing that a client sent."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from hetune.service.core.metrics import Metrics
+from hetune.service.http.asgi import App, Event, Receive, Scope, Send
+from hetune.service.http.layers import OPEN_PATHS
+
+UNMATCHED = "none"
+"""The template of requests that led to no route, or were refused before."""
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_OTHER = "other"
+_log = logging.getLogger("hetune.access")
+
+
+class Observed:
+    """Counts, times and logs every request. Probes that go well are logged for debugging only.
+
+    Args:
+        app: What answers, and lets no error out.
+        metrics: Where requests are counted and timed.
+    """
+
+    def __init__(self, app: App, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves an ASGI event."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start = time.perf_counter()
+        status, size = 0, 0
+
+        async def counted(event: Event) -> None:
+            nonlocal status, size
+            if event["type"] == "http.response.start":
+                status = event["status"]
+            size += len(event.get("body", b""))
+            await send(event)
+
+        try:
+            await self._app(scope, receive, counted)
+        finally:
+            self._note(scope, status, size, time.perf_counter() - start)
+
+    def _note(self, scope: Scope, status: int, size: int, seconds: float) -> None:
+        method = scope["method"] if scope["method"] in METHODS else _OTHER
+        route, failure = template_of(scope), scope["state"].get("failure")
+        label = route if route == UNMATCHED else f"{method} {route}"
+        self._metrics.request_seconds.labels(label, str(status)).observe(seconds)
+        if failure is not None:
+            self._metrics.failures.labels(failure).inc()
+        fields = {
+            "method": method,
+            "route": route,
+            "status": status,
+            "seconds": round(seconds, 6),
+            "bytes": size,
+        }
+        if failure is not None:
+            fields["failure"] = failure
+        is_probe = scope["path"] in OPEN_PATHS and failure is None
+        text = "%s %s: %d, %d bytes in %.6f s"
+        level = logging.DEBUG if is_probe else logging.INFO
+        _log.log(level, text, method, route, status, size, seconds, extra=fields)
+
+
+def template_of(scope: Scope) -> str:
+    """The path of the route that a request was led to, with parameters by name.
+
+    Args:
+        scope: Of a request that was answered.
+    """
+    if "endpoint" not in scope:
+        return UNMATCHED
+    if not scope.get("path_params"):
+        return str(scope["path"])
+    # FastAPI's newer versions keep the whole path of a route beside it, older ones in it.
+    route = scope.get("fastapi", {}).get("effective_route_context") or scope.get("route")
+    return str(getattr(route, "path_format", UNMATCHED))
