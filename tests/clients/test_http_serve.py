@@ -10,7 +10,7 @@ import sys
 import pytest
 from tests.service._serving import tiny_graph
 
-from hetune.clients.http import Client
+from hetune.clients import Client
 from hetune.service.http.server import is_loopback
 
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()", "serve")
