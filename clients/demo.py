@@ -12,7 +12,7 @@ import torch
 
 import hetune
 from hetune import nn
-from hetune.clients.http import Client
+from hetune.clients import Client
 from hetune.variants.errors import UnreachableError
 
 _WIDTH = 64

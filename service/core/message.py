@@ -7,20 +7,36 @@ code, and every offset is checked before a tensor is made.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
-from hetune.variants.errors import MalformedError
+from hetune.variants.errors import InputError, MalformedError
 
 MEDIA_TYPE = "application/x-safetensors"
 _DOCUMENT = "document"
 _LENGTH_BYTES = 8
 _FAILURES = (SafetensorError, ValueError, KeyError, TypeError, RuntimeError)
+_ALIGNMENT = 8
+_PIECE = 1 << 18
+_DTYPES = {
+    torch.bool: "BOOL",
+    torch.uint8: "U8",
+    torch.int8: "I8",
+    torch.int16: "I16",
+    torch.int32: "I32",
+    torch.int64: "I64",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float32: "F32",
+    torch.float64: "F64",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +89,58 @@ def pack(document: str, tensors: Mapping[str, Tensor]) -> bytes:
         seen.add(plain.data_ptr())
     content: bytes = save(own, {_DOCUMENT: document})
     return content
+
+
+class Pieces:
+    """The container of a document and tensors, piece by piece: tensors are not copied as a whole.
+
+    It can be gone through any number of times, while the tensors stay as they are.
+
+    Args:
+        document: JSON text.
+        tensors: By name.
+
+    Raises:
+        InputError: A container cannot hold a tensor's dtype.
+    """
+
+    def __init__(self, document: str, tensors: Mapping[str, Tensor]) -> None:
+        header: dict[str, Any] = {"__metadata__": {_DOCUMENT: document}}
+        self._tensors: list[Tensor] = []
+        end = 0
+        # The largest numbers first, so that each is aligned.
+        for name, given in sorted(
+            tensors.items(), key=lambda item: (-item[1].element_size(), item[0])
+        ):
+            tensor = given.detach().cpu().contiguous()
+            if tensor.dtype not in _DTYPES:
+                raise InputError(f"{name} is {tensor.dtype}, which cannot be sent: convert it")
+            start, end = end, end + tensor.nbytes
+            header[name] = {
+                "dtype": _DTYPES[tensor.dtype],
+                "shape": list(tensor.shape),
+                "data_offsets": [start, end],
+            }
+            self._tensors.append(tensor)
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % _ALIGNMENT)
+        self._head = len(text).to_bytes(_LENGTH_BYTES, "little") + text
+        self._length = len(self._head) + end
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[bytes]:
+        gathered = bytearray(self._head)
+        for tensor in self._tensors:
+            content = memoryview(tensor.reshape(-1).view(torch.uint8).numpy())
+            for first in range(0, len(content), _PIECE):
+                gathered += content[first : first + _PIECE]
+                if len(gathered) >= _PIECE:
+                    yield bytes(gathered)
+                    gathered.clear()
+        if gathered:
+            yield bytes(gathered)
 
 
 def unpack(content: bytes) -> Message:

@@ -1,9 +1,13 @@
-"""The client against a real server on loopback: the same bits, and the same errors."""
+"""Both clients against a real server on loopback: the same bits, and the same errors."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import numpy as np
 import pytest
 import torch
+from tests.clients._both import KINDS, Script, connected
 from tests.service._serving import (
     make_service,
     serving,
@@ -14,7 +18,7 @@ from tests.service._serving import (
 
 import hetune
 from hetune import nn
-from hetune.clients.http import Client
+from hetune.clients import AsyncClient, Client
 from hetune.service.core.stack import describe
 from hetune.service.http.app import application
 from hetune.variants import errors
@@ -30,9 +34,14 @@ def url(registry, tmp_path_factory):
         yield found
 
 
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def client(url):
-    with Client(url, key="sesame") as found:
+def client(kind, url):
+    with connected(kind, url, key="sesame") as found:
         yield found
 
 
@@ -100,7 +109,7 @@ def test_a_choice_without_a_run(client):
 
 
 @pytest.mark.parametrize(
-    ("call", "kind"),
+    ("call", "error"),
     [
         (lambda c: c.infer("none", GRAPH, X), errors.NotFoundError),
         (lambda c: c.infer("../m", GRAPH, X), errors.ServiceError),
@@ -120,24 +129,24 @@ def test_a_choice_without_a_run(client):
     ],
     ids=range(10),
 )
-def test_errors_are_those_of_the_service(client, call, kind):
-    with pytest.raises(kind) as caught:
+def test_errors_are_those_of_the_service(client, call, error):
+    with pytest.raises(error) as caught:
         call(client)
-    assert type(caught.value) is kind
+    assert type(caught.value) is error
 
 
-def test_the_key(url, monkeypatch):
+def test_the_key(kind, url, monkeypatch):
     monkeypatch.delenv("HETUNE_API_KEY", raising=False)
-    with Client(url) as stranger, pytest.raises(errors.AccessError):
+    with connected(kind, url) as stranger, pytest.raises(errors.AccessError):
         stranger.models()
     monkeypatch.setenv("HETUNE_API_KEY", "sesame")
-    with Client(url) as friend:
+    with connected(kind, url) as friend:
         assert "m" in friend.models()
 
 
-def test_ready(client):
+def test_ready(kind, client):
     assert client.ready()
-    with Client("http://127.0.0.1:9") as nobody:
+    with connected(kind, "http://127.0.0.1:9", retries=0) as nobody:
         assert not nobody.ready()
         with pytest.raises(errors.UnreachableError, match="hetune serve"):
             nobody.models()
@@ -152,16 +161,59 @@ def test_ready(client):
     ],
     ids=range(3),
 )
-def test_answers_of_something_else(response):
-    transport = httpx.MockTransport(lambda request: response)
-    client = Client("http://elsewhere", transport=transport)
-    with client, pytest.raises(errors.UnreachableError, match="check the URL"):
-        client.infer("m", "0" * 32, X)
+@pytest.mark.parametrize(
+    "do",
+    [
+        lambda c: c.infer("m", "0" * 32, X),
+        lambda c: c.select("m", "0" * 32),
+        lambda c: c.graphs(),
+        lambda c: c.model("m", 1),
+    ],
+    ids=range(4),
+)
+def test_answers_of_something_else(kind, response, do):
+    transport = Script(response).transport
+    with (
+        connected(kind, "http://elsewhere", transport=transport) as found,
+        pytest.raises(errors.UnreachableError, match="check the URL"),
+    ):
+        do(found)
 
 
-def test_a_problem_of_a_kind_that_is_not_known():
+def test_a_problem_of_a_kind_that_is_not_known(kind):
     problem = {"type": "urn:hetune:error:os", "detail": "new", "request_id": "r"}
-    transport = httpx.MockTransport(lambda request: httpx.Response(418, json=problem))
-    client = Client("http://elsewhere", transport=transport)
-    with client, pytest.raises(errors.ServiceError, match=r"new \(request r\)"):
-        client.models()
+    transport = Script(httpx.Response(418, json=problem)).transport
+    with (
+        connected(kind, "http://elsewhere", transport=transport) as found,
+        pytest.raises(errors.ServiceError, match=r"new \(request r\)"),
+    ):
+        found.models()
+
+
+def test_graphs_of_other_libraries(client):
+    edges = {
+        ("author", "writes", "paper"): np.array([[0, 1, 2, 0, 1], [0, 1, 2, 0, 3]]),
+        ("author", "reads", "paper"): np.array([[0, 1, 2, 2], [1, 2, 0, 1]]),
+    }
+    features = {"author": X[:3].numpy(), "paper": X[3:].numpy()}
+    told = []
+    id = client.upload_graph(edges, progress=lambda *given: told.append(given))
+    assert told[-1][0] == told[-1][1] > 0
+    by_id, inline = client.infer("m", id, features), client.infer("m", edges, features)
+    assert torch.equal(by_id.out["paper"], inline.out["paper"])
+    assert client.select("m", edges).graph == id
+
+
+def test_many_at_a_time(url):
+    async def ask():
+        async with AsyncClient(url, key="sesame") as client:
+            return await asyncio.gather(*(client.infer("m", GRAPH, X) for _ in range(8)))
+
+    first, *others = asyncio.run(ask())
+    assert all(torch.equal(first.out, other.out) for other in others)
+
+
+def test_the_plain_client_serves_threads(url):
+    with Client(url, key="sesame") as client, ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(lambda _: client.infer("m", GRAPH, X).out, range(8)))
+    assert all(torch.equal(answers[0], other) for other in answers)

@@ -11,7 +11,7 @@ import sys
 import pytest
 from tests.service._serving import tiny_graph
 
-from hetune.clients.http import Client
+from hetune.clients import Client
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.jobs import some_units

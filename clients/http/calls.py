@@ -1,0 +1,312 @@
+"""The service's operations as calls: what each sends, and how its answer is read. No IO.
+
+Every client has a method for each, which sends the call and gives its result; what is said here
+of results and errors is said of those methods.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import update_wrapper
+from typing import Any, Generic, TypeAlias, TypeVar
+from urllib.parse import quote
+
+import httpx
+from torch import nn
+
+from hetune.clients.http.inputs import Features, GraphLike, NodeIds, features_of, graph_of
+from hetune.clients.http.wire import answer_of, check, foreign, graph_body, request_body
+from hetune.service.core.answers import Answer, Report
+from hetune.service.core.description import ModelDescription
+from hetune.service.core.documents import parse
+from hetune.service.core.graphs import GraphStatistics
+from hetune.service.core.message import MEDIA_TYPE, Pieces
+from hetune.service.core.stack import describe
+from hetune.variants.graph.hetero import HeteroGraph
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Callable[..., Any])
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called while a body is sent, with the bytes that are sent and those that are to be sent."""
+_JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """A request, and how its answer is read. Sent twice, it changes no more than sent once.
+
+    Attributes:
+        method: HTTP's.
+        path: Below the service's URL.
+        read: Makes the result of a response that is no error; a ValueError, KeyError, IndexError
+            or TypeError in it means that the response is none of a service's.
+        body: What is sent.
+        accept: Media type of the answer.
+        progress: Told how far the body is sent.
+    """
+
+    method: str
+    path: str
+    read: Callable[[httpx.Response], T]
+    body: Pieces | None = None
+    accept: str = _JSON
+    progress: Progress | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the request says of itself."""
+        found = {"Accept": self.accept}
+        if self.body is not None:
+            found |= {"Content-Type": MEDIA_TYPE, "Content-Length": str(len(self.body))}
+        return found
+
+    def pieces(self) -> Iterator[bytes] | None:
+        """The body, from its begin."""
+        return None if self.body is None else self._pieces(self.body)
+
+    def _pieces(self, body: Pieces) -> Iterator[bytes]:
+        sent = 0
+        for piece in body:
+            yield piece
+            sent += len(piece)
+            if self.progress is not None:
+                self.progress(sent, len(body))
+
+    def result(self, response: httpx.Response) -> T:
+        """What an answer says.
+
+        Raises:
+            HetuneError: The service answered with it.
+            UnreachableError: The answer is none of a service's.
+        """
+        check(response)
+        try:
+            return self.read(response)
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise foreign(response, str(error)) from None
+
+
+def as_method(method: M, call: Callable[..., Call[Any]]) -> M:
+    """Gives a client's method the name, the documentation and the parameters of its call."""
+    update_wrapper(method, call)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    given = inspect.signature(call)
+    method.__dict__["__signature__"] = given.replace(
+        parameters=[own, *given.parameters.values()],
+        return_annotation=inspect.Signature.empty,
+    )
+    return method
+
+
+# Graphs.
+
+
+def upload_graph(graph: GraphLike, *, progress: Progress | None = None) -> Call[str]:
+    """Gives the service a graph to keep, and returns its id, the fingerprint of its content.
+
+    It is streamed: its arrays are not copied as a whole.
+
+    Args:
+        graph: A graph, one of PyG or DGL, or a dictionary of `edge_index`, which has as many
+            nodes of each type as its edges name.
+        progress: Called with the bytes that are sent and those that are to be sent; from the
+            begin again where sending is tried again.
+
+    Raises:
+        GraphError: It is none.
+        TooLargeError: It is over a limit of the service.
+    """
+    return Call(
+        "POST",
+        "/v1/graphs",
+        lambda response: str(response.json()["id"]),
+        graph_body(graph_of(graph)),
+        progress=progress,
+    )
+
+
+def graphs() -> Call[tuple[str, ...]]:
+    """Ids of the graphs that the service keeps, the one used last first."""
+    return Call(
+        "GET",
+        "/v1/graphs",
+        lambda response: tuple(entry["id"] for entry in response.json()["graphs"]),
+    )
+
+
+def graph(id: str) -> Call[GraphStatistics]:
+    """Counts and degrees of a graph.
+
+    Raises:
+        NotFoundError: There is none of that id.
+    """
+    return Call(
+        "GET",
+        f"/v1/graphs/{_part(id)}",
+        lambda response: parse(GraphStatistics, response.content),
+    )
+
+
+def delete_graph(id: str) -> Call[None]:
+    """Deletes a graph.
+
+    Raises:
+        NotFoundError: There is none of that id.
+    """
+    return Call("DELETE", f"/v1/graphs/{_part(id)}", _nothing)
+
+
+# Models.
+
+
+def put_model(name: str, layers: Sequence[nn.Module], version: int = 1) -> Call[None]:
+    """Gives the service a version of a model. Giving it an equal one again changes nothing.
+
+    Args:
+        name: Letters, digits, dots, dashes and underscores.
+        layers: Of `hetune.nn`, each followed by at most one of `torch.nn.ReLU`, `ELU`, `GELU` and
+            `Tanh`.
+        version: Its number.
+
+    Raises:
+        ConflictError: The version is there and differs.
+        InputError: It is no such model.
+    """
+    description, weights = describe(layers)
+    body = Pieces(description.model_dump_json(), weights)
+    return Call("PUT", _version_path(name, version), _nothing, body)
+
+
+def models() -> Call[dict[str, tuple[int, ...]]]:
+    """The versions of each model that the service keeps."""
+    return Call(
+        "GET",
+        "/v1/models",
+        lambda response: {
+            model["name"]: tuple(model["versions"]) for model in response.json()["models"]
+        },
+    )
+
+
+def model(name: str, version: int) -> Call[ModelDescription]:
+    """A model's layers.
+
+    Raises:
+        NotFoundError: There is no such version.
+    """
+    return Call(
+        "GET",
+        _version_path(name, version),
+        lambda response: parse(ModelDescription, json.dumps(response.json()["description"])),
+    )
+
+
+def delete_model(name: str, version: int) -> Call[None]:
+    """Deletes a version of a model.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    return Call("DELETE", _version_path(name, version), _nothing)
+
+
+# Running.
+
+
+def infer(
+    model: str,
+    graph: GraphLike | str,
+    features: Features | None = None,
+    *,
+    version: int | None = None,
+    nodes: NodeIds | None = None,
+    outputs: Sequence[int] | None = None,
+    variants: Sequence[str | None] | None = None,
+    memory_limit: int | None = None,
+    explain: bool = False,
+) -> Call[Answer]:
+    """Runs a model on a graph.
+
+    Args:
+        model: Its name.
+        graph: The id of one that the service keeps, which is the fastest; or a graph, one of PyG
+            or DGL, or a dictionary of `edge_index`, which travels along.
+        features: Rows of all nodes in the graph's order, float32 [N, in_channels]; or those of
+            each node type. Tensors or NumPy arrays; by default `x` of PyG's graphs.
+        version: Of the model; the latest by default.
+        nodes: Ids whose rows to get, or for each node type ids from 0; all by default.
+        outputs: Which layers' outputs to get, by number; the last one's by default.
+        variants: Ids to run, None for the selector's choice; one for each layer.
+        memory_limit: Most bytes that a layer may hold beside its inputs.
+        explain: Add why variants were chosen.
+
+    Returns:
+        `outputs` by the layer's number, `out` for the last; `report` of what ran.
+
+    Raises:
+        NotFoundError: There is no such model or graph.
+        GraphError: The graph is none.
+        InputError: Graph, features, nodes or outputs do not fit.
+        MemoryLimitError: No variant fits the limit.
+        BusyError: Too many requests wait.
+    """
+    rows = features_of(features, graph)
+    demands = {
+        "version": version,
+        "outputs": None if outputs is None else list(outputs),
+        "variants": None if variants is None else list(variants),
+        "memory_limit": memory_limit,
+        "explain": explain,
+    }
+    body = request_body(_graph(graph, rows), demands, rows, nodes)
+    return Call("POST", f"/v1/models/{_part(model)}/infer", answer_of, body, accept=MEDIA_TYPE)
+
+
+def select(
+    model: str,
+    graph: GraphLike | str,
+    *,
+    version: int | None = None,
+    memory_limit: int | None = None,
+    explain: bool = False,
+) -> Call[Report]:
+    """What would be chosen, and why; nothing is run.
+
+    Takes and raises what `infer` does.
+    """
+    demands = {"version": version, "memory_limit": memory_limit, "explain": explain}
+    return Call(
+        "POST",
+        f"/v1/models/{_part(model)}/select",
+        lambda response: parse(Report, response.content),
+        request_body(_graph(graph), demands),
+    )
+
+
+def ready() -> Call[None]:
+    """Asks whether requests can be served.
+
+    Raises:
+        FolderError: They cannot.
+    """
+    return Call("GET", "/v1/health/ready", _nothing)
+
+
+def _graph(given: GraphLike | str, features: Features | None = None) -> HeteroGraph | str:
+    return given if isinstance(given, str) else graph_of(given, features)
+
+
+def _nothing(response: httpx.Response) -> None:
+    """The status has said it."""
+
+
+def _version_path(name: str, version: int) -> str:
+    return f"/v1/models/{_part(name)}/versions/{version}"
+
+
+def _part(name: str) -> str:
+    """A name as one part of a path."""
+    return quote(name, safe="")
