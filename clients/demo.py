@@ -29,8 +29,9 @@ def service(folder: str) -> Iterator[str]:
     Raises:
         UnreachableError: It does not start.
     """
-    command = (sys.executable, "-c", _SERVE, "serve", "--port", "0", "--data", folder)
-    command += ("--no-worker",)  # the user's jobs are none of the demo's
+    # The user's jobs are none of the demo's.
+    options = ("--port", "0", "--data", folder, "--no-worker")
+    command = (sys.executable, "-c", _SERVE, "serve", *options)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         try:
             assert process.stdout is not None

@@ -163,7 +163,7 @@ class JobsClient:
                 if name == "event":
                     kind = value
                 elif name == "data":
-                    yield parse(JobLine if kind == "log" else JobDocument, value)
+                    yield parse(JobLine, value) if kind == "log" else parse(JobDocument, value)
 
 
 class CostModelsClient:

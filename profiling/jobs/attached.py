@@ -31,7 +31,7 @@ def main() -> int:
             JobWorker(store, supervisor, quiet=quiet).run(threading.Event().wait)
     except KeyboardInterrupt:
         return 0
-    except HetuneError as error:
+    except (HetuneError, OSError) as error:  # such as a folder that cannot be written
         sys.stderr.write(f"the worker of jobs cannot work: {error}\n")
         return 1
     return 0
