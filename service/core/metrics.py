@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -50,7 +50,7 @@ class Metrics:
     """
 
     def __init__(self, graphs: GraphStore, models: ModelStore) -> None:
-        self.registry = registry = CollectorRegistry()
+        self.registry = registry = _Registry()
         self.request_seconds = Histogram(
             "hetune_request_seconds",
             "Seconds from a request's head to the end of its answer",
@@ -118,6 +118,15 @@ class Metrics:
         if not prepared and seconds > 0 and layer.predicted_seconds > 0:
             error = abs(math.log(layer.predicted_seconds / seconds))
             self.prediction_error.labels(layer.layer).observe(error)
+
+
+class _Registry(CollectorRegistry):
+    """Leaves out when each series began, which the text format would make a metric of its own."""
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in super().collect():
+            metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
+            yield metric
 
 
 class _Kept(Collector):
