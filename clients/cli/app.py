@@ -17,6 +17,7 @@ from hetune.clients.cli import (
     models,
     profile,
     registry,
+    remote,
     run,
     serve,
     show,
@@ -28,11 +29,23 @@ from hetune.variants.errors import (
     GraphError,
     HetuneError,
     InputError,
+    MalformedError,
+    NotFoundError,
     ProgramError,
+    TooLargeError,
     VariantError,
 )
 
-_BAD_INPUT = (CampaignError, GraphError, InputError, ProgramError, VariantError)
+_BAD_INPUT = (
+    CampaignError,
+    GraphError,
+    InputError,
+    MalformedError,
+    NotFoundError,
+    ProgramError,
+    TooLargeError,
+    VariantError,
+)
 
 
 class _Commands(TyperGroup):
@@ -80,6 +93,7 @@ app.command("calibrate")(calibrate.calibrate)
 app.command("serve")(serve.serve)
 app.command("worker")(worker.worker)
 app.add_typer(registry.app, name="registry")
+app.add_typer(remote.app, name="remote")
 
 
 def _version(asked: bool) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 import hetune
 from hetune import nn
+from hetune.clients.cli.files import read_arrays
 from hetune.variants.errors import GraphFileError, InputError
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.generate_specs import SPECS
@@ -119,15 +116,15 @@ class LayerSource:
 def features(graph: hetune.HeteroGraph, width: int, seed: int, path: Path | None = None) -> Tensor:
     """Rows of all nodes in the graph's order, float32 [N, width]: drawn, or from a file.
 
-    The file is a `.safetensors` or `.npz` with one array [N, width], or with one for each node
-    type under its name.
+    The file is a `.safetensors`, `.npz` or `.npy` with one array [N, width], or with one for each
+    node type under its name.
 
     Raises:
         InputError: The file cannot be read, or its arrays do not fit the graph.
     """
     if path is None:
         return torch.randn(graph.num_nodes, width, generator=torch.Generator().manual_seed(seed))
-    arrays = _read(path)
+    arrays = read_arrays(path)
     if len(arrays) == 1:
         (x,) = arrays.values()
     elif set(arrays) == set(graph.ntype_names):
@@ -163,22 +160,7 @@ def _joined(arrays: dict[str, Tensor], graph: hetune.HeteroGraph, path: Path) ->
 
 def _fill(layer: RelationalLayer, path: Path) -> None:
     try:
-        layer.load_state_dict(_read(path))
+        layer.load_state_dict(read_arrays(path))
     except RuntimeError as error:
         reasons = " ".join(line.strip() for line in str(error).splitlines()[1:])
         raise InputError(f"{path} does not fit the layer: {reasons or error}") from error
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    """The arrays of a file, never unpickled."""
-    try:
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
-                return {name: torch.from_numpy(archive[name]) for name in archive.files}
-        found: dict[str, Tensor] = load_file(path)
-        return found
-    except (OSError, EOFError, TypeError, ValueError, zipfile.BadZipFile, SafetensorError) as error:
-        raise InputError(
-            f"{path} cannot be read as {'an .npz' if path.suffix == '.npz' else 'a safetensors'} "
-            f"file of numbers ({error}): check the path, and write it anew"
-        ) from error

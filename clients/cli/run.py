@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +14,7 @@ from torch import Tensor
 import hetune
 from hetune.clients.cli import console
 from hetune.clients.cli.compare import Comparison
+from hetune.clients.cli.files import check_writable, write_whole
 from hetune.clients.cli.job import Job, Outcome, Say, perform
 from hetune.clients.cli.options import (
     Every,
@@ -39,10 +38,6 @@ from hetune.clients.cli.options import (
 from hetune.clients.cli.problem import GraphSource, LayerSource
 
 
-class OutputError(hetune.HetuneError):
-    """A result cannot be written."""
-
-
 def run(
     graph: GraphName,
     layer: Layer,
@@ -57,8 +52,8 @@ def run(
     features: Annotated[
         Path | None,
         typer.Option(
-            help="Features, .safetensors or .npz: one array [N, width], or one per node type. "
-            "Drawn by default."
+            help="Features, .safetensors, .npz or .npy: one array [N, width], or one per node "
+            "type. Drawn by default."
         ),
     ] = None,
     weights: Annotated[
@@ -81,7 +76,7 @@ def run(
     """Run a layer on a graph: load, index, choose, run, and time the variants beside each other."""
     use_threads(threads)
     if out is not None:
-        _check_folder(out)
+        check_writable(out)
     job = Job(
         GraphSource(graph, format, scale, inverse, self_loops, seed),
         LayerSource(layer.value, width, heads, seed, weights),
@@ -126,7 +121,7 @@ def bench(
     """Compare variants on several graphs: the best of each, and what the choice loses."""
     use_threads(threads)
     if as_json is not None:
-        _check_folder(as_json)
+        check_writable(as_json)
     limit = size_of(memory_limit, "--memory-limit")
     rows = console.table(
         *("graph", "edges", "best variant", "ms", "chosen variant", "ms", "regret", "vanilla ms"),
@@ -155,7 +150,7 @@ def bench(
             "hetune": hetune.__version__,
         }
         text = json.dumps({**header, "graphs": records}, indent=1) + "\n"
-        _replace(as_json, text.encode())
+        write_whole(as_json, text.encode())
 
 
 def _say(write: Any) -> Say:
@@ -250,37 +245,4 @@ def _write(path: Path, outcome: Outcome, job: Job) -> None:
         "seed": str(job.seed),
         "hetune": hetune.__version__,
     }
-    _replace(path, save(tensors, metadata))
-
-
-def _check_folder(path: Path) -> None:
-    """Before the work rather than after it."""
-    if path.is_dir() or not path.parent.is_dir():
-        raise hetune.errors.InputError(
-            f"{path} is no file that can be written: name a file in a folder that exists"
-        )
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all."""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        draft = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            draft.chmod(0o666 & ~_umask())
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {path} ({error.strerror or error}): free some space, or name another "
-            "file"
-        ) from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    write_whole(path, save(tensors, metadata))

@@ -196,7 +196,8 @@ class CostModelsClient:
         """
         with _answers():
             found = self._http.get(f"{_MODELS}/{quote(name, safe='')}/card")
-        return check(found).text
+        check(found)
+        return found.text
 
     def promote(self, name: str = "candidate", *, machine: str | None = None) -> PromotedModel:
         """Makes it the champion, unless it loses.
@@ -253,4 +254,5 @@ def _get(
 
 
 def _read(kind: type[D], response: httpx.Response) -> D:
-    return parse(kind, check(response).content)
+    check(response)
+    return parse(kind, response.content)

@@ -133,7 +133,7 @@ class Pieces:
     def __iter__(self) -> Iterator[bytes]:
         gathered = bytearray(self._head)
         for tensor in self._tensors:
-            content = memoryview(tensor.reshape(-1).view(torch.uint8).numpy())
+            content = tensor.reshape(-1).view(torch.uint8).numpy().data
             for first in range(0, len(content), _PIECE):
                 gathered += content[first : first + _PIECE]
                 if len(gathered) >= _PIECE:

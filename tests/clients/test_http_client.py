@@ -217,3 +217,9 @@ def test_the_plain_client_serves_threads(url):
     with Client(url, key="sesame") as client, ThreadPoolExecutor(4) as threads:
         answers = list(threads.map(lambda _: client.infer("m", GRAPH, X).out, range(8)))
     assert all(torch.equal(answers[0], other) for other in answers)
+
+
+def test_a_body_that_is_refused_unread(client):
+    """The answer is heard though the service hangs up while 64 MB are on their way."""
+    with pytest.raises(errors.TooLargeError, match="bytes of the body"):
+        client.infer("m", GRAPH, torch.zeros(4_000_000, 4))

@@ -1,0 +1,88 @@
+"""Files of the commands: arrays that come in, results that go out whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from hetune.variants.errors import HetuneError, InputError
+
+_KINDS = {".npy": "an .npy", ".npz": "an .npz"}
+
+
+class OutputError(HetuneError):
+    """A result cannot be written."""
+
+
+def read_arrays(path: Path) -> dict[str, Tensor]:
+    """The arrays of a `.safetensors`, `.npz` or `.npy` file, never unpickled.
+
+    That of an `.npy` file is called x.
+
+    Raises:
+        InputError: It cannot be read, or holds something else.
+    """
+    try:
+        if path.suffix == ".npy":
+            return {"x": torch.from_numpy(np.load(path, allow_pickle=False))}
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                return {name: torch.from_numpy(archive[name]) for name in archive.files}
+        found: dict[str, Tensor] = load_file(path)
+        return found
+    except (OSError, EOFError, TypeError, ValueError, zipfile.BadZipFile, SafetensorError) as error:
+        raise InputError(
+            f"{path} cannot be read as {_KINDS.get(path.suffix, 'a safetensors')} file of numbers "
+            f"({error}): check the path, and write it anew"
+        ) from error
+
+
+def check_writable(path: Path) -> None:
+    """Before the work rather than after it.
+
+    Raises:
+        InputError: There can be no such file.
+    """
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError(
+            f"{path} is no file that can be written: name a file in a folder that exists"
+        )
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        draft = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.chmod(0o666 & ~_umask())
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {path} ({error.strerror or error}): free some space, or name another "
+            "file"
+        ) from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

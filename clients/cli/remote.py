@@ -1,0 +1,240 @@
+"""`hetune remote`: graphs, models and inference of a service that runs somewhere."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import typer
+from rich.table import Table
+from safetensors.torch import save
+from torch import Tensor
+
+import hetune
+from hetune.clients.cli import console
+from hetune.clients.cli.files import check_writable, read_arrays, write_whole
+from hetune.clients.cli.options import (
+    Format,
+    GraphName,
+    Inverse,
+    MemoryLimit,
+    Scale,
+    Seed,
+    SelfLoops,
+    size_of,
+)
+from hetune.clients.cli.problem import GraphSource
+from hetune.variants.errors import InputError
+
+if TYPE_CHECKING:
+    from hetune.clients import Client
+    from hetune.service.core.answers import Answer, LayerReport, Report, Rows
+
+_URL = "http://127.0.0.1:8000"
+_ID = re.compile(r"[0-9a-f]{32}")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Use a service that runs somewhere; its key is that of HETUNE_API_KEY.",
+)
+graphs = typer.Typer(no_args_is_help=True, help="The graphs that a service keeps.")
+models = typer.Typer(no_args_is_help=True, help="The models that a service keeps.")
+app.add_typer(graphs, name="graphs")
+app.add_typer(models, name="models")
+
+Url = Annotated[str, typer.Option(envvar="HETUNE_URL", help="Of the service.")]
+ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Name of a model.")]
+KeptGraph = Annotated[
+    str,
+    typer.Argument(
+        metavar="GRAPH", help="Id of a graph that the service keeps, or a graph to send along."
+    ),
+]
+Version = Annotated[int | None, typer.Option(help="Of the model; the latest by default.")]
+
+
+@graphs.command("list")
+def list_graphs(url: Url = _URL) -> None:
+    """List the ids of the graphs that the service keeps, the one used last first."""
+    with _client(url) as client:
+        for id in client.graphs():
+            typer.echo(id)
+
+
+@graphs.command("upload")
+def upload_graph(
+    graph: GraphName,
+    inverse: Inverse = False,
+    self_loops: SelfLoops = False,
+    format: Format = None,
+    scale: Scale = 1.0,
+    seed: Seed = 0,
+    url: Url = _URL,
+) -> None:
+    """Send a graph to the service, and print its id."""
+    with _client(url) as client:
+        found = GraphSource(graph, format, scale, inverse, self_loops, seed).open()
+        with console.progress_bar("bytes sent") as update:
+            id = client.upload_graph(found, progress=update)
+    typer.echo(id)
+
+
+@graphs.command("delete")
+def delete_graphs(
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of graphs.")],
+    url: Url = _URL,
+) -> None:
+    """Delete graphs from the service."""
+    with _client(url) as client:
+        for id in ids:
+            client.delete_graph(id)
+
+
+@models.command("list")
+def list_models(url: Url = _URL) -> None:
+    """List the models that the service keeps, and their versions."""
+    with _client(url) as client:
+        found = client.models()
+    rows = console.table("model", "versions", left=("model", "versions"))
+    for name, versions in found.items():
+        rows.add_row(name, ", ".join(map(str, versions)))
+    if found:
+        console.out().print(rows)
+    console.out().print(console.counted(len(found), "model"))
+
+
+@app.command("infer")
+def infer(
+    model: ModelName,
+    graph: KeptGraph,
+    features: Annotated[
+        Path,
+        typer.Option(
+            help="Features, .npy, .npz or .safetensors: one array [N, width], or one per node type."
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Write the output here: .npy, or safetensors with `out` or `out/<node type>`."
+        ),
+    ],
+    version: Version = None,
+    memory_limit: MemoryLimit = None,
+    url: Url = _URL,
+) -> None:
+    """Run a model of the service on a graph, and write its output."""
+    x = _features(features)
+    if out.suffix == ".npy" and not isinstance(x, Tensor):
+        raise InputError(
+            f"{features} has features by node type, and so is the output: write it to a "
+            f".safetensors file, for {out} can hold one array only"
+        )
+    check_writable(out)
+    with _client(url) as client:
+        answer = client.infer(
+            model,
+            _graph(graph),
+            x,
+            version=version,
+            memory_limit=size_of(memory_limit, "--memory-limit"),
+        )
+    write_whole(out, _content(answer, is_npy=out.suffix == ".npy"))
+    terminal = console.out()
+    terminal.print(_table(answer.report))
+    terminal.print(f"wrote {_shapes(answer.out)} float32 to {out}", markup=False, soft_wrap=True)
+
+
+@app.command("select")
+def select(
+    model: ModelName,
+    graph: KeptGraph,
+    version: Version = None,
+    memory_limit: MemoryLimit = None,
+    url: Url = _URL,
+) -> None:
+    """Say which variants the service would run, and why; nothing is run."""
+    with _client(url) as client:
+        report = client.select(
+            model,
+            _graph(graph),
+            version=version,
+            memory_limit=size_of(memory_limit, "--memory-limit"),
+        )
+    terminal = console.out()
+    terminal.print(_table(report))
+    for number, layer in enumerate(report.layers):
+        terminal.print(f"{number} {layer.variant}: {layer.reason}", markup=False, soft_wrap=True)
+
+
+def _client(url: str) -> Client:
+    try:
+        from hetune.clients import Client
+    except ImportError as error:
+        raise InputError(str(error)) from error
+    return Client(url)
+
+
+def _graph(name: str) -> hetune.HeteroGraph | str:
+    """An id as it is; else the graph of a file or of a name that can be generated."""
+    if _ID.fullmatch(name) and not Path(name).exists():
+        return name
+    return GraphSource(name).open()
+
+
+def _features(path: Path) -> Tensor | dict[str, Tensor]:
+    arrays = {name: rows.float() for name, rows in read_arrays(path).items()}
+    return next(iter(arrays.values())) if len(arrays) == 1 else arrays
+
+
+def _content(answer: Answer, is_npy: bool) -> bytes:
+    """The file of an output."""
+    rows, report = answer.out, answer.report
+    if isinstance(rows, Tensor):
+        if is_npy:
+            buffer = io.BytesIO()
+            np.save(buffer, rows.numpy(), allow_pickle=False)
+            return buffer.getvalue()
+        tensors = {"out": rows.contiguous()}
+    else:
+        tensors = {f"out/{name}": part.contiguous() for name, part in rows.items()}
+    metadata = {
+        "graph_fingerprint": report.graph,
+        "model": report.model,
+        "version": str(report.version),
+        "variants": ",".join(layer.variant for layer in report.layers),
+        "hetune": hetune.__version__,
+    }
+    content: bytes = save(tensors, metadata)
+    return content
+
+
+def _table(report: Report) -> Table:
+    rows = console.table(
+        *("", "layer", "variant", "predicted ms", "measured ms", "peak MB"),
+        left=("layer", "variant"),
+        title=f"{report.model} {report.version} on {report.graph}",
+    )
+    for number, layer in enumerate(report.layers):
+        rows.add_row(
+            str(number),
+            layer.layer,
+            layer.variant,
+            f"{layer.predicted_seconds * 1e3:.3f}",
+            _measured(layer),
+            f"{layer.peak_bytes / 1e6:.1f}",
+        )
+    return rows
+
+
+def _measured(layer: LayerReport) -> str:
+    return "" if layer.measured_seconds is None else f"{layer.measured_seconds * 1e3:.3f}"
+
+
+def _shapes(rows: Rows) -> str:
+    if isinstance(rows, Tensor):
+        return str(list(rows.shape))
+    return ", ".join(f"{name} {list(part.shape)}" for name, part in rows.items())
