@@ -78,7 +78,7 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
         return _timed(lambda: executable.run(inputs.features, weights))
 
     for _ in range(repeats):
-        copy, bare = _copy(graph), _copy(graph)
+        copy, bare = graph.unindexed(), graph.unindexed()
         executable = Executable(chosen.plan, Domain(copy), CppBackend(), chosen.schedules)
         run(executable)
         times["run"] += [run(executable) for _ in range(_RUNS)]
@@ -147,22 +147,6 @@ def summary(found: list[Overhead]) -> dict[str, Any]:
             "share_over_1": round(sum(r > 1 for r in ratios) / len(ratios), 4),
         }
     return result
-
-
-def _copy(graph: HeteroGraph) -> HeteroGraph:
-    """The same graph, and nothing that is cached on it."""
-    return HeteroGraph(
-        graph.src,
-        graph.dst,
-        graph.etype,
-        graph.ntype,
-        num_nodes=graph.num_nodes,
-        num_etypes=graph.num_etypes,
-        num_ntypes=graph.num_ntypes,
-        ntype_names=graph.ntype_names,
-        etype_names=graph.etype_names,
-        validate=False,
-    )
 
 
 def _timed(run: Callable[[], object]) -> float:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
@@ -16,6 +14,7 @@ from typing import Any
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import ModelError
+from hetune.variants.registry.whole import write_whole
 from hetune.variants.runtime.roofline import MachineModel
 
 _log = logging.getLogger(__name__)
@@ -100,7 +99,7 @@ class Calibration:
         try:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
-            _write(path, self.as_json())
+            write_whole(path, self.as_json().encode())
         except OSError as error:
             raise ModelError(
                 f"cannot write the calibration {path} ({error.strerror or error}): free some "
@@ -159,21 +158,3 @@ def _number(value: Any) -> Any:
     if type(value) not in (int, float) or not math.isfinite(value):
         raise ValueError(f"{value!r} is no finite number")
     return value
-
-
-def _write(path: Path, text: str) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

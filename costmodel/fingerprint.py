@@ -198,17 +198,21 @@ def _major(identity: str) -> str:
     return f"{kind} {number[1]}" if number else identity
 
 
+_UNKNOWN = (OSError, RuntimeError, ValueError)
+"""What psutil raises where a system does not tell: the fact is left out of the fingerprint then."""
+
+
 def _memory() -> int | None:
     try:
         return int(psutil.virtual_memory().total) or None
-    except (OSError, RuntimeError, ValueError, NotImplementedError):
+    except _UNKNOWN:
         return None
 
 
 def _cores() -> int | None:
     try:
         count: int | None = psutil.cpu_count(logical=False)
-    except (OSError, RuntimeError, ValueError, NotImplementedError):
+    except _UNKNOWN:
         return None
     return count
 

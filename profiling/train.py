@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import InputError, ModelError
+from hetune.variants.registry.whole import write_whole
 from hetune.variants.runtime.roofline import MachineModel
 
 FOLDS = 5
@@ -103,7 +102,7 @@ def keep(model: CostModel, data: Data, report: Report, shelf: Shelf) -> tuple[st
     key = shelf.add(model)
     folder = cards_folder(shelf, key)
     files = write_card(card_of(model, data.problems, report), folder)
-    _write(folder / _REPORT, report.as_json())
+    write_whole(folder / _REPORT, report.as_json().encode())
     return key, files[-1]
 
 
@@ -155,11 +154,3 @@ def _rates(machine: Fingerprint) -> MachineModel:
     if calibration is not None and calibration.fingerprint == machine.digest:
         return calibration.machine
     return MachineModel()
-
-
-def _write(path: Path, text: str) -> None:
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(file.name).replace(path)

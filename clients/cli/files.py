@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import zipfile
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from hetune.variants.errors import HetuneError, InputError
+from hetune.variants.registry import whole
 
 _KINDS = {".npy": "an .npy", ".npz": "an .npz"}
 
@@ -64,17 +64,7 @@ def write_whole(path: Path, content: bytes) -> None:
         OutputError: It cannot be written.
     """
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        draft = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.chmod(0o666 & ~_umask())
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        whole.write_whole(path, content, 0o666 & ~_umask())
     except OSError as error:
         raise OutputError(
             f"cannot write {path} ({error.strerror or error}): free some space, or name another "

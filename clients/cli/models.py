@@ -64,7 +64,7 @@ def train(
     families = len({problem.family for problem in found})
     say(
         f"{console.counted(len(found), 'measured input')} of "
-        f"{console.counted(families, 'graph family').replace('familys', 'families')}"
+        f"{families} graph {'family' if families == 1 else 'families'}"
     )
     model = CostModel.fit(found, data.rates, data.measured_on, target=target, folds=folds)
     say(f"fitted; what trees predict: {model.manifest.target}")

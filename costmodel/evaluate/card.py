@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -19,6 +17,7 @@ from hetune.costmodel.evaluate import tables
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.evaluate.tables import Table
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.variants.registry.whole import write_whole
 
 _log = logging.getLogger(__name__)
 MARKDOWN = "model-card.md"
@@ -110,7 +109,7 @@ def write_card(card: Card, folder: Path) -> tuple[Path, ...]:
     if not missing:
         files[PAGE] = _page(card, pictures).encode()
     for name, content in files.items():
-        _write(folder / name, content)
+        write_whole(folder / name, content, 0o644)
     return tuple(folder / name for name in sorted(files, key=lambda name: name != MARKDOWN))
 
 
@@ -256,17 +255,3 @@ def _counts(name: str, problems: Sequence[Problem]) -> tuple[str, ...]:
 def _plain(text: Any) -> str:
     """Text that Markdown shows as it is."""
     return re.sub(r"([\\`*_<>\[\]|#])", r"\\\1", str(text))
-
-
-def _write(path: Path, content: bytes) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

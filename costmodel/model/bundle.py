@@ -27,6 +27,7 @@ from hetune.costmodel.model.quantiles import ErrorQuantiles
 from hetune.costmodel.model.regressor import LaunchRegressor
 from hetune.costmodel.model.train import FamilyModel
 from hetune.variants.errors import ModelError
+from hetune.variants.registry.whole import sync_folder
 from hetune.variants.runtime.table import COLUMNS
 
 _MANIFEST = "manifest.json"
@@ -56,10 +57,10 @@ def save(model: CostModel, path: Path | str) -> Manifest:
         try:
             for name, data in files.items():
                 _write(draft / name, data)
-            _sync(draft)
+            sync_folder(draft)
             draft.chmod(0o755)
             draft.rename(folder)
-            _sync(folder.parent)
+            sync_folder(folder.parent)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     except OSError as error:
@@ -198,11 +199,3 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import getpass
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from hetune.variants.errors import ModelError
+from hetune.variants.registry.whole import write_whole
 
 CANDIDATE = "candidate"
 """The alias of the model that was added last."""
@@ -85,15 +84,7 @@ class Aliases:
             "champions": self.champions,
             "history": [asdict(change) for change in self.history],
         }
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(record, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        finally:
-            Path(name).unlink(missing_ok=True)
+        write_whole(path, json.dumps(record, indent=1).encode())
 
     @classmethod
     def read(cls, path: Path) -> Aliases:

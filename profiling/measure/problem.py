@@ -181,7 +181,7 @@ class _Measuring:
         return candidate.loss is None
 
     def _prepare(self, variant: Variant, clock: Callable[[], float]) -> float:
-        graph = _unindexed(self._graph)
+        graph = self._graph.unindexed()
         start = clock()
         self._bind(variant, Domain(graph))
         return clock() - start
@@ -284,22 +284,6 @@ def _joined(first: Rounds[Sample], second: Rounds[Sample], dropped: Set[str]) ->
         {name: first.samples[name] + second.samples.get(name, ()) for name in left},
         {name: max(first.drift[name], second.drift.get(name, 0.0)) for name in left},
         first.repeated + second.repeated,
-    )
-
-
-def _unindexed(graph: HeteroGraph) -> HeteroGraph:
-    """The same arrays, and nothing that is cached on the graph."""
-    return HeteroGraph(
-        graph.src,
-        graph.dst,
-        graph.etype,
-        graph.ntype,
-        num_nodes=graph.num_nodes,
-        num_etypes=graph.num_etypes,
-        num_ntypes=graph.num_ntypes,
-        ntype_names=graph.ntype_names,
-        etype_names=graph.etype_names,
-        validate=False,
     )
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -19,6 +17,7 @@ from hetune.profiling.store.schema import VERSION
 from hetune.profiling.store.store import Store
 from hetune.profiling.store.wanted import Wanted
 from hetune.variants.errors import StoreError
+from hetune.variants.registry.whole import replacing
 
 _GROUP = 2000
 _FLOATS = pa.list_(pa.float64())
@@ -85,15 +84,9 @@ def export_parquet(
     """
     path = Path(path)
     rows = store.with_fingerprints(machine, **wanted)
-    draft: Path | None = None
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-        draft = Path(name)
-        with os.fdopen(descriptor, "wb") as file:
-            written = _write(rows, file)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        with replacing(path) as file:
+            return _write(rows, file)
     except StoreError:
         raise
     except OSError as error:
@@ -101,10 +94,6 @@ def export_parquet(
             f"cannot write {path} ({error.strerror or error}): name a file in a folder that "
             "exists, is writable and has space"
         ) from error
-    finally:
-        if draft is not None:
-            draft.unlink(missing_ok=True)
-    return written
 
 
 def _write(rows: Iterator[tuple[Measurement, Fingerprint]], file: BinaryIO) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from hetune.variants.errors import FolderError, ServiceError
+from hetune.variants.registry.whole import sync_folder
 
 _LOCK_SECONDS = 60.0
 _STAGING = "staging"
@@ -76,7 +77,7 @@ class Folder:
                 os.fsync(file.fileno())
             path.parent.mkdir(mode=0o700, exist_ok=True)
             draft.replace(path)
-            _sync(path.parent)
+            sync_folder(path.parent)
 
     @contextmanager
     def io(self, verb: str) -> Iterator[None]:
@@ -90,11 +91,3 @@ class Folder:
                 f"cannot {verb} the folder {self.root} ({error.strerror or error}): make it "
                 "writable, free some space, or name another one"
             ) from error
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -29,6 +29,7 @@ from filelock import FileLock, Timeout
 
 from hetune.variants.errors import RegistryError
 from hetune.variants.registry.records import Manifest
+from hetune.variants.registry.whole import sync_folder
 
 _log = logging.getLogger(__name__)
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -197,14 +198,14 @@ class KernelFolder:
     def publish(self, manifest: Manifest, staged: Path) -> None:
         """Move a staged binary into place; the caller holds the key's lock."""
         with self._io("write"):
-            _sync(staged)
+            sync_folder(staged)
             self.manifest(manifest.key).unlink(missing_ok=True)
             staged.replace(self.binary(manifest.key))
             draft = staged.with_suffix(".json")
             draft.write_text(manifest.to_json(), encoding="utf-8")
-            _sync(draft)
+            sync_folder(draft)
             draft.replace(self.manifest(manifest.key))
-            _sync(self.root)
+            sync_folder(self.root)
 
     def quarantine(self, key: str, reason: str) -> None:
         """Put a bad entry aside; the caller holds the key's lock."""
@@ -266,11 +267,3 @@ def _mend(error: OSError) -> str:
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"make it writable, or {other}"
     return other
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

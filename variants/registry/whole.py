@@ -1,0 +1,60 @@
+"""Files that are there whole or not at all, and on the disk when they are."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+PRIVATE = 0o600
+
+
+@contextmanager
+def replacing(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` if the block ends well, and leaves nothing if not.
+
+    Args:
+        path: In a folder that exists.
+        mode: Who may read and write it.
+
+    Raises:
+        OSError: It cannot be written; `path` is as it was.
+    """
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    draft = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        draft.chmod(mode)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def write_whole(path: Path, content: bytes, mode: int = PRIVATE) -> None:
+    """Writes a file as `replacing` does.
+
+    Raises:
+        OSError: As there.
+    """
+    with replacing(path, mode) as file:
+        file.write(content)
+
+
+def sync_folder(folder: Path) -> None:
+    """Waits until the names in a folder are on the disk.
+
+    Raises:
+        OSError: They cannot be written.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
