@@ -323,6 +323,16 @@ def test_fingerprint_is_the_same_in_another_process():
     assert done.stdout.strip() == "ea6101c9b12ca7c9ad28b0bb29a8999e"
 
 
+def test_an_unindexed_graph_is_equal_and_shares_no_cache():
+    g = library().canonicalize()
+    kept = g.cached("mine", object)
+    bare = g.unindexed()
+    assert bare.fingerprint == g.fingerprint
+    assert bare.canonical_etypes == g.canonical_etypes
+    assert (bare.etype_names, bare.num_etypes) == (g.etype_names, g.num_etypes)
+    assert bare.cached("mine", object) is not kept
+
+
 def test_cached_builds_once_whatever_the_threads():
     g = library()
     calls: list[int] = []

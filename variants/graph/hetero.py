@@ -368,19 +368,8 @@ class HeteroGraph:
         return digest.hexdigest()
 
     def unindexed(self) -> "HeteroGraph":
-        """The same arrays and names, and nothing that is cached; it knows of no canonical types."""
-        return HeteroGraph(
-            self.src,
-            self.dst,
-            self.etype,
-            self.ntype,
-            num_nodes=self.num_nodes,
-            num_etypes=self.num_etypes,
-            num_ntypes=self.num_ntypes,
-            ntype_names=self.ntype_names,
-            etype_names=self.etype_names,
-            validate=False,
-        )
+        """The same graph, and nothing that is cached on it."""
+        return self._with(self.src, self.dst, self.etype, self.etype_names, self._parts.declared)
 
     def cached(self, key: Hashable, build: Callable[[], _Built]) -> _Built:
         """What `build()` returned the first time `key` was asked for.

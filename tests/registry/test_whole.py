@@ -1,0 +1,48 @@
+"""A file is there whole or not at all."""
+
+import errno
+import os
+import stat
+
+import pytest
+
+from hetune.variants.registry.whole import PRIVATE, replacing, write_whole
+
+
+@pytest.mark.parametrize("mode", [PRIVATE, 0o644])
+def test_a_file_is_replaced(tmp_path, mode):
+    path = tmp_path / "file"
+    for content in (b"first", b"second"):
+        write_whole(path, content, mode)
+        assert path.read_bytes() == content
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_block_that_fails_changes_nothing(tmp_path):
+    path = tmp_path / "file"
+    write_whole(path, b"before")
+
+    def interrupted():
+        with replacing(path) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_changes_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_whole(path, b"before")
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(path, b"after")
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
