@@ -10,10 +10,12 @@ from fastapi import APIRouter, FastAPI
 
 import hetune
 from hetune.profiling.jobs.activity import Activity
+from hetune.service.core.access import Access
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import Document
 from hetune.service.core.graph_document import GraphDocument
 from hetune.service.core.job_documents import JobRequest
+from hetune.service.core.keys import FILE, Keys
 from hetune.service.core.service import Service
 from hetune.service.http import cost_models, graphs, inference, jobs, metrics, models
 from hetune.service.http.asgi import App
@@ -45,12 +47,14 @@ def application(
 
     Args:
         service: What it serves.
-        key: What clients have to send; None for nothing.
+        key: One that allows everything, beside those in the service's folder; None for none.
+            Without any, everybody is let in.
         hosts: Names that requests may call the service by; any if None.
         stopping: As `Work.of` takes it.
         activity: Likewise.
     """
-    guarded = Failures(Guard(routes(service, stopping, activity), key, hosts))
+    access = Access(Keys(service.folder.root / FILE), key)
+    guarded = Failures(Guard(routes(service, stopping, activity), access, hosts))
     return RequestIds(Observed(guarded, service.metrics))
 
 
