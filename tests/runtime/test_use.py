@@ -28,10 +28,6 @@ class Told:
     factor: float = 1.0
     asking_seconds: float = 0.0
 
-    @property
-    def key(self):
-        return self
-
     def price(self, table, domain, threads):
         count = len(table.variants)
         seconds = np.array([*self.seconds, *[99.0] * (count - len(self.seconds))])

@@ -206,8 +206,8 @@ class _Scored:
 
 def _scored(variants: tuple[Variant, ...], graph: HeteroGraph, pricer: Pricer) -> _Scored:
     table, threads = CandidateTable.of(variants), torch.get_num_threads()
-    key = "prices", pricer.key, threads, _keys(variants)
-    prices = graph.cached(key, lambda: pricer.price(table, Domain(graph), threads))
+    key = "prices", threads, _keys(variants)
+    prices = graph.cached(key, lambda: pricer.price(table, Domain(graph), threads), owner=pricer)
     return _Scored(table, graph, prices)
 
 

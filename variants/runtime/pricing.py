@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -31,12 +30,11 @@ class Prices:
 
 
 class Pricer(Protocol):
-    """Predicts times. It never fails for lack of knowledge: the roofline model is always there."""
+    """Predicts times. It never fails for lack of knowledge: the roofline model is always there.
 
-    @property
-    def key(self) -> Hashable:
-        """Equal keys give equal prices."""
-        ...
+    Hashable, and can be referred to weakly: graphs keep its prices as long as it is there. Equal
+    ones give equal prices.
+    """
 
     @property
     def asking_seconds(self) -> float:
@@ -55,7 +53,7 @@ class Pricer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class RooflinePricer:
     """Counts and the machine's limits alone. Preparation is taken to cost all variants the same.
 
@@ -66,11 +64,6 @@ class RooflinePricer:
 
     machine: MachineModel = field(default_factory=MachineModel)
     asking_seconds: float = 0.5e-3
-
-    @property
-    def key(self) -> Hashable:
-        """The machine's limits decide everything."""
-        return "roofline", self.machine
 
     def price(self, table: CandidateTable, domain: Domain, threads: int) -> Prices:
         """Predictions for all variants of a table on a graph."""
