@@ -35,6 +35,7 @@ from hetune.variants.runtime.table import CandidateTable
 
 LEARNED = "the cost model"
 """Who predicts, for a reader, where it is not the roofline model."""
+_ASKING = 4e-3
 _log = logging.getLogger(__name__)
 _FAILURES = (HetuneError, ArithmeticError, ValueError, LookupError)  # XGBoost's are ValueErrors
 
@@ -207,6 +208,11 @@ class Selector:
         except _FAILURES as error:
             self._report(error)
             return self._roofline.price(table, domain, threads)
+
+    @property
+    def asking_seconds(self) -> float:
+        """What pricing a layer's variants on a new graph takes, about."""
+        return _ASKING if self.model else self._roofline.asking_seconds
 
     def spread(self, table: CandidateTable, domain: Domain, threads: int) -> np.ndarray:
         """How far off predictions may be, either way: factors, float64 [variants]."""

@@ -85,13 +85,23 @@ def test_the_record_is_json_and_says_which_goals_are_met(report):
 
 
 def test_overhead_is_in_runs_of_what_was_chosen():
-    one = Overhead("g", "rgcn", 64, 64, "a", run=2e-3, new=1e-3, known=1e-5, from_nothing=4e-3)
+    one = Overhead(
+        *("g", "rgcn", 64, 64, "a"),
+        run=2e-3,
+        new=1e-3,
+        known=1e-5,
+        from_nothing=4e-3,
+        usual=1e-3,
+        calls=4,
+    )
     two = replace(one, new=4e-3)
     (row, _) = as_json([one, two])
     assert (row["run_ms"], row["new_ms"], row["new_runs"]) == (2.0, 1.0, 0.5)
     found = summary([one, two])
     assert found["new"] == {"geometric_mean": 1.0, "max": 2.0, "share_over_1": 0.5}
     assert found["from_nothing"]["share_over_1"] == 1.0
+    assert (row["calls"], row["paid"]) == (4, 0.25)
+    assert found["paid"] == {"geometric_mean": 0.5, "max": 1.0, "share_over_1": 0.0}
 
 
 def test_an_empty_store_is_said_and_no_error(tmp_path, capsys):

@@ -46,6 +46,10 @@ class Backend(Protocol):
         """Short and stable, e.g. ``"cpp"``."""
         ...
 
+    def is_ready(self, launch: Launch, schedule: Schedule) -> bool:
+        """Whether binding would compile nothing."""
+        ...
+
     def bind(self, launch: Launch, schedule: Schedule, place: Place) -> Runner:
         """Makes a launch ready to run on a graph; compiles it if that was not done before.
 

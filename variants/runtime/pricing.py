@@ -38,6 +38,11 @@ class Pricer(Protocol):
         """Equal keys give equal prices."""
         ...
 
+    @property
+    def asking_seconds(self) -> float:
+        """What pricing a layer's variants on a new graph takes, about."""
+        ...
+
     def price(self, table: CandidateTable, domain: Domain, threads: int) -> Prices:
         """Predictions for all variants of a table on a graph."""
         ...
@@ -56,9 +61,11 @@ class RooflinePricer:
 
     Attributes:
         machine: The limits.
+        asking_seconds: What pricing takes, about.
     """
 
     machine: MachineModel = field(default_factory=MachineModel)
+    asking_seconds: float = 0.5e-3
 
     @property
     def key(self) -> Hashable:

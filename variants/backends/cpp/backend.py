@@ -59,6 +59,10 @@ class CppBackend:
         """The translation unit of a launch."""
         return emitted(launch, schedule).source
 
+    def is_ready(self, launch: Launch, schedule: Schedule) -> bool:
+        """Whether the launch was compiled before."""
+        return self.registry.holds(self.source(launch, schedule))
+
     def bind(self, launch: Launch, schedule: Schedule, place: Place) -> Runner:
         """Loads (or compiles) the launch and looks up the graph's arrays that it needs."""
         code = emitted(launch, schedule)

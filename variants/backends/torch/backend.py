@@ -18,6 +18,10 @@ class TorchBackend:
 
     name = "torch"
 
+    def is_ready(self, launch: Launch, schedule: Schedule) -> bool:
+        """Always: nothing is compiled."""
+        return True
+
     def bind(self, launch: Launch, schedule: Schedule, place: Place) -> Runner:
         """A runner over tensors of any float dtype."""
 
