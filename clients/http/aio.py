@@ -65,11 +65,16 @@ class AsyncClient:
     graphs = _sends(calls.graphs)
     graph = _sends(calls.graph)
     delete_graph = _sends(calls.delete_graph)
+    pin_graph = _sends(calls.pin_graph)
+    unpin_graph = _sends(calls.unpin_graph)
 
     put_model = _sends(calls.put_model)
     models = _sends(calls.models)
     model = _sends(calls.model)
     delete_model = _sends(calls.delete_model)
+    aliases = _sends(calls.aliases)
+    set_alias = _sends(calls.set_alias)
+    delete_alias = _sends(calls.delete_alias)
 
     infer = _sends(calls.infer)
     select = _sends(calls.select)

@@ -43,7 +43,7 @@ class Call(Generic[T]):
         path: Below the service's URL.
         read: Makes the result of a response that is no error; a ValueError, KeyError, IndexError
             or TypeError in it means that the response is none of a service's.
-        body: What is sent.
+        body: What is sent: a container, or JSON.
         accept: Media type of the answer.
         progress: Told how far the body is sent.
     """
@@ -51,7 +51,7 @@ class Call(Generic[T]):
     method: str
     path: str
     read: Callable[[httpx.Response], T]
-    body: Pieces | None = None
+    body: Pieces | bytes | None = None
     accept: str = _JSON
     progress: Progress | None = None
 
@@ -60,16 +60,17 @@ class Call(Generic[T]):
         """What the request says of itself."""
         found = {"Accept": self.accept}
         if self.body is not None:
-            found |= {"Content-Type": MEDIA_TYPE, "Content-Length": str(len(self.body))}
+            kind = _JSON if isinstance(self.body, bytes) else MEDIA_TYPE
+            found |= {"Content-Type": kind, "Content-Length": str(len(self.body))}
         return found
 
     def pieces(self) -> Iterator[bytes] | None:
         """The body, from its begin."""
         return None if self.body is None else self._pieces(self.body)
 
-    def _pieces(self, body: Pieces) -> Iterator[bytes]:
+    def _pieces(self, body: Pieces | bytes) -> Iterator[bytes]:
         sent = 0
-        for piece in body:
+        for piece in [body] if isinstance(body, bytes) else body:
             yield piece
             sent += len(piece)
             if self.progress is not None:
@@ -159,6 +160,24 @@ def delete_graph(id: str) -> Call[None]:
     return Call("DELETE", f"/v1/graphs/{_part(id)}", _nothing)
 
 
+def pin_graph(id: str) -> Call[None]:
+    """Keeps a graph whatever the service's quota, until it is unpinned or deleted.
+
+    Raises:
+        NotFoundError: There is none of that id.
+    """
+    return Call("PUT", f"/v1/graphs/{_part(id)}/pin", _nothing)
+
+
+def unpin_graph(id: str) -> Call[None]:
+    """Lets a graph go again when graphs are over the service's quota.
+
+    Raises:
+        NotFoundError: There is none of that id.
+    """
+    return Call("DELETE", f"/v1/graphs/{_part(id)}/pin", _nothing)
+
+
 # Models.
 
 
@@ -167,8 +186,8 @@ def put_model(name: str, layers: Sequence[nn.Module], version: int = 1) -> Call[
 
     Args:
         name: Letters, digits, dots, dashes and underscores.
-        layers: Of `hetune.nn`, each followed by at most one of `torch.nn.ReLU`, `ELU`, `GELU` and
-            `Tanh`.
+        layers: Of `hetune.nn`, or of PyG that `hetune.nn.from_pyg` takes; each followed by at most
+            one of `torch.nn.ReLU`, `ELU`, `GELU` and `Tanh`.
         version: Its number.
 
     Raises:
@@ -213,6 +232,41 @@ def delete_model(name: str, version: int) -> Call[None]:
     return Call("DELETE", _version_path(name, version), _nothing)
 
 
+def aliases(name: str) -> Call[dict[str, int]]:
+    """A model's aliases, and the versions that they name.
+
+    Raises:
+        NotFoundError: There is none of that name.
+    """
+    return Call(
+        "GET", f"/v1/models/{_part(name)}", lambda response: dict(response.json()["aliases"])
+    )
+
+
+def set_alias(name: str, alias: str, version: int) -> Call[None]:
+    """Lets an alias name a version of a model; ``name@alias`` then stands for that version.
+
+    Args:
+        name: Of the model.
+        alias: Letters, digits, dots, dashes and underscores, first a letter.
+        version: Its number.
+
+    Raises:
+        NotFoundError: There is no such version.
+    """
+    content = json.dumps({"version": version}).encode()
+    return Call("PUT", _alias_path(name, alias), _nothing, content)
+
+
+def delete_alias(name: str, alias: str) -> Call[None]:
+    """Deletes an alias; its version stays.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    return Call("DELETE", _alias_path(name, alias), _nothing)
+
+
 # Running.
 
 
@@ -231,7 +285,7 @@ def infer(
     """Runs a model on a graph.
 
     Args:
-        model: Its name.
+        model: Its name, or ``name@alias``.
         graph: The id of one that the service keeps, which is the fastest; or a graph, one of PyG
             or DGL, or a dictionary of `edge_index`, which travels along.
         features: Rows of all nodes in the graph's order, float32 [N, in_channels]; or those of
@@ -301,6 +355,10 @@ def _graph(given: GraphLike | str, features: Features | None = None) -> HeteroGr
 
 def _nothing(response: httpx.Response) -> None:
     """The status has said it."""
+
+
+def _alias_path(name: str, alias: str) -> str:
+    return f"/v1/models/{_part(name)}/aliases/{_part(alias)}"
 
 
 def _version_path(name: str, version: int) -> str:

@@ -17,7 +17,7 @@ from hetune.service.core.folder import Folder
 from hetune.service.core.graph_document import GraphHeader, arrays_of, graph_of, header_of
 from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.message import pack, read
-from hetune.variants.errors import GraphError, MalformedError, NotFoundError
+from hetune.variants.errors import GraphError, MalformedError, NotFoundError, TooLargeError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.workspace import Workspace
 
@@ -61,17 +61,19 @@ class StoredGraph:
     Attributes:
         id: Its fingerprint.
         bytes: Of its file.
+        pinned: Whether it stays whatever the limit on disk.
     """
 
     id: str
     bytes: int
+    pinned: bool
 
 
 class GraphStore:
     """Graphs that were given to the service.
 
-    Graphs over the limit on disk go, the one used longest ago first. A damaged file is put aside;
-    its graph has to be given again.
+    Graphs over the limit on disk go, the one used longest ago first, but for those that are pinned.
+    A damaged file is put aside; its graph has to be given again.
 
     Args:
         root: Folder of the graphs.
@@ -90,7 +92,7 @@ class GraphStore:
         """Keeps a graph, and gives its id. One that is there already is kept as it is.
 
         Raises:
-            TooLargeError: It alone is over the limit on disk.
+            TooLargeError: With the graphs that are pinned it is over the limit on disk.
             FolderError: It cannot be written.
         """
         key, path = graph.fingerprint, self._path(graph.fingerprint)
@@ -98,6 +100,7 @@ class GraphStore:
             check_limit("bytes on disk", _array_bytes(graph), self._limits.stored_bytes)
             content = pack(header_of(graph).model_dump_json(), arrays_of(graph))
             with self.folder.locked():
+                self._check_pinned(len(content))
                 self.folder.publish(content, path)
                 self._evict(keep=path)
         self._loaded.add(key, graph)
@@ -120,7 +123,36 @@ class GraphStore:
 
     def all(self) -> tuple[StoredGraph, ...]:
         """All graphs, the one used last first."""
-        return tuple(StoredGraph(path.stem, size) for _, size, path in reversed(self._files()))
+        return tuple(
+            StoredGraph(path.stem, size, _pin_of(path).exists())
+            for _, size, path in reversed(self._files())
+        )
+
+    def pin(self, key: str) -> None:
+        """Keeps a graph whatever the limit on disk, until it is unpinned or deleted.
+
+        Raises:
+            NotFoundError: There is none of that id.
+            FolderError: The folder cannot be written.
+        """
+        path = self._path(key)
+        with self.folder.locked(), self.folder.io("write"):
+            if not path.exists():
+                raise _unknown(key)
+            _pin_of(path).touch(mode=0o600)
+
+    def unpin(self, key: str) -> None:
+        """Lets a graph go when graphs are over their limit, as it was before it was pinned.
+
+        Raises:
+            NotFoundError: There is none of that id.
+            FolderError: The folder cannot be written.
+        """
+        path = self._path(key)
+        with self.folder.locked(), self.folder.io("write"):
+            if not path.exists():
+                raise _unknown(key)
+            _pin_of(path).unlink(missing_ok=True)
 
     def remove(self, key: str) -> None:
         """Deletes a graph.
@@ -135,6 +167,7 @@ class GraphStore:
                 path.unlink()
             except FileNotFoundError:
                 raise _unknown(key) from None
+            _pin_of(path).unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:
         if not _ID.fullmatch(key):
@@ -180,13 +213,21 @@ class GraphStore:
                 found.append((status.st_mtime_ns, status.st_size, path))
         return sorted(found)
 
+    def _check_pinned(self, more: int) -> None:
+        pinned = sum(graph.bytes for graph in self.all() if graph.pinned)
+        if pinned + more > self._limits.stored_bytes:
+            raise TooLargeError(
+                f"graphs that are pinned take {pinned} bytes, and {more} more are over the "
+                f"{self._limits.stored_bytes} that this service keeps: unpin one"
+            )
+
     def _evict(self, keep: Path) -> None:
         files = self._files()
         total = sum(size for _, size, _ in files)
         for _, size, path in files:
             if total <= self._limits.stored_bytes:
                 return
-            if path != keep:
+            if path != keep and not _pin_of(path).exists():
                 _log.info("the graph %s goes, for graphs are over their limit", path.stem)
                 path.unlink(missing_ok=True)
                 self._loaded.discard(path.stem)
@@ -215,6 +256,10 @@ def statistics(graph: HeteroGraph) -> GraphStatistics:
         largest_degree=int(degrees.max()) if graph.num_nodes else 0,
         nodes_without_edges=int((touched == 0).sum()),
     )
+
+
+def _pin_of(path: Path) -> Path:
+    return path.with_suffix(".pinned")
 
 
 def _unknown(key: str) -> NotFoundError:

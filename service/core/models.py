@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from hetune.service.core.aliases import SEPARATOR, Aliases
 from hetune.service.core.cache import BytesCache
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import parse
@@ -68,6 +69,7 @@ class ModelStore:
 
     def __init__(self, root: Path, backend: str, loaded_bytes: int) -> None:
         self.folder = Folder(root)
+        self._aliases = Aliases(self.folder)
         self._backend = backend
         self._loaded: BytesCache[tuple[str, int, int], Model] = BytesCache(
             loaded_bytes, lambda model: model.nbytes
@@ -109,13 +111,23 @@ class ModelStore:
         return True
 
     def get(self, name: str, version: int | None = None) -> Model:
-        """A model, the latest version if None is given.
+        """A model.
+
+        Args:
+            name: Of a model, or ``name@alias`` for the version that an alias names.
+            version: Its number; the latest if None.
 
         Raises:
+            MalformedError: There is an alias, and a number as well.
             NotFoundError: There is none.
             FolderError: It cannot be read, or is damaged.
         """
-        if version is None:
+        name, at, alias = name.partition(SEPARATOR)
+        if at and version is not None:
+            raise MalformedError(f"there is a version beside the alias {alias}: give one of them")
+        if at:
+            version = self._aliases.version(self._folder_of(name), alias)
+        elif version is None:
             version = self.versions(name)[-1]
         path = self._path(name, version)
         key = name, version, self._stamp(name, version, path)
@@ -133,12 +145,43 @@ class ModelStore:
         Raises:
             NotFoundError: There is none of that name.
         """
-        folder = self._path(name, _LATEST).parent
+        folder = self._folder_of(name)
         with self.folder.io("read"):
             found = sorted(int(path.stem) for path in folder.glob("*.safetensors"))
         if not found:
             raise NotFoundError(f"there is no model {name}: give it to the service first")
         return tuple(found)
+
+    def aliases(self, name: str) -> dict[str, int]:
+        """A model's aliases, sorted, and the versions that they name.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            FolderError: An alias cannot be read.
+        """
+        self.versions(name)
+        return self._aliases.of(self._folder_of(name))
+
+    def set_alias(self, name: str, alias: str, version: int) -> None:
+        """Lets an alias name a version, whichever it named before.
+
+        Raises:
+            MalformedError: It is no alias.
+            NotFoundError: There is no such version.
+            FolderError: It cannot be written.
+        """
+        with self.folder.locked():
+            self._stamp(name, version, self._path(name, version))
+            self._aliases.set(self._folder_of(name), alias, version)
+
+    def remove_alias(self, name: str, alias: str) -> None:
+        """Deletes an alias; its version stays.
+
+        Raises:
+            NotFoundError: There is no such alias.
+        """
+        with self.folder.locked():
+            self._aliases.remove(self._folder_of(name), alias)
 
     def is_loaded(self, name: str, version: int) -> bool:
         """Whether a version is in memory.
@@ -164,11 +207,21 @@ class ModelStore:
 
         Raises:
             NotFoundError: There is none.
+            ConflictError: An alias names it.
         """
         path = self._path(name, version)
         with self.folder.locked(), self.folder.io("write"):
+            for alias, named in self._aliases.of(path.parent).items():
+                if named == version:
+                    raise ConflictError(
+                        f"the alias {alias} names version {version} of {name}: delete the alias, "
+                        "or let it name another version"
+                    )
             self._loaded.discard((name, version, self._stamp(name, version, path)))
             path.unlink()
+
+    def _folder_of(self, name: str) -> Path:
+        return self._path(name, _LATEST).parent
 
     def _path(self, name: str, version: int) -> Path:
         if not _NAME.fullmatch(name):

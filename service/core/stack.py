@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hetune.nn import HGT, RGAT, RGCN
+from hetune.nn import HGT, RGAT, RGCN, from_pyg
 from hetune.service.core.description import (
     Activation,
     HgtLayer,
@@ -24,6 +24,7 @@ from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.frontend.nn import RelationalLayer
 
 _SHOWN = 8
+_PYG = "torch_geometric.nn.conv."
 
 
 def modules_of(
@@ -83,10 +84,11 @@ def _check_names(given: set[str], expected: set[str]) -> None:
 
 
 def describe(modules: Sequence[nn.Module]) -> tuple[ModelDescription, dict[str, Tensor]]:
-    """The description and the weights of layers of `hetune.nn`, with activations between them.
+    """The description and the weights of layers, with activations between them.
 
     Args:
-        modules: Layers, each followed by at most one of `torch.nn.ReLU`, `ELU`, `GELU`, `Tanh`.
+        modules: Layers of `hetune.nn`, or of PyG that `hetune.nn.from_pyg` takes; each followed by
+            at most one of `torch.nn.ReLU`, `ELU`, `GELU`, `Tanh`.
 
     Raises:
         InputError: A module is none of these, or widths or edge types do not fit.
@@ -94,7 +96,8 @@ def describe(modules: Sequence[nn.Module]) -> tuple[ModelDescription, dict[str, 
     layers: list[dict[str, Any]] = []
     relational: list[RelationalLayer] = []
     metadata = None
-    for module in modules:
+    for given in modules:
+        module = from_pyg(given) if type(given).__module__.startswith(_PYG) else given
         if isinstance(module, RelationalLayer):
             layers.append({"layer": module.kind, "out_channels": module.out_channels})
             layers[-1] |= module.options

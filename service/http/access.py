@@ -23,6 +23,8 @@ _ADMIN: Need = frozenset()
 NEEDS: Mapping[str, Need] = {
     "GET /v1/health/live": _NOTHING,
     "GET /v1/health/ready": _NOTHING,
+    "GET /healthz": _NOTHING,
+    "GET /readyz": _NOTHING,
     "GET /v1/openapi.json": _EITHER,
     "GET /metrics": _METRICS,
     # Graphs have no owner, and the quota deletes them, too.
@@ -38,6 +40,12 @@ NEEDS: Mapping[str, Need] = {
     # A new version is what everybody gets who asks for the latest.
     "PUT /v1/models/{name}/versions/{version}": _ADMIN,
     "DELETE /v1/models/{name}/versions/{version}": _ADMIN,
+    "PUT /v1/models/{name}/aliases/{alias}": _ADMIN,
+    "DELETE /v1/models/{name}/aliases/{alias}": _ADMIN,
+    "PUT /v1/graphs/{id}/pin": _INFER,
+    "DELETE /v1/graphs/{id}/pin": _INFER,
+    "GET /v1/registry": _ADMIN,
+    "GET /v1/variants": _EITHER,
     "POST /v1/profiling/jobs": _PROFILE,
     "GET /v1/profiling/jobs": _PROFILE,
     "GET /v1/profiling/jobs/{id}": _PROFILE,

@@ -18,7 +18,7 @@ from hetune.service.core.graph_document import GraphDocument
 from hetune.service.core.job_documents import JobRequest
 from hetune.service.core.keys import FILE, Keys
 from hetune.service.core.service import Service
-from hetune.service.http import cost_models, graphs, inference, jobs, metrics, models
+from hetune.service.http import catalogue, cost_models, graphs, inference, jobs, metrics, models
 from hetune.service.http.asgi import App
 from hetune.service.http.following import follow
 from hetune.service.http.layers import Failures, Guard, RequestIds
@@ -92,6 +92,7 @@ def routes(
         inference.router(work),
         jobs.router(work),
         cost_models.router(work),
+        catalogue.router(work),
         oip.router(work),
         metrics.router(service.metrics),
     ):
@@ -118,4 +119,8 @@ def _health(service: Service) -> APIRouter:
         service.check_ready()
         return Health(status="ready")
 
-    return routes
+    usual = APIRouter(tags=["health"])
+    usual.add_api_route("/healthz", live)
+    usual.add_api_route("/readyz", ready)
+    usual.include_router(routes)
+    return usual

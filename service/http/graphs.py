@@ -24,10 +24,11 @@ class GraphCreated(Document):
 
 
 class GraphEntry(Document):
-    """A graph that is kept, and the size of its file."""
+    """A graph that is kept, the size of its file, and whether it stays over the quota."""
 
     id: str
     bytes: int
+    pinned: bool
 
 
 class GraphList(Document):
@@ -60,7 +61,9 @@ def router(work: Work) -> APIRouter:
     def list_graphs() -> GraphList:
         """All graphs that are kept, the one used last first."""
         return GraphList(
-            graphs=tuple(GraphEntry(id=g.id, bytes=g.bytes) for g in service.graphs.all())
+            graphs=tuple(
+                GraphEntry(id=g.id, bytes=g.bytes, pinned=g.pinned) for g in service.graphs.all()
+            )
         )
 
     @routes.get("/{id}")
@@ -73,6 +76,16 @@ def router(work: Work) -> APIRouter:
     def delete_graph(id: str) -> None:
         """Deletes a graph."""
         service.graphs.remove(id)
+
+    @routes.put("/{id}/pin", status_code=204)
+    def pin_graph(id: str) -> None:
+        """Keeps a graph whatever the quota."""
+        service.graphs.pin(id)
+
+    @routes.delete("/{id}/pin", status_code=204)
+    def unpin_graph(id: str) -> None:
+        """Lets a graph go again when graphs are over their quota."""
+        service.graphs.unpin(id)
 
     return routes
 

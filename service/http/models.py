@@ -5,18 +5,26 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from hetune.service.core.description import ModelDescription
-from hetune.service.core.documents import Document, parse
+from hetune.service.core.documents import Document, Positive, parse
 from hetune.service.core.message import read as read_container
+from hetune.service.core.models import ModelStore
 from hetune.service.http.body import Media, Upload, received
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
 
 
 class ModelVersions(Document):
-    """A model's versions, ascending."""
+    """A model's versions, ascending, and the versions that its aliases name."""
 
     name: str
     versions: tuple[int, ...]
+    aliases: dict[str, int]
+
+
+class NamedVersion(Document):
+    """The version that an alias shall name."""
+
+    version: Positive
 
 
 class ModelList(Document):
@@ -63,16 +71,12 @@ def router(work: Work) -> APIRouter:
     @routes.get("")
     def list_models() -> ModelList:
         """All models and their versions."""
-        return ModelList(
-            models=tuple(
-                ModelVersions(name=name, versions=models.versions(name)) for name in models.names()
-            )
-        )
+        return ModelList(models=tuple(_versions(models, name) for name in models.names()))
 
     @routes.get("/{name}")
     def model_versions(name: str) -> ModelVersions:
         """A model's versions."""
-        return ModelVersions(name=name, versions=models.versions(name))
+        return _versions(models, name)
 
     @routes.get("/{name}/versions/{version}")
     async def model_version(name: str, version: int) -> ModelVersion:
@@ -86,4 +90,19 @@ def router(work: Work) -> APIRouter:
         """Deletes a version."""
         models.remove(name, version)
 
+    @routes.put("/{name}/aliases/{alias}")
+    def set_alias(name: str, alias: str, wanted: NamedVersion) -> ModelVersions:
+        """Lets an alias name a version: who asks for `name@alias` gets that one."""
+        models.set_alias(name, alias, wanted.version)
+        return _versions(models, name)
+
+    @routes.delete("/{name}/aliases/{alias}", status_code=204)
+    def delete_alias(name: str, alias: str) -> None:
+        """Deletes an alias; its version stays."""
+        models.remove_alias(name, alias)
+
     return routes
+
+
+def _versions(models: ModelStore, name: str) -> ModelVersions:
+    return ModelVersions(name=name, versions=models.versions(name), aliases=models.aliases(name))

@@ -1,12 +1,16 @@
 """What most tests of the service need."""
 
+from collections.abc import Iterator
+
+import httpx
 import pytest
 import torch
 
 import hetune
 from hetune.service.core.service import Service
+from hetune.service.http.app import application
 
-from ._serving import make_service, tiny_features, tiny_graph, tiny_layers
+from ._serving import make_service, serving, tiny_features, tiny_graph, tiny_layers
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +35,13 @@ def x() -> torch.Tensor:
 def service(tmp_path) -> Service:
     """A service on the interpreter that keeps the model m."""
     return make_service(tmp_path / "data")
+
+
+@pytest.fixture
+def http(service) -> Iterator[httpx.Client]:
+    """A client of that service."""
+    with (
+        serving(application(service)) as url,
+        httpx.Client(base_url=url, trust_env=False) as client,
+    ):
+        yield client

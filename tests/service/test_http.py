@@ -81,8 +81,10 @@ def test_a_model_s_life(http):
     is_problem(http.put(path, content=other, headers=BINARY), 409, "ConflictError")
     short = pack(text, {})
     is_problem(http.put(path, content=short, headers=BINARY), 422, "InputError")
-    assert {"name": "mine", "versions": [1]} in http.get("/v1/models").json()["models"]
-    assert http.get("/v1/models/mine").json() == {"name": "mine", "versions": [1]}
+    assert {"name": "mine", "versions": [1], "aliases": {}} in http.get("/v1/models").json()[
+        "models"
+    ]
+    assert http.get("/v1/models/mine").json() == {"name": "mine", "versions": [1], "aliases": {}}
     described = http.get(path).json()["description"]
     assert described["layers"][0]["out_channels"] == 3
     assert http.post("/v1/models/mine/infer", json=INFER).json()["outputs"]["0"][0] == [6.0] * 3

@@ -71,7 +71,8 @@ def test_every_route_has_its_line_and_every_line_its_route(service):
 
 def test_only_health_is_public():
     public = {path for method, path in ROUTES if is_public(method, path)}
-    assert public == {f"/v{n}/health/{what}" for n in (1, 2) for what in ("live", "ready")}
+    health = {f"/v{n}/health/{what}" for n in (1, 2) for what in ("live", "ready")}
+    assert public == health | {"/healthz", "/readyz"}
 
 
 @pytest.mark.parametrize(
