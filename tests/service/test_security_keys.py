@@ -238,6 +238,15 @@ def test_a_service_that_gets_a_key_is_closed_from_then_on(service):
         is_refused(http.get("/v1/models"), 401, "AccessError")
 
 
+def test_a_service_whose_first_keys_are_damaged_is_closed(service):
+    keys = Keys(service.folder.root / FILE)
+    with serving(application(service)) as url, httpx.Client(base_url=url, trust_env=False) as http:
+        keys.path.write_bytes(b"{")
+        assert http.get("/v1/health/live").status_code == 200
+        is_refused(http.get("/v1/models"), 401, "AccessError")
+        assert http.get("/v1/models", headers=bearer("any")).status_code == 503
+
+
 def test_where_the_keys_are_damaged_only_the_root_key_opens(service):
     keys = Keys(service.folder.root / FILE)
     _, secret = keys.create("good", [Scope.admin])
