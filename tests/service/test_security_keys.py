@@ -146,6 +146,23 @@ def test_the_root_key_opens_everything(site):
             assert site.http.get(path, headers=headers).status_code == 200
 
 
+def test_the_description_says_what_each_route_needs(site, service):
+    headers = bearer(site.secrets[Scope.profile])
+    found = site.http.get("/v1/openapi.json", headers=headers).json()
+    assert found["components"]["securitySchemes"]["key"] == {"type": "http", "scheme": "bearer"}
+    needs = {}
+    for path, operations in found["paths"].items():
+        for method, operation in operations.items():
+            scopes = [alternative["key"] for alternative in operation["security"]]
+            assert not scopes or ["admin"] in scopes
+            kept = frozenset(scope for [scope] in scopes if scope != "admin")
+            needs[f"{method.upper()} {path}"] = kept if scopes else None
+    assert len(needs) > 40
+    assert needs.items() <= NEEDS.items()
+    with serving(application(service)) as url:
+        assert '"securitySchemes"' not in httpx.get(f"{url}/v1/openapi.json").text
+
+
 @pytest.mark.parametrize(
     "target",
     [
