@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from hetune.service.core.service import Service
 from hetune.service.http import cost_models, graphs, inference, jobs, metrics, models
 from hetune.service.http.access_schema import add_security
 from hetune.service.http.asgi import App
+from hetune.service.http.following import follow
 from hetune.service.http.layers import Failures, Guard, RequestIds
 from hetune.service.http.observe import Observed
 from hetune.service.http.oip import routes as oip
@@ -72,7 +74,9 @@ def routes(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        following = asyncio.create_task(follow(service.following))
         yield
+        following.cancel()
         work.close()
 
     app = FastAPI(
