@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hetune.clients.cli import console
-from hetune.clients.cli.serve import MISSING, own_folder
+from hetune.clients.cli.serve import MISSING, Config, Data
 from hetune.service.core.scopes import Scope
 from hetune.variants.errors import InputError
 
@@ -25,10 +25,6 @@ app = typer.Typer(
     help="Make, list and revoke the keys of a service; one that runs need not be started again.",
 )
 
-Data = Annotated[
-    Path | None, typer.Option(help="Folder of the service; that of `hetune serve` by default.")
-]
-
 
 @app.command("create")
 def create(
@@ -39,9 +35,10 @@ def create(
         typer.Option(help="Refuse it after so long, such as 12h, 90d or 2w; never by default."),
     ] = None,
     data: Data = None,
+    config: Config = None,
 ) -> None:
     """Make a key and print it. It is shown this once: only its digest is kept."""
-    key, secret = _keys(data).create(name, scope, _lifetime(expires))
+    key, secret = _keys(data, config).create(name, scope, _lifetime(expires))
     until = f", until {_minute(key.expires)}" if key.expires else ""
     console.err().print(
         f"the key {key.name}, for {', '.join(key.scopes)}{until}; it is shown this once:",
@@ -52,9 +49,9 @@ def create(
 
 
 @app.command("list")
-def list_keys(data: Data = None) -> None:
+def list_keys(data: Data = None, config: Config = None) -> None:
     """List all keys, the oldest first; their secrets are not kept."""
-    keys = _keys(data)
+    keys = _keys(data, config)
     found = keys.all()
     columns = ("key", "id", "scopes", "created", "expires", "state")
     rows = console.table(*columns, left=columns)
@@ -76,19 +73,22 @@ def list_keys(data: Data = None) -> None:
 
 @app.command("revoke")
 def revoke(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Its name or id.")], data: Data = None
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its name or id.")],
+    data: Data = None,
+    config: Config = None,
 ) -> None:
     """Refuse a key from now on."""
-    revoked = _keys(data).revoke(key)
+    revoked = _keys(data, config).revoke(key)
     console.out().print(f"revoked {revoked.name} ({revoked.id})", markup=False, soft_wrap=True)
 
 
-def _keys(data: Path | None) -> Keys:
+def _keys(data: Path | None, config: Path | None) -> Keys:
     try:
         from hetune.service.core.keys import FILE, Keys
+        from hetune.service.settings import Settings
     except ModuleNotFoundError as error:
         raise InputError(f"{MISSING} ({error.name} is missing)") from error
-    return Keys((data or own_folder()) / FILE)
+    return Keys(Settings.load(config, service_data=data).service_data / FILE)
 
 
 def _lifetime(text: str | None) -> timedelta | None:

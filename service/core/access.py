@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hmac
+import re
 
 from hetune.service.core.keys import ROOT, Keys, digest_of
 from hetune.service.core.scopes import Caller, Scope
-from hetune.variants.errors import AccessError, InputError
+from hetune.variants.errors import AccessError, FolderError, InputError
 
+_FORM = re.compile(r"[!-~]([ -~]*[!-~])?")
 _ROOT = Caller(ROOT, frozenset({Scope.admin}))
 
 
@@ -27,22 +29,23 @@ class Access:
     """
 
     def __init__(self, keys: Keys, root: str | None = None) -> None:
-        if root is not None and not (root and root.isascii() and root.isprintable()):
-            raise InputError("the service's key has characters that no header can hold: change it")
+        if root is not None and not _FORM.fullmatch(root):
+            raise InputError(
+                "the root key is empty, or has spaces around it or characters that no header can "
+                "hold: take letters and digits"
+            )
         self._keys = keys
         self._root = None if root is None else digest_of(root)
-        self._is_closed = root is not None
-        self._is_closed = not self.is_open
+        self._is_closed = root is not None or bool(keys.all())
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody is let in.
-
-        Raises:
-            FolderError: The keys cannot be read.
-        """
+        """Whether everybody is let in: not where the keys cannot be read, whatever they say."""
         if not self._is_closed:
-            self._is_closed = bool(self._keys.all())
+            try:
+                self._is_closed = bool(self._keys.all())
+            except FolderError:
+                self._is_closed = True
         return not self._is_closed
 
     def caller(self, key: str) -> Caller:

@@ -19,6 +19,7 @@ from hetune.service.core.job_documents import JobRequest
 from hetune.service.core.keys import FILE, Keys
 from hetune.service.core.service import Service
 from hetune.service.http import catalogue, cost_models, graphs, inference, jobs, metrics, models
+from hetune.service.http.access_schema import add_security
 from hetune.service.http.asgi import App
 from hetune.service.http.following import follow
 from hetune.service.http.layers import Failures, Guard, RequestIds
@@ -56,7 +57,10 @@ def application(
         activity: Likewise.
     """
     access = Access(Keys(service.folder.root / FILE), key)
-    guarded = Failures(Guard(routes(service, stopping, activity), access, hosts))
+    app = routes(service, stopping, activity)
+    if not access.is_open:
+        add_security(app)
+    guarded = Failures(Guard(app, access, hosts))
     return RequestIds(Observed(guarded, service.metrics))
 
 

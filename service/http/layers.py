@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Collection
 
 from hetune.service.core.access import Access
-from hetune.service.http.access import needs_of
+from hetune.service.http.access import is_public, needs_of
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send, header
 from hetune.service.http.logs import request_id
 from hetune.service.http.problems import problem_of, routing_problem
@@ -103,9 +103,6 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> App | None:
         """What to answer instead of letting a request in; raises what keys are refused with."""
-        needs = needs_of(scope["method"], scope["path"])
-        if all(need is None for need in needs):
-            return None
         host, origin = header(scope, b"host"), header(scope, b"origin")
         if not self._is_addressed(host):
             return routing_problem(
@@ -117,10 +114,10 @@ class Guard:
             return routing_problem(
                 _FORBIDDEN, "the service does not answer pages of other origins", scope
             )
-        if not is_open:
-            caller = self._access.caller(_key_of(scope))
+        if not is_open and not is_public(scope["method"], scope["path"]):
+            caller = self._access.caller(_key_of(header(scope, b"authorization")))
             scope["state"]["key"] = caller.name
-            caller.check(needs)
+            caller.check(needs_of(scope["method"], scope["path"]))
         return None
 
     def _is_addressed(self, host: str | None) -> bool:
@@ -129,8 +126,8 @@ class Guard:
         return host is not None and re.sub(r":\d+$", "", host).lower() in self._hosts
 
 
-def _key_of(scope: Scope) -> str:
-    scheme, _, key = (header(scope, b"authorization") or "").partition(" ")
+def _key_of(authorization: str | None) -> str:
+    scheme, _, key = (authorization or "").partition(" ")
     if scheme.lower() != "bearer" or not key.strip():
         raise AccessError("send the service's key: 'Authorization: Bearer <key>'")
     return key.strip()

@@ -35,19 +35,23 @@ def routes_in_text(lines):
     ("number", "style", "routes", "more", "state"),
     # No hetune has the variants of this job.
     [
-        (signal.SIGTERM, "json", routes_in_json, (), "failed"),
-        (signal.SIGINT, "text", routes_in_text, ("--no-worker",), "queued"),
+        (signal.SIGTERM, "json", routes_in_json, ("--worker",), "failed"),
+        (signal.SIGINT, "text", routes_in_text, (), "queued"),
     ],
     ids=["with-worker", "without"],
 )
 def test_it_serves_until_it_is_told_to_stop(tmp_path, number, style, routes, more, state):
-    own = {"HETUNE_API_KEY": "sesame", "HETUNE_LOG": style, "XDG_DATA_HOME": str(tmp_path)}
+    own = {"HETUNE_LOG": style, "HETUNE_STORE": "", "XDG_DATA_HOME": str(tmp_path)}
     environment = os.environ | own
-    path = str(tmp_path / "store.db")
-    with Store.open(path) as store:
+    with Store.open(tmp_path / "store.db") as store:
         job = JobQueue(store).submit_units("mine", some_units(1)).id
-    arguments = (*COMMAND, "--port", "0", "--data", str(tmp_path / "data"), "--threads", "1")
-    arguments += ("--store", path, *more)
+    (tmp_path / "key").write_text("sesame\n")
+    file = tmp_path / "hetune.toml"
+    file.write_text(
+        "port = 0\nworker = false\nlog = 'wrong'\nstore = 'store.db'\nservice_data = 'data'\n"
+        "api_key_file = 'key'\n"
+    )
+    arguments = (*COMMAND, "--config", str(file), "--threads", "1", *more)
     process = subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
@@ -59,7 +63,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path, number, style, routes, mor
         with Client(found[0], key="sesame") as client:
             assert client.ready()
             id = client.upload_graph(tiny_graph())
-            if not more:
+            if more:
                 assert list(client.jobs.watch(job))
             assert client.jobs.get(job).state == state
         process.send_signal(number)
@@ -80,8 +84,10 @@ def test_other_machines_are_let_in_with_a_key_only(hetune, monkeypatch, tmp_path
     for way in ("HETUNE_API_KEY", "hetune keys create", "--insecure"):
         assert way in result.stderr
     hetune("keys", "create", "--name", "ci", "--scope", "infer", "--data", tmp_path)
-    result = hetune("serve", "--host", "0.0.0.0", "--port", 99999, "--data", tmp_path)
-    assert "99999 is no port" in result.stderr
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = hetune("serve", "--host", "0.0.0.0", "--port", port, "--data", tmp_path)
+    assert "cannot listen" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -195,11 +195,13 @@ def test_the_root_key_needs_no_file(keys, path):
         Access(keys)
 
 
-@pytest.mark.parametrize("root", ["", "ключ", "a\n", "é"])
+@pytest.mark.parametrize(
+    "root", ["", "ключ", "sesame\n", "sésame", " sesame", "sesame ", "ses\tame"]
+)
 def test_root_keys_that_no_header_can_hold(keys, root):
     with pytest.raises(errors.InputError, match="header") as caught:
         Access(keys, root)
-    assert not root or root not in str(caught.value)
+    assert "same" not in str(caught.value)
 
 
 INFER, PROFILE, ADMIN = Scope.infer, Scope.profile, Scope.admin

@@ -147,6 +147,23 @@ def test_the_root_key_opens_everything(site):
             assert site.http.get(path, headers=headers).status_code == 200
 
 
+def test_the_description_says_what_each_route_needs(site, service):
+    headers = bearer(site.secrets[Scope.profile])
+    found = site.http.get("/v1/openapi.json", headers=headers).json()
+    assert found["components"]["securitySchemes"]["key"] == {"type": "http", "scheme": "bearer"}
+    needs = {}
+    for path, operations in found["paths"].items():
+        for method, operation in operations.items():
+            scopes = [alternative["key"] for alternative in operation["security"]]
+            assert not scopes or ["admin"] in scopes
+            kept = frozenset(scope for [scope] in scopes if scope != "admin")
+            needs[f"{method.upper()} {path}"] = kept if scopes else None
+    assert len(needs) > 40
+    assert needs.items() <= NEEDS.items()
+    with serving(application(service)) as url:
+        assert '"securitySchemes"' not in httpx.get(f"{url}/v1/openapi.json").text
+
+
 @pytest.mark.parametrize(
     "target",
     [
@@ -237,6 +254,15 @@ def test_a_service_that_gets_a_key_is_closed_from_then_on(service):
         is_refused(http.get("/v1/models"), 401, "AccessError")
         keys.path.unlink()
         is_refused(http.get("/v1/models"), 401, "AccessError")
+
+
+def test_a_service_whose_first_keys_are_damaged_is_closed(service):
+    keys = Keys(service.folder.root / FILE)
+    with serving(application(service)) as url, httpx.Client(base_url=url, trust_env=False) as http:
+        keys.path.write_bytes(b"{")
+        assert http.get("/v1/health/live").status_code == 200
+        is_refused(http.get("/v1/models"), 401, "AccessError")
+        assert http.get("/v1/models", headers=bearer("any")).status_code == 503
 
 
 def test_where_the_keys_are_damaged_only_the_root_key_opens(service):

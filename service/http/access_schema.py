@@ -1,0 +1,39 @@
+"""What OpenAPI says of keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from hetune.service.core.scopes import Need, Scope
+from hetune.service.http.access import NEEDS
+
+_SCHEME = "key"
+_METHODS = frozenset({"get", "put", "post", "delete", "patch", "head", "options", "trace"})
+
+
+def add_security(app: FastAPI) -> None:
+    """Lets an application's OpenAPI description say which key each route needs."""
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is not None:
+            return app.openapi_schema
+        found = plain()
+        schemes = found.setdefault("components", {}).setdefault("securitySchemes", {})
+        schemes[_SCHEME] = {"type": "http", "scheme": "bearer"}
+        for path, operations in found["paths"].items():
+            for method in _METHODS & set(operations):
+                need = NEEDS.get(f"{method.upper()} {path}", frozenset())
+                operations[method]["security"] = _security_of(need)
+        return found
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _security_of(need: Need) -> list[dict[str, list[str]]]:
+    """The alternatives: a key for any one of these."""
+    if need is None:
+        return []
+    return [{_SCHEME: [scope]} for scope in Scope if scope in need or scope is Scope.admin]
