@@ -45,6 +45,13 @@ def serve(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Let other machines in without a key.")
     ] = False,
+    regret_samples: Annotated[
+        float,
+        typer.Option(
+            help="Share of runs, 0 to 1, of which a layer is run again by other variants while "
+            "the service is idle, for the metric hetune_regret_sample."
+        ),
+    ] = 0.0,
     log: Annotated[
         LogStyle, typer.Option(help="How the log is written.", envvar="HETUNE_LOG")
     ] = LogStyle.text,
@@ -79,7 +86,9 @@ def serve(
     with ExitStack() as stack:
         listener = stack.enter_context(server.bind(host, port))
         configure(log)
-        service = Service.open(data or _own_folder(), limits=limits, store=store)
+        service = Service.open(
+            data or _own_folder(), limits=limits, store=store, regret_rate=regret_samples
+        )
         activity = None
         if worker:
             activity = Activity.create()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Mapping, Sequence
 
@@ -15,6 +16,7 @@ from hetune.service.core.description import ACTIVATIONS
 from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import Model
+from hetune.service.core.regret import RegretSamples
 from hetune.service.core.rows import Nodes, check_nodes, features_of, pick
 from hetune.service.core.selection import Selection
 from hetune.variants.errors import InputError
@@ -31,10 +33,14 @@ class Inference:
         selection: Finds models and graphs, and chooses.
         limits: What runs may hold.
         metrics: Where layers that ran are counted and timed.
+        regret: Who may run a layer again later.
     """
 
-    def __init__(self, selection: Selection, limits: Limits, metrics: Metrics) -> None:
+    def __init__(
+        self, selection: Selection, limits: Limits, metrics: Metrics, regret: RegretSamples
+    ) -> None:
         self._selection, self._limits, self._metrics = selection, limits, metrics
+        self._regret = regret
 
     def run(
         self,
@@ -102,6 +108,8 @@ class Inference:
             ran_before.add(layer.variant)
             if number in wanted:
                 kept[number] = pick(x, given, nodes, by_type)
+        if variants is None and math.isinf(expected_runs):
+            self._regret.offer(found, given, [layer.variant for layer in layers])
         report = Report(
             model=found.name,
             version=found.version,

@@ -25,6 +25,7 @@ from hetune.service.http.oip import routes as oip
 from hetune.service.http.oip.documents import InferenceRequest
 from hetune.service.http.problems import add_handlers
 from hetune.service.http.requests import InferDocument, SelectDocument
+from hetune.service.http.sampling import sample_regret
 from hetune.service.http.schema import add_schemas
 from hetune.service.http.work import Work
 
@@ -66,9 +67,11 @@ def routes(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        following = asyncio.create_task(follow(service.following))
+        beside = follow(service.following), sample_regret(work)
+        tasks = [asyncio.create_task(coroutine) for coroutine in beside]
         yield
-        following.cancel()
+        for task in tasks:
+            task.cancel()
         work.close()
 
     app = FastAPI(

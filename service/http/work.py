@@ -37,6 +37,11 @@ class Gate:
         self._what, self._most = what, most
         self._inside, self._length = 0, length.labels(what)
 
+    @property
+    def inside(self) -> int:
+        """How many are."""
+        return self._inside
+
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Inside while it lasts.
@@ -130,6 +135,16 @@ class Work:
     async def aside(self, do: Callable[[], T]) -> T:
         """Does something in a thread of its own, beside computations."""
         return await asyncio.to_thread(self._marked, do)
+
+    def is_quiet(self) -> bool:
+        """Whether nobody waits for a computation or an upload, and the service is not stopping."""
+        inside = self.computing.inside + self.uploading.inside
+        return inside == 0 and not self.stopping.is_set()
+
+    async def between(self, do: Callable[[], T]) -> T:
+        """Does something that nobody waits for in the thread that computes."""
+        task = self._computer.submit(self._marked, do)
+        return await asyncio.wrap_future(task)
 
     def close(self) -> None:
         """Waits for the computation that is under way."""
