@@ -52,6 +52,14 @@ def serve(
             "the service is idle, for the metric hetune_regret_sample."
         ),
     ] = 0.0,
+    tracing: Annotated[
+        bool | None,
+        typer.Option(
+            "--tracing/--no-tracing",
+            help="Send traces over OTLP; by default if OTEL_* variables say where to.",
+            show_default=False,
+        ),
+    ] = None,
     log: Annotated[
         LogStyle, typer.Option(help="How the log is written.", envvar="HETUNE_LOG")
     ] = LogStyle.text,
@@ -64,6 +72,7 @@ def serve(
         from hetune.service.core.limits import Limits
         from hetune.service.core.service import Service
         from hetune.service.http import server
+        from hetune.service.http import tracing as traces
         from hetune.service.http.app import application
     except ModuleNotFoundError as error:
         raise InputError(f"{_MISSING} ({error.name} is missing)") from error
@@ -89,13 +98,20 @@ def serve(
         service = Service.open(
             data or _own_folder(), limits=limits, store=store, regret_rate=regret_samples
         )
+        tracer = None
+        if traces.is_wanted(tracing, os.environ):
+            provider = traces.open_tracing(os.environ)
+            stack.callback(provider.shutdown)
+            tracer = provider.get_tracer("hetune")
         activity = None
         if worker:
             activity = Activity.create()
             stack.callback(activity.close)
             stack.enter_context(Keeper(activity, store))
         hosts = _OWN_NAMES | {host.lower()} if key is None and is_local else None
-        app = application(service, key=key, hosts=hosts, stopping=stopping, activity=activity)
+        app = application(
+            service, key=key, hosts=hosts, stopping=stopping, activity=activity, tracer=tracer
+        )
         url = server.url_of(listener)
         server.run_until_told(
             server.Server(app, stopping=stopping),

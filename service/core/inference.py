@@ -19,6 +19,7 @@ from hetune.service.core.models import Model
 from hetune.service.core.regret import RegretSamples
 from hetune.service.core.rows import Nodes, check_nodes, features_of, pick
 from hetune.service.core.selection import Selection
+from hetune.service.core.steps import step
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.compiled import CompiledLayer
@@ -102,7 +103,8 @@ class Inference:
         for number, layer in enumerate(layers):
             check_deadline(deadline)
             ran_before = _ran_before(found.compiled[number], given)
-            x, seconds = _run(found, number, layer.variant, x, given)
+            with step("compute", layer=layer.layer, number=number, variant=layer.variant):
+                x, seconds = _run(found, number, layer.variant, x, given)
             reports.append(layer.model_copy(update={"measured_seconds": seconds}))
             self._metrics.layer_ran(reports[-1], prepared=layer.variant not in ran_before)
             ran_before.add(layer.variant)

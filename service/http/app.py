@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
 
@@ -27,7 +28,11 @@ from hetune.service.http.problems import add_handlers
 from hetune.service.http.requests import InferDocument, SelectDocument
 from hetune.service.http.sampling import sample_regret
 from hetune.service.http.schema import add_schemas
+from hetune.service.http.tracing import Traced
 from hetune.service.http.work import Work
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 
 class Health(Document):
@@ -43,6 +48,7 @@ def application(
     hosts: Collection[str] | None = None,
     stopping: threading.Event | None = None,
     activity: Activity | None = None,
+    tracer: Tracer | None = None,
 ) -> App:
     """The service over HTTP, as an ASGI application.
 
@@ -52,9 +58,11 @@ def application(
         hosts: Names that requests may call the service by; any if None.
         stopping: As `Work.of` takes it.
         activity: Likewise.
+        tracer: Makes spans of requests; None for none.
     """
     guarded = Failures(Guard(routes(service, stopping, activity), key, hosts))
-    return RequestIds(Observed(guarded, service.metrics))
+    observed: App = Observed(guarded, service.metrics)
+    return RequestIds(observed if tracer is None else Traced(observed, tracer))
 
 
 def routes(

@@ -17,6 +17,7 @@ from prometheus_client import Gauge
 from hetune.profiling.jobs.activity import Activity
 from hetune.service.core.deadline import missed
 from hetune.service.core.service import Service
+from hetune.service.core.steps import waited
 from hetune.variants.errors import BusyError
 
 T = TypeVar("T")
@@ -121,7 +122,9 @@ class Work:
         asked = time.perf_counter()
 
         def begin() -> T:
-            self.service.metrics.queue_seconds.observe(time.perf_counter() - asked)
+            seconds = time.perf_counter() - asked
+            self.service.metrics.queue_seconds.observe(seconds)
+            waited("queue", seconds)
             return self._marked(do)
 
         task = self._computer.submit(contextvars.copy_context().run, begin)
