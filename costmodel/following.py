@@ -81,9 +81,11 @@ class Following:
         self._problem: str | None = None
         self._retry = 0.0
         self._active = Active(Selector(), ROOFLINE, _now())
+        self._has_begun = False
         self.refresh()
         if self.problem is not None:
             self._stand_in()
+        self._has_begun = True
 
     @property
     def active(self) -> Active:
@@ -135,7 +137,8 @@ class Following:
             if not calibrated(model, self._shelf) and (text := foreign(model)):
                 level = logging.INFO if name == PACKAGE else logging.WARNING
                 _log.log(level, "the cost model %s: %s", name, text)
-        before, self._active = self._active.model, Active(selector, name, _now())
+        before = self._active.model if self._has_begun else "none"
+        self._active = Active(selector, name, _now())
         _log.info("the cost model %s chooses from now on; before: %s", name, before)
 
     def _keep(self, error: Exception) -> None:

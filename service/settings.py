@@ -24,6 +24,8 @@ OPTIONS = {
     "store": "--store",
     "worker": "--worker",
     "insecure": "--insecure",
+    "regret_samples": "--regret-samples",
+    "tracing": "--tracing",
     "log": "--log",
     "threads": "--threads",
     "quota": "--quota",
@@ -78,6 +80,10 @@ class Settings(BaseSettings):
     )
     api_key: SecretStr | None = Field(None, description="the root key; only in the environment")
     api_key_file: Path | None = Field(None, description="a file that holds the root key")
+    regret_samples: float = Field(
+        0.0, ge=0, le=1, description="a share of runs to measure regret on, such as 0.01"
+    )
+    tracing: bool | None = Field(None, description="whether to send traces: true or false")
     log: LogStyle = Field(LogStyle.text, description="how the log is written: text or json")
     threads: Most | None = Field(None, description="threads that kernels use, such as 4")
     grace_seconds: float = Field(

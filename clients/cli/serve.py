@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import ExitStack
 from pathlib import Path
@@ -54,6 +55,21 @@ def serve(
     insecure: Annotated[
         bool | None, typer.Option("--insecure", help="Let other machines in without a key.")
     ] = None,
+    regret_samples: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of runs, 0 to 1, of which a layer is run again by other variants while "
+            "the service is idle, for the metric hetune_regret_sample; 0 by default."
+        ),
+    ] = None,
+    tracing: Annotated[
+        bool | None,
+        typer.Option(
+            "--tracing/--no-tracing",
+            help="Send traces over OTLP; by default if OTEL_* variables say where to.",
+            show_default=False,
+        ),
+    ] = None,
     log: Annotated[
         LogStyle | None, typer.Option(help="How the log is written; text by default.")
     ] = None,
@@ -69,6 +85,7 @@ def serve(
         from hetune.service.core.keys import FILE, Keys
         from hetune.service.core.service import Service
         from hetune.service.http import server
+        from hetune.service.http import tracing as traces
         from hetune.service.http.app import application
         from hetune.service.settings import Settings
     except ModuleNotFoundError as error:
@@ -85,6 +102,8 @@ def serve(
         store=store,
         worker=worker,
         insecure=insecure,
+        regret_samples=regret_samples,
+        tracing=tracing,
         log=log,
         threads=threads,
     )
@@ -103,15 +122,25 @@ def serve(
         listener = stack.enter_context(server.bind(settings.host, settings.port))
         configure(settings.log)
         service = Service.open(
-            settings.service_data, limits=settings.limits(), store=settings.store
+            settings.service_data,
+            limits=settings.limits(),
+            store=settings.store,
+            regret_rate=settings.regret_samples,
         )
+        tracer = None
+        if traces.is_wanted(settings.tracing, os.environ):
+            provider = traces.open_tracing(os.environ)
+            stack.callback(provider.shutdown)
+            tracer = provider.get_tracer("hetune")
         activity = None
         if settings.worker:
             activity = Activity.create()
             stack.callback(activity.close)
             stack.enter_context(Keeper(activity, settings.store))
         hosts = _OWN_NAMES | {settings.host.lower()} if is_open and is_local else None
-        app = application(service, key=key, hosts=hosts, stopping=stopping, activity=activity)
+        app = application(
+            service, key=key, hosts=hosts, stopping=stopping, activity=activity, tracer=tracer
+        )
         url = server.url_of(listener)
         server.run_until_told(
             server.Server(app, grace=settings.grace_seconds, stopping=stopping),

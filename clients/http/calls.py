@@ -18,6 +18,7 @@ import httpx
 from torch import nn
 
 from hetune.clients.http.inputs import Features, GraphLike, NodeIds, features_of, graph_of
+from hetune.clients.http.tracing import trace_headers
 from hetune.clients.http.wire import answer_of, check, foreign, graph_body, request_body
 from hetune.service.core.answers import Answer, Report
 from hetune.service.core.description import ModelDescription
@@ -58,7 +59,7 @@ class Call(Generic[T]):
     @property
     def headers(self) -> dict[str, str]:
         """What the request says of itself."""
-        found = {"Accept": self.accept}
+        found = {"Accept": self.accept} | trace_headers()
         if self.body is not None:
             kind = _JSON if isinstance(self.body, bytes) else MEDIA_TYPE
             found |= {"Content-Type": kind, "Content-Length": str(len(self.body))}

@@ -160,6 +160,13 @@ class JobQueue:
         with self._database.store.reading() as connection:
             return tuple(_job(connection, row) for row in connection.execute(wanted).all())
 
+    def counts(self) -> dict[State, int]:
+        """How many jobs there are in each state; in one query."""
+        wanted = select(jobs.c.state, func.count()).group_by(jobs.c.state)
+        with self._database.store.reading() as connection:
+            found = {State(state): count for state, count in connection.execute(wanted)}
+        return {state: found.get(state, 0) for state in State}
+
     def units(self, job: int) -> tuple[JobUnit, ...]:
         """The units of a job, in the order in which they are measured.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Mapping, Sequence
 
@@ -15,8 +16,10 @@ from hetune.service.core.description import ACTIVATIONS
 from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import Model
+from hetune.service.core.regret import RegretSamples
 from hetune.service.core.rows import Nodes, check_nodes, features_of, pick
 from hetune.service.core.selection import Selection
+from hetune.service.core.steps import step
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.compiled import CompiledLayer
@@ -31,10 +34,14 @@ class Inference:
         selection: Finds models and graphs, and chooses.
         limits: What runs may hold.
         metrics: Where layers that ran are counted and timed.
+        regret: Who may run a layer again later.
     """
 
-    def __init__(self, selection: Selection, limits: Limits, metrics: Metrics) -> None:
+    def __init__(
+        self, selection: Selection, limits: Limits, metrics: Metrics, regret: RegretSamples
+    ) -> None:
         self._selection, self._limits, self._metrics = selection, limits, metrics
+        self._regret = regret
 
     def run(
         self,
@@ -96,12 +103,15 @@ class Inference:
         for number, layer in enumerate(layers):
             check_deadline(deadline)
             ran_before = _ran_before(found.compiled[number], given)
-            x, seconds = _run(found, number, layer.variant, x, given)
+            with step("compute", layer=layer.layer, number=number, variant=layer.variant):
+                x, seconds = _run(found, number, layer.variant, x, given)
             reports.append(layer.model_copy(update={"measured_seconds": seconds}))
             self._metrics.layer_ran(reports[-1], prepared=layer.variant not in ran_before)
             ran_before.add(layer.variant)
             if number in wanted:
                 kept[number] = pick(x, given, nodes, by_type)
+        if variants is None and math.isinf(expected_runs):
+            self._regret.offer(found, given, [layer.variant for layer in layers])
         report = Report(
             model=found.name,
             version=found.version,

@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 
 import psutil
 
+from hetune.costmodel.system import read_memory_limit
 from hetune.variants.errors import TooLargeError
 
 
 def _share_of_memory(parts: int) -> int:
-    return int(psutil.virtual_memory().total) // parts
+    """Of what the process may have: a container's limit, or the machine's memory."""
+    total = int(psutil.virtual_memory().total)
+    return min(total, read_memory_limit() or total) // parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +28,8 @@ class Limits:
         nodes: Of a graph.
         edges: Of a graph.
         types: Of a graph's nodes, and of its edges.
-        run_bytes: What running a model may hold beside its input; half of the machine's memory.
-        loaded_bytes: Graphs held in memory, by estimate; a quarter of the machine's memory.
+        run_bytes: What running a model may hold beside its input; half of the memory there is.
+        loaded_bytes: Graphs held in memory, by estimate; a quarter of the memory there is.
         stored_bytes: Graphs held on disk.
         waiting: Computations that wait or run at the same time.
         uploads: Uploads at the same time.

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 
 from hetune.costmodel.following import Following, Given
+from hetune.profiling.jobs.records import State
 from hetune.service.core.answers import LayerReport
 from hetune.service.core.graphs import GraphStore
 from hetune.service.core.models import ModelStore
-from hetune.service.core.told import Chooses, Kept
+from hetune.service.core.told import Chooses, Kept, Queued, Registered
 
 _SECONDS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0),
 )
+_RATIOS = (1.0, 1.01, 1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 3.0, 5.0, 10.0)
 _LOGARITHMS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)
 
 
@@ -30,6 +32,7 @@ class Metrics:
         graphs: Whose number and size are told.
         models: Whose number is told.
         following: What chooses, which is told.
+        jobs: Counts jobs by state.
 
     Attributes:
         registry: All of them, and nothing of other services in the process.
@@ -41,11 +44,16 @@ class Metrics:
         failures: Requests that failed; `reason`.
         variant_chosen: Layers that ran; `layer`, `variant`.
         fallbacks: Choices that the roofline model made; `layer`.
+        regret_sample: Chosen over best, of layers that were run again when idle; `layer`.
         queue_length: What waits or is under way; `queue`.
     """
 
     def __init__(
-        self, graphs: GraphStore, models: ModelStore, following: Following | Given
+        self,
+        graphs: GraphStore,
+        models: ModelStore,
+        following: Following | Given,
+        jobs: Callable[[], dict[State, int]],
     ) -> None:
         self.registry = registry = _Registry()
         self.request_seconds = Histogram(
@@ -96,11 +104,19 @@ class Metrics:
             ("layer",),
             registry=registry,
         )
+        self.regret_sample = Histogram(
+            "hetune_regret_sample",
+            "Time of the chosen variant over that of the best one that was run beside it",
+            ("layer",),
+            registry=registry,
+            buckets=_RATIOS,
+        )
         self.queue_length = Gauge(
             "hetune_queue_length", "What waits or is under way", ("queue",), registry=registry
         )
-        registry.register(Kept(graphs, models))
-        registry.register(Chooses(following))
+        told = Kept(graphs, models), Chooses(following), Registered(), Queued(jobs)
+        for collector in told:
+            registry.register(collector)
 
     def layer_ran(self, layer: LayerReport, *, prepared: bool) -> None:
         """Notes a layer that ran.

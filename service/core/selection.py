@@ -12,6 +12,7 @@ from hetune.service.core.graphs import GraphStore
 from hetune.service.core.limits import Limits
 from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import Model, ModelStore
+from hetune.service.core.steps import step
 from hetune.variants.errors import InputError, MemoryLimitError, VariantError
 from hetune.variants.frontend.calls import check_graph
 from hetune.variants.frontend.nn import RelationalLayer
@@ -124,8 +125,9 @@ class Selection:
             )
         limit = self._limits.run_bytes
         limit = limit if memory_limit is None else min(limit, memory_limit)
-        selector = self._active().selector
-        with self._metrics.select_seconds.time():
+        active = self._active()
+        selector = active.selector
+        with self._metrics.select_seconds.time(), step("select", cost_model=active.model):
             return tuple(
                 self._layer(selector, module, graph, expected_runs, variant, limit, explain)
                 for module, variant in zip(model.modules, wanted, strict=True)

@@ -18,6 +18,7 @@ from hetune.service.core.limits import Limits
 from hetune.service.core.measurements import Measurements
 from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import ModelStore
+from hetune.service.core.regret import RegretSamples
 from hetune.service.core.selection import Selection
 
 
@@ -32,6 +33,7 @@ class Service:
         models: Models by name and version.
         selection: Choices without running.
         inference: Runs.
+        regret: What is run again when nothing else is to be done.
         measurements: Where measurements and jobs are.
         jobs: Profiling jobs.
         cost_models: Cost models on the shelf.
@@ -45,6 +47,7 @@ class Service:
     models: ModelStore
     selection: Selection
     inference: Inference
+    regret: RegretSamples
     measurements: Measurements
     jobs: Jobs
     cost_models: CostModels
@@ -61,6 +64,7 @@ class Service:
         backend: str = "cpp",
         store: str | Path | None = None,
         shelf: Shelf | None = None,
+        regret_rate: float = 0.0,
     ) -> Self:
         """The service over a folder, which is created if it is missing.
 
@@ -72,9 +76,12 @@ class Service:
             store: Where measurements and jobs are, as `Store.open` takes it; it is opened when it
                 is first asked for.
             shelf: Where cost models are; the user's if None.
+            regret_rate: Share of runs, 0 to 1, of which a layer is run again when nothing else is
+                to be done, to see what the choice has lost.
 
         Raises:
             FolderError: The folder cannot be used.
+            InputError: The share is none.
         """
         limits = limits or Limits()
         shelf = shelf or Shelf()
@@ -82,16 +89,18 @@ class Service:
         folder = Folder(root)
         graphs = GraphStore(root / "graphs", limits)
         models = ModelStore(root / "models", backend, limits.loaded_bytes)
-        metrics = Metrics(graphs, models, following)
-        selection = Selection(graphs, models, lambda: following.active, limits, metrics)
         measurements = Measurements(store)
+        metrics = Metrics(graphs, models, following, lambda: measurements.queue.counts())
+        selection = Selection(graphs, models, lambda: following.active, limits, metrics)
+        regret = RegretSamples(regret_rate, following, limits, metrics)
         return cls(
             limits,
             folder,
             graphs,
             models,
             selection,
-            Inference(selection, limits, metrics),
+            Inference(selection, limits, metrics, regret),
+            regret,
             measurements,
             Jobs(measurements, limits),
             CostModels(shelf, measurements, following),

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Generic, TypeVar
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from hetune.costmodel.following import Following, Given
+from hetune.profiling.jobs.records import State
 from hetune.service.core.graphs import GraphStore
 from hetune.service.core.models import ModelStore
 from hetune.variants.errors import HetuneError
+from hetune.variants.registry.default import default_registry
+
+T = TypeVar("T")
+_FRESH_SECONDS, _PATIENCE_SECONDS = 5.0, 1.0
 
 _KEPT = {
     "hetune_graphs": "Graphs that are kept",
@@ -67,3 +76,86 @@ class Chooses(Collector):
         chooses.add_metric([self._following.active.model], 1)
         refused.add_metric([], self._following.problem is not None)
         return iter((chooses, refused))
+
+
+class Registered(Collector):
+    """The registry of compiled kernels: what is in its folder, and what this process asked it."""
+
+    def __init__(self) -> None:
+        self._size = Seldom(lambda: default_registry().size())
+
+    def describe(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        """Names and help."""
+        yield GaugeMetricFamily("hetune_registry_kernels", "Compiled kernels on disk")
+        yield GaugeMetricFamily("hetune_registry_bytes", "Bytes of compiled kernels on disk")
+        yield CounterMetricFamily(
+            "hetune_registry_loads",
+            "Kernels that this process asked for, by where they came from",
+            labels=["result"],
+        )
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        """Values; NaN where they cannot be looked up."""
+        *sizes, loads = self.describe()
+        found = self._size.get() or (math.nan, math.nan)
+        for family, value in zip(sizes, found, strict=True):
+            family.add_metric([], value)
+            yield family
+        for result, count in asdict(default_registry().loads).items():
+            loads.add_metric([result], count)
+        yield loads
+
+
+class Queued(Collector):
+    """Profiling jobs by state; NaN where the database does not say."""
+
+    def __init__(self, counts: Callable[[], dict[State, int]]) -> None:
+        self._counts = Seldom(counts)
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Name and help."""
+        yield GaugeMetricFamily("hetune_jobs", "Profiling jobs by state", labels=["state"])
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Values."""
+        [family] = self.describe()
+        found = self._counts.get() or {}
+        for state in State:
+            family.add_metric([state.value], found.get(state, math.nan))
+        yield family
+
+
+class Seldom(Generic[T]):
+    """A value that is looked up at most every few seconds, by one thread, and not waited for long.
+
+    Args:
+        look: Looks it up.
+    """
+
+    def __init__(self, look: Callable[[], T]) -> None:
+        self._look = look
+        self._asking = threading.Lock()
+        self._looking: threading.Thread | None = None
+        self._found: T | None = None
+        self._until = -math.inf
+
+    def get(self) -> T | None:
+        """The value; None if it cannot be had, or not within a second."""
+        with self._asking:
+            if time.monotonic() < self._until:
+                return self._found
+            if self._looking is None or not self._looking.is_alive():
+                self._found = None
+                self._looking = threading.Thread(
+                    target=self._look_up, name="hetune-metrics", daemon=True
+                )
+                self._looking.start()
+            self._looking.join(_PATIENCE_SECONDS)
+            return self._found
+
+    def _look_up(self) -> None:
+        try:
+            self._found = self._look()
+        except HetuneError:
+            self._found = None
+        self._until = time.monotonic() + _FRESH_SECONDS

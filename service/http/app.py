@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
 
@@ -28,8 +29,13 @@ from hetune.service.http.oip import routes as oip
 from hetune.service.http.oip.documents import InferenceRequest
 from hetune.service.http.problems import add_handlers
 from hetune.service.http.requests import InferDocument, SelectDocument
+from hetune.service.http.sampling import sample_regret
 from hetune.service.http.schema import add_schemas
+from hetune.service.http.tracing import Traced
 from hetune.service.http.work import Work
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 
 class Health(Document):
@@ -45,6 +51,7 @@ def application(
     hosts: Collection[str] | None = None,
     stopping: threading.Event | None = None,
     activity: Activity | None = None,
+    tracer: Tracer | None = None,
 ) -> App:
     """The service over HTTP, as an ASGI application.
 
@@ -55,13 +62,15 @@ def application(
         hosts: Names that requests may call the service by; any if None.
         stopping: As `Work.of` takes it.
         activity: Likewise.
+        tracer: Makes spans of requests; None for none.
     """
     access = Access(Keys(service.folder.root / FILE), key)
     app = routes(service, stopping, activity)
     if not access.is_open:
         add_security(app)
     guarded = Failures(Guard(app, access, hosts))
-    return RequestIds(Observed(guarded, service.metrics))
+    observed: App = Observed(guarded, service.metrics)
+    return RequestIds(observed if tracer is None else Traced(observed, tracer))
 
 
 def routes(
@@ -74,9 +83,11 @@ def routes(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        following = asyncio.create_task(follow(service.following))
+        beside = follow(service.following), sample_regret(work)
+        tasks = [asyncio.create_task(coroutine) for coroutine in beside]
         yield
-        following.cancel()
+        for task in tasks:
+            task.cancel()
         work.close()
 
     app = FastAPI(

@@ -17,6 +17,7 @@ from prometheus_client import Gauge
 from hetune.profiling.jobs.activity import Activity
 from hetune.service.core.deadline import missed
 from hetune.service.core.service import Service
+from hetune.service.core.steps import waited
 from hetune.variants.errors import BusyError
 
 T = TypeVar("T")
@@ -36,6 +37,11 @@ class Gate:
     def __init__(self, what: str, most: int, length: Gauge) -> None:
         self._what, self._most = what, most
         self._inside, self._length = 0, length.labels(what)
+
+    @property
+    def inside(self) -> int:
+        """How many are."""
+        return self._inside
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -116,7 +122,9 @@ class Work:
         asked = time.perf_counter()
 
         def begin() -> T:
-            self.service.metrics.queue_seconds.observe(time.perf_counter() - asked)
+            seconds = time.perf_counter() - asked
+            self.service.metrics.queue_seconds.observe(seconds)
+            waited("queue", seconds)
             return self._marked(do)
 
         task = self._computer.submit(contextvars.copy_context().run, begin)
@@ -130,6 +138,16 @@ class Work:
     async def aside(self, do: Callable[[], T]) -> T:
         """Does something in a thread of its own, beside computations."""
         return await asyncio.to_thread(self._marked, do)
+
+    def is_quiet(self) -> bool:
+        """Whether nobody waits for a computation or an upload, and the service is not stopping."""
+        inside = self.computing.inside + self.uploading.inside
+        return inside == 0 and not self.stopping.is_set()
+
+    async def between(self, do: Callable[[], T]) -> T:
+        """Does something that nobody waits for in the thread that computes."""
+        task = self._computer.submit(self._marked, do)
+        return await asyncio.wrap_future(task)
 
     def close(self) -> None:
         """Waits for the computation that is under way."""

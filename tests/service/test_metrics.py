@@ -4,6 +4,7 @@ import json
 import math
 import re
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +13,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hetune.costmodel.selector import LEARNED, Selector
+from hetune.profiling.jobs.records import State
+from hetune.service.core import told
+from hetune.service.core.job_documents import JobRequest
 from hetune.service.core.service import Service
 from hetune.service.core.stack import describe
 from hetune.service.http.app import application, routes
-from hetune.variants.errors import FolderError, MemoryLimitError
+from hetune.variants.errors import CompileError, FolderError, MemoryLimitError
+from hetune.variants.registry.default import default_registry, override_default_registry
+from hetune.variants.registry.records import KernelSource
+from hetune.variants.registry.store import Registry
 
 from ._serving import LIMITS, make_service, serving, tiny_features, tiny_graph, tiny_layers
 
@@ -54,11 +61,16 @@ def called(url, *requests, **options):
 def metrics(tmp_path_factory):
     """Kind and labels of each metric of a service that has done some of everything."""
     service = make_service(tmp_path_factory.mktemp("data"))
+    service.regret.rate = 1.0
     with serving(application(service)) as url, httpx.Client(base_url=url) as http:
         id = http.post("/v1/graphs", json=GRAPH).json()["id"]
         for _ in range(2):
             assert http.post("/v1/models/m/infer", json=INFER | {"graph": id}).is_success
         assert http.get("/nothing").is_error
+        deadline = time.monotonic() + 60
+        while not labels_of(service, "hetune_regret_sample", "layer"):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
     return {
         metric.name + "_total" * (metric.type == "counter"): (
             metric.type,
@@ -296,6 +308,78 @@ def test_a_folder_that_cannot_be_read_hides_no_other_metric(service):
     service.selection.select("m", tiny_graph())
     assert math.isnan(value(service, "hetune_graphs"))
     assert value(service, "hetune_select_seconds_count") == 1
+
+
+# The registry, and jobs.
+
+
+def test_kernels_by_where_they_came_from(service, tmp_path):
+    def loads():
+        return [
+            value(service, "hetune_registry_loads_total", result=result)
+            for result in ("memory", "disk", "compiled", "failed")
+        ]
+
+    source = KernelSource("answer", 'extern "C" int answer() { return 42; }', "test/1")
+    with override_default_registry(Registry(tmp_path / "kernels")):
+        default_registry().load(source)
+        assert loads() == [0, 0, 1, 0]
+        default_registry().load(source)
+        assert loads() == [1, 0, 1, 0]
+        assert value(service, "hetune_registry_kernels") == 1
+        [entry] = default_registry().entries()
+        assert value(service, "hetune_registry_bytes") == entry.bytes
+    with override_default_registry(Registry(tmp_path / "kernels")):
+        default_registry().load(source)
+        with pytest.raises(CompileError):
+            default_registry().load(KernelSource("bad", "no C++", "test/1"))
+        assert loads() == [0, 1, 0, 1]
+
+
+def test_jobs_by_state(service):
+    campaign = {
+        "name": "mine",
+        "layers": ["rgcn"],
+        "widths": [4],
+        "graphs": [{"kind": "typed", "nodes": 20, "edges": 40}],
+    }
+    for _ in range(2):
+        service.jobs.submit(JobRequest(campaign=campaign))
+    service.jobs.cancel(1)
+    found = {state: value(service, "hetune_jobs", state=state) for state in State}
+    assert found == {
+        "queued": 1,
+        "running": 0,
+        "succeeded": 0,
+        "failed": 0,
+        "cancelled": 1,
+    }
+
+
+def test_a_database_that_is_away_hides_no_other_metric(tmp_path):
+    (tmp_path / "store.db").write_bytes(b"no database" * 100)
+    service = Service.open(
+        tmp_path / "data", selector=Selector(), backend="torch", store=tmp_path / "store.db"
+    )
+    assert math.isnan(value(service, "hetune_jobs", state="queued"))
+    assert value(service, "hetune_cost_model_info", model="given") == 1
+
+
+def test_what_takes_long_to_look_up_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(told, "_PATIENCE_SECONDS", 0.01)
+    answer, asked = threading.Event(), []
+
+    def look():
+        asked.append(None)
+        assert answer.wait(30)
+        return 7
+
+    found = told.Seldom(look)
+    assert [found.get(), found.get()] == [None, None]
+    answer.set()
+    monkeypatch.setattr(told, "_PATIENCE_SECONDS", 30)
+    assert [found.get(), found.get()] == [7, 7]
+    assert len(asked) == 1
 
 
 def test_services_in_one_process_do_not_share_metrics(service, tmp_path):

@@ -91,6 +91,23 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Loads:
+    """How often kernels were asked for, by where they came from.
+
+    Attributes:
+        memory: This process had loaded them already.
+        disk: They were in the folder.
+        compiled: They were compiled now.
+        failed: They could not be had.
+    """
+
+    memory: int = 0
+    disk: int = 0
+    compiled: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class BuildReport:
     """What `Registry.build` did.
 

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import platformdirs
@@ -26,6 +27,7 @@ from hetune.variants.registry.records import (
     Entry,
     GcReport,
     KernelSource,
+    Loads,
     Manifest,
     VerifyReport,
 )
@@ -65,6 +67,7 @@ class Registry:
         self._folder = KernelFolder(self.root)
         self._mutex = threading.Lock()
         self._loaded: dict[str, ctypes.CDLL] = {}
+        self._loads = Loads()
         self._temporary: Path | None = None
         self._trusted = False
 
@@ -110,11 +113,19 @@ class Registry:
         key = self.key(source)
         library = self._loaded.get(key)
         if library is not None:
+            self._count("memory")
             return library
         share_openmp_with_torch()
         library = self._load_stored(key)
+        where = "disk"
         if library is None:
-            library = self._load_compiled(key, source)
+            where = "compiled"
+            try:
+                library = self._load_compiled(key, source)
+            except BaseException:
+                self._count("failed")
+                raise
+        self._count(where)
         with self._mutex:
             return self._loaded.setdefault(key, library)
 
@@ -227,6 +238,23 @@ class Registry:
             entries, self.quota_bytes if quota_bytes is None else quota_bytes
         )
         return GcReport(evicted, freed, swept, sum(e.bytes for e in entries) - freed)
+
+    @property
+    def loads(self) -> Loads:
+        """How often `load` was called on this object, by where kernels came from."""
+        return self._loads
+
+    def size(self) -> tuple[int, int]:
+        """How many kernels are in the folder, and their bytes.
+
+        Raises:
+            RegistryError: it cannot be read.
+        """
+        return len(self._folder.list_keys()), self._folder.size()
+
+    def _count(self, what: str) -> None:
+        with self._mutex:
+            self._loads = replace(self._loads, **{what: getattr(self._loads, what) + 1})
 
     def _load_stored(self, key: str) -> ctypes.CDLL | None:
         """The kernel if it is on disk and sound; takes no lock."""
