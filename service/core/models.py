@@ -21,8 +21,8 @@ from hetune.variants.errors import ConflictError, FolderError, MalformedError, N
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.runtime.compiled import CompiledLayer
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_LATEST = 2**31 - 1
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+LATEST = 2**31 - 1
 _PREFIX = "model-"  # no name can meet the folder's own files
 
 
@@ -131,7 +131,7 @@ class ModelStore:
         Raises:
             NotFoundError: There is none of that name.
         """
-        folder = self._path(name, _LATEST).parent
+        folder = self._path(name, LATEST).parent
         with self.folder.io("read"):
             found = sorted(int(path.stem) for path in folder.glob("*.safetensors"))
         if not found:
@@ -169,13 +169,13 @@ class ModelStore:
             path.unlink()
 
     def _path(self, name: str, version: int) -> Path:
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch(NAME_PATTERN, name):
             raise MalformedError(
                 f"{name[:64]!r} is no name of a model: take up to 64 letters, digits, dots, dashes "
                 "and underscores, first a letter or digit"
             )
-        if not 1 <= version <= _LATEST:
-            raise MalformedError(f"{version} is no version: take a number from 1 to {_LATEST}")
+        if not 1 <= version <= LATEST:
+            raise MalformedError(f"{version} is no version: take a number from 1 to {LATEST}")
         return self.folder.root / f"{_PREFIX}{name}" / f"{version}.safetensors"
 
     def _stamp(self, name: str, version: int, path: Path) -> int:

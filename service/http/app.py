@@ -20,10 +20,16 @@ from hetune.service.http.asgi import App
 from hetune.service.http.layers import Failures, Guard, RequestIds
 from hetune.service.http.observe import Observed
 from hetune.service.http.oip import routes as oip
-from hetune.service.http.oip.documents import InferenceRequest
-from hetune.service.http.problems import add_handlers
+from hetune.service.http.oip.documents import (
+    IndexRequest,
+    InferenceRequest,
+    InferenceResponse,
+    LoadRequest,
+    ProtocolError,
+)
+from hetune.service.http.problems import MEDIA_TYPE, Problem, add_handlers
 from hetune.service.http.requests import InferDocument, SelectDocument
-from hetune.service.http.schema import add_schemas
+from hetune.service.http.schema import add_schemas, fails
 from hetune.service.http.work import Work
 
 
@@ -84,14 +90,14 @@ def routes(
         inference.router(work),
         jobs.router(work),
         cost_models.router(work),
-        oip.router(work),
         metrics.router(service.metrics),
     ):
-        app.include_router(part)
+        app.include_router(part, responses=fails(Problem, MEDIA_TYPE))
+    app.include_router(oip.router(work))
     add_schemas(
         app,
-        *(GraphDocument, ModelDescription, InferDocument, SelectDocument),
-        *(InferenceRequest, JobRequest),
+        *(GraphDocument, ModelDescription, InferDocument, SelectDocument, JobRequest, Problem),
+        *(InferenceRequest, InferenceResponse, IndexRequest, LoadRequest, ProtocolError),
     )
     return app
 

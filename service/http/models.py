@@ -8,6 +8,7 @@ from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import Document, parse
 from hetune.service.core.message import read as read_container
 from hetune.service.http.body import Media, Upload, received
+from hetune.service.http.parameters import ModelName, VersionNumber
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
 
@@ -42,10 +43,10 @@ def router(work: Work) -> APIRouter:
         "/{name}/versions/{version}",
         status_code=201,
         openapi_extra=takes(ModelDescription, json=False, safetensors=True),
-        responses={200: {"description": "It was there already, and is equal."}},
+        responses={200: {"model": ModelVersion, "description": "It was there already."}},
     )
     async def put_model(
-        name: str, version: int, request: Request, response: Response
+        name: ModelName, version: VersionNumber, request: Request, response: Response
     ) -> ModelVersion:
         """Keeps a version of a model. A version never changes; giving it again is no error."""
 
@@ -70,19 +71,19 @@ def router(work: Work) -> APIRouter:
         )
 
     @routes.get("/{name}")
-    def model_versions(name: str) -> ModelVersions:
+    def model_versions(name: ModelName) -> ModelVersions:
         """A model's versions."""
         return ModelVersions(name=name, versions=models.versions(name))
 
     @routes.get("/{name}/versions/{version}")
-    async def model_version(name: str, version: int) -> ModelVersion:
+    async def model_version(name: ModelName, version: VersionNumber) -> ModelVersion:
         """A version's layers."""
         with work.computing.entered():
             found = await work.compute(lambda: models.get(name, version))
         return ModelVersion(name=name, version=version, description=found.description)
 
     @routes.delete("/{name}/versions/{version}", status_code=204)
-    def delete_model(name: str, version: int) -> None:
+    def delete_model(name: ModelName, version: VersionNumber) -> None:
         """Deletes a version."""
         models.remove(name, version)
 
