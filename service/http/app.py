@@ -16,7 +16,9 @@ from hetune.service.core.graph_document import GraphDocument
 from hetune.service.core.job_documents import JobRequest
 from hetune.service.core.service import Service
 from hetune.service.http import cost_models, graphs, inference, jobs, metrics, models
+from hetune.service.http.ambiguous import Unambiguous
 from hetune.service.http.asgi import App
+from hetune.service.http.draining import Draining
 from hetune.service.http.layers import Failures, Guard, RequestIds
 from hetune.service.http.observe import Observed
 from hetune.service.http.oip import routes as oip
@@ -56,7 +58,9 @@ def application(
         stopping: As `Work.of` takes it.
         activity: Likewise.
     """
-    guarded = Failures(Guard(routes(service, stopping, activity), key, hosts))
+    stopping = stopping or threading.Event()
+    guarded = Guard(routes(service, stopping, activity), key, hosts)
+    guarded = Failures(Unambiguous(Draining(guarded, stopping)))
     return RequestIds(Observed(guarded, service.metrics))
 
 
