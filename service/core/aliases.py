@@ -10,7 +10,7 @@ from hetune.variants.errors import FolderError, MalformedError, NotFoundError
 
 SEPARATOR = "@"
 """Between a model's name and an alias; neither contains it."""
-_ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
+ALIAS_PATTERN = r"[A-Za-z][A-Za-z0-9._-]{0,63}"
 _SUFFIX = ".alias"
 
 
@@ -79,7 +79,7 @@ class Aliases:
 
 
 def _path(model: Path, alias: str) -> Path:
-    if not _ALIAS.fullmatch(alias):
+    if not re.fullmatch(ALIAS_PATTERN, alias):
         raise MalformedError(
             f"{alias[:64]!r} is no alias: take up to 64 letters, digits, dots, dashes and "
             "underscores, first a letter"

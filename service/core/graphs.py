@@ -22,7 +22,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.workspace import Workspace
 
 _log = logging.getLogger(__name__)
-_ID = re.compile(r"[0-9a-f]{32}")
+ID_PATTERN = r"[0-9a-f]{32}"
 _INDEXED = 6
 """How many times its arrays a graph takes with the indexes that runs build; an estimate."""
 
@@ -170,7 +170,7 @@ class GraphStore:
             _pin_of(path).unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:
-        if not _ID.fullmatch(key):
+        if not re.fullmatch(ID_PATTERN, key):
             raise NotFoundError(
                 f"{key[:64]!r} is no id of a graph: ids have 32 digits, 0-9 and a-f"
             )

@@ -26,8 +26,8 @@ from hetune.variants.errors import (
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.runtime.compiled import CompiledLayer, compile
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_LATEST = 2**31 - 1
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+LATEST = 2**31 - 1
 _PREFIX = "model-"  # no name can meet the folder's own files
 
 
@@ -221,16 +221,16 @@ class ModelStore:
             path.unlink()
 
     def _folder_of(self, name: str) -> Path:
-        return self._path(name, _LATEST).parent
+        return self._path(name, LATEST).parent
 
     def _path(self, name: str, version: int) -> Path:
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch(NAME_PATTERN, name):
             raise MalformedError(
                 f"{name[:64]!r} is no name of a model: take up to 64 letters, digits, dots, dashes "
                 "and underscores, first a letter or digit"
             )
-        if not 1 <= version <= _LATEST:
-            raise MalformedError(f"{version} is no version: take a number from 1 to {_LATEST}")
+        if not 1 <= version <= LATEST:
+            raise MalformedError(f"{version} is no version: take a number from 1 to {LATEST}")
         return self.folder.root / f"{_PREFIX}{name}" / f"{version}.safetensors"
 
     def _stamp(self, name: str, version: int, path: Path) -> int:

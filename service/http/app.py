@@ -21,16 +21,24 @@ from hetune.service.core.keys import FILE, Keys
 from hetune.service.core.service import Service
 from hetune.service.http import catalogue, cost_models, graphs, inference, jobs, metrics, models
 from hetune.service.http.access_schema import add_security
+from hetune.service.http.ambiguous import Unambiguous
 from hetune.service.http.asgi import App
+from hetune.service.http.draining import Draining
 from hetune.service.http.following import follow
 from hetune.service.http.layers import Failures, Guard, RequestIds
 from hetune.service.http.observe import Observed
 from hetune.service.http.oip import routes as oip
-from hetune.service.http.oip.documents import InferenceRequest
-from hetune.service.http.problems import add_handlers
+from hetune.service.http.oip.documents import (
+    IndexRequest,
+    InferenceRequest,
+    InferenceResponse,
+    LoadRequest,
+    ProtocolError,
+)
+from hetune.service.http.problems import MEDIA_TYPE, Problem, add_handlers
 from hetune.service.http.requests import InferDocument, SelectDocument
 from hetune.service.http.sampling import sample_regret
-from hetune.service.http.schema import add_schemas
+from hetune.service.http.schema import add_schemas, fails
 from hetune.service.http.tracing import Traced
 from hetune.service.http.work import Work
 
@@ -64,11 +72,12 @@ def application(
         activity: Likewise.
         tracer: Makes spans of requests; None for none.
     """
+    stopping = stopping or threading.Event()
     access = Access(Keys(service.folder.root / FILE), key)
     app = routes(service, stopping, activity)
     if not access.is_open:
         add_security(app)
-    guarded = Failures(Guard(app, access, hosts))
+    guarded = Failures(Unambiguous(Draining(Guard(app, access, hosts), stopping)))
     observed: App = Observed(guarded, service.metrics)
     return RequestIds(observed if tracer is None else Traced(observed, tracer))
 
@@ -108,14 +117,14 @@ def routes(
         jobs.router(work),
         cost_models.router(work),
         catalogue.router(work),
-        oip.router(work),
         metrics.router(service.metrics),
     ):
-        app.include_router(part)
+        app.include_router(part, responses=fails(Problem, MEDIA_TYPE))
+    app.include_router(oip.router(work))
     add_schemas(
         app,
-        *(GraphDocument, ModelDescription, InferDocument, SelectDocument),
-        *(InferenceRequest, JobRequest),
+        *(GraphDocument, ModelDescription, InferDocument, SelectDocument, JobRequest, Problem),
+        *(InferenceRequest, InferenceResponse, IndexRequest, LoadRequest, ProtocolError),
     )
     return app
 

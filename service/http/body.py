@@ -98,7 +98,9 @@ async def in_time(limits: Limits) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         raise HTTPException(
-            408, f"the body was not there within {limits.body_seconds:g} seconds"
+            408,
+            f"the body was not there within {limits.body_seconds:g} seconds",
+            {"Connection": "close"},
         ) from None
 
 

@@ -10,6 +10,7 @@ from hetune.service.core.graphs import GraphStatistics, statistics
 from hetune.service.core.limits import Limits
 from hetune.service.core.message import read as read_container
 from hetune.service.http.body import Media, Upload, received
+from hetune.service.http.parameters import GraphId
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
 from hetune.variants.graph.hetero import HeteroGraph
@@ -67,13 +68,13 @@ def router(work: Work) -> APIRouter:
         )
 
     @routes.get("/{id}")
-    async def graph_statistics(id: str) -> GraphStatistics:
+    async def graph_statistics(id: GraphId) -> GraphStatistics:
         """Counts and degrees of a graph."""
         with work.computing.entered():
             return await work.compute(lambda: statistics(service.graphs.get(id)))
 
     @routes.delete("/{id}", status_code=204)
-    def delete_graph(id: str) -> None:
+    def delete_graph(id: GraphId) -> None:
         """Deletes a graph."""
         service.graphs.remove(id)
 

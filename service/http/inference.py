@@ -12,6 +12,7 @@ from hetune.service.core.limits import check_limit
 from hetune.service.core.message import MEDIA_TYPE, grouped, pack
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE, Media, media_of, read
+from hetune.service.http.parameters import ModelReference
 from hetune.service.http.requests import (
     InferDocument,
     SelectDocument,
@@ -39,7 +40,7 @@ def router(work: Work) -> APIRouter:
         openapi_extra=takes(InferDocument, safetensors=True),
         responses=gives(InferAnswer),
     )
-    async def infer(name: str, request: Request) -> Response:
+    async def infer(name: ModelReference, request: Request) -> Response:
         """Runs a model on a graph, by the variants that suit it."""
         media = media_of(request, *Media)
         wanted = _answered(request.headers.get("accept", ""), media)
@@ -52,7 +53,7 @@ def router(work: Work) -> APIRouter:
         "/{name}/select",
         openapi_extra=takes(SelectDocument, safetensors=True),
     )
-    async def select(name: str, request: Request) -> Report:
+    async def select(name: ModelReference, request: Request) -> Report:
         """What would be chosen for a model on a graph, and why; nothing is run."""
         media = media_of(request, *Media)
         with work.computing.entered():

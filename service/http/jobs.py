@@ -23,7 +23,7 @@ from hetune.service.http.body import Media, media_of, read
 from hetune.service.http.events import MEDIA_TYPE, EventStream, job_events
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
-from hetune.variants.errors import MalformedError
+from hetune.variants.errors import InputError, MalformedError
 
 After = Annotated[int, Query(ge=0, le=LARGEST_ID)]
 
@@ -85,7 +85,7 @@ def router(work: Work) -> APIRouter:
         "/{id}/events",
         response_class=Response,
         responses={
-            200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
+            200: {"content": {MEDIA_TYPE: {}}},
             204: {"description": "All was told already: ask no more."},
         },
     )
@@ -93,7 +93,7 @@ def router(work: Work) -> APIRouter:
         id: int,
         request: Request,
         after: After = 0,
-        last_event_id: Annotated[str | None, Header()] = None,
+        last_event_id: Annotated[str, Header(json_schema_extra={"pattern": "^[0-9]{0,18}$"})] = "",
     ) -> Response:
         """A job's log and state as they change, until the job ends (server-sent events)."""
         told = _told(last_event_id)
@@ -113,13 +113,13 @@ def _under(asked: JobRequest, key: str | None) -> JobRequest:
     if key is None:
         return asked
     if asked.idempotency_key not in (None, key):
-        raise MalformedError("there are two idempotency keys: give the header or the field")
+        raise InputError("there are two idempotency keys: give the header or the field")
     return asked.model_copy(update={"idempotency_key": key})
 
 
-def _told(last_event_id: str | None) -> int | None:
+def _told(last_event_id: str) -> int | None:
     """The last line of the log that a client has, where it says so."""
-    if last_event_id is None or last_event_id == "":
+    if not last_event_id:
         return None
     if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 19):
         raise MalformedError("Last-Event-ID is none of this stream's: send the last event's id")

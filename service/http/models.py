@@ -9,6 +9,7 @@ from hetune.service.core.documents import Document, Positive, parse
 from hetune.service.core.message import read as read_container
 from hetune.service.core.models import ModelStore
 from hetune.service.http.body import Media, Upload, received
+from hetune.service.http.parameters import AliasName, ModelName, VersionNumber
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
 
@@ -50,10 +51,10 @@ def router(work: Work) -> APIRouter:
         "/{name}/versions/{version}",
         status_code=201,
         openapi_extra=takes(ModelDescription, json=False, safetensors=True),
-        responses={200: {"description": "It was there already, and is equal."}},
+        responses={200: {"model": ModelVersion, "description": "It was there already."}},
     )
     async def put_model(
-        name: str, version: int, request: Request, response: Response
+        name: ModelName, version: VersionNumber, request: Request, response: Response
     ) -> ModelVersion:
         """Keeps a version of a model. A version never changes; giving it again is no error."""
 
@@ -74,30 +75,30 @@ def router(work: Work) -> APIRouter:
         return ModelList(models=tuple(_versions(models, name) for name in models.names()))
 
     @routes.get("/{name}")
-    def model_versions(name: str) -> ModelVersions:
+    def model_versions(name: ModelName) -> ModelVersions:
         """A model's versions."""
         return _versions(models, name)
 
     @routes.get("/{name}/versions/{version}")
-    async def model_version(name: str, version: int) -> ModelVersion:
+    async def model_version(name: ModelName, version: VersionNumber) -> ModelVersion:
         """A version's layers."""
         with work.computing.entered():
             found = await work.compute(lambda: models.get(name, version))
         return ModelVersion(name=name, version=version, description=found.description)
 
     @routes.delete("/{name}/versions/{version}", status_code=204)
-    def delete_model(name: str, version: int) -> None:
+    def delete_model(name: ModelName, version: VersionNumber) -> None:
         """Deletes a version."""
         models.remove(name, version)
 
     @routes.put("/{name}/aliases/{alias}")
-    def set_alias(name: str, alias: str, wanted: NamedVersion) -> ModelVersions:
+    def set_alias(name: ModelName, alias: AliasName, wanted: NamedVersion) -> ModelVersions:
         """Lets an alias name a version: who asks for `name@alias` gets that one."""
         models.set_alias(name, alias, wanted.version)
         return _versions(models, name)
 
     @routes.delete("/{name}/aliases/{alias}", status_code=204)
-    def delete_alias(name: str, alias: str) -> None:
+    def delete_alias(name: ModelName, alias: AliasName) -> None:
         """Deletes an alias; its version stays."""
         models.remove_alias(name, alias)
 

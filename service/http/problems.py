@@ -7,14 +7,16 @@ Protocol wants, with the statuses that its clients know.
 from __future__ import annotations
 
 import logging
-from http import HTTPStatus
+from http import HTTPMethod, HTTPStatus
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as RoutingError
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
+from hetune.service.core.documents import Document
 from hetune.service.http.asgi import Scope
 from hetune.variants import errors
 from hetune.variants.errors import HetuneError
@@ -48,9 +50,20 @@ STATUS: dict[type[HetuneError], int] = {
 }
 PROTOCOL_STATUS = {409: 400, 422: 400, 429: 503, 504: 503}
 """What the Open Inference Protocol's clients know from Triton in place of others."""
+_NO_METHOD = 405
 _SERVER = 500
 _SCOPE = ' error="insufficient_scope"'
 _log = logging.getLogger(__name__)
+
+
+class Problem(Document):
+    """Why a request was not served. The id is also in the header `X-Request-ID`, and in the log."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str
 
 
 def status_of(kind: type[HetuneError]) -> int:
@@ -100,6 +113,8 @@ def add_handlers(app: FastAPI) -> None:
         assert isinstance(error, RoutingError)
         found = routing_problem(error.status_code, error.detail, request.scope)
         found.headers.update(error.headers or {})
+        if error.status_code == _NO_METHOD:
+            found.headers["Allow"] = ", ".join(_methods(app, request.scope))
         return found
 
     async def parameters(request: Request, error: Exception) -> JSONResponse:
@@ -121,6 +136,16 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, parameters)
 
 
+def _methods(app: FastAPI, scope: Scope) -> list[str]:
+    """The methods that a path has: each route knows its own alone."""
+    asked = {key: scope[key] for key in ("type", "path", "root_path") if key in scope}
+    return [
+        method.value
+        for method in HTTPMethod
+        if any(r.matches(asked | {"method": method.value})[0] is Match.FULL for r in app.routes)
+    ]
+
+
 def _public_name(kind: type[HetuneError]) -> str:
     return next(base.__name__ for base in kind.__mro__ if base.__module__ == errors.__name__)
 
@@ -130,11 +155,11 @@ def _response(
 ) -> JSONResponse:
     if f"{scope['path']}/".startswith(f"{PROTOCOL}/"):
         return JSONResponse({"error": detail}, PROTOCOL_STATUS.get(status, status), headers)
-    content = {
-        "type": kind,
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": detail,
-        "request_id": scope["state"]["request_id"],
-    }
-    return JSONResponse(content, status, headers, MEDIA_TYPE)
+    problem = Problem(
+        type=kind,
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        request_id=scope["state"]["request_id"],
+    )
+    return JSONResponse(problem.model_dump(), status, headers, MEDIA_TYPE)

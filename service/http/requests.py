@@ -15,7 +15,7 @@ from hetune.service.core.limits import Limits
 from hetune.service.core.message import unpack
 from hetune.service.core.rows import Nodes
 from hetune.service.http.body import Media
-from hetune.variants.errors import MalformedError
+from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
 T = TypeVar("T")
@@ -77,6 +77,7 @@ def read_infer(media: Media, body: bytes, limits: Limits) -> InferRequest:
         MalformedError: It does not have the documented form.
         TooLargeError: Its graph is over a limit.
         GraphError: Its graph is none.
+        InputError: Its features are rows of different lengths, or do not fit float32.
     """
     if media is Media.JSON:
         document = parse(InferDocument, body)
@@ -147,10 +148,10 @@ def _matrix(rows: Matrix) -> Tensor:
     if not rows:
         return torch.empty(0, 0)
     if len({len(row) for row in rows}) > 1:
-        raise MalformedError("the features are rows of different lengths: make them alike")
+        raise InputError("the features are rows of different lengths: make them alike")
     found = torch.tensor(rows, dtype=torch.float32)
     if not found.isfinite().all():
-        raise MalformedError("a feature does not fit float32: scale it")
+        raise InputError("a feature does not fit float32: scale it")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What OpenAPI says of bodies that routes read themselves."""
+"""What OpenAPI says of bodies that routes read and write themselves."""
 
 from __future__ import annotations
 
@@ -11,27 +11,45 @@ from hetune.service.core.documents import Document
 from hetune.service.core.message import MEDIA_TYPE
 from hetune.service.http.body import JSON_TYPE
 
+Responses = dict[int | str, dict[str, Any]]
+BYTES: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+"""What a body that is no text has as its schema."""
 _REFERENCE = "#/components/schemas/{model}"
-_CONTAINER = {"type": "string", "format": "binary"}
 
 
-def takes(kind: type[Document], *, json: bool = True, safetensors: bool = False) -> dict[str, Any]:
+def takes(
+    kind: type[Document], *, json: bool = True, safetensors: bool = False, required: bool = True
+) -> dict[str, Any]:
     """The extra of a route whose body is a document, or a container that holds one."""
     content: dict[str, Any] = {}
     if json:
-        content[JSON_TYPE] = {"schema": {"$ref": _REFERENCE.format(model=kind.__name__)}}
+        content[JSON_TYPE] = holds(kind)
     if safetensors:
-        content[MEDIA_TYPE] = {"schema": _CONTAINER}
-    return {"requestBody": {"required": True, "content": content}}
+        content[MEDIA_TYPE] = BYTES
+    return {"requestBody": {"required": required, "content": content}}
 
 
-def gives(kind: type[Document]) -> dict[int | str, dict[str, Any]]:
+def gives(kind: type[Document]) -> Responses:
     """The responses of a route that answers with a document, or with a container."""
-    return {200: {"model": kind, "content": {MEDIA_TYPE: {"schema": _CONTAINER}}}}
+    return {200: {"model": kind, "content": {MEDIA_TYPE: BYTES}}}
+
+
+def fails(kind: type[Document], media_type: str) -> Responses:
+    """The responses of routes whose errors are all such documents."""
+    content = {media_type: holds(kind)}
+    return {
+        "4XX": {"description": "The request cannot be served.", "content": content},
+        "5XX": {"description": "The service cannot serve it now.", "content": content},
+    }
+
+
+def holds(kind: type[Document]) -> dict[str, Any]:
+    """The content of a body that is a document which `add_schemas` describes."""
+    return {"schema": {"$ref": _REFERENCE.format(model=kind.__name__)}}
 
 
 def add_schemas(app: FastAPI, *kinds: type[Document]) -> None:
-    """Lets an application's OpenAPI description hold the documents that `takes` refers to."""
+    """Lets an application's OpenAPI description hold the documents that `holds` refers to."""
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:

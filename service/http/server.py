@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator
 import uvicorn
 
 from hetune.service.http.asgi import App
+from hetune.service.http.connections import Connection
 from hetune.variants.errors import InputError
 
 _BACKLOG = 128
 _CONNECTIONS = 256
+_LOOK_SECONDS = 0.1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -68,30 +70,43 @@ class Server(uvicorn.Server):
     Args:
         app: What to serve.
         grace: Seconds that requests under way have to finish.
-        stopping: Set when it begins to stop, so that streams end.
+        stopping: Set when it begins to stop, so that streams end and requests are refused.
     """
 
     def __init__(
         self, app: App, grace: float = 30.0, stopping: threading.Event | None = None
     ) -> None:
         self._stopping = stopping or threading.Event()
+        self._grace = int(grace)
         super().__init__(
             uvicorn.Config(
                 app,
+                # Whatever others are installed: they have no limit on the size of a head.
+                http=Connection,
+                ws="none",
                 access_log=False,
                 log_config=None,  # its lines go where the process's go
                 log_level="warning",
                 server_header=False,
                 limit_concurrency=_CONNECTIONS,
-                timeout_graceful_shutdown=int(grace),
+                timeout_graceful_shutdown=self._grace,
                 lifespan="on",
             )
         )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Ends in order; streams of events are told first."""
+        """Ends in order: what has begun is finished, while what comes is refused."""
         self._stopping.set()
+        begun = asyncio.get_running_loop().time()
+        await self._finish(set(self.server_state.tasks))
+        spent = int(asyncio.get_running_loop().time() - begun)
+        self.config.timeout_graceful_shutdown = max(self._grace - spent, 1)
         await super().shutdown(sockets)
+
+    async def _finish(self, tasks: set[asyncio.Task[None]]) -> None:
+        end = asyncio.get_running_loop().time() + self._grace
+        while tasks and not self.force_exit and asyncio.get_running_loop().time() < end:
+            _, tasks = await asyncio.wait(tasks, timeout=_LOOK_SECONDS)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -177,9 +177,9 @@ def without(document, name):
         ({"graph": GRAPH | {"etype": [0, 2]}}, 422, "InputError"),
         ({"graph": GRAPH | {"url": "http://127.0.0.1/"}}, 400, "MalformedError"),
         ({"features": []}, 422, "InputError"),
-        ({"features": [[1.0], [1.0, 2.0]]}, 400, "MalformedError"),
+        ({"features": [[1.0], [1.0, 2.0]]}, 422, "InputError"),
         ({"features": [["x"]]}, 400, "MalformedError"),
-        ({"features": [[1e39] * 4] * 3}, 400, "MalformedError"),
+        ({"features": [[1e39] * 4] * 3}, 422, "InputError"),
         ({"features": {"node": ROWS, "cat": ROWS}}, 422, "InputError"),
         ({"nodes": [3]}, 422, "InputError"),
         ({"nodes": [-1]}, 422, "InputError"),
@@ -308,10 +308,18 @@ def test_paths_that_lead_nowhere(http, path, status, name):
     is_problem(http.get(url), status, name)
 
 
-def test_methods_that_a_route_has_not(http):
-    found = http.post("/v1/health/live")
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("/v1/health/live", "GET"),
+        ("/v1/graphs", "GET, POST"),
+        ("/v1/models/m/versions/1", "DELETE, GET, PUT"),
+    ],
+)
+def test_methods_that_a_path_has_not(http, path, methods):
+    found = http.patch(path)
     is_problem(found, 405, None)
-    assert found.headers["allow"] == "GET"
+    assert found.headers["allow"] == methods
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "127.0.0.1:80:80"])

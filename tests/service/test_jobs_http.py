@@ -97,7 +97,7 @@ def test_the_same_under_the_same_key_is_the_same_job(own, header, field):
 def test_two_keys_are_one_too_many(http):
     asked = {"campaign": CAMPAIGN, "idempotency_key": "monday"}
     found = http.post(JOBS, json=asked, headers={"Idempotency-Key": "tuesday"})
-    is_problem(found, 400, "MalformedError")
+    is_problem(found, 422, "InputError")
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,26 @@ class InferenceRequest(_Given):
     outputs: list[RequestOutput] | None = None
 
 
+class ResponseOutput(Document):
+    """A tensor: its numbers are in `data`, row by row, or follow the JSON."""
+
+    name: str
+    datatype: str
+    shape: list[Size]
+    parameters: Parameters | None = None
+    data: list[float] | None = None
+
+
+class InferenceResponse(Document):
+    """What a run gave. Parameters: `variants`, which ran, layer by layer."""
+
+    model_name: str
+    model_version: str
+    parameters: dict[str, str]
+    outputs: list[ResponseOutput]
+    id: str | None = None
+
+
 class LoadRequest(_Given):
     """What `load` and `unload` may be given."""
 

@@ -13,26 +13,27 @@ from hetune.service.http.body import JSON_TYPE
 from hetune.service.http.oip import statistics
 from hetune.service.http.oip.body import json_length, read_body
 from hetune.service.http.oip.compression import accepted, compress
+from hetune.service.http.oip.documents import InferenceRequest, InferenceResponse
 from hetune.service.http.oip.inputs import inputs_of
 from hetune.service.http.oip.outputs import write_answer
 from hetune.service.http.oip.request import Asked, read_request
 from hetune.service.http.oip.statistics import Laps, Statistics
+from hetune.service.http.schema import BYTES, Responses, holds
 from hetune.service.http.work import Work
 
 BINARY_TYPE = "application/octet-stream"
-_BYTES = {"schema": {"type": "string", "format": "binary"}}
 REQUEST: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "content": {
-            JSON_TYPE: {"schema": {"$ref": "#/components/schemas/InferenceRequest"}},
-            BINARY_TYPE: _BYTES,
-        },
+        "content": {JSON_TYPE: holds(InferenceRequest), BINARY_TYPE: BYTES},
     }
 }
 """What OpenAPI says of the body, which the route reads itself."""
-ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Outputs", "content": {JSON_TYPE: {}, BINARY_TYPE: _BYTES}}
+ANSWERS: Responses = {
+    200: {
+        "description": "Outputs",
+        "content": {JSON_TYPE: holds(InferenceResponse), BINARY_TYPE: BYTES},
+    }
 }
 
 

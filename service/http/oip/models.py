@@ -18,6 +18,7 @@ from hetune.service.http.oip.documents import (
 from hetune.service.http.oip.inference import ANSWERS, REQUEST, infer
 from hetune.service.http.oip.metadata import config_of, metadata_of
 from hetune.service.http.oip.statistics import Statistics
+from hetune.service.http.parameters import ModelName, VersionNumber
 from hetune.service.http.work import Work
 from hetune.variants.errors import NotFoundError
 
@@ -45,7 +46,7 @@ class Located:
 def latest(models: ModelStore) -> Callable[..., Located]:
     """Finds a model by its name alone, which names all its versions."""
 
-    def find(name: str) -> Located:
+    def find(name: ModelName) -> Located:
         versions = models.versions(name)
         return Located(name, versions, versions)
 
@@ -55,7 +56,7 @@ def latest(models: ModelStore) -> Callable[..., Located]:
 def numbered(models: ModelStore) -> Callable[..., Located]:
     """Finds a model by name and version."""
 
-    def find(name: str, version: int) -> Located:
+    def find(name: ModelName, version: VersionNumber) -> Located:
         versions = models.versions(name)
         if version not in versions:
             raise NotFoundError(f"there is no version {version} of the model {name}")
@@ -102,7 +103,7 @@ def model_routes(work: Work, counters: Statistics, find: Callable[..., Located])
             model_stats=tuple(counters.of(model.name, version) for version in model.named)
         )
 
-    @routes.post("/infer", openapi_extra=REQUEST, responses=ANSWERS)
+    @routes.post("/infer", openapi_extra=REQUEST, response_class=Response, responses=ANSWERS)
     async def model_infer(request: Request, model: Located = located) -> Response:
         """Runs a model on a graph, by the variants that suit it."""
         return await infer(work, counters, model.name, model.version, request)

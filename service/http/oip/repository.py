@@ -8,6 +8,8 @@ from hetune.service.core.documents import D, parse
 from hetune.service.core.models import ModelStore
 from hetune.service.http.oip.body import read_body
 from hetune.service.http.oip.documents import IndexEntry, IndexRequest, LoadRequest
+from hetune.service.http.parameters import ModelName
+from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
 from hetune.variants.errors import InputError
 
@@ -22,15 +24,19 @@ def repository_routes(work: Work) -> APIRouter:
     async def read(kind: type[D], request: Request) -> D:
         return parse(kind, bytes(await read_body(request, service.limits)) or b"{}")
 
-    @routes.post("/index")
+    @routes.post("/index", openapi_extra=takes(IndexRequest, required=False))
     async def index(request: Request) -> tuple[IndexEntry, ...]:
         """All versions of all models. Every one of them is ready."""
         with work.computing.entered():
             await read(IndexRequest, request)
             return await work.compute(lambda: _index(models))
 
-    @routes.post("/models/{name}/load")
-    async def load(name: str, request: Request) -> Response:
+    @routes.post(
+        "/models/{name}/load",
+        response_class=Response,
+        openapi_extra=takes(LoadRequest, required=False),
+    )
+    async def load(name: ModelName, request: Request) -> Response:
         """Takes a model's latest version into memory, so that the next request need not."""
         with work.computing.entered():
             asked = await read(LoadRequest, request)
@@ -39,8 +45,12 @@ def repository_routes(work: Work) -> APIRouter:
             await work.compute(lambda: models.get(name))
         return Response(status_code=200)
 
-    @routes.post("/models/{name}/unload")
-    async def unload(name: str, request: Request) -> Response:
+    @routes.post(
+        "/models/{name}/unload",
+        response_class=Response,
+        openapi_extra=takes(LoadRequest, required=False),
+    )
+    async def unload(name: ModelName, request: Request) -> Response:
         """Lets go of a model in memory. It can be run still, and is loaded again then."""
         with work.computing.entered():
             await read(LoadRequest, request)

@@ -18,6 +18,7 @@ from hetune.variants.errors import MalformedError
 P = TypeVar("P", bool, int, str)
 Key = tuple[str, tuple[str, ...]]
 _MICROSECONDS = 1_000_000
+_MOST_TIMEOUT = 2**63
 _REFUSED = ("shared_memory_region", "classification")
 
 
@@ -74,8 +75,10 @@ def read_request(body: Buffer, header: str | None, limits: Limits) -> Asked:
     given = document.parameters or {}
     binary = parameter(given, "binary_data_output", bool) or False
     timeout = parameter(given, "timeout", int) or 0
-    if timeout < 0:
-        raise MalformedError(f"timeout is {timeout}: give microseconds, or 0 for none")
+    if not 0 <= timeout < _MOST_TIMEOUT:
+        raise MalformedError(
+            f"timeout is {str(timeout)[:32]}: give microseconds, less than 2^63, or 0 for none"
+        )
     return Asked(
         document.id,
         parameter(given, "graph_id", str),

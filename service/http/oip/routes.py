@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from hetune.service.http.body import JSON_TYPE
 from hetune.service.http.oip.documents import ProtocolError
 from hetune.service.http.oip.models import all_statistics, latest, model_routes, numbered
 from hetune.service.http.oip.repository import repository_routes
 from hetune.service.http.oip.server import server_routes
 from hetune.service.http.oip.statistics import Statistics
+from hetune.service.http.schema import fails
 from hetune.service.http.work import Work
 
 
@@ -16,7 +18,7 @@ def router(work: Work) -> APIRouter:
     """The routes."""
     routes = APIRouter(
         tags=["Open Inference Protocol"],
-        responses={status: {"model": ProtocolError} for status in ("4XX", "5XX")},
+        responses=fails(ProtocolError, JSON_TYPE),
     )
     counters, models = Statistics(), work.service.models
     routes.include_router(server_routes(work.service))

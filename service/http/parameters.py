@@ -1,0 +1,21 @@
+"""Parameters in paths, as OpenAPI has them. The core checks them, whoever calls it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path
+
+from hetune.service.core.aliases import ALIAS_PATTERN, SEPARATOR
+from hetune.service.core.graphs import ID_PATTERN
+from hetune.service.core.models import LATEST, NAME_PATTERN
+
+GraphId = Annotated[str, Path(json_schema_extra={"pattern": f"^{ID_PATTERN}$"})]
+ModelName = Annotated[str, Path(json_schema_extra={"pattern": f"^{NAME_PATTERN}$"})]
+AliasName = Annotated[str, Path(json_schema_extra={"pattern": f"^{ALIAS_PATTERN}$"})]
+ModelReference = Annotated[
+    str,
+    Path(json_schema_extra={"pattern": f"^{NAME_PATTERN}({SEPARATOR}{ALIAS_PATTERN})?$"}),
+]
+"""A model's name, or ``name@alias``."""
+VersionNumber = Annotated[int, Path(json_schema_extra={"minimum": 1, "maximum": LATEST})]

@@ -1,0 +1,178 @@
+"""Bytes that are no HTTP, or are sent slowly, or say two things at once."""
+
+import re
+import socket
+import threading
+import time
+from types import SimpleNamespace
+
+import httpx
+import pytest
+
+from hetune.service.http import connections
+from hetune.service.http.app import application
+
+from ._serving import make_service, serving
+
+GET = b"GET /v1/health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+POST = b"POST /v1/graphs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+SMUGGLED = b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A service that waits for heads for two seconds, and where it listens."""
+    service = make_service(tmp_path_factory.mktemp("data"))
+    app = application(service, hosts={"127.0.0.1"})
+    with pytest.MonkeyPatch.context() as patch, serving(app) as url:
+        patch.setattr(connections, "HEAD_SECONDS", 2.0)
+        parsed = httpx.URL(url)
+        yield SimpleNamespace(url=url, address=(parsed.host, parsed.port), service=service)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """A service that waits for heads for a moment only."""
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+
+
+def answers(address, sent):
+    """Statuses of all answers to some bytes, after which the service ends the connection."""
+    received = b""
+    with socket.create_connection(address, 30) as connection:
+        try:
+            connection.sendall(sent)
+            while piece := connection.recv(1 << 16):
+                received += piece
+        except (ConnectionResetError, BrokenPipeError):
+            pass  # it has ended while we were still sending
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", received)]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"nonsense\r\n\r\n",
+        b"GET /v1/models\r\n\r\n",
+        b"GET /v1/mod els HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET /v1/models\xff HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET /v1/models HTTP/1.1\r\n\r\n",
+        GET + b"Host: evil.example\r\n\r\n",
+        GET + b"Name : value\r\n\r\n",
+        GET + b"Name: a\x00b\r\n\r\n",
+        GET + b"Na me: value\r\n\r\n",
+        GET + b"Name: " + b"a" * 1_000_000 + b"\r\n\r\n",
+        GET + b"Name: a\r\n" * 200_000 + b"\r\n",
+        b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    ],
+    ids=range(13),
+)
+def test_heads_that_are_none(served, sent):
+    assert answers(served.address, sent) in ([400], [])
+    assert httpx.get(f"{served.url}/v1/health/live").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"Content-Length: 2\r\nContent-Length: 44\r\n\r\n{}",
+        b"Content-Length: 2, 44\r\n\r\n{}",
+        b"Content-Length: -2\r\n\r\n{}",
+        b"Content-Length: +2\r\n\r\n{}",
+        b"Content-Length: 0x2\r\n\r\n{}",
+        b"Content-Length: 2\xb2\r\n\r\n{}",
+        b"Content-Length:\r\n\r\n",
+        b"Transfer-Encoding: xchunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        b"Transfer-Encoding: identity\r\n\r\n{}",
+        b"Transfer-Encoding: chunked, identity\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n-2\r\n{}\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n0x2\r\n{}\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 30 + b"\r\n{}\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}{}\r\n0\r\n\r\n",
+    ],
+    ids=range(17),
+)
+def test_no_second_request_is_smuggled_behind_a_body(served, framing):
+    """What has two meanings has none: it is refused, and what follows it is not a request."""
+    assert answers(served.address, POST + framing + SMUGGLED) in ([400], [])
+
+
+def test_one_body_one_answer(served):
+    """The same with one meaning: both requests are answered."""
+    assert answers(served.address, POST + b"Content-Length: 2\r\n\r\n{}" + SMUGGLED) == [400, 200]
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        (b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n", 200),
+        (b"Upgrade: h2c\r\n", 200),
+        (b"X-Forwarded-Host: evil.example\r\nForwarded: host=evil.example\r\n", 200),
+        (b"X-HTTP-Method-Override: DELETE\r\n", 200),
+        (b"X-Request-ID: \xff\xfe\r\n", 200),
+        (b"Authorization: \xff\xfe\r\n", 200),
+        (b"Accept: " + b"a/b," * 3000 + b"\r\n", 200),
+        (b"Origin: http://evil.example\r\n", 403),
+        (b"Range: bytes=0-,0-,0-,0-,0-\r\n", 200),
+    ],
+    ids=range(9),
+)
+def test_headers_that_change_nothing(served, header, status):
+    sent = SMUGGLED[:-2] + header + b"\r\n"
+    assert answers(served.address, sent) == [status]
+
+
+@pytest.mark.parametrize(
+    "drops",
+    [
+        [],
+        [b"G"],
+        [GET],
+        [GET, *([b"X: y\r\n"] * 1000)],
+        [POST + b"Content-Length: 1000\r\n\r\n{}"],
+        [b"POST /v1/nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 9000\r\n\r\n", *([b"x"] * 1000)],
+    ],
+    ids=["nothing", "a byte", "half a head", "a head by drops", "half a body", "after an answer"],
+)
+def test_who_is_slow_is_not_waited_for(impatient, tmp_path, drops):
+    service = make_service(tmp_path)
+    object.__setattr__(service.limits, "body_seconds", 0.3)
+    with serving(application(service)) as url:
+        parsed = httpx.URL(url)
+        with socket.create_connection((parsed.host, parsed.port), 30) as connection:
+            ended = threading.Event()
+
+            def receive():
+                while connection.recv(1 << 16):
+                    pass
+                ended.set()
+
+            receiver = threading.Thread(target=receive)
+            receiver.start()
+            for drop in drops:
+                try:
+                    connection.sendall(drop)
+                except OSError:
+                    break
+                if ended.wait(0.05):
+                    break
+            assert ended.wait(20)
+            receiver.join()
+
+
+def test_who_waits_for_a_long_answer_is_not_slow(impatient, tmp_path):
+    service = make_service(tmp_path)
+    names = service.models.names
+
+    def slow():
+        time.sleep(1)
+        return names()
+
+    service.models.names = slow
+    with serving(application(service)) as url, httpx.Client(base_url=url) as http:
+        assert http.get("/v1/models").status_code == 200
+        assert http.get("/v1/health/live").status_code == 200
