@@ -26,6 +26,7 @@ HetuneError
     ├── DeadlineError     a request took longer than it was given
     ├── AccessError       the key is missing or wrong
     ├── FolderError       the service's folder cannot be used
+    │   └── DiskFullError no space is left for it
     └── UnreachableError  no service answers, or what answers is none
 
 Every message says what happened, where, and how to mend it.
@@ -134,6 +135,10 @@ class AccessError(ServiceError):
 
 class FolderError(ServiceError, OSError):
     """The service's folder cannot be created, read or written."""
+
+
+class DiskFullError(FolderError):
+    """No space is left for the service's folder."""
 
 
 class UnreachableError(ServiceError, OSError):
