@@ -27,6 +27,7 @@ HetuneError
     ├── AccessError       the key is missing or wrong
     │   └── ScopeError    the key is right, and not for this
     ├── FolderError       the service's folder cannot be used
+    │   └── DiskFullError no space is left for it
     └── UnreachableError  no service answers, or what answers is none
 
 Every message says what happened, where, and how to mend it.
@@ -139,6 +140,10 @@ class ScopeError(AccessError):
 
 class FolderError(ServiceError, OSError):
     """The service's folder cannot be created, read or written."""
+
+
+class DiskFullError(FolderError):
+    """No space is left for the service's folder."""
 
 
 class UnreachableError(ServiceError, OSError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import secrets
 from collections.abc import Iterator
@@ -10,11 +12,14 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from hetune.variants.errors import FolderError, ServiceError
+from hetune.variants.errors import DiskFullError, FolderError, ServiceError
 from hetune.variants.registry.whole import sync_folder
 
 _LOCK_SECONDS = 60.0
 _STAGING = "staging"
+_HOLDERS = "holders"
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_log = logging.getLogger(__name__)
 
 
 class Folder:
@@ -24,6 +29,8 @@ class Folder:
     <root>/        0700
         lock       held while something is added or removed
         staging/   what is being received or written; empty when nothing is
+        holders/   a locked file for each who has the folder open; when it is opened again, what is
+                   left in staging/ of those who were killed goes
         ...        files, published by renaming
     ```
 
@@ -38,18 +45,28 @@ class Folder:
         self.root = root
         with self.io("create"):
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (root / _STAGING).mkdir(mode=0o700, exist_ok=True)
+            for folder in (self._staging, self._holders):
+                folder.mkdir(mode=0o700, exist_ok=True)
         self._lock = FileLock(root / "lock", timeout=_LOCK_SECONDS)
+        self._name = secrets.token_hex(16)
+        self._held = FileLock(self._holders / self._name, thread_local=False)
+        with self.locked(), self.io("create"):
+            self._held.acquire()
+            self._sweep()
 
     @contextmanager
     def staged(self) -> Iterator[Path]:
-        """A name for a new file; what is still there in the end is removed."""
-        path = self.root / _STAGING / secrets.token_hex(16)
-        try:
-            with self.io("write"):
+        """A name for a new file; what is still there in the end is removed.
+
+        Raises:
+            FolderError: It cannot be written.
+        """
+        path = self._staging / f"{self._name}-{secrets.token_hex(16)}"
+        with self.io("write", may_miss=False):
+            try:
                 yield path
-        finally:
-            path.unlink(missing_ok=True)
+            finally:
+                path.unlink(missing_ok=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -80,14 +97,48 @@ class Folder:
             sync_folder(path.parent)
 
     @contextmanager
-    def io(self, verb: str) -> Iterator[None]:
-        """Turns the system's errors into ours, but for a file that is not there."""
+    def io(self, verb: str, *, may_miss: bool = True) -> Iterator[None]:
+        """Turns the system's errors into ours, but for a file that is not there and may be missing.
+
+        Raises:
+            DiskFullError: There is no space.
+            FolderError: Anything else is in the way.
+        """
         try:
             yield
-        except (ServiceError, FileNotFoundError):
+        except ServiceError:
             raise
         except OSError as error:
+            if may_miss and isinstance(error, FileNotFoundError):
+                raise
+            if error.errno in _FULL:
+                _log.error("no space is left for %s", self.root, exc_info=error)
+                raise DiskFullError(
+                    "no space is left on the service's disk: delete graphs or models that are not "
+                    "needed, or free some space"
+                ) from error
             raise FolderError(
                 f"cannot {verb} the folder {self.root} ({error.strerror or error}): make it "
                 "writable, free some space, or name another one"
             ) from error
+
+    @property
+    def _staging(self) -> Path:
+        return self.root / _STAGING
+
+    @property
+    def _holders(self) -> Path:
+        return self.root / _HOLDERS
+
+    def _sweep(self) -> None:
+        """Removes what is left of those who hold their locks no more: they were killed."""
+        held = set()
+        for path in self._holders.iterdir():
+            try:
+                with FileLock(path, timeout=0):
+                    path.unlink(missing_ok=True)
+            except Timeout:
+                held.add(path.name)
+        for path in self._staging.iterdir():
+            if path.name.partition("-")[0] not in held:
+                path.unlink(missing_ok=True)

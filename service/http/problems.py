@@ -44,12 +44,15 @@ STATUS: dict[type[HetuneError], int] = {
     errors.VariantError: 422,
     errors.BusyError: 429,
     errors.DeadlineError: 504,
+    errors.DiskFullError: 507,
     errors.FolderError: 503,
     errors.StoreError: 503,
     HetuneError: 500,
 }
-PROTOCOL_STATUS = {409: 400, 422: 400, 429: 503, 504: 503}
+PROTOCOL_STATUS = {409: 400, 422: 400, 429: 503, 504: 503, 507: 503}
 """What the Open Inference Protocol's clients know from Triton in place of others."""
+_TOLD = (errors.DeadlineError, errors.DiskFullError)
+"""Failures of the service whose reasons are for clients, too."""
 _NO_METHOD = 405
 _SERVER = 500
 _SCOPE = ' error="insufficient_scope"'
@@ -84,7 +87,7 @@ def problem_of(error: Exception, scope: Scope) -> JSONResponse:
     else:
         status, name = _SERVER, HetuneError.__name__
     detail = str(error)
-    if status >= _SERVER and not isinstance(error, errors.DeadlineError):
+    if status >= _SERVER and not isinstance(error, _TOLD):
         _log.error("request %s failed", request_id, exc_info=error)
         detail = f"the service failed: its log has the reason under the request id {request_id}"
     headers = {}
