@@ -23,7 +23,7 @@ KERNELS = {
 @pytest.mark.parametrize("name", KERNELS)
 def test_generated_code(name, golden):
     text, schedule = KERNELS[name]
-    golden(f"{name}.py", emit(parse(text.format(d=64, h=2, n=6)), schedule).source.text)
+    golden(f"{name}.triton", emit(parse(text.format(d=64, h=2, n=6)), schedule).source.text)
 
 
 def test_the_same_source_every_time():

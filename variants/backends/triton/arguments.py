@@ -73,7 +73,7 @@ class Grid:
     heads: int = 1
 
 
-_TAKEN = frozenset((*keyword.kwlist, "tl", "triton", "range", "gelu", "tanh", "maximum"))
+_TAKEN = frozenset((*keyword.kwlist, "tl", "triton", "range", "float", "gelu", "tanh", "maximum"))
 
 
 class Arguments:
@@ -89,6 +89,13 @@ class Arguments:
     def pointers(self) -> tuple[tuple[Slot, str], ...]:
         """Slots of pointers with their names."""
         return tuple(self._pointers.items())
+
+    def typed_pointers(self) -> tuple[tuple[str, str], ...]:
+        """Type and name of each pointer."""
+        return tuple(
+            ("*fp32" if isinstance(slot, BufferSlot) else "*i32", name)
+            for slot, name in self._pointers.items()
+        )
 
     @property
     def counts(self) -> tuple[tuple[CountSlot, str], ...]:

@@ -78,9 +78,11 @@ class GemmLowering:
         return Function(
             self.name,
             f"{describe_gemm(self.gemm)}.",
-            tuple(name for _, name in self.args.pointers),
+            self.args.typed_pointers(),
             tuple(name for _, name in self.args.counts),
             tuple(body),
+            self.warps,
+            self.schedule.stages,
         )
 
     # --- which rows and columns ---------------------------------------------------------
@@ -319,7 +321,7 @@ class FillLowering:
         return Function(
             self.name,
             f"{gemm.out} at nodes without an edge at {gemm.only}.",
-            tuple(name for _, name in args.pointers),
+            args.typed_pointers(),
             tuple(name for _, name in args.counts),
             tuple(body),
         )

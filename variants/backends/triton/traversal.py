@@ -106,9 +106,10 @@ class TraversalLowering:
         return Function(
             self.name,
             " Then ".join(f"{describe_traversal(each)}." for each in self.traversals),
-            tuple(name for _, name in args.pointers),
+            args.typed_pointers(),
             tuple(name for _, name in args.counts),
             (*head, *self.blocks.top, *frame.body),
+            self.warps,
         )
 
     # --- statements ---------------------------------------------------------------------
