@@ -24,6 +24,12 @@ def build(
     jobs: Annotated[
         int | None, typer.Option(help="Compilers at once; one per processor by default.")
     ] = None,
+    device: Annotated[
+        str, typer.Option(help="cpu: this one; or a GPU, which need not be here: cuda:sm_90.")
+    ] = "cpu",
+    precision: Annotated[
+        str, typer.Option(help="Of products on a GPU: ieee, tf32 or bf16.")
+    ] = "ieee",
 ) -> None:
     """Compile every promoted variant of layers with default options, ahead of time.
 
@@ -40,9 +46,14 @@ def build(
     ]
     with console.progress_bar("compiling") as update:
         built = ahead.build(
-            programs, jobs=jobs, progress=lambda done, total, name: update(done, total)
+            programs,
+            jobs=jobs,
+            progress=lambda done, total, name: update(done, total),
+            device=device,
+            precision=precision,
         )
-    graph_native.library()
+    if device == "cpu":
+        graph_native.library()
     _print(built)
     if built.report.failed:
         raise typer.Exit(1)
