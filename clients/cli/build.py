@@ -10,7 +10,7 @@ from hetune.clients.cli import console
 from hetune.clients.cli.options import layers_of, numbers_of
 from hetune.costmodel.features import graph_native
 from hetune.variants.errors import InputError
-from hetune.variants.registry import default_registry
+from hetune.variants.registry import Registry, default_registry
 from hetune.variants.runtime import build as ahead
 from hetune.variants.runtime.build import LAYERS, WIDTHS, LayersBuild
 
@@ -37,6 +37,10 @@ def build(
     """
     if jobs is not None and jobs < 1:
         raise InputError(f"--jobs {jobs}: take 1 or more")
+    if device == "cpu" and precision != "ieee":
+        raise InputError(
+            f"--precision {precision} is for GPUs: name one with --device, such as cuda:sm_90"
+        )
     programs = [
         program
         for layer in layers_of(layers)
@@ -54,12 +58,12 @@ def build(
         )
     if device == "cpu":
         graph_native.library()
-    _print(built)
+    _print(built, default_registry() if device == "cpu" else Registry())
     if built.report.failed:
         raise typer.Exit(1)
 
 
-def _print(built: LayersBuild) -> None:
+def _print(built: LayersBuild, registry: Registry) -> None:
     report, out = built.report, console.out()
     variants = console.counted(built.variants, "variant")
     kernels = console.counted(built.kernels, "different kernel")
@@ -67,9 +71,7 @@ def _print(built: LayersBuild) -> None:
         f"{variants} of {kernels}: {report.built:,} compiled, {report.reused:,} reused, "
         f"{len(report.failed):,} failed, in {console.seconds(report.seconds)}"
     )
-    out.print(
-        f"{console.size(report.bytes)} in {default_registry().root}", markup=False, soft_wrap=True
-    )
+    out.print(f"{console.size(report.bytes)} in {registry.root}", markup=False, soft_wrap=True)
     console.flush()
     for name, message in report.failed.items():
         console.err().print(f"error: {name}: {message}", markup=False, soft_wrap=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.triton.ahead import capability_of, gpu_registry
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.backends.triton.schedule import TritonSchedule
+from hetune.variants.backends.triton.schedule import PRECISIONS, TritonSchedule
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.graph.index_primitives import primitives
@@ -131,13 +131,14 @@ def build(
         precision: Of products on a GPU: ``"ieee"``, ``"tf32"`` or ``"bf16"``.
 
     Raises:
-        InputError: There is no such device.
-        KernelError: There is no such precision.
+        InputError: There is no such device or precision.
         CompileError: There is no compiler. (A kernel that fails is reported, not raised.)
         RegistryError: The registry's folder cannot be written.
     """
     variants = [v for program in dict.fromkeys(programs) for v in variants_of(program)]
     if device != "cpu":
+        if precision not in PRECISIONS:
+            raise InputError(f"no precision {precision!r}: take one of {', '.join(PRECISIONS)}")
         registry = registry or gpu_registry(capability_of(device))
         backend = TritonBackend(TritonSchedule(precision=precision))
         sources = sources_of(variants, backend)
