@@ -15,7 +15,7 @@ KERNELS = {
     "scores": (SCORES, TritonSchedule()),
     "softmax": (SOFTMAX, TritonSchedule()),
     "softmax-in-order": (SOFTMAX, TritonSchedule(degree_order=False, nodes=1, edges=1)),
-    "attend": (ATTEND, TritonSchedule()),
+    "attend": (ATTEND, TritonSchedule(hub_edges=0)),
     "narrow": (NARROW, TritonSchedule()),
 }
 

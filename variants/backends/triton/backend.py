@@ -14,6 +14,7 @@ from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot
 from hetune.variants.backends.triton.ahead import gpu_registry
 from hetune.variants.backends.triton.arguments import (
     CountSlot,
+    Hubs,
     IdleNodesSlot,
     Slot,
     TilesSlot,
@@ -192,9 +193,15 @@ def _array(slot: Slot, place: Place) -> Tensor:
 
 
 def _count(slot: CountSlot, place: Place) -> int:
-    if isinstance(slot.of, Rows):
-        return place.count(slot.of)
-    return _array(slot.of, place).numel()
+    match slot.of:
+        case Rows() as rows:
+            return place.count(rows)
+        case Hubs(edges=edges):
+            index = _index(place, "")
+            name = f"nodes with {edges} edges"
+            return index.step(name, lambda: int((index.in_degree >= edges).sum()))
+        case nodes:
+            return _array(nodes, place).numel()
 
 
 def _programs(lowered: Lowered, place: Place) -> tuple[int, int, int]:

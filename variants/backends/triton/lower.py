@@ -50,11 +50,13 @@ def lower(launch: Launch, schedule: TritonSchedule) -> tuple[Unit, tuple[Lowered
             lowered += _gemm(kernels[0], name, launch, schedule)
             continue
         walks = tuple(kernel for kernel in kernels if isinstance(kernel, Traversal))
-        arguments = Arguments(launch)
-        walk = TraversalLowering(walks, name, launch, schedule, arguments)
-        function = walk.function()
-        helpers |= walk.helpers
-        lowered.append(_called(function, arguments, walk.grid))
+        walk = TraversalLowering(walks, name, launch, schedule)
+        both = [walk]
+        if walk.hubs is not None:
+            both.append(TraversalLowering(walks, f"{name}_hubs", launch, schedule, hubs=True))
+        for each in both:
+            lowered.append(_called(each.function(), each.args, each.grid))
+            helpers |= each.helpers
     texts = tuple(text for fn, text in HELPERS.items() if fn in helpers)
     return Unit(str(schedule), texts, tuple(one.function for one in lowered)), tuple(lowered)
 
