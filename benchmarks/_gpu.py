@@ -15,6 +15,8 @@ import torch
 
 _HERE = Path(__file__).resolve().parent
 PACKAGES = ("torch", "triton", "numpy", "torch_geometric", "platformdirs")
+_MOST_MS = 2000.0
+_LEAST_ROUNDS = 3
 _FLUSHED = 256 << 20
 """Bytes that are written between two runs: more than the L2 cache of any card."""
 
@@ -49,25 +51,16 @@ def clocks(device: str) -> str | None:
 
 
 def milliseconds(run: Callable[[], Any], device: str, rounds: int) -> dict[str, Any]:
-    """Median, minimum and all times of a call, each with a cold L2 cache.
+    """Median, minimum and all times of a call, each with a cold L2 cache, after two to warm up.
 
-    What a call enqueues is timed between two events on its stream, so that starting it counts
-    where the card waits for it.
+    There are fewer rounds where they would take more than two seconds. What a call enqueues is
+    timed between two events on its stream, so that starting it counts where the card waits for it.
     """
     if device == "cpu":
         return _summary([_wall(run) for _ in range(rounds)])
-    for _ in range(3):
-        run()
-    times = []
-    for _ in range(rounds):
-        _cold().zero_()
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        run()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return _summary(times)
+    slowest = max(_cold_time(run) for _ in range(2))
+    rounds = max(_LEAST_ROUNDS, min(rounds, int(_MOST_MS / slowest)))
+    return _summary([_cold_time(run) for _ in range(rounds)])
 
 
 def peak_bytes(run: Callable[[], Any], device: str) -> int | None:
@@ -85,6 +78,16 @@ def peak_bytes(run: Callable[[], Any], device: str) -> int | None:
 def missing() -> list[str]:
     """Packages that are not here, and are of use."""
     return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+
+
+def _cold_time(run: Callable[[], Any]) -> float:
+    _cold().zero_()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    run()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end)
 
 
 def _wall(run: Callable[[], Any]) -> float:

@@ -23,6 +23,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ class Check:
         ]
         if self.device != "cpu":
             found.append(Unit("ahead", self.ahead))
-            tools = ("memcheck", "racecheck", "initcheck")
+            tools = ("memcheck", "racecheck", "synccheck")
             found += [Unit(f"sanitizer/{t}", lambda t=t: self.sanitized(t)) for t in tools]
         right = [g for g in self.graphs if g in REAL or self.device == "cpu"]
         found += [
@@ -193,13 +194,18 @@ class Check:
         self, name: str, graph: str, width: int, heads: int
     ) -> tuple[nn.Module, HeteroGraph]:
         """A layer with random parameters, and a graph, both on the device."""
-        made = graph_named(graph)
+        made = graph_named(graph, self.device)
         module = randomized(LAYERS[name].make(made, width, heads)).eval()
-        return module.to(self.device), made.to(self.device)
+        return module.to(self.device), made
 
 
-def graph_named(name: str) -> HeteroGraph:
+@lru_cache(maxsize=1)
+def graph_named(name: str, device: str) -> HeteroGraph:
     """An awkward graph, a real one with inverse edges, or one drawn in the shape of a real one."""
+    return _graph(name).to(device)
+
+
+def _graph(name: str) -> HeteroGraph:
     if name in AWKWARD:
         return AWKWARD[name]()
     path = data_folder() / "graphs" / f"{REAL.get(name, name)}.npz"

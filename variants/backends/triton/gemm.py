@@ -55,8 +55,12 @@ class GemmLowering:
 
     @property
     def warps(self) -> int:
-        """Fewer than the schedule's where a tile is small."""
-        return max(1, min(self.schedule.warps, self.size * self.columns // 256))
+        """Fewer than the schedule's where a tile is small, twice as many where it is a sum.
+
+        A sum and its product are in registers at once; with fewer warps they would not fit.
+        """
+        most = self.schedule.warps * (2 if self._sums else 1)
+        return max(1, min(most, self.size * self.columns // 256))
 
     def _check(self) -> None:
         gemm, launch = self.gemm, self.launch
