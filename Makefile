@@ -37,17 +37,9 @@ bench: $(STAMP) compiler  ## every benchmark, one after the other
 	    echo "== $$script"; $(BIN)/python "$$script"; \
 	done
 
-gpu-check: $(STAMP)  ## the tests and the benchmark that need a GPU
-	@if [ ! -d variants/backends/triton ]; then \
-	    echo "gpu-check: there is no GPU backend yet (variants/backends/triton), so nothing to check." >&2; \
-	    exit 1; \
-	fi
-	@if ! command -v nvidia-smi >/dev/null; then \
-	    echo "gpu-check: no NVIDIA driver here (nvidia-smi is missing): run it on a machine with a GPU." >&2; \
-	    exit 1; \
-	fi
-	$(BIN)/pytest -m gpu
-	$(BIN)/python benchmarks/peers.py --device cuda
+# Where there is a GPU there may be no network: no environment of our own, the checkout as it is.
+gpu-check:  ## check and time all variants on a GPU; again, until it says that no unit is left
+	PYTHONPATH=src $(PYTHON) benchmarks/gpu_check.py $(GPU_CHECK_ARGS)
 
 clean:  ## remove the virtual environment, compiled kernels and caches
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

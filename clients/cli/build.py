@@ -10,7 +10,7 @@ from hetune.clients.cli import console
 from hetune.clients.cli.options import layers_of, numbers_of
 from hetune.costmodel.features import graph_native
 from hetune.variants.errors import InputError
-from hetune.variants.registry import default_registry
+from hetune.variants.registry import Registry, default_registry
 from hetune.variants.runtime import build as ahead
 from hetune.variants.runtime.build import LAYERS, WIDTHS, LayersBuild
 
@@ -24,6 +24,12 @@ def build(
     jobs: Annotated[
         int | None, typer.Option(help="Compilers at once; one per processor by default.")
     ] = None,
+    device: Annotated[
+        str, typer.Option(help="cpu: this one; or a GPU, which need not be here: cuda:sm_90.")
+    ] = "cpu",
+    precision: Annotated[
+        str, typer.Option(help="Of products on a GPU: ieee, tf32 or bf16.")
+    ] = "ieee",
 ) -> None:
     """Compile every promoted variant of layers with default options, ahead of time.
 
@@ -31,6 +37,10 @@ def build(
     """
     if jobs is not None and jobs < 1:
         raise InputError(f"--jobs {jobs}: take 1 or more")
+    if device == "cpu" and precision != "ieee":
+        raise InputError(
+            f"--precision {precision} is for GPUs: name one with --device, such as cuda:sm_90"
+        )
     programs = [
         program
         for layer in layers_of(layers)
@@ -40,15 +50,20 @@ def build(
     ]
     with console.progress_bar("compiling") as update:
         built = ahead.build(
-            programs, jobs=jobs, progress=lambda done, total, name: update(done, total)
+            programs,
+            jobs=jobs,
+            progress=lambda done, total, name: update(done, total),
+            device=device,
+            precision=precision,
         )
-    graph_native.library()
-    _print(built)
+    if device == "cpu":
+        graph_native.library()
+    _print(built, default_registry() if device == "cpu" else Registry())
     if built.report.failed:
         raise typer.Exit(1)
 
 
-def _print(built: LayersBuild) -> None:
+def _print(built: LayersBuild, registry: Registry) -> None:
     report, out = built.report, console.out()
     variants = console.counted(built.variants, "variant")
     kernels = console.counted(built.kernels, "different kernel")
@@ -56,9 +71,7 @@ def _print(built: LayersBuild) -> None:
         f"{variants} of {kernels}: {report.built:,} compiled, {report.reused:,} reused, "
         f"{len(report.failed):,} failed, in {console.seconds(report.seconds)}"
     )
-    out.print(
-        f"{console.size(report.bytes)} in {default_registry().root}", markup=False, soft_wrap=True
-    )
+    out.print(f"{console.size(report.bytes)} in {registry.root}", markup=False, soft_wrap=True)
     console.flush()
     for name, message in report.failed.items():
         console.err().print(f"error: {name}: {message}", markup=False, soft_wrap=True)

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from hetune import nn
 from hetune.clients.cli.app import app
 from hetune.variants import errors
+from hetune.variants.backends.triton.ahead import TritonCompiler
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.registry import Registry, override_default_registry
@@ -120,6 +121,27 @@ def test_kernels_that_fail_are_named(hetune, registry, monkeypatch):
     assert result.stderr.count("no such luck") == kernels
 
 
+def test_gpus_have_kernels_of_their_own(hetune, registry, monkeypatch, tmp_path):
+    pytest.importorskip("triton")
+    asked = []
+
+    def compile(self, source, output):
+        asked.append((self.cpu, "precision=tf32" in source))
+        output.write_bytes(b"a zip file")
+
+    monkeypatch.setattr(TritonCompiler, "compile", compile)
+    monkeypatch.setenv("HETUNE_CACHE", str(tmp_path))
+    options = ("build", "--layers", "rgcn", "--widths", "8", "--device", "cuda:sm_90")
+    result = hetune(*options, "--precision", "tf32")
+    variants, kernels, compiled, reused, failed = counts(result.stdout)
+    assert (compiled, reused, failed) == (kernels, 0, 0)
+    assert variants == len(variants_of(*ahead.layer_programs("rgcn", 8)))
+    assert asked == [("cuda:sm_90", True)] * kernels
+    assert str(tmp_path / "kernels") in result.stdout
+    assert counts(hetune(*options, "--precision", "tf32").stdout)[3] == kernels
+    assert counts(hetune(*options).stdout)[2] == kernels
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -139,6 +161,18 @@ def test_kernels_that_fail_are_named(hetune, registry, monkeypatch):
         (
             ("--layers", "hgt", "--widths", "9", "--heads", "2"),
             "error: width 9 does not divide into 2 heads: take a multiple",
+        ),
+        (
+            ("--device", "cuda"),
+            "error: no device 'cuda': take cpu, or cuda:sm_80, cuda:sm_90, ...",
+        ),
+        (
+            ("--device", "cuda:sm_90", "--precision", "fp8"),
+            "error: no precision 'fp8': take one of ieee, tf32, bf16",
+        ),
+        (
+            ("--precision", "tf32"),
+            "error: --precision tf32 is for GPUs: name one with --device, such as cuda:sm_90",
         ),
     ],
 )

@@ -75,8 +75,8 @@ def test_launches_are_timed_where_asked(graph, values, executable, good):
 
 
 BAD_ROWS = {
-    "x is torch.float64 on cpu: compiled layers take float32 on the CPU; convert it with .float() "
-    "and .cpu()": lambda x: x.double(),
+    "x is torch.float64 on cpu: what is compiled for this graph takes float32 on cpu; convert it "
+    "with .float() and .to()": lambda x: x.double(),
     "x has shape (49, 6) but the graph and the layer need (50, 6): give one row for every row of "
     "the graph": lambda x: x[1:],
     "x has shape (50, 5) but the graph and the layer need (50, 6): give one row for every row of "
@@ -91,7 +91,7 @@ def test_bad_rows(message, spoil, run, good):
     assert str(caught.value) == message
 
 
-UNFIT = "out must be a contiguous float32 tensor on the CPU: allocate it so"
+UNFIT = "out must be a contiguous float32 tensor on cpu: allocate it so"
 BAD_OUTS = {
     "dtype": (lambda: torch.empty(50, 8, dtype=torch.float64), UNFIT),
     "layout": (lambda: torch.empty(8, 50).t(), UNFIT),

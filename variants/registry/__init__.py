@@ -3,6 +3,7 @@
 from hetune.variants.registry.default import default_registry, override_default_registry
 from hetune.variants.registry.records import (
     BuildReport,
+    Compiler,
     Entry,
     GcReport,
     KernelSource,
@@ -13,6 +14,7 @@ from hetune.variants.registry.toolchain import Toolchain
 
 __all__ = [
     "BuildReport",
+    "Compiler",
     "Entry",
     "GcReport",
     "KernelSource",

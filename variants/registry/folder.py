@@ -134,6 +134,15 @@ class KernelFolder:
         """The checked manifest of a key, or None where there is no entry.
 
         Raises:
+            DamagedEntryError: as `read_binary`.
+        """
+        found = self.read_binary(key)
+        return None if found is None else found[0]
+
+    def read_binary(self, key: str) -> tuple[Manifest, bytes] | None:
+        """The manifest of a key and the bytes that it vouches for; None where there is no entry.
+
+        Raises:
             DamagedEntryError: the entry is damaged, or is changing right now: look again
                 under the lock.
         """
@@ -156,7 +165,7 @@ class KernelFolder:
             raise DamagedEntryError(f"it has {len(data)} bytes instead of {manifest.bytes}")
         if hashlib.sha256(data).hexdigest() != manifest.sha256:
             raise DamagedEntryError("its SHA-256 is not the manifest's")
-        return manifest
+        return manifest, data
 
     def list_keys(self) -> list[str]:
         """Keys of all entries and of binaries without a manifest, sorted."""

@@ -4,6 +4,8 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
 
 from hetune.variants.errors import KernelError
 
@@ -15,11 +17,11 @@ _NAME = re.compile(r"[a-z0-9_-]{1,120}")
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
-    """What is compiled: one C++20 translation unit.
+    """What is compiled: one C++20 translation unit, or what else a registry's compiler reads.
 
     Attributes:
         name: readable name of ``[a-z0-9_-]``; not part of the key.
-        text: the whole translation unit.
+        text: the whole of it.
         recipe: canonical kernel text and schedule; part of the key, kept in the manifest.
 
     Raises:
@@ -35,6 +37,47 @@ class KernelSource:
             raise KernelError(
                 f"the kernel's name {self.name!r} is not allowed: use 1 to 120 of a-z, 0-9, _ and -"
             )
+
+
+class Compiler(Protocol):
+    """What makes binaries, with everything that decides which.
+
+    For C++ it is a `Toolchain`; a backend may bring another one.
+    """
+
+    @property
+    def compiler(self) -> str:
+        """Command line prefix, quoted as a shell would have it."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """Its name and version."""
+        ...
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Options for compiling."""
+        ...
+
+    @property
+    def link_flags(self) -> tuple[str, ...]:
+        """Options for linking."""
+        ...
+
+    @property
+    def cpu(self) -> str:
+        """The machine that it compiles for."""
+        ...
+
+    def compile(self, source: str, output: Path) -> None:
+        """Compile a text into a file.
+
+        Raises:
+            CompileError: the compiler is missing or refuses the text.
+            OSError: the folder of `output` cannot be written.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from hetune.variants.registry.openmp import share_openmp_with_torch
 from hetune.variants.registry.records import (
     FORMAT,
     BuildReport,
+    Compiler,
     Entry,
     GcReport,
     KernelSource,
@@ -59,7 +60,7 @@ class Registry:
         root: Path | None = None,
         *,
         quota_bytes: int = 2 << 30,
-        toolchain: Toolchain | None = None,
+        toolchain: Compiler | None = None,
     ) -> None:
         self.root = _default_root() if root is None else Path(root)
         self.quota_bytes = quota_bytes
@@ -72,7 +73,7 @@ class Registry:
         self._trusted = False
 
     @property
-    def toolchain(self) -> Toolchain:
+    def toolchain(self) -> Compiler:
         """The compiler. Raises CompileError where there is none."""
         if self._toolchain is None:
             self._toolchain = Toolchain.detect()
@@ -137,6 +138,27 @@ class Registry:
         """
         key = self.key(source)
         return key in self._loaded or self._folder.binary(key).exists()
+
+    def find(self, source: KernelSource) -> bytes | None:
+        """The binary if it is on disk and sound (digest checked); None if not. Compiles nothing.
+
+        Raises:
+            CompileError: the compiler, whose version is part of the key, is missing.
+            RegistryError: others could put binaries into the folder.
+        """
+        key = self.key(source)
+        try:
+            found = self._folder.read_binary(key) if self._folder.exists() else None
+        except (DamagedEntryError, FolderUnusableError):
+            return None
+        if found is None:
+            return None
+        self._folder.touch(key)
+        return found[1]
+
+    def reject(self, source: KernelSource, reason: str) -> None:
+        """Quarantine a binary whose digest is right but which cannot be loaded."""
+        self._reject(self.key(source), reason)
 
     def build(
         self,

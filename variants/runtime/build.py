@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.backends.triton.ahead import capability_of, gpu_registry
+from hetune.variants.backends.triton.backend import TritonBackend
+from hetune.variants.backends.triton.schedule import PRECISIONS, TritonSchedule
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.graph.index_primitives import primitives
@@ -91,7 +94,7 @@ def check_widths(width: int, heads: int) -> None:
 
 
 def sources_of(
-    variants: Iterable[Variant], backend: CppBackend | None = None
+    variants: Iterable[Variant], backend: CppBackend | TritonBackend | None = None
 ) -> tuple[KernelSource, ...]:
     """The different kernels that variants are made of, in a stable order."""
     backend = backend or CppBackend()
@@ -109,23 +112,38 @@ def build(
     registry: Registry | None = None,
     jobs: int | None = None,
     progress: Callable[[int, int, str], None] | None = None,
+    device: str = "cpu",
+    precision: str = "ieee",
 ) -> LayersBuild:
     """Compiles what the registry does not have yet of all the programs' promoted variants.
 
-    The routines that index graphs are compiled along, into the process's own registry.
+    For this CPU, the routines that index graphs are compiled along, into the process's own
+    registry. For a GPU, which need not be here, Triton compiles; a GPU has fewer kernels, for it
+    knows no blocks of nodes.
 
     Args:
         programs: E.g. those of `layer_programs`; equal ones are compiled once.
-        registry: Where to; the process's own if None.
+        registry: Where to; the process's own if None, or for a GPU `gpu_registry`.
         jobs: Compilers at once; by default HETUNE_JOBS, or else one per processor.
         progress: Called after each kernel with how many are done, how many there are, and the
             kernel's name.
+        device: ``"cpu"``, or a GPU by its compute capability: ``"cuda:sm_90"``.
+        precision: Of products on a GPU: ``"ieee"``, ``"tf32"`` or ``"bf16"``.
 
     Raises:
+        InputError: There is no such device or precision.
         CompileError: There is no compiler. (A kernel that fails is reported, not raised.)
         RegistryError: The registry's folder cannot be written.
     """
     variants = [v for program in dict.fromkeys(programs) for v in variants_of(program)]
+    if device != "cpu":
+        if precision not in PRECISIONS:
+            raise InputError(f"no precision {precision!r}: take one of {', '.join(PRECISIONS)}")
+        registry = registry or gpu_registry(capability_of(device))
+        backend = TritonBackend(TritonSchedule(precision=precision))
+        sources = sources_of(variants, backend)
+        report = registry.build(sources, jobs=jobs, progress=progress)
+        return LayersBuild(len(variants), len(sources), report)
     sources = sources_of(variants)
     report = (registry or default_registry()).build(sources, jobs=jobs, progress=progress)
     primitives()

@@ -51,7 +51,8 @@ def compile(
     Args:
         module: A layer of `hetune.nn`, or PyG's `RGCNConv`, `FastRGCNConv`, `RGATConv` or
             `HGTConv`. Its parameters are shared, not copied: later changes are seen.
-        backend: ``"cpp"`` (compiled for this CPU) or ``"torch"`` (the interpreter).
+        backend: ``"cpp"`` (compiled for this CPU), ``"triton"`` (compiled for the GPU that the
+            features are on) or ``"torch"`` (the interpreter).
         memory_limit: Most bytes that a run may hold beside its inputs; restricts the choice.
         pricer: Who predicts times; the roofline model if None.
         expected_runs: How often a graph will be run on, for what is worth preparing; learned
@@ -149,10 +150,10 @@ class CompiledLayer(nn.Module):
         chosen, tell = self._variant(graph, variant, memory_limit)
         executable = self._executable(chosen, graph)
         weights = self._weights_of(chosen.plan, adapter, graph)
-        start = time.perf_counter()
+        start = _now(rows.device, tell is not None)
         result = executable.run({"x": rows}, weights, out)
         if tell is not None:
-            tell(time.perf_counter() - start)
+            tell(_now(rows.device, True) - start)
         return result_of(adapter, call, graph, result.flatten(1))
 
     def explain(self, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Choice:
@@ -178,8 +179,9 @@ class CompiledLayer(nn.Module):
         if isinstance(call, Unsupported):
             return call
         features = _features(call)
-        if any(t.device.type != "cpu" for t in features):
-            return Unsupported(f"features are on {features[0].device}: this backend runs on cpu")
+        for tensor in features:
+            if reason := self._backend.refusal(tensor.device):
+                return Unsupported(reason)
         return adapter, call, self._graph(adapter, call)
 
     def _needs_gradients(self, call: Call) -> bool:
@@ -230,9 +232,12 @@ class CompiledLayer(nn.Module):
         return replace(self._policy, memory_limit=memory_limit)
 
     def _executable(self, variant: Variant, graph: HeteroGraph) -> Executable:
+        device = graph.device if self._backend.indexes_on_device else None
         return graph.cached(
             ("executable", variant.key, self._backend.name),
-            lambda: Executable(variant.plan, Domain(graph), self._backend, variant.schedules),
+            lambda: Executable(
+                variant.plan, Domain(graph, device), self._backend, variant.schedules
+            ),
         )
 
     def _weights_of(self, plan: Plan, adapter: Adapter, graph: HeteroGraph) -> dict[str, Tensor]:
@@ -281,6 +286,13 @@ class CompiledLayer(nn.Module):
 
 _CALLER = 6
 """Frames from a warning up to the line that calls the layer, torch's own included."""
+
+
+def _now(device: torch.device, exact: bool) -> float:
+    """Seconds; exact ones wait for what was started on a GPU."""
+    if exact and device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 def _features(call: Call) -> list[Tensor]:

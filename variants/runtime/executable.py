@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -21,7 +22,9 @@ from hetune.variants.runtime.workspace import Workspace
 
 
 class Executable:
-    """Runs one plan on one graph. Safe to call from several threads: runs on a graph take turns.
+    """Runs one plan on one graph. Safe to call from several threads.
+
+    On the CPU runs on a graph take turns; on another device they are ordered by their streams.
 
     Args:
         plan: What to run.
@@ -44,7 +47,8 @@ class Executable:
             backend.bind(launch, schedule, domain)
             for launch, schedule in zip(plan.launches, schedules, strict=True)
         )
-        self.workspace = Workspace.of(domain.graph)
+        self.device = domain.device or torch.device("cpu")
+        self.workspace = Workspace.of(domain.graph) if domain.device is None else None
 
     def run(
         self,
@@ -56,7 +60,8 @@ class Executable:
         """The plan's result.
 
         Args:
-            features: A float32 CPU tensor [rows, *row shape] for each feature of the program.
+            features: A float32 tensor [rows, *row shape] for each feature of the program, on the
+                executable's device.
             weights: What `weights_of` gives for the plan.
             out: Where to write the result: float32, contiguous, [rows, *row shape].
             times: Takes the seconds of each launch, in order.
@@ -64,7 +69,7 @@ class Executable:
         Raises:
             InputError: A tensor's dtype, shape or device does not fit.
         """
-        with self.workspace.lock:
+        with self.workspace.lock if self.workspace else nullcontext():
             buffers = {**self._constants, **weights, **self.memory()}
             for param in self.plan.program.params:
                 if param.role == "feature":
@@ -86,7 +91,14 @@ class Executable:
         return result
 
     def memory(self) -> dict[str, Tensor]:
-        """What a run writes beside its result, by buffer; the workspace's lock must be held."""
+        """What a run writes beside its result, by buffer; the workspace's lock must be held.
+
+        Without a workspace every run has memory of its own, of torch's allocator, so that runs on
+        different streams do not meet.
+        """
+        if self.workspace is None:
+            arena = torch.empty(self.layout.arena_bytes // ELEMENT, device=self.device)
+            return self.slice(arena)
         scratch = self.layout.scratch_bytes * torch.get_num_threads()
         return {**self.workspace.slices(self), SCRATCH: self.workspace.scratch(scratch)}
 
@@ -104,10 +116,10 @@ class Executable:
     def _checked(self, param: Param, features: Mapping[str, Tensor]) -> Tensor:
         expected = (self._domain.buffer_rows(param.type), *param.type.shape)
         value = features[param.name]
-        if value.dtype != torch.float32 or value.device.type != "cpu":
+        if value.dtype != torch.float32 or value.device != self.device:
             raise InputError(
-                f"{param.name} is {value.dtype} on {value.device}: compiled layers take float32 "
-                "on the CPU; convert it with .float() and .cpu()"
+                f"{param.name} is {value.dtype} on {value.device}: what is compiled for this "
+                f"graph takes float32 on {self.device}; convert it with .float() and .to()"
             )
         if value.numel() != np.prod(expected):
             raise InputError(
@@ -119,10 +131,15 @@ class Executable:
     def _result(self, out: Tensor | None, inputs: Mapping[str, Tensor]) -> Tensor:
         kind = next(b.type for b in self.plan.temporaries if b.name == self.plan.result)
         rows = self._domain.buffer_rows(kind)
+        if out is None and self.workspace is None:
+            return torch.empty(rows, *kind.shape, device=self.device)
         if out is None:
+            assert self.workspace is not None
             return self.workspace.results.take(rows * kind.width).view(rows, *kind.shape)
-        if out.dtype != torch.float32 or not out.is_contiguous() or out.device.type != "cpu":
-            raise InputError("out must be a contiguous float32 tensor on the CPU: allocate it so")
+        if (out.dtype, out.device) != (torch.float32, self.device) or not out.is_contiguous():
+            raise InputError(
+                f"out must be a contiguous float32 tensor on {self.device}: allocate it so"
+            )
         if out.numel() != rows * kind.width:
             raise InputError(
                 f"out has shape {tuple(out.shape)} but the result has {rows} rows of {kind.width}:"

@@ -19,10 +19,10 @@ TOLERANCE = 1e-5
 
 
 def features(module: nn.Module, graph: HeteroGraph, seed: int = 0) -> Tensor:
-    """Signed random float32 features [N, width] for a supported module."""
+    """Signed random float32 features [N, width] for a supported module, where the graph is."""
     draw = torch.Generator().manual_seed(seed)
     width = _adapter(module).program.type_of("x").width
-    return torch.randn((graph.num_nodes, width), generator=draw)
+    return torch.randn((graph.num_nodes, width), generator=draw).to(graph.device)
 
 
 def relative_error(found: Tensor, expected: Tensor) -> float:
@@ -59,7 +59,7 @@ def check_variants(
 
     Args:
         module: What to compile.
-        graph: What to run it on.
+        graph: What to run it on; on the module's device, where all of this happens.
         backend: What runs it.
         expected: Results of oracles for `features` of the same seed, [N, width] each; the
             program interpreter is always one of them.

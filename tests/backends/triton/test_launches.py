@@ -32,10 +32,11 @@ def test_with_heads(text, d, h, check, small):
         SMALL,
         TritonSchedule(nodes=1, edges=8),
         TritonSchedule(nodes=16, edges=1, degree_order=False),
+        TritonSchedule(hub_edges=8, hub_elements=512),
     ],
-    ids=["small", "wide", "in order"],
+    ids=["small", "wide", "in order", "hubs"],
 )
-@pytest.mark.parametrize("text", [RGCN, SOFTMAX], ids=["rgcn", "softmax"])
+@pytest.mark.parametrize("text", [RGCN, SOFTMAX, ATTEND], ids=["rgcn", "softmax", "attend"])
 def test_schedules_do_not_change_results(text, schedule, check, small):
     check(parse(text.format(d=18, h=2)), small, schedule)
 

@@ -50,10 +50,17 @@ Slot = BufferSlot | IndexSlot | NodeTypeSlot | TilesSlot | IdleNodesSlot
 
 
 @dataclass(frozen=True, slots=True)
-class CountSlot:
-    """Rows of a domain, or the nodes of a slot."""
+class Hubs:
+    """The nodes with at least so many incoming edges, which are the first by degree."""
 
-    of: Rows | IdleNodesSlot
+    edges: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountSlot:
+    """Rows of a domain, the nodes of a slot, or hubs."""
+
+    of: Rows | IdleNodesSlot | Hubs
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,7 @@ class Grid:
     heads: int = 1
 
 
-_TAKEN = frozenset((*keyword.kwlist, "tl", "triton", "range", "gelu", "tanh", "maximum"))
+_TAKEN = frozenset((*keyword.kwlist, "tl", "triton", "range", "float", "gelu", "tanh", "maximum"))
 
 
 class Arguments:
@@ -89,6 +96,13 @@ class Arguments:
     def pointers(self) -> tuple[tuple[Slot, str], ...]:
         """Slots of pointers with their names."""
         return tuple(self._pointers.items())
+
+    def typed_pointers(self) -> tuple[tuple[str, str], ...]:
+        """Type and name of each pointer."""
+        return tuple(
+            ("*fp32" if isinstance(slot, BufferSlot) else "*i32", name)
+            for slot, name in self._pointers.items()
+        )
 
     @property
     def counts(self) -> tuple[tuple[CountSlot, str], ...]:
@@ -121,13 +135,17 @@ class Arguments:
         """Pointer to the nodes without an edge at one end."""
         return self._pointer(IdleNodesSlot(end), f"without_{end}")
 
-    def count(self, of: Rows | IdleNodesSlot) -> str:
+    def count(self, of: Rows | IdleNodesSlot | Hubs) -> str:
         """A count."""
         slot = CountSlot(of)
         if slot not in self._counts:
-            text = (
-                f"{of.group or 'all'}_{of.space}" if isinstance(of, Rows) else f"without_{of.end}"
-            )
+            match of:
+                case Rows():
+                    text = f"{of.group or 'all'}_{of.space}"
+                case IdleNodesSlot():
+                    text = f"without_{of.end}"
+                case Hubs():
+                    text = "hub"
             self._counts[slot] = self.local(f"{text}_rows", parameter=True)
         return self._counts[slot]
 

@@ -11,13 +11,16 @@ from torch import Tensor
 
 from hetune.variants.backends.base import Place, Runner
 from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot
+from hetune.variants.backends.triton.ahead import gpu_registry
 from hetune.variants.backends.triton.arguments import (
     CountSlot,
+    Hubs,
     IdleNodesSlot,
     Slot,
     TilesSlot,
     Tiling,
 )
+from hetune.variants.backends.triton.driver import DriverError, Start, cuda_driver
 from hetune.variants.backends.triton.emit import emit
 from hetune.variants.backends.triton.lower import Lowered
 from hetune.variants.backends.triton.schedule import TritonSchedule
@@ -27,7 +30,10 @@ from hetune.variants.errors import CompileError
 from hetune.variants.graph.device_index import DeviceIndex
 from hetune.variants.kernel.nodes import Launch, Rows, Schedule
 from hetune.variants.program.nodes import Space
-from hetune.variants.registry import KernelSource
+from hetune.variants.registry import KernelSource, Registry
+
+_ALIGNMENT = 16
+"""Bytes at which pointers of kernels that were compiled ahead must lie."""
 
 
 class TritonBackend:
@@ -39,12 +45,20 @@ class TritonBackend:
     Args:
         schedule: How launches are tiled. Those of variants, which are for CPUs, make no
             difference.
+        registry_of: Where kernels may lie that were compiled ahead of time for a compute
+            capability (times ten). Those that do not are compiled by Triton when they first run.
     """
 
     indexes_on_device = True
 
-    def __init__(self, schedule: TritonSchedule | None = None) -> None:
+    def __init__(
+        self,
+        schedule: TritonSchedule | None = None,
+        registry_of: Callable[[int], Registry] = gpu_registry,
+    ) -> None:
         self.schedule = schedule or TritonSchedule()
+        self._registry_of = registry_of
+        self._kernels: dict[tuple[str, torch.device], Mapping[str, Start]] = {}
 
     @property
     def name(self) -> str:
@@ -76,7 +90,11 @@ class TritonBackend:
         code = emit(launch, self.schedule)
         module = module_of(code.source)
         device = _index(place, "").device
-        calls = tuple(_call(getattr(module, k.function.name), k, place) for k in code.kernels)
+        loaded = self._loaded(code.source, device)
+        calls = tuple(
+            _Call(getattr(module, k.function.name), loaded.get(k.function.name), k, place)
+            for k in code.kernels
+        )
         scratch = _scratch_sizes(launch, place)
 
         def run(buffers: Mapping[str, Tensor]) -> None:
@@ -88,6 +106,26 @@ class TritonBackend:
 
         return run
 
+    def _loaded(self, source: KernelSource, device: torch.device) -> Mapping[str, Start]:
+        """The launch's kernels as the registry has them for this GPU; none if it has not."""
+        if device.type != "cuda":
+            return {}
+        known = self._kernels.get((source.text, device))
+        if known is not None:
+            return known
+        capability = torch.cuda.get_device_capability(device)
+        registry = self._registry_of(10 * capability[0] + capability[1])
+        found: Mapping[str, Start] = {}
+        if (binary := registry.find(source)) is not None:
+            try:
+                with torch.cuda.device(device):
+                    torch.cuda.current_stream().synchronize()  # there is a context from here on
+                    found = cuda_driver().load(binary)
+            except (DriverError, CompileError) as error:
+                registry.reject(source, str(error))
+        self._kernels[source.text, device] = found
+        return found
+
 
 def _current(device: torch.device) -> Any:
     """What kernels are started under: the tensors' device; in the interpreter, numpy's silence."""
@@ -97,31 +135,35 @@ def _current(device: torch.device) -> Any:
     return np.errstate(all="ignore")
 
 
-def _call(kernel: Any, lowered: Lowered, place: Place) -> Callable[[Mapping[str, Tensor]], None]:
-    """A function that starts a kernel over given buffers."""
-    names = [slot.name if isinstance(slot, BufferSlot) else None for slot in lowered.pointers]
-    fixed = [
-        None if isinstance(slot, BufferSlot) else _array(slot, place) for slot in lowered.pointers
-    ]
-    counts = tuple(_count(slot, place) for slot in lowered.counts)
-    grid = _programs(lowered, place)
+class _Call:
+    """Starts one kernel of a launch: from the registry where it is there, else through Triton."""
 
-    def call(buffers: Mapping[str, Tensor]) -> None:
-        if not all(grid):
-            return
-        pointers = [
-            array if name is None else buffers[name]
-            for name, array in zip(names, fixed, strict=True)
+    def __init__(self, kernel: Any, loaded: Start | None, lowered: Lowered, place: Place) -> None:
+        self._kernel, self._loaded = kernel, loaded
+        self._options = {
+            "num_warps": lowered.function.warps,
+            "num_stages": lowered.function.stages,
+            "enable_fp_fusion": True,
+        }
+        self._pointers = [
+            slot.name if isinstance(slot, BufferSlot) else _array(slot, place)
+            for slot in lowered.pointers
         ]
-        kernel[grid](
-            *pointers,
-            *counts,
-            num_warps=lowered.warps,
-            num_stages=lowered.stages,
-            enable_fp_fusion=True,
-        )
+        self._counts = tuple(_count(slot, place) for slot in lowered.counts)
+        self._grid = _programs(lowered, place)
 
-    return call
+    def __call__(self, buffers: Mapping[str, Tensor]) -> None:
+        if not all(self._grid):
+            return
+        pointers = [buffers[p] if isinstance(p, str) else p for p in self._pointers]
+        if self._loaded is not None:
+            addresses = tuple(tensor.data_ptr() for tensor in pointers)
+            # What is compiled ahead takes for granted that rows begin where vectors may.
+            if not any(address % _ALIGNMENT for address in addresses):
+                stream = torch.cuda.current_stream().cuda_stream
+                self._loaded(self._grid, (*addresses, *self._counts), stream)
+                return
+        self._kernel[self._grid](*pointers, *self._counts, **self._options)
 
 
 def _index(place: Place, group: str) -> DeviceIndex:
@@ -155,9 +197,15 @@ def _array(slot: Slot, place: Place) -> Tensor:
 
 
 def _count(slot: CountSlot, place: Place) -> int:
-    if isinstance(slot.of, Rows):
-        return place.count(slot.of)
-    return _array(slot.of, place).numel()
+    match slot.of:
+        case Rows() as rows:
+            return place.count(rows)
+        case Hubs(edges=edges):
+            index = _index(place, "")
+            name = f"nodes with {edges} edges"
+            return index.step(name, lambda: int((index.in_degree >= edges).sum()))
+        case nodes:
+            return _array(nodes, place).numel()
 
 
 def _programs(lowered: Lowered, place: Place) -> tuple[int, int, int]:

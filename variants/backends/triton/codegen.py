@@ -17,6 +17,7 @@ def print_unit(unit: Unit) -> str:
         "import triton\nimport triton.language as tl",
         *(helper.strip() for helper in unit.helpers),
         *("\n".join(_function(function)) for function in unit.functions),
+        "\n".join(_launch(unit.functions)),
     ]
     head, imports, *rest = parts
     return "\n\n\n".join([f"{head}\n\n{imports}", *rest]) + "\n"
@@ -25,7 +26,7 @@ def print_unit(unit: Unit) -> str:
 def _function(function: Function) -> Iterator[str]:
     counts = ", ".join(f'"{name}"' for name in function.counts)
     yield f"@triton.jit(do_not_specialize=[{counts}])" if counts else "@triton.jit"
-    parameters = (*function.pointers, *function.counts)
+    parameters = (*(name for _, name in function.pointers), *function.counts)
     head = f"def {function.name}({', '.join(parameters)}):"
     if len(head) <= _LINE:
         yield head
@@ -35,6 +36,21 @@ def _function(function: Function) -> Iterator[str]:
         yield "):"
     yield f'{_INDENT}"""{function.comment}"""'
     yield from _indented(function.body)
+
+
+def _launch(functions: Iterable[Function]) -> Iterator[str]:
+    """How the kernels are compiled: what a compiler cannot tell from their text."""
+    yield "LAUNCH = {"
+    for function in functions:
+        types = " ".join(
+            (*(kind for kind, _ in function.pointers), *("i32",) * len(function.counts))
+        )
+        yield f'{_INDENT}"{function.name}": {{'
+        yield f'{_INDENT * 2}"types": "{types}",'
+        yield f'{_INDENT * 2}"num_warps": {function.warps},'
+        yield f'{_INDENT * 2}"num_stages": {function.stages},'
+        yield f"{_INDENT}}},"
+    yield "}"
 
 
 def _indented(body: Iterable[Statement]) -> Iterator[str]:
@@ -50,7 +66,8 @@ def _statement(statement: Statement) -> Iterator[str]:
         case Do(call):
             yield from _wrapped(call)
         case For(name, stop, body, step):
-            yield f"for {name} in range(0, {stop}{f', {step}' if step != 1 else ''}):"
+            extent = stop if step == 1 else f"0, {stop}, {step}"
+            yield f"for {name} in range({extent}):"
             yield from _indented(body)
 
 

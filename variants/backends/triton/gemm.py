@@ -55,8 +55,12 @@ class GemmLowering:
 
     @property
     def warps(self) -> int:
-        """Fewer than the schedule's where a tile is small."""
-        return max(1, min(self.schedule.warps, self.size * self.columns // 256))
+        """Fewer than the schedule's where a tile is small, twice as many where it is a sum.
+
+        A sum and its product are in registers at once; with fewer warps they would not fit.
+        """
+        most = self.schedule.warps * (2 if self._sums else 1)
+        return max(1, min(most, self.size * self.columns // 256))
 
     def _check(self) -> None:
         gemm, launch = self.gemm, self.launch
@@ -78,9 +82,11 @@ class GemmLowering:
         return Function(
             self.name,
             f"{describe_gemm(self.gemm)}.",
-            tuple(name for _, name in self.args.pointers),
+            self.args.typed_pointers(),
             tuple(name for _, name in self.args.counts),
             tuple(body),
+            self.warps,
+            self.schedule.stages,
         )
 
     # --- which rows and columns ---------------------------------------------------------
@@ -319,7 +325,7 @@ class FillLowering:
         return Function(
             self.name,
             f"{gemm.out} at nodes without an edge at {gemm.only}.",
-            tuple(name for _, name in args.pointers),
+            args.typed_pointers(),
             tuple(name for _, name in args.counts),
             tuple(body),
         )

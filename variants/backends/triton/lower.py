@@ -24,16 +24,12 @@ class Lowered:
         pointers: What its pointers are, in order.
         counts: What its counts are, after them.
         grid: How many programs it has.
-        warps: Warps of a program.
-        stages: Depth of the software pipeline.
     """
 
     function: Function
     pointers: tuple[Slot, ...]
     counts: tuple[CountSlot, ...]
     grid: Grid
-    warps: int
-    stages: int
 
 
 def lower(launch: Launch, schedule: TritonSchedule) -> tuple[Unit, tuple[Lowered, ...]]:
@@ -54,36 +50,32 @@ def lower(launch: Launch, schedule: TritonSchedule) -> tuple[Unit, tuple[Lowered
             lowered += _gemm(kernels[0], name, launch, schedule)
             continue
         walks = tuple(kernel for kernel in kernels if isinstance(kernel, Traversal))
-        arguments = Arguments(launch)
-        walk = TraversalLowering(walks, name, launch, schedule, arguments)
-        function = walk.function()
-        helpers |= walk.helpers
-        lowered.append(_called(function, arguments, walk.grid, walk.warps, 1))
+        walk = TraversalLowering(walks, name, launch, schedule)
+        both = [walk]
+        if walk.hubs is not None:
+            both.append(TraversalLowering(walks, f"{name}_hubs", launch, schedule, hubs=True))
+        for each in both:
+            lowered.append(_called(each.function(), each.args, each.grid))
+            helpers |= each.helpers
     texts = tuple(text for fn, text in HELPERS.items() if fn in helpers)
     return Unit(str(schedule), texts, tuple(one.function for one in lowered)), tuple(lowered)
 
 
 def _gemm(gemm: Gemm, name: str, launch: Launch, schedule: TritonSchedule) -> list[Lowered]:
     product = GemmLowering(gemm, name, launch, schedule)
-    found = [
-        _called(product.function(), product.args, product.grid, product.warps, schedule.stages)
-    ]
+    found = [_called(product.function(), product.args, product.grid)]
     if gemm.fill:
         fill = FillLowering(gemm, f"{name}_fill", launch)
-        found.append(_called(fill.function(), fill.args, fill.grid, 1, 1))
+        found.append(_called(fill.function(), fill.args, fill.grid))
     return found
 
 
-def _called(
-    function: Function, arguments: Arguments, grid: Grid, warps: int, stages: int
-) -> Lowered:
+def _called(function: Function, arguments: Arguments, grid: Grid) -> Lowered:
     return Lowered(
         function,
         tuple(slot for slot, _ in arguments.pointers),
         tuple(slot for slot, _ in arguments.counts),
         grid,
-        warps,
-        stages,
     )
 
 

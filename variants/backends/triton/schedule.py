@@ -25,6 +25,9 @@ class TritonSchedule:
         elements: Float32 elements of the widest value that a Traversal's program holds.
         degree_order: Whether programs take nodes in the order of their in-degrees: the nodes of
             one program then have about as many edges, and hubs begin first.
+        hub_edges: Nodes with so many incoming edges are hubs: each gets a program of its own that
+            takes `hub_elements` at once; 0: there are none. Needs `degree_order`.
+        hub_elements: As `elements`, for a hub.
         warps: Warps of a Gemm's program; a Traversal has one for each 1024 elements.
         stages: Depth of a Gemm's software pipeline.
     """
@@ -37,6 +40,8 @@ class TritonSchedule:
     edges: int = 4
     elements: int = 1024
     degree_order: bool = True
+    hub_edges: int = 512
+    hub_elements: int = 4096
     warps: int = 4
     stages: int = 2
 
@@ -72,6 +77,8 @@ _LEAST = {
     "nodes": 0,
     "edges": 1,
     "elements": 1,
+    "hub_edges": 0,
+    "hub_elements": 1,
     "warps": 1,
 }
 """Least value of each field that is a power of two; `tl.dot` wants at least 16 of everything."""

@@ -39,13 +39,25 @@ Statement = Let | Do | For
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A kernel; ``counts`` are its integer parameters, which no code is specialized on."""
+    """A kernel.
+
+    Attributes:
+        name: Its name in the module.
+        comment: What it computes.
+        pointers: Its first parameters: type and name of each.
+        counts: Its last ones, integers that no code is specialized on.
+        body: Statements.
+        warps: Warps of a program.
+        stages: Depth of the software pipeline.
+    """
 
     name: str
     comment: str
-    pointers: tuple[str, ...]
+    pointers: tuple[tuple[str, str], ...]
     counts: tuple[str, ...]
     body: tuple[Statement, ...]
+    warps: int = 1
+    stages: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from math import prod
 
 from hetune.variants.backends.describe import describe_traversal
 from hetune.variants.backends.places import segment_array
-from hetune.variants.backends.triton.arguments import Arguments, CountSlot, Grid
+from hetune.variants.backends.triton.arguments import Arguments, CountSlot, Grid, Hubs
 from hetune.variants.backends.triton.blocks import VARIABLES, Blocks, Frame
 from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.backends.triton.target import For, Function, Let
@@ -39,6 +39,8 @@ from hetune.variants.kernel.walk import statements, writes
 from hetune.variants.program.nodes import Space
 
 _MOST_WARPS = 8
+_MOST_EDGES = 256
+"""Edges of a hub in flight."""
 
 
 class TraversalLowering:
@@ -50,15 +52,16 @@ class TraversalLowering:
         name: str,
         launch: Launch,
         schedule: TritonSchedule,
-        arguments: Arguments,
+        *,
+        hubs: bool = False,
     ) -> None:
         self.traversals = traversals
         self.rows = traversals[0].rows
         self.name = name
         self.launch = launch
         self.schedule = schedule
-        self.args = arguments
-        self.blocks = Blocks(launch, arguments)
+        self.args = Arguments(launch)
+        self.blocks = Blocks(launch, self.args)
         self.values: dict[str, Value] = {}
         self.reductions: dict[str, str] = {}
         self.helpers: set[str] = set()
@@ -68,15 +71,23 @@ class TraversalLowering:
             )
         # In flight are edges of inner loops; rows of an outermost loop lie side by side anyway.
         self.has_loops = any(isinstance(s, ForEach) for t in traversals for s in t.body)
-        self.edges = schedule.edges if self.has_loops else 1
         self.width = max(_widths(traversals, launch))
+        self.edges = schedule.edges if self.has_loops else 1
         room = max(1, schedule.elements // (self.edges * self.width))
         self.size = schedule.nodes or 1 << (room.bit_length() - 1)
+        walks_nodes = self.rows.space is Space.NODE and self.has_loops
+        self.ordered = schedule.degree_order and walks_nodes
+        self.hubs = Hubs(schedule.hub_edges) if schedule.hub_edges and self.ordered else None
+        self.hubs_only = hubs
+        if hubs:
+            self.size, room = 1, max(schedule.edges, schedule.hub_elements // self.width)
+            self.edges = min(_MOST_EDGES, 1 << (room.bit_length() - 1))
 
     @property
     def grid(self) -> Grid:
         """A program for each block of rows."""
-        return Grid(CountSlot(self.rows), self.size)
+        rows = self.hubs if self.hubs is not None and self.hubs_only else self.rows
+        return Grid(CountSlot(rows), self.size)
 
     @property
     def warps(self) -> int:
@@ -89,13 +100,13 @@ class TraversalLowering:
         args, variable = self.args, self.args.local(VARIABLES[self.rows.space])
         frame = Frame(self.rows, variable, args.local(f"{variable}_in"), ("n",))
         start = f"tl.program_id(0) * {self.size} + tl.arange(0, {self.size})"
-        ordered = self.schedule.degree_order and self.rows.space is Space.NODE and self.has_loops
-        place = args.local("i") if ordered else variable
-        head = [
-            Let(place, start),
-            Let(frame.inside, f"{place} < {args.count(self.rows)}"),
-        ]
-        if place != variable:
+        place = args.local("i") if self.ordered else variable
+        hubs = "" if self.hubs is None else args.count(self.hubs)
+        if hubs and not self.hubs_only:
+            start = f"{hubs} + {start}"
+        stop = hubs if self.hubs_only else args.count(self.rows)
+        head = [Let(place, start), Let(frame.inside, f"{place} < {stop}")]
+        if self.ordered:
             order = args.index("", "degree_order")
             head.append(Let(variable, f"tl.load({order} + {place}, mask={frame.inside}, other=0)"))
         self.blocks.frames.append(frame)
@@ -103,12 +114,14 @@ class TraversalLowering:
             self.values.clear()
             for stmt in traversal.body:
                 self._lower(stmt)
+        described = " Then ".join(f"{describe_traversal(each)}." for each in self.traversals)
         return Function(
             self.name,
-            " Then ".join(f"{describe_traversal(each)}." for each in self.traversals),
-            tuple(name for _, name in args.pointers),
+            f"{described} Hubs alone." if self.hubs_only else described,
+            args.typed_pointers(),
             tuple(name for _, name in args.counts),
             (*head, *self.blocks.top, *frame.body),
+            self.warps,
         )
 
     # --- statements ---------------------------------------------------------------------

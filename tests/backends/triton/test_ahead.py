@@ -1,0 +1,70 @@
+"""Compiling for GPUs that are not here, and what the registry keeps of it."""
+
+import io
+import json
+import zipfile
+
+import pytest
+
+from hetune.variants.backends.triton.ahead import TritonCompiler, capability_of, gpu_registry
+from hetune.variants.backends.triton.emit import emit
+from hetune.variants.backends.triton.schedule import TritonSchedule
+from hetune.variants.errors import CompileError, InputError
+from hetune.variants.kernel.text import parse
+from hetune.variants.registry import KernelSource
+
+from ..launches import RGCN, SOFTMAX
+
+pytest.importorskip("triton")
+GOLDEN = {"rgcn": RGCN.format(d=63), "softmax": SOFTMAX.format(d=16, h=2)}
+
+
+def source_of(name: str) -> KernelSource:
+    return emit(parse(GOLDEN[name]), TritonSchedule()).source
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_cubins_round_through_the_registry(capability, tmp_path):
+    registry = gpu_registry(capability, tmp_path / "kernels")
+    sources = [source_of(name) for name in GOLDEN]
+    assert registry.find(sources[0]) is None
+    seen = []
+    report = registry.build(sources, jobs=2, progress=lambda *step: seen.append(step[:2]))
+    assert (report.built, dict(report.failed), seen) == (2, {}, [(1, 2), (2, 2)])
+    again = gpu_registry(capability, tmp_path / "kernels")
+    assert again.build(sources).reused == 2
+    assert again.verify().checked == 2
+    binary = again.find(sources[0])
+    with zipfile.ZipFile(io.BytesIO(binary)) as archive:
+        launch = json.loads(archive.read("launch.json"))
+        assert launch["capability"] == capability
+        assert launch["kernel_1"]["num_warps"] == 4
+        assert launch["kernel_2"]["types"].split()[-1] == "i32"
+        for name in ("kernel_0", "kernel_1", "kernel_2"):
+            assert archive.read(f"{name}.cubin")[:4] == b"\x7fELF"
+            assert launch[name]["symbol"] == name
+    # A kernel for another GPU is another entry, and what is damaged is not given.
+    assert gpu_registry(170 - capability, tmp_path / "kernels").find(sources[0]) is None
+    path = tmp_path / "kernels" / f"{again.key(sources[0])}.so"
+    path.write_bytes(binary[:-1] + b"?")
+    assert again.find(sources[0]) is None
+
+
+def test_what_triton_refuses_is_reported_with_its_words(tmp_path):
+    text = source_of("rgcn").text.replace("tl.zeros", "tl.no_such_thing")
+    with pytest.raises(CompileError, match=r"(?s)cuda:sm_90 \(exit status 1\).*no_such_thing"):
+        TritonCompiler(90).compile(text, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_compiler_that_hangs_is_killed(tmp_path):
+    with pytest.raises(CompileError, match=r"within 0\.01 s"):
+        TritonCompiler(90, timeout_s=0.01).compile("", tmp_path / "out")
+
+
+def test_names_of_devices():
+    assert capability_of("cuda:sm_90") == capability_of("cuda:sm_90a") == 90
+    with pytest.raises(InputError, match="take cpu, or cuda:sm_80"):
+        capability_of("cuda")
+    with pytest.raises(InputError, match="too old"):
+        capability_of("cuda:sm_75")

@@ -1,0 +1,137 @@
+"""Where the backend runs, and what it starts: Triton's own kernels or those of the registry."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from hetune.variants.backends.triton import backend as module
+from hetune.variants.backends.triton.ahead import TritonCompiler
+from hetune.variants.backends.triton.backend import TritonBackend
+from hetune.variants.backends.triton.driver import DriverError
+from hetune.variants.backends.triton.schedule import TritonSchedule
+from hetune.variants.errors import CompileError, KernelError
+from hetune.variants.graph.device_index import DeviceIndex
+from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.nodes import Schedule
+from hetune.variants.kernel.text import parse
+from hetune.variants.registry import Registry
+from hetune.variants.runtime.compiled import FallbackWarning
+from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.testing.conformance import features
+from hetune.variants.testing.graphs import typed_graph
+from hetune.variants.testing.layers import LAYERS
+
+COPY = """
+launch
+  buffer x: node[4]
+  buffer y: node[4]
+  traverse node
+    row: [4] = read x
+    store y = row
+"""
+CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
+
+
+@pytest.fixture
+def graph():
+    return typed_graph((5,), [(0, 0, 7)])
+
+
+def test_it_runs_on_gpus_and_interprets_on_the_cpu(monkeypatch, graph):
+    assert TritonBackend().refusal(CPU) == ""
+    assert "unset it" in TritonBackend().refusal(GPU)
+    monkeypatch.delenv("TRITON_INTERPRET")
+    assert TritonBackend().refusal(GPU) == ""
+    layer = compile_layer(LAYERS["rgcn-add"].make(graph, 4, 1), backend="triton")
+    x = features(layer.module, graph)
+    with torch.no_grad(), pytest.warns(FallbackWarning, match="the triton backend runs on cuda"):
+        layer(x, graph)
+
+
+def test_schedules_are_part_of_its_name():
+    assert TritonBackend().name == "triton"
+    assert "precision=tf32" in TritonBackend(TritonSchedule(precision="tf32")).name
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"precision": "fp8"}, "take one of ieee, tf32, bf16"),
+        ({"tile_k": 8}, "tile_k is 8: take a power of two, 16 or more"),
+        ({"nodes": 3}, r"nodes is 3: take a power of two, 0 or more \(or 0\)"),
+        ({"stages": 0}, "stages is 0"),
+    ],
+)
+def test_bad_schedules(options, message):
+    with pytest.raises(KernelError, match=message):
+        TritonSchedule(**options)
+
+
+def test_indexes_of_the_cpu_are_refused(graph):
+    pytest.importorskip("triton")
+    with pytest.raises(CompileError, match="bind it to a Domain"):
+        TritonBackend().bind(parse(COPY), Schedule(), Domain(graph))
+    assert type(Domain(graph).index("")) is GraphIndex
+    assert type(Domain(graph, CPU).index("")) is DeviceIndex
+
+
+class Card:
+    """A GPU of capability 9.0 whose driver notes what is started, or refuses everything."""
+
+    def __init__(self, monkeypatch, refuses: bool = False) -> None:
+        self.started, self.interpreted, self.refuses = [], [], refuses
+        stream = SimpleNamespace(synchronize=lambda: None, cuda_stream=5)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
+        monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+        monkeypatch.setattr(module, "cuda_driver", lambda: self)
+        monkeypatch.setattr(TritonCompiler, "compile", lambda s, text, out: out.write_bytes(b"zip"))
+
+    def load(self, binary):
+        if self.refuses:
+            raise DriverError("no binary for this GPU")
+        assert binary == b"zip"
+        return {"kernel_0": lambda *call: self.started.append(call)}
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.interpreted.append((grid, options))
+
+
+@pytest.fixture
+def registry(tmp_path):
+    return Registry(tmp_path / "kernels", toolchain=TritonCompiler(90))
+
+
+def test_kernels_of_the_registry_are_started_by_the_driver(monkeypatch, registry, graph):
+    pytest.importorskip("triton")
+    card = Card(monkeypatch)
+    backend = TritonBackend(registry_of=lambda capability: registry)
+    code = module.emit(parse(COPY), backend.schedule)
+    assert backend._loaded(code.source, CPU) == {}
+    registry.build([code.source])
+    start = backend._loaded(code.source, GPU)["kernel_0"]
+    assert backend._loaded(code.source, GPU)["kernel_0"] is start
+    call = module._Call(card, start, code.kernels[0], Domain(graph, CPU))
+    x, y = torch.rand(5, 4), torch.rand(5, 4)
+    call({"x": x, "y": y})
+    assert card.started == [((1, 1, 1), (x.data_ptr(), y.data_ptr(), 5), 5)]
+    # Rows that begin where vectors may not are Triton's affair.
+    call({"x": torch.rand(21)[1:].view(5, 4), "y": y})
+    assert len(card.started) == 1
+    (((grid), options),) = card.interpreted
+    assert grid == (1, 1, 1)
+    assert options == {"num_warps": 1, "num_stages": 1, "enable_fp_fusion": True}
+
+
+def test_what_the_driver_refuses_is_put_aside(monkeypatch, registry):
+    pytest.importorskip("triton")
+    Card(monkeypatch, refuses=True)
+    backend = TritonBackend(registry_of=lambda capability: registry)
+    source = backend.source(parse(COPY))
+    registry.build([source])
+    assert backend._loaded(source, GPU) == {}
+    assert registry.find(source) is None
+    assert list((registry.root / "quarantine").iterdir())

@@ -1,0 +1,88 @@
+"""What the CUDA driver is called with, by one that only notes it."""
+
+import ctypes
+import io
+import json
+import zipfile
+
+import pytest
+
+from hetune.variants.backends.triton.driver import Driver, DriverError
+
+GOOD = {
+    "symbol": "kernel_0",
+    "types": "*fp32 *i32 i32",
+    "num_warps": 4,
+    "shared": 65536,
+    "global_scratch": 0,
+    "profile_scratch": 0,
+}
+
+
+class Library:
+    """Answers as ``libcuda`` does, and remembers the calls."""
+
+    def __init__(self, refuses: str = "") -> None:
+        self.refuses = refuses
+        self.calls: list[tuple] = []
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            if name == "cuGetErrorString":
+                ctypes.cast(arguments[1], ctypes.POINTER(ctypes.c_char_p))[0] = b"no binary for it"
+                return 0
+            self.calls.append((name, arguments))
+            if name == "cuLaunchKernel":
+                pointers = arguments[-2]
+                self.given = [
+                    ctypes.cast(pointers[0], ctypes.POINTER(ctypes.c_void_p))[0],
+                    ctypes.cast(pointers[1], ctypes.POINTER(ctypes.c_void_p))[0],
+                    ctypes.cast(pointers[2], ctypes.POINTER(ctypes.c_int32))[0],
+                    ctypes.cast(pointers[3], ctypes.POINTER(ctypes.c_void_p))[0],
+                    len(pointers),
+                ]
+            return 209 if name == self.refuses else 0
+
+        return call
+
+
+def archive(**changes) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        file.writestr("kernel_0.cubin", b"\x7fELF a cubin")
+        file.writestr("launch.json", json.dumps({"capability": 90, "kernel_0": GOOD | changes}))
+    return made.getvalue()
+
+
+def test_a_kernel_is_loaded_and_started():
+    library = Library()
+    kernels = Driver(library).load(archive())
+    assert list(kernels) == ["kernel_0"]
+    load, get, attribute = library.calls
+    assert (load[0], load[1][1].raw) == ("cuModuleLoadData", b"\x7fELF a cubin")
+    assert (get[0], get[1][2]) == ("cuModuleGetFunction", b"kernel_0")
+    assert (attribute[0], attribute[1][1:]) == ("cuFuncSetAttribute", (8, 65536))
+    kernels["kernel_0"]((7, 2, 1), (0x1000, 0x2000, 33), 5)
+    name, (_, *sizes, shared, stream, _, extra) = library.calls[-1]
+    assert (name, sizes) == ("cuLaunchKernel", [7, 2, 1, 128, 1, 1])
+    assert (shared, stream.value, extra) == (65536, 5, None)
+    assert library.given == [0x1000, 0x2000, 33, None, 5]
+
+
+def test_little_shared_memory_is_not_asked_for():
+    library = Library()
+    Driver(library).load(archive(shared=1024))
+    assert [name for name, _ in library.calls] == ["cuModuleLoadData", "cuModuleGetFunction"]
+
+
+def test_what_the_driver_refuses_is_named():
+    with pytest.raises(DriverError, match="cuModuleLoadData: no binary for it"):
+        Driver(Library("cuModuleLoadData")).load(archive())
+    with pytest.raises(DriverError, match="needs scratch memory"):
+        Driver(Library()).load(archive(global_scratch=64))
+
+
+def test_arguments_are_counted():
+    start = Driver(Library()).load(archive())["kernel_0"]
+    with pytest.raises(ValueError, match="zip"):
+        start((1, 1, 1), (1, 2), 0)

@@ -1,0 +1,70 @@
+"""The GPU's check, as far as it needs no GPU: one process interprets, the others only look."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gpu_check
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def interpreted(*arguments: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TRITON_INTERPRET": "1"}
+    command = [sys.executable, ROOT / "benchmarks" / "gpu_check.py", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+@pytest.mark.slow
+def test_it_goes_on_where_it_was(tmp_path, capsys):
+    pytest.importorskip("triton")
+    out = tmp_path / "gpu_check.json"
+    arguments = ["--device", "cpu", "--graphs", "one node", "--widths", "4", "--rounds", "2"]
+    arguments += ["--out", str(out), "--only", "awkward/rgcn-mean,time/rgcn"]
+    assert gpu_check.main([*arguments, "--limit", "0"]) == 3
+    assert capsys.readouterr().out.splitlines()[-1].startswith("0 of 4 units")
+    done = interpreted(*arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    held = json.loads(out.read_text())
+    assert held["machine"]["card"] == "cpu, interpreted"
+    timed = held["units"].pop("time/rgcn-mean/one node/4")
+    assert len(held["units"]) == 3
+    for unit in held["units"].values():
+        assert unit["plans"] == 6
+        assert unit["error_ieee"] < 1e-5
+    assert len(timed["plans"]) == 12
+    assert len(timed["plans"]["vanilla ieee"]["times_ms"]) == 2
+    assert {"edges", "nodes", "pyg"} <= set(timed)
+    # All of it is known now, so nothing runs.
+    assert gpu_check.main(arguments) == 0
+
+
+def test_what_fails_is_told_and_kept(tmp_path, capsys, monkeypatch):
+    def fail(*arguments):
+        raise AssertionError("relative error 1")
+
+    monkeypatch.setattr(gpu_check.Check, "correct", fail)
+    out = tmp_path / "gpu_check.json"
+    arguments = ["--device", "cpu", "--only", "awkward/hgt/1/self", "--out", str(out)]
+    assert gpu_check.main(arguments) == 1
+    assert "failed: awkward/hgt/1/self loops: AssertionError" in capsys.readouterr().out
+    monkeypatch.setattr(gpu_check.Check, "correct", lambda *arguments: {"plans": 1})
+    assert gpu_check.main(arguments) == 1
+    assert gpu_check.main([*arguments, "--again"]) == 0
+
+
+def test_the_units_of_a_gpu(capsys):
+    assert gpu_check.main(["--list"]) == 0
+    keys = capsys.readouterr().out.splitlines()
+    expected = {"ahead", "sanitizer/memcheck", "correct/hgt/2/fb15k237/64", "time/hgt/mag/64"}
+    assert expected <= set(keys)
+    assert len(set(keys)) == len(keys)
+
+
+def test_without_a_gpu_it_says_so(capsys, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert gpu_check.main([]) == 2
+    assert "torch sees no GPU here" in capsys.readouterr().err

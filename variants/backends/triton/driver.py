@@ -1,0 +1,113 @@
+"""Loads and starts cubins through the CUDA driver, without Triton and without a compiler.
+
+Written against the driver's documented interface; it asks for a GPU only when something is loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from hetune.variants.errors import CompileError
+
+Start = Callable[[tuple[int, int, int], tuple[int, ...], int], None]
+"""Starts a kernel: grid, arguments (addresses and counts in order), stream."""
+
+_MAX_DYNAMIC_SHARED = 8
+"""CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
+_STATIC_LIMIT = 48 << 10
+"""Shared memory above this has to be asked for."""
+_WARP = 32
+
+
+class DriverError(Exception):
+    """The driver refuses a call; the text is its reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The CUDA driver.
+
+    Attributes:
+        library: ``libcuda``, or what answers like it.
+    """
+
+    library: Any
+
+    def load(self, binary: bytes) -> dict[str, Start]:
+        """The kernels of a zip file that `compile_unit` wrote, in the current context, by name.
+
+        Raises:
+            DriverError: The driver refuses one, or the file needs what is not given here.
+        """
+        with zipfile.ZipFile(io.BytesIO(binary)) as archive:
+            launch = json.loads(archive.read("launch.json"))
+            names = [name for name, how in launch.items() if isinstance(how, dict)]
+            return {
+                name: self._kernel(archive.read(f"{name}.cubin"), launch[name]) for name in names
+            }
+
+    def _kernel(self, cubin: bytes, how: dict[str, Any]) -> Start:
+        if how["global_scratch"] or how["profile_scratch"]:
+            raise DriverError("the kernel needs scratch memory of the driver's")
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        image = ctypes.create_string_buffer(cubin, len(cubin))
+        self._call("cuModuleLoadData", ctypes.byref(module), image)
+        symbol = how["symbol"].encode()
+        self._call("cuModuleGetFunction", ctypes.byref(function), module, symbol)
+        shared, threads = int(how["shared"]), int(how["num_warps"]) * _WARP
+        if shared > _STATIC_LIMIT:
+            self._call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, shared)
+        kinds = [
+            ctypes.c_void_p if kind[0] == "*" else ctypes.c_int32 for kind in how["types"].split()
+        ]
+
+        def start(grid: tuple[int, int, int], arguments: tuple[int, ...], stream: int) -> None:
+            values = [kind(value) for kind, value in zip(kinds, arguments, strict=True)]
+            # Kernels end with pointers to scratch memory, of which there is none.
+            values += [ctypes.c_void_p(), ctypes.c_void_p()]
+            pointers = (ctypes.c_void_p * len(values))(
+                *(ctypes.addressof(value) for value in values)
+            )
+            block = threads, 1, 1
+            self._call(
+                "cuLaunchKernel",
+                function,
+                *grid,
+                *block,
+                shared,
+                ctypes.c_void_p(stream),
+                pointers,
+                None,
+            )
+
+        return start
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self.library, name)(*arguments)
+        if status:
+            text = ctypes.c_char_p()
+            self.library.cuGetErrorString(status, ctypes.byref(text))
+            said = text.value.decode() if text.value else f"error {status}"
+            raise DriverError(f"{name}: {said}")
+
+
+@cache
+def cuda_driver() -> Driver:
+    """This machine's driver.
+
+    Raises:
+        CompileError: There is none.
+    """
+    try:
+        return Driver(ctypes.CDLL("libcuda.so.1"))
+    except OSError as error:
+        raise CompileError(
+            f"there is no CUDA driver here ({error}): install NVIDIA's, or run on the CPU"
+        ) from error
