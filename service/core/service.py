@@ -18,6 +18,7 @@ from hetune.service.core.measurements import Measurements
 from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import ModelStore
 from hetune.service.core.selection import Selection
+from hetune.service.core.work import Lending
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Service:
         inference: Runs.
         measurements: Where measurements and jobs are.
         jobs: Profiling jobs.
+        lending: Work on them, for workers on other machines.
         cost_models: Cost models on the shelf.
         metrics: What all of them count and time.
     """
@@ -45,6 +47,7 @@ class Service:
     inference: Inference
     measurements: Measurements
     jobs: Jobs
+    lending: Lending
     cost_models: CostModels
     metrics: Metrics
 
@@ -90,6 +93,7 @@ class Service:
             Inference(selection, limits, metrics),
             measurements,
             Jobs(measurements, limits),
+            Lending(lambda: measurements.leases),
             CostModels(shelf or Shelf(), measurements),
             metrics,
         )

@@ -15,7 +15,13 @@ from hetune.service.core.documents import Document
 from hetune.service.core.graph_document import GraphDocument
 from hetune.service.core.job_documents import JobRequest
 from hetune.service.core.service import Service
-from hetune.service.http import cost_models, graphs, inference, jobs, metrics, models
+from hetune.service.core.work_documents import (
+    ClaimRequest,
+    FailureRequest,
+    MeasuredRequest,
+    ReleaseRequest,
+)
+from hetune.service.http import cost_models, graphs, inference, jobs, metrics, models, work_routes
 from hetune.service.http.asgi import App
 from hetune.service.http.layers import Failures, Guard, RequestIds
 from hetune.service.http.observe import Observed
@@ -84,6 +90,7 @@ def routes(
         inference.router(work),
         jobs.router(work),
         cost_models.router(work),
+        work_routes.router(work),
         oip.router(work),
         metrics.router(service.metrics),
     ):
@@ -92,6 +99,7 @@ def routes(
         app,
         *(GraphDocument, ModelDescription, InferDocument, SelectDocument),
         *(InferenceRequest, JobRequest),
+        *(ClaimRequest, MeasuredRequest, FailureRequest, ReleaseRequest),
     )
     return app
 
