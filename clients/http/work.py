@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from time import sleep
 from types import TracebackType
 from typing import NoReturn, Self, TypeVar
+from uuid import uuid4
 
 import httpx
 
@@ -49,8 +50,8 @@ class HttpLender:
     """A service's leases (`hetune.profiling.jobs.lender.Lender`); a context manager.
 
     A request that fails on the way is sent again, after waits that are drawn and grow: giving back
-    what was measured for a minute, all else a few times. Completing twice is once, and who failed
-    or released something, and is not heard, is told that the lease has ended.
+    what was measured for a minute, all else a few times. Claiming or completing twice is once; who
+    failed or released something, and heard no answer, is told that the lease has ended.
 
     Args:
         url: Of the service.
@@ -82,10 +83,12 @@ class HttpLender:
             UnreachableError: The service does not answer, or cannot.
         """
         request = ClaimRequest(
-            owner=owner[:200] or "?", machine=machine, version=hetune.__version__
+            owner=owner[:200] or "?",
+            machine=machine,
+            version=hetune.__version__,
+            idempotency_key=uuid4().hex,
         )
-        # A claim that was heard, and whose answer was not, has lent something to nobody.
-        lease = self._send(_LEASES, request, _lease, retries=0)
+        lease = self._send(_LEASES, request, _lease, _BRIEFLY)
         if lease is not None and reads_a_file(lease):
             self.fail(lease, "no file is read because a service says so", final=True)
             raise InputError(f"{self.place} lends graphs of files, which no service should")

@@ -46,7 +46,6 @@ class Leases:
 
     Raises:
         InputError: The seconds or the attempts are too few.
-        StoreError: The tables of jobs are those of another version, or the database fails.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Leases:
         self._attempts = attempts
         self._trains = trains
 
-    def claim(self, owner: str, machine: str) -> Lease | None:
+    def claim(self, owner: str, machine: str, key: str | None = None) -> Lease | None:
         """Takes a unit: of the oldest job that this machine may measure, the next one.
 
         Units whose worker was silent for too long are taken before new ones; those that were lent
@@ -74,14 +73,18 @@ class Leases:
         Args:
             owner: Who takes it, for readers.
             machine: Digest of the fingerprint of its machine.
+            key: Claiming under the same key again gives the same lease, as long as that holds, so
+                that a worker that heard no answer may ask again.
 
         Returns:
             None if there is nothing to do now.
         """
         owner = clean(owner)
         while True:
-            with self._database.transaction() as connection:
+            with self._database.transaction(alone=key is not None) as connection:
                 now = self._database.now(connection)
+                if key is not None and (lent := self._lent_under(connection, key, now)):
+                    return lent
                 unit = connection.execute(_claimable(machine, self._trains, now)).first()
                 if unit is None:
                     return None
@@ -93,7 +96,7 @@ class Leases:
                     continue
                 if job.cancel_requested:
                     continue
-                return self._lent(connection, unit, job, now, owner, machine)
+                return self._lent(connection, unit, job, now, owner, machine, key)
 
     def find(self, unit: int, token: int) -> Lease:
         """The lease that was given so, for who has its numbers only; it may have ended since.
@@ -231,10 +234,10 @@ class Leases:
 
         Args:
             lease: The lease.
-            measuring: As in `Database.transaction`.
+            measuring: Measurements are added, too.
             or_completed: A lease that ended with its unit's success will do, too.
         """
-        with self._database.transaction(measuring=measuring) as connection:
+        with self._database.transaction(alone=measuring) as connection:
             wanted = select(units).where(units.c.id == lease.unit, units.c.token == lease.token)
             unit = connection.execute(wanted.with_for_update()).first()
             now = self._database.now(connection)
@@ -253,6 +256,7 @@ class Leases:
         now: datetime,
         owner: str,
         machine: str,
+        key: str | None,
     ) -> Lease:
         """Lends a unit, which is locked, as its job is."""
         values = {
@@ -263,6 +267,7 @@ class Leases:
             "machine": machine,
             "heartbeat": now,
             "lease_expires": now + self._length,
+            "claim_key": key,
         }
         lent = units.update().where(units.c.id == unit.id).values(**values).returning(units)
         row = connection.execute(lent).one()
@@ -272,6 +277,15 @@ class Leases:
         connection.execute(started.values(started=job.started or now, **begun))
         tell(connection, job.id, now, f"unit {row.id} lent to {owner}, attempt {row.attempt}")
         return self._lease(connection, row, one_job(connection, job.id))
+
+    def _lent_under(self, connection: Connection, key: str, now: datetime) -> Lease | None:
+        """The lease that was given under a key, if it holds."""
+        running = and_(units.c.state == State.RUNNING.value, units.c.lease_expires > now)
+        wanted = select(units).where(units.c.claim_key == key, running)
+        found = connection.execute(wanted).first()
+        if found is None:
+            return None
+        return self._lease(connection, found, one_job(connection, found.job))
 
     def _lease(self, connection: Connection, unit: Row[Any], job: Row[Any]) -> Lease:
         """The last lease of a unit that was lent."""

@@ -52,7 +52,7 @@ class Lending:
                 "whose variants are others: install the same release on both"
             )
         leases = self._leases()
-        while lease := leases.claim(request.owner, request.machine):
+        while lease := leases.claim(request.owner, request.machine, request.idempotency_key):
             if not reads_a_file(lease):
                 return LeaseDocument.of(lease)
             leases.fail(lease, _FILE, final=True)

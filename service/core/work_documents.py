@@ -34,11 +34,13 @@ class ClaimRequest(Document):
         owner: Its name, for readers.
         machine: Digest of its machine's fingerprint.
         version: Of its hetune: other releases have other variants.
+        idempotency_key: Asking under the same key again gives the same lease, as long as it holds.
     """
 
     owner: Name
     machine: Name
     version: Name
+    idempotency_key: Annotated[str, Field(pattern=r"^[!-~]{1,200}$")] | None = None
 
 
 class LeaseDocument(Document):

@@ -16,16 +16,13 @@ from threading import Barrier
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.lender import Lender
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import Job, Lease, Measure, State, Train, Trains
-from hetune.profiling.jobs.schema import VERSION
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.records import Status
-from hetune.profiling.store.connect import find
 from hetune.profiling.store.store import Added, Store
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
@@ -546,6 +543,25 @@ class DatabaseConformance(JobsConformance):
             assert found.progress.problems == 2
             assert bench.log(job)[-2:] == ["trained: 20260102-0123456789ab", "succeeded"]
 
+    def test_claiming_again_under_a_key(self, url: str) -> None:
+        """The same lease, as long as it holds; then whatever is next."""
+        with self.open(url) as bench:
+            bench.submit(2)
+            leases = Leases(bench.store, clock=lambda: bench.now)
+            first = leases.claim("a", MACHINE.digest, "k")
+            assert first is not None
+            bench.wait(59)
+            assert leases.claim("a", MACHINE.digest, "k") == first
+            other = leases.claim("a", MACHINE.digest, "l")
+            assert other is not None
+            assert other.unit != first.unit
+            bench.wait(1)
+            again = leases.claim("a", MACHINE.digest, "k")
+            assert again is not None
+            assert (again.unit, again.token) == (first.unit, 2)
+            leases.complete(again, measured(again), MACHINE)
+            assert leases.claim("a", MACHINE.digest, "k") is None
+
     def test_who_trains(self, url: str) -> None:
         """Workers on the machine that was measured, or all, or none."""
         with self.open(url) as bench:
@@ -604,20 +620,6 @@ class DatabaseConformance(JobsConformance):
         done = _run("loop", url, str(_KILLS))
         assert done.returncode == 0, done.stderr
         assert f"{_KILLS} workers killed" in done.stdout, done.stdout
-
-    def test_another_version_of_the_tables_is_refused(self, url: str) -> None:
-        """With what to do about it."""
-        with Store.open(url) as store:
-            JobQueue(store)
-            engine = create_engine(find(url).url)
-            with engine.begin() as connection:
-                connection.execute(text("UPDATE profiling_jobs_schema SET version = 99"))
-            engine.dispose()
-            with pytest.raises(
-                StoreError, match=f"of version 99, and this hetune reads .*{VERSION}"
-            ):
-                JobQueue(store)
-            assert list(store.measurements()) == []
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
