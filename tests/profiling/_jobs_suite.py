@@ -621,6 +621,11 @@ class DatabaseConformance(JobsConformance):
         assert done.returncode == 0, done.stderr
         assert f"{_KILLS} workers killed" in done.stdout, done.stdout
 
+    def test_a_worker_that_wakes_up_too_late(self, url: str) -> None:
+        """SIGSTOP, and SIGCONT when another one has done its work: its own does not count."""
+        done = _run("sleep", url)
+        assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr
+
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(_KILLED), *arguments]

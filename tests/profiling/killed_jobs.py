@@ -2,9 +2,9 @@
 
 A process of its own. ``complete URL before`` claims a unit and kills itself in `complete`, before
 or ``after`` its commit. ``loop URL N`` lets so many workers be killed at random points while they
-measure, and then one that is not: all must be measured in the end, and nothing twice. With the URL
-of a service in the end they work over HTTP; the service has to have the same database, and short
-leases.
+measure, and then one that is not: all must be measured in the end, and nothing twice. ``sleep
+URL`` lets one sleep over the end of its lease, holding what it measured. With the URL of a
+service in the end they work over HTTP; the service has to have the same database, and short leases.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ from hetune.profiling.jobs.records import State
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
+from hetune.variants.errors import LeaseError
 
 _PROBLEMS = 60
 _LONGEST_SECONDS = 0.03
 _DEADLINE_SECONDS = 60
+_REFUSED = 3
 
 
 def complete(url: str, when: str) -> None:
@@ -75,6 +77,45 @@ def loop(url: str, kills: int, service: str | None = None, seed: int = 0) -> Non
             raise SystemExit(f"the job is not done: {queue.get(job)}")
     done = _check(url, job)
     print(f"{kills} workers killed, {done} problems measured")
+
+
+def sleep(url: str, service: str | None = None) -> None:
+    """Stops a worker, lets another one do what it had, and lets it go on.
+
+    Raises:
+        SystemExit: It was let in, or something was counted twice.
+    """
+    with Store.open(url) as store:
+        job = JobQueue(store).submit_units("mine", some_units(1)).id
+    child = os.fork()
+    if child == 0:
+        _sleep(_Lending(url, service, 0))
+    os.waitpid(child, os.WUNTRACED)
+    end = time.monotonic() + _DEADLINE_SECONDS
+    while _check(url, job) == 0 and time.monotonic() < end:
+        time.sleep(0.05)
+        _work(_Lending(url, service, 1), lambda: None)
+    os.kill(child, signal.SIGCONT)
+    _, status = os.waitpid(child, 0)
+    if os.waitstatus_to_exitcode(status) != _REFUSED:
+        raise SystemExit("a worker that slept over its lease's end was not refused")
+    if _check(url, job) != 1:
+        raise SystemExit("the problem is not done")
+    print("refused")
+
+
+def _sleep(lending: _Lending) -> None:
+    """A worker that is stopped before it gives back what it measured."""
+    try:
+        with lending.open() as lender:
+            lease = lender.claim("sleeper", MACHINE.digest)
+            if lease is not None:
+                os.kill(os.getpid(), signal.SIGSTOP)
+                lender.complete(lease, measured(lease, samples=(9.0,)), MACHINE)
+    except LeaseError:
+        os._exit(_REFUSED)
+    finally:
+        os._exit(1)
 
 
 @dataclass(frozen=True)
@@ -138,7 +179,10 @@ def _check(url: str, job: int) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "complete":
-        complete(sys.argv[2], sys.argv[3])
-    else:
-        loop(sys.argv[2], int(sys.argv[3]), *sys.argv[4:])
+    match sys.argv[1:]:
+        case ["complete", url, when]:
+            complete(url, when)
+        case ["sleep", url, *service]:
+            sleep(url, *service)
+        case ["loop", url, kills, *service]:
+            loop(url, int(kills), *service)
