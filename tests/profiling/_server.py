@@ -19,10 +19,12 @@ class Server:
 
     Attributes:
         url: Of its database.
+        folder: Of its socket.
+        programs: Folder of PostgreSQL's programs.
     """
 
     def __init__(self, folder: Path, programs: Path, user: str | None) -> None:
-        self._folder, self._programs = folder, programs
+        self.folder, self.programs = folder, programs
         self._as = () if user is None else ("runuser", "-u", user, "--")
         self.url = f"postgresql+psycopg://hetune@/postgres?host={folder}"
 
@@ -32,18 +34,18 @@ class Server:
 
     def start(self) -> None:
         """Starts it, and waits until it answers."""
-        options = f"-k {self._folder} -c listen_addresses='' -c fsync=off"
-        self._run("pg_ctl", "--wait", f"--log={self._folder}/log", f"--options={options}", "start")
+        options = f"-k {self.folder} -c listen_addresses='' -c fsync=off"
+        self._run("pg_ctl", "--wait", f"--log={self.folder}/log", f"--options={options}", "start")
 
     def crash(self) -> None:
         """Ends it at once: what is under way is lost, and what was committed has to be there."""
         self._run("pg_ctl", "--mode=immediate", "stop")
 
     def _run(self, program: str, *arguments: str) -> None:
-        command = [*self._as, self._programs / program, "-D", self._folder / "data", *arguments]
-        with Path(self._folder, "said").open("ab") as said:
+        command = [*self._as, self.programs / program, "-D", self.folder / "data", *arguments]
+        with Path(self.folder, "said").open("ab") as said:
             subprocess.run(
-                command, cwd=self._folder, stdout=said, stderr=said, timeout=SECONDS, check=True
+                command, cwd=self.folder, stdout=said, stderr=said, timeout=SECONDS, check=True
             )
 
 
