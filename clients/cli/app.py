@@ -14,6 +14,7 @@ from hetune.clients.cli import (
     build,
     calibrate,
     console,
+    keys,
     models,
     profile,
     registry,
@@ -27,6 +28,7 @@ from hetune.clients.cli import (
 from hetune.clients.cli.options import Threads, use_threads
 from hetune.variants.errors import (
     CampaignError,
+    ConflictError,
     GraphError,
     HetuneError,
     InputError,
@@ -39,6 +41,7 @@ from hetune.variants.errors import (
 
 _BAD_INPUT = (
     CampaignError,
+    ConflictError,
     GraphError,
     InputError,
     MalformedError,
@@ -93,6 +96,7 @@ app.command("models")(models.models)
 app.command("calibrate")(calibrate.calibrate)
 app.command("serve")(serve.serve)
 app.command("worker")(worker.worker)
+app.add_typer(keys.app, name="keys")
 app.add_typer(registry.app, name="registry")
 app.add_typer(store.app, name="store")
 app.add_typer(remote.app, name="remote")

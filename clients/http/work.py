@@ -41,6 +41,8 @@ _LEASES = "/v1/work/leases"
 _NOTHING = 204
 _FAILED = 500
 _TIMEOUT_SECONDS = 60.0
+_HEARTBEAT_SECONDS = 15.0
+"""A heartbeat that hangs must not keep the next one from being heard in time."""
 _BRIEFLY = 2
 _PATIENTLY = 1000
 """What `Exchange` bounds by a minute, which is as long as a lease lasts without a heartbeat."""
@@ -183,9 +185,11 @@ class HttpLender:
                 raise
 
     def _try(self, path: str, body: bytes | None) -> Outcome:
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        headers, timeout = {"Content-Type": "application/json"}, _TIMEOUT_SECONDS
+        if body is None:
+            headers, timeout = {}, _HEARTBEAT_SECONDS
         try:
-            return self._http.post(path, content=body, headers=headers)
+            return self._http.post(path, content=body, headers=headers, timeout=timeout)
         except httpx.HTTPError as error:
             return error
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping, Sequence
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -136,10 +135,8 @@ def _run(
 
 def _ran_before(layer: CompiledLayer, graph: HeteroGraph) -> set[str]:
     """Ids of the variants that a layer has run by on a graph: they are prepared for it."""
-    layers: WeakKeyDictionary[CompiledLayer, set[str]] = graph.cached(
-        "ran before", WeakKeyDictionary
-    )
-    return layers.setdefault(layer, set())
+    found: set[str] = graph.cached("ran before", set, owner=layer)
+    return found
 
 
 def _outputs(outputs: Sequence[int] | None, layers: int) -> frozenset[int]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from hetune.costmodel.following import Following, Given
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.service.core.cost_models import CostModels
@@ -36,6 +37,7 @@ class Service:
         jobs: Profiling jobs.
         lending: Work on them, for workers on other machines.
         cost_models: Cost models on the shelf.
+        following: Which of them chooses.
         metrics: What all of them count and time.
     """
 
@@ -49,6 +51,7 @@ class Service:
     jobs: Jobs
     lending: Lending
     cost_models: CostModels
+    following: Following | Given
     metrics: Metrics
 
     @classmethod
@@ -67,7 +70,7 @@ class Service:
         Args:
             root: The folder.
             limits: What is accepted and held.
-            selector: Who chooses variants; `Selector.load()` if None.
+            selector: Who chooses variants; if None, whatever the shelf's champion is by then.
             backend: What runs them: "cpp" or "torch".
             store: Where measurements and jobs are, as `Store.open` takes it; it is opened when it
                 is first asked for.
@@ -77,12 +80,13 @@ class Service:
             FolderError: The folder cannot be used.
         """
         limits = limits or Limits()
-        selector = selector or Selector.load()
+        shelf = shelf or Shelf()
+        following = Following(shelf) if selector is None else Given(selector)
         folder = Folder(root)
         graphs = GraphStore(root / "graphs", limits)
-        models = ModelStore(root / "models", backend, selector, limits.loaded_bytes)
-        metrics = Metrics(graphs, models)
-        selection = Selection(graphs, models, selector, limits, metrics)
+        models = ModelStore(root / "models", backend, limits.loaded_bytes)
+        metrics = Metrics(graphs, models, following)
+        selection = Selection(graphs, models, lambda: following.active, limits, metrics)
         measurements = Measurements(store)
         return cls(
             limits,
@@ -94,7 +98,8 @@ class Service:
             measurements,
             Jobs(measurements, limits),
             Lending(lambda: measurements.leases),
-            CostModels(shelf or Shelf(), measurements),
+            CostModels(shelf, measurements, following),
+            following,
             metrics,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
@@ -10,10 +11,12 @@ from fastapi import APIRouter, FastAPI
 
 import hetune
 from hetune.profiling.jobs.activity import Activity
+from hetune.service.core.access import Access
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import Document
 from hetune.service.core.graph_document import GraphDocument
 from hetune.service.core.job_documents import JobRequest
+from hetune.service.core.keys import FILE, Keys
 from hetune.service.core.service import Service
 from hetune.service.core.work_documents import (
     ClaimRequest,
@@ -23,6 +26,7 @@ from hetune.service.core.work_documents import (
 )
 from hetune.service.http import cost_models, graphs, inference, jobs, metrics, models, work_routes
 from hetune.service.http.asgi import App
+from hetune.service.http.following import follow
 from hetune.service.http.layers import Failures, Guard, RequestIds
 from hetune.service.http.observe import Observed
 from hetune.service.http.oip import routes as oip
@@ -51,12 +55,14 @@ def application(
 
     Args:
         service: What it serves.
-        key: What clients have to send; None for nothing.
+        key: One that allows everything, beside those in the service's folder; None for none.
+            Without any, everybody is let in.
         hosts: Names that requests may call the service by; any if None.
         stopping: As `Work.of` takes it.
         activity: Likewise.
     """
-    guarded = Failures(Guard(routes(service, stopping, activity), key, hosts))
+    access = Access(Keys(service.folder.root / FILE), key)
+    guarded = Failures(Guard(routes(service, stopping, activity), access, hosts))
     return RequestIds(Observed(guarded, service.metrics))
 
 
@@ -70,7 +76,9 @@ def routes(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        following = asyncio.create_task(follow(service.following))
         yield
+        following.cancel()
         work.close()
 
     app = FastAPI(

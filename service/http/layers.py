@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import logging
 import re
 import uuid
 from collections.abc import Collection
 
+from hetune.service.core.access import Access
+from hetune.service.http.access import needs_of
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send, header
 from hetune.service.http.logs import request_id
 from hetune.service.http.problems import problem_of, routing_problem
 from hetune.variants.errors import AccessError
 
-OPEN_PATHS = frozenset(
-    {"/v1/health/live", "/v1/health/ready", "/v2/health/live", "/v2/health/ready"}
-)
-"""The only paths that need no key."""
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _FORBIDDEN, _MISDIRECTED = 403, 421
+_POLICY = 1008  # of a WebSocket that is closed
 _log = logging.getLogger(__name__)
 
 
@@ -81,58 +78,59 @@ class Failures:
 
 
 class Guard:
-    """Denies by default: every path but `OPEN_PATHS` needs the key, if there is one.
+    """Denies by default: every request needs a key that is for it, but where `NEEDS` wants none.
 
     Args:
         app: What is guarded.
-        key: The key; None for none.
+        access: Who is let in.
         hosts: Names that requests may call the service by; None for any. Without a key this keeps
             web pages from reaching a service on the user's machine under a name of their own.
     """
 
-    def __init__(self, app: App, key: str | None, hosts: Collection[str] | None) -> None:
-        self._app = app
-        self._digest = None if key is None else _digest(key)
-        self._hosts = hosts
+    def __init__(self, app: App, access: Access, hosts: Collection[str] | None) -> None:
+        self._app, self._access, self._hosts = app, access, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves an ASGI event."""
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-            return
-        if not self._is_addressed(header(scope, b"host")):
-            refusal = routing_problem(
-                _MISDIRECTED, "the service does not answer under this host name", scope
-            )
-        elif not self._is_own(header(scope, b"origin"), header(scope, b"host")):
-            refusal = routing_problem(
-                _FORBIDDEN, "the service does not answer pages of other origins", scope
-            )
-        elif not self._is_allowed(header(scope, b"authorization")):
-            error = AccessError("send the service's key: 'Authorization: Bearer <key>'")
-            refusal = problem_of(error, scope)
+        elif scope["type"] != "http":
+            await send({"type": "websocket.close", "code": _POLICY})
+        elif (refusal := self._refusal(scope)) is not None:
+            await refusal(scope, receive, send)
         else:
             await self._app(scope, receive, send)
-            return
-        await refusal(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> App | None:
+        """What to answer instead of letting a request in; raises what keys are refused with."""
+        needs = needs_of(scope["method"], scope["path"])
+        if all(need is None for need in needs):
+            return None
+        host, origin = header(scope, b"host"), header(scope, b"origin")
+        if not self._is_addressed(host):
+            return routing_problem(
+                _MISDIRECTED, "the service does not answer under this host name", scope
+            )
+        is_open = self._access.is_open
+        # A web page of somebody else's may use its reader's machine, and has no key.
+        if is_open and origin is not None and origin.partition("://")[2] != host:
+            return routing_problem(
+                _FORBIDDEN, "the service does not answer pages of other origins", scope
+            )
+        if not is_open:
+            caller = self._access.caller(_key_of(scope))
+            scope["state"]["key"] = caller.name
+            caller.check(needs)
+        return None
 
     def _is_addressed(self, host: str | None) -> bool:
         if self._hosts is None:
             return True
         return host is not None and re.sub(r":\d+$", "", host).lower() in self._hosts
 
-    def _is_own(self, origin: str | None, host: str | None) -> bool:
-        """Whether it is no web page of somebody else's that uses its reader's machine."""
-        return self._digest is not None or origin is None or origin.partition("://")[2] == host
 
-    def _is_allowed(self, authorization: str | None) -> bool:
-        if self._digest is None:
-            return True
-        scheme, _, key = (authorization or "").partition(" ")
-        is_key = hmac.compare_digest(_digest(key.strip()), self._digest)
-        return is_key and scheme.lower() == "bearer"
-
-
-def _digest(key: str) -> bytes:
-    """All of one length, so that comparing takes the same time for every key."""
-    return hashlib.sha256(key.encode("latin-1", "replace")).digest()
+def _key_of(scope: Scope) -> str:
+    scheme, _, key = (header(scope, b"authorization") or "").partition(" ")
+    if scheme.lower() != "bearer" or not key.strip():
+        raise AccessError("send the service's key: 'Authorization: Bearer <key>'")
+    return key.strip()
