@@ -22,6 +22,7 @@ from hetune.clients.cli import (
     run,
     serve,
     show,
+    store,
     worker,
 )
 from hetune.clients.cli.options import Threads, use_threads
@@ -97,6 +98,7 @@ app.command("serve")(serve.serve)
 app.command("worker")(worker.worker)
 app.add_typer(keys.app, name="keys")
 app.add_typer(registry.app, name="registry")
+app.add_typer(store.app, name="store")
 app.add_typer(remote.app, name="remote")
 
 

@@ -3,34 +3,78 @@
 from __future__ import annotations
 
 import signal
-import threading
-from typing import Annotated
+import time
+from contextlib import ExitStack
+from random import uniform
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hetune.clients.cli import console
 from hetune.clients.cli.models import StoreUrl
+from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
+from hetune.profiling.train import onto_shelf
+from hetune.variants.errors import InputError
+
+if TYPE_CHECKING:
+    from hetune.clients.http.work import HttpLender
+
+_MISSING = "hetune worker --url needs more packages: pip install 'hetune[service]'"
+_POLL_SECONDS = 1.0
+_POLL_HTTP_SECONDS = 5.0
 
 
 def worker(
     store: StoreUrl = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a service whose jobs to work on, in place of a store; its key is that of "
+            "HETUNE_API_KEY."
+        ),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when there is nothing to do.")] = False,
 ) -> None:
     """Measure what profiling jobs ask for, until it is interrupted.
 
     A problem that is being measured then is given back, and measured by whoever comes next.
     """
+    if url is not None and store is not None:
+        raise InputError("work is that of a store or of a service: give --store or --url")
     # As Ctrl-C does: what is claimed is given back on the way out.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with Store.open(store) as opened, Supervisor() as supervisor:
-            console.out().print(f"working on jobs in {opened.place}", markup=False, soft_wrap=True)
+        with ExitStack() as stack:
+            supervisor = stack.enter_context(Supervisor())
+            if url is None:
+                opened = stack.enter_context(Store.open(store))
+                place, poll_seconds = opened.place, _POLL_SECONDS
+                found = JobWorker(Leases(opened), supervisor, train=onto_shelf(opened))
+            else:
+                lender = stack.enter_context(_remote(url))
+                place, poll_seconds = lender.place, _POLL_HTTP_SECONDS
+                found = JobWorker(lender, supervisor)
+            console.out().print(f"working on jobs in {place}", markup=False, soft_wrap=True)
             console.flush()
-            JobWorker(opened, supervisor).run(threading.Event().wait, until_idle=once)
+            found.run(_wait, until_idle=once, poll_seconds=poll_seconds)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _remote(url: str) -> HttpLender:
+    try:
+        from hetune.clients.http.work import HttpLender
+    except ModuleNotFoundError as error:
+        raise InputError(f"{_MISSING} ({error.name} is missing)") from error
+    return HttpLender(url)
+
+
+def _wait(seconds: float) -> bool:
+    """Never stops it; many workers do not ask all at once."""
+    time.sleep(seconds * uniform(0.5, 1.5))  # noqa: S311 (nothing secret)
+    return False

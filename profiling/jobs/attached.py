@@ -13,10 +13,13 @@ import sys
 import threading
 
 from hetune.profiling.jobs.activity import Activity
+from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.quiet import Quiet
+from hetune.profiling.jobs.records import Trains
 from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
+from hetune.profiling.train import onto_shelf
 from hetune.variants.errors import HetuneError
 
 
@@ -28,7 +31,10 @@ def main() -> int:
     quiet = Quiet(Activity.inherited(int(sys.argv[1])))
     try:
         with Store.open() as store, Supervisor() as supervisor:
-            JobWorker(store, supervisor, quiet=quiet).run(threading.Event().wait)
+            # Also for machines whose workers come over HTTP, and see neither store nor shelf.
+            lender = Leases(store, trains=Trains.ALL)
+            worker = JobWorker(lender, supervisor, train=onto_shelf(store), quiet=quiet)
+            worker.run(threading.Event().wait)
     except KeyboardInterrupt:
         return 0
     except (HetuneError, OSError) as error:  # such as a folder that cannot be written

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, func, select
 
 from hetune.profiling.jobs.records import State
-from hetune.profiling.jobs.schema import jobs, log, prepare, units
+from hetune.profiling.jobs.schema import jobs, log, units
 from hetune.profiling.store.schema import lock
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import NotFoundError
@@ -19,7 +19,7 @@ LARGEST_ID = 2**63 - 1
 
 
 class Database:
-    """The tables of jobs in a store, which are created where there are none.
+    """The tables of jobs in a store.
 
     Whoever changes a unit and its job locks the unit first, then the job, and never two units:
     so nobody waits in a circle.
@@ -28,26 +28,22 @@ class Database:
         store: Where measurements are; stays the caller's.
         clock: Tells the time in UTC; by default PostgreSQL's, which all workers share, and this
             machine's for SQLite.
-
-    Raises:
-        StoreError: The tables are those of another version, or the database fails.
     """
 
     def __init__(self, store: Store, clock: Callable[[], datetime] | None = None) -> None:
         self.store = store
         self._clock = clock
-        prepare(store)
 
     @contextmanager
-    def transaction(self, *, measuring: bool = False) -> Iterator[Connection]:
+    def transaction(self, *, alone: bool = False) -> Iterator[Connection]:
         """All of it or nothing; SQLite lets in one at a time.
 
         Args:
-            measuring: Measurements are added in it, too, or units: PostgreSQL, too, lets in one
-                of those at a time.
+            alone: Measurements are added in it, too, or units, or a key is looked for: PostgreSQL,
+                too, lets in one of those at a time.
         """
         with self.store.transaction() as connection:
-            if measuring or connection.dialect.name == "sqlite":
+            if alone or connection.dialect.name == "sqlite":
                 lock(connection)
             yield connection
 

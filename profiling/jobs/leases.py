@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, and_, exists, or_, select
 
 from hetune.costmodel.fingerprint import Fingerprint
-from hetune.profiling.jobs.database import Database, one_job, settle, tell
-from hetune.profiling.jobs.records import Lease, Measure, State, Train
+from hetune.profiling.jobs.database import LARGEST_ID, Database, one_job, settle, tell
+from hetune.profiling.jobs.records import Lease, Measure, State, Train, Trains
 from hetune.profiling.jobs.schema import jobs, units
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.records import Measurement
@@ -41,11 +41,11 @@ class Leases:
         store: Where measurements and jobs are; stays the caller's.
         seconds: How long a lease lasts from the last heartbeat.
         attempts: How often a unit is lent before it is given up.
+        trains: Which trainings are lent.
         clock: Tells the time in UTC; by default the database's.
 
     Raises:
         InputError: The seconds or the attempts are too few.
-        StoreError: The tables of jobs are those of another version, or the database fails.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Leases:
         *,
         seconds: float = LEASE_SECONDS,
         attempts: int = ATTEMPTS,
+        trains: Trains = Trains.OWN,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         if not 0 <= seconds < math.inf or attempts < 1:
@@ -61,8 +62,9 @@ class Leases:
         self._database = Database(store, clock)
         self._length = timedelta(seconds=seconds)
         self._attempts = attempts
+        self._trains = trains
 
-    def claim(self, owner: str, machine: str) -> Lease | None:
+    def claim(self, owner: str, machine: str, key: str | None = None) -> Lease | None:
         """Takes a unit: of the oldest job that this machine may measure, the next one.
 
         Units whose worker was silent for too long are taken before new ones; those that were lent
@@ -71,25 +73,48 @@ class Leases:
         Args:
             owner: Who takes it, for readers.
             machine: Digest of the fingerprint of its machine.
+            key: Claiming under the same key again gives the same lease, as long as that holds, so
+                that a worker that heard no answer may ask again.
 
         Returns:
             None if there is nothing to do now.
         """
         owner = clean(owner)
         while True:
-            with self._database.transaction() as connection:
+            with self._database.transaction(alone=key is not None) as connection:
                 now = self._database.now(connection)
-                unit = connection.execute(_claimable(machine, now)).first()
+                if key is not None and (lent := self._lent_under(connection, key, now)):
+                    return lent
+                unit = connection.execute(_claimable(machine, self._trains, now)).first()
                 if unit is None:
                     return None
                 job = one_job(connection, unit.job, locked=True)
-                if job.state not in _OPEN or job.machine not in (None, machine):
+                anywhere = unit.is_training and self._trains is Trains.ALL
+                if job.state not in _OPEN or not (anywhere or job.machine in (None, machine)):
                     continue  # somebody was faster
                 if unit.state == State.RUNNING and not self._taken_back(connection, unit, job, now):
                     continue
                 if job.cancel_requested:
                     continue
-                return self._lent(connection, unit, job, now, owner, machine)
+                return self._lent(connection, unit, job, now, owner, machine, key)
+
+    def find(self, unit: int, token: int) -> Lease:
+        """The lease that was given so, for who has its numbers only; it may have ended since.
+
+        Raises:
+            LeaseError: The unit was lent again since, or there is no such unit.
+        """
+        wanted = select(units).where(units.c.id == unit, units.c.token == token)
+        with self._database.store.reading() as connection:
+            row = None
+            if 0 < unit <= LARGEST_ID and 0 < token <= LARGEST_ID:
+                row = connection.execute(wanted).first()
+            if row is None:
+                raise LeaseError(
+                    f"lease {token} on unit {unit} has ended, and nothing was written: claim "
+                    "another unit"
+                )
+            return self._lease(connection, row, one_job(connection, row.job))
 
     def heartbeat(self, lease: Lease) -> bool:
         """Prolongs a lease.
@@ -100,10 +125,10 @@ class Leases:
         Raises:
             LeaseError: The lease has ended.
         """
-        with self._held(lease) as (connection, _, now):
-            change = units.update().where(units.c.id == lease.unit)
+        with self._held(lease) as (connection, unit, now):
+            change = units.update().where(units.c.id == unit.id)
             connection.execute(change.values(heartbeat=now, lease_expires=now + self._length))
-            wanted = select(jobs.c.cancel_requested).where(jobs.c.id == lease.job)
+            wanted = select(jobs.c.cancel_requested).where(jobs.c.id == unit.job)
             return not connection.execute(wanted).scalar_one()
 
     def complete(
@@ -125,17 +150,17 @@ class Leases:
             InputError: Measurements are of something else, or some are missing.
             StoreError: A measurement contradicts itself, or the database fails.
         """
-        if not isinstance(lease.work, Measure) or fingerprint.digest != lease.machine:
-            raise InputError("the lease is not one to measure something on this machine")
         batch, store = list(measurements), self._database.store
-        wanted = [unit.key for unit in lease.work.units]
-        if not {found.unit for found in batch} <= set(wanted):
-            raise InputError("measurements of other units than those that were lent: send these")
         with self._held(lease, measuring=True, or_completed=True) as (connection, unit, now):
+            if unit.is_training or fingerprint.digest != unit.machine:
+                raise InputError("the lease is not one to measure something on this machine")
+            wanted = [member.key for member in _members(unit)]
+            if not {found.unit for found in batch} <= set(wanted):
+                raise InputError("measurements of other units than those that were lent")
             if unit.state == State.SUCCEEDED:
                 return Added(0, len(batch))
             added = store.add_within(connection, batch, fingerprint)
-            if missing := set(wanted) - store.done_within(connection, lease.machine, wanted):
+            if missing := set(wanted) - store.done_within(connection, unit.machine, wanted):
                 raise InputError(
                     f"{len(missing)} of {len(wanted)} variants were not measured: measure them all"
                 )
@@ -144,7 +169,7 @@ class Leases:
             known = len(wanted) - len(batch)
             said += f"{', ' if said else ''}{known} known before" if known else ""
             ended = {"state": State.SUCCEEDED.value, "endings": dict(endings), "error": ""}
-            self._end(connection, lease, now, ended, f"unit {lease.unit} measured: {said}")
+            self._end(connection, unit, now, ended, f"unit {unit.id} measured: {said}")
             return added
 
     def complete_training(self, lease: Lease, model: str) -> None:
@@ -158,15 +183,15 @@ class Leases:
             LeaseError: The lease has ended.
             InputError: It is no lease to train.
         """
-        if not isinstance(lease.work, Train):
-            raise InputError("the lease is not one to train a cost model")
         with self._held(lease, or_completed=True) as (connection, unit, now):
+            if not unit.is_training:
+                raise InputError("the lease is not one to train a cost model")
             if unit.state != State.SUCCEEDED:
-                one_job(connection, lease.job, locked=True)
-                change = jobs.update().where(jobs.c.id == lease.job)
+                one_job(connection, unit.job, locked=True)
+                change = jobs.update().where(jobs.c.id == unit.job)
                 connection.execute(change.values(model=model))
                 ended = {"state": State.SUCCEEDED.value, "error": ""}
-                self._end(connection, lease, now, ended, f"trained: {model}")
+                self._end(connection, unit, now, ended, f"trained: {model}")
 
     def fail(self, lease: Lease, error: str, *, final: bool = False) -> None:
         """Gives a unit back that could not be done; it is lent again unless it was too often.
@@ -183,8 +208,8 @@ class Leases:
             given_up = final or unit.attempt >= self._attempts
             error = clean(error)
             state = State.FAILED if given_up else State.QUEUED
-            text = f"unit {lease.unit} {'given up' if given_up else 'failed'}: {error}"
-            self._end(connection, lease, now, {"state": state.value, "error": error}, text)
+            text = f"unit {unit.id} {'given up' if given_up else 'failed'}: {error}"
+            self._end(connection, unit, now, {"state": state.value, "error": error}, text)
 
     def release(self, lease: Lease, why: str = "") -> None:
         """Gives a unit back that was not done; this does not count as an attempt.
@@ -198,8 +223,8 @@ class Leases:
         """
         with self._held(lease) as (connection, unit, now):
             given = {"state": State.QUEUED.value, "attempt": unit.attempt - 1}
-            text = f"unit {lease.unit} given back{why and ': '}{clean(why)}"
-            self._end(connection, lease, now, given, text)
+            text = f"unit {unit.id} given back{why and ': '}{clean(why)}"
+            self._end(connection, unit, now, given, text)
 
     @contextmanager
     def _held(
@@ -209,18 +234,18 @@ class Leases:
 
         Args:
             lease: The lease.
-            measuring: As in `Database.transaction`.
+            measuring: Measurements are added, too.
             or_completed: A lease that ended with its unit's success will do, too.
         """
-        with self._database.transaction(measuring=measuring) as connection:
+        with self._database.transaction(alone=measuring) as connection:
             wanted = select(units).where(units.c.id == lease.unit, units.c.token == lease.token)
             unit = connection.execute(wanted.with_for_update()).first()
             now = self._database.now(connection)
             if unit is None:
-                raise _ended(lease)
+                raise ended(lease)
             holds = unit.state == State.RUNNING and now < unit.lease_expires
             if not holds and not (or_completed and unit.state == State.SUCCEEDED):
-                raise _ended(lease)
+                raise ended(lease)
             yield connection, unit, now
 
     def _lent(
@@ -231,29 +256,56 @@ class Leases:
         now: datetime,
         owner: str,
         machine: str,
+        key: str | None,
     ) -> Lease:
         """Lends a unit, which is locked, as its job is."""
-        attempt, token, expires = unit.attempt + 1, unit.token + 1, now + self._length
-        change = units.update().where(units.c.id == unit.id)
-        connection.execute(
-            change.values(
-                state=State.RUNNING.value,
-                attempt=attempt,
-                token=token,
-                owner=owner,
-                machine=machine,
-                heartbeat=now,
-                lease_expires=expires,
-            )
-        )
+        values = {
+            "state": State.RUNNING.value,
+            "attempt": unit.attempt + 1,
+            "token": unit.token + 1,
+            "owner": owner,
+            "machine": machine,
+            "heartbeat": now,
+            "lease_expires": now + self._length,
+            "claim_key": key,
+        }
+        lent = units.update().where(units.c.id == unit.id).values(**values).returning(units)
+        row = connection.execute(lent).one()
+        measured_on = (job.machine or machine) if unit.is_training else machine
+        begun = {"state": State.RUNNING.value, "machine": measured_on}
         started = jobs.update().where(jobs.c.id == job.id)
-        connection.execute(
-            started.values(state=State.RUNNING.value, machine=machine, started=job.started or now)
+        connection.execute(started.values(started=job.started or now, **begun))
+        tell(connection, job.id, now, f"unit {row.id} lent to {owner}, attempt {row.attempt}")
+        return self._lease(connection, row, one_job(connection, job.id))
+
+    def _lent_under(self, connection: Connection, key: str, now: datetime) -> Lease | None:
+        """The lease that was given under a key, if it holds."""
+        running = and_(units.c.state == State.RUNNING.value, units.c.lease_expires > now)
+        wanted = select(units).where(units.c.claim_key == key, running)
+        found = connection.execute(wanted).first()
+        if found is None:
+            return None
+        return self._lease(connection, found, one_job(connection, found.job))
+
+    def _lease(self, connection: Connection, unit: Row[Any], job: Row[Any]) -> Lease:
+        """The last lease of a unit that was lent."""
+        work: Measure | Train = Train()
+        if not unit.is_training:
+            members = _members(unit)
+            keys = [member.key for member in members]
+            known = self._database.store.done_within(connection, unit.machine, keys)
+            work = Measure(members, Limits(**job.limits), frozenset(known))
+        return Lease(
+            unit=unit.id,
+            job=job.id,
+            campaign=job.campaign,
+            token=unit.token,
+            owner=unit.owner,
+            machine=job.machine if unit.is_training else unit.machine,
+            attempt=unit.attempt,
+            expires=unit.lease_expires,
+            work=work,
         )
-        text = f"unit {unit.id} lent to {owner}, attempt {attempt}"
-        tell(connection, job.id, now, text)
-        work = Train() if unit.is_training else _measure(unit, job)
-        return Lease(unit.id, job.id, job.campaign, token, owner, machine, attempt, expires, work)
 
     def _taken_back(
         self, connection: Connection, unit: Row[Any], job: Row[Any], now: datetime
@@ -273,17 +325,22 @@ class Leases:
         return False
 
     def _end(
-        self, connection: Connection, lease: Lease, now: datetime, values: dict[str, Any], text: str
+        self,
+        connection: Connection,
+        unit: Row[Any],
+        now: datetime,
+        values: dict[str, Any],
+        text: str,
     ) -> None:
         """Ends a lease that holds."""
-        change = units.update().where(units.c.id == lease.unit)
+        change = units.update().where(units.c.id == unit.id)
         connection.execute(change.values(**values))
-        job = one_job(connection, lease.job, locked=True)
-        tell(connection, lease.job, now, text)
+        job = one_job(connection, unit.job, locked=True)
+        tell(connection, job.id, now, text)
         settle(connection, job, now)
 
 
-def _claimable(machine: str, now: datetime) -> Select[Any]:
+def _claimable(machine: str, trains: Trains, now: datetime) -> Select[Any]:
     """The unit to take next, locked; those that others hold locks on are passed over."""
     others = units.alias()
     undone = exists().where(
@@ -297,12 +354,18 @@ def _claimable(machine: str, now: datetime) -> Select[Any]:
         or_(units.c.is_training.is_(False), ~undone),
     )
     is_lost = and_(units.c.state == State.RUNNING.value, units.c.lease_expires <= now)
+    is_its = or_(jobs.c.machine.is_(None), jobs.c.machine == machine)
+    match trains:
+        case Trains.NOTHING:
+            is_its = and_(is_its, units.c.is_training.is_(False))
+        case Trains.ALL:
+            is_its = or_(is_its, units.c.is_training.is_(True))
     return (
         select(units)
         .join(jobs, jobs.c.id == units.c.job)
         .where(
             jobs.c.state.in_(_OPEN),
-            or_(jobs.c.machine.is_(None), jobs.c.machine == machine),
+            is_its,
             or_(is_free, is_lost),
         )
         .order_by(jobs.c.id, units.c.id)
@@ -311,13 +374,14 @@ def _claimable(machine: str, now: datetime) -> Select[Any]:
     )
 
 
-def _measure(unit: Row[Any], job: Row[Any]) -> Measure:
+def _members(unit: Row[Any]) -> tuple[Unit, ...]:
+    """The variants on the problem that a unit of a job asks for."""
     problem = problem_from_json(unit.problem)
-    members = tuple(Unit(problem, variant, plan) for variant, plan in unit.variants)
-    return Measure(members, Limits(**job.limits))
+    return tuple(Unit(problem, variant, plan) for variant, plan in unit.variants)
 
 
-def _ended(lease: Lease) -> LeaseError:
+def ended(lease: Lease) -> LeaseError:
+    """The error of who comes with a lease that has ended."""
     return LeaseError(
         f"the lease of {lease.owner} on unit {lease.unit} of job {lease.job} has ended, and "
         "nothing was written: claim another unit"

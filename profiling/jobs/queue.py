@@ -35,8 +35,7 @@ class JobQueue:
         store: Where measurements are; jobs are in the same database. It stays the caller's.
         clock: Tells the time in UTC; by default the database's.
 
-    Raises:
-        StoreError: The tables of jobs are those of another version, or the database fails.
+    Every method also raises `StoreError` where the database fails.
     """
 
     def __init__(self, store: Store, *, clock: Callable[[], datetime] | None = None) -> None:
@@ -101,7 +100,7 @@ class JobQueue:
         facts = [campaign, asdict(limits), retrain, machine, sorted(u.key for u in distinct)]
         digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
         rows = _rows(distinct, retrain)
-        with self._database.transaction(measuring=True) as connection:
+        with self._database.transaction(alone=True) as connection:
             known = None
             if idempotency_key is not None:
                 same_key = select(jobs).where(jobs.c.idempotency_key == idempotency_key)

@@ -121,17 +121,34 @@ class LogLine:
     text: str
 
 
+class Trains(StrEnum):
+    """Which cost models a worker trains."""
+
+    NOTHING = "nothing"
+    OWN = "own"
+    """Those of jobs that were measured on its own machine."""
+    ALL = "all"
+    """Those of any machine."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """To be measured: units of one problem, together."""
+    """To be measured: units of one problem, together.
+
+    Attributes:
+        units: What the job asks for.
+        limits: What measuring may cost.
+        known: Keys of those units that the machine has measured before: these need no measuring.
+    """
 
     units: tuple[Unit, ...]
     limits: Limits
+    known: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """To be trained: a cost model for the machine, of all that was measured on it."""
+    """To be trained: a cost model for the lease's machine, of all that was measured on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +161,7 @@ class Lease:
         campaign: The job's campaign, for the records.
         token: Grows with every lease of the unit: who comes with an older one writes nothing.
         owner: Who has it.
-        machine: Digest of its machine's fingerprint.
+        machine: Digest of its machine's fingerprint; to train, of the machine to train for.
         attempt: Which attempt at the unit it is, from 1.
         expires: When it ends unless a heartbeat prolongs it, in UTC.
         work: What is to be done.

@@ -7,31 +7,18 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    Connection,
     ForeignKey,
     Index,
     Integer,
-    MetaData,
     Table,
     Text,
-    inspect,
-    select,
 )
 
-from hetune.profiling.store.schema import Id, Utc, lock
-from hetune.profiling.store.store import Store
-from hetune.variants.errors import StoreError
-
-VERSION = 1
-"""Version of the tables; those of another one are refused."""
-
-_metadata = MetaData()
-
-schema = Table("profiling_jobs_schema", _metadata, Column("version", Integer, primary_key=True))
+from hetune.profiling.store.schema import Id, Utc, metadata
 
 jobs = Table(
     "profiling_jobs",
-    _metadata,
+    metadata,
     Column("id", Id, primary_key=True),
     Column("campaign", Text, nullable=False),
     Column("digest", Text, nullable=False),  # of all that was asked for
@@ -52,7 +39,7 @@ jobs = Table(
 # A unit that is queued in a job that is final was never begun, and counts as cancelled.
 units = Table(
     "profiling_job_units",
-    _metadata,
+    metadata,
     Column("id", Id, primary_key=True),
     Column("job", ForeignKey(jobs.c.id), nullable=False),
     Column("is_training", Boolean, nullable=False),
@@ -68,47 +55,18 @@ units = Table(
     Column("heartbeat", Utc),
     Column("endings", JSON, nullable=False),
     Column("error", Text, nullable=False),
+    Column("claim_key", Text),  # what the last claim may be repeated under
     Index("profiling_job_units_state", "job", "state"),
+    Index("profiling_job_units_claim", "claim_key"),
     sqlite_autoincrement=True,
 )
 
 log = Table(
     "profiling_job_log",
-    _metadata,
+    metadata,
     Column("id", Id, primary_key=True),
     Column("job", ForeignKey(jobs.c.id), nullable=False, index=True),
     Column("moment", Utc, nullable=False),
     Column("line", Text, nullable=False),
     sqlite_autoincrement=True,
 )
-
-
-def prepare(store: Store) -> None:
-    """Create the tables where there are none.
-
-    Raises:
-        StoreError: The tables are those of another version, or the database fails.
-    """
-    with store.reading() as connection:
-        if _is_there(connection, store.place):
-            return
-    with store.transaction() as connection:
-        lock(connection)
-        # Another process may have been faster.
-        if not _is_there(connection, store.place):
-            _metadata.create_all(connection)
-            connection.execute(schema.insert().values(version=VERSION))
-
-
-def _is_there(connection: Connection, place: str) -> bool:
-    if not inspect(connection).has_table(schema.name):
-        return False
-    found = connection.execute(select(schema.c.version)).scalars().all()
-    if found != [VERSION]:
-        versions = ", ".join(map(str, found)) or "none"
-        raise StoreError(
-            f"the store {place} has tables of jobs of version {versions}, and this hetune reads "
-            f"version {VERSION}: use the release of hetune that wrote them, or set HETUNE_STORE "
-            "to another store"
-        )
-    return True

@@ -15,19 +15,17 @@ import platformdirs
 from filelock import FileLock, Timeout
 
 from hetune.costmodel.fingerprint import Fingerprint, this_machine
-from hetune.costmodel.shelf.shelf import Shelf
 from hetune.costmodel.version import code_version
-from hetune.profiling.jobs.leases import LEASE_SECONDS, Leases
+from hetune.profiling.jobs.leases import LEASE_SECONDS
+from hetune.profiling.jobs.lender import AWAY, Lender
 from hetune.profiling.jobs.quiet import DisturbedError, Quiet
 from hetune.profiling.jobs.records import Lease, Measure
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.measure.record import Stamp
 from hetune.profiling.records import Measurement
-from hetune.profiling.store.store import Store
-from hetune.profiling.train import train
 from hetune.profiling.units import Unit
-from hetune.variants.errors import HetuneError, InputError, LeaseError, StoreError, WorkerError
+from hetune.variants.errors import HetuneError, InputError, LeaseError, WorkerError
 
 _log = logging.getLogger(__name__)
 _DISTURBED = "the service computed meanwhile; it is measured again"
@@ -47,14 +45,14 @@ class Measures(Protocol):
 class JobWorker:
     """Works on jobs, one unit at a time, and alone on its machine.
 
-    While it works, a thread says so to the database. Cancelled jobs end with the problem that is
+    While it works, a thread says so to the lender. Cancelled jobs end with the problem that is
     being measured: its measurements are kept.
 
     Args:
-        store: Where jobs and measurements are; stays the caller's.
+        lender: Whom to ask for work; stays the caller's.
         supervisor: Measures; stays the caller's.
-        leases: By default those of the store.
-        shelf: Where models go; the user's by default.
+        train: Trains a cost model for a machine, by the digest of its fingerprint, and gives the
+            model's id; not needed where the lender lends no trainings.
         owner: Its name; by default the machine's, and the process's number.
         lock: A file that is locked while a unit is worked on; by default one of the user's.
         machine: What is measured on; by default this machine.
@@ -64,20 +62,17 @@ class JobWorker:
 
     def __init__(
         self,
-        store: Store,
+        lender: Lender,
         supervisor: Measures,
         *,
-        leases: Leases | None = None,
-        shelf: Shelf | None = None,
+        train: Callable[[str], str] | None = None,
         owner: str | None = None,
         lock: Path | None = None,
         machine: Fingerprint | None = None,
         heartbeat_seconds: float = LEASE_SECONDS / 4,
         quiet: Quiet | None = None,
     ) -> None:
-        self._store, self._supervisor = store, supervisor
-        self._leases = leases or Leases(store)
-        self._shelf = shelf or Shelf()
+        self._lender, self._supervisor, self._train = lender, supervisor, train
         self._owner = owner or f"{platform.node()}:{os.getpid()}"
         path = lock or Path(platformdirs.user_data_dir("hetune", appauthor=False), "measuring.lock")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -98,11 +93,12 @@ class JobWorker:
             Whether there was one.
 
         Raises:
-            StoreError: The database fails; the unit is lent again once the lease has ended.
+            HetuneError: The lender cannot be asked (`AWAY`), and the unit is lent again once the
+                lease has ended; or it does not lend to this worker.
         """
         try:
             with self._lock:
-                lease = self._leases.claim(self._owner, self._machine.digest)
+                lease = self._lender.claim(self._owner, self._machine.digest)
                 if lease is None:
                     return False
                 self._work_on(lease)
@@ -117,16 +113,17 @@ class JobWorker:
         until_idle: bool = False,
         poll_seconds: float = 1.0,
     ) -> None:
-        """Works until it is told to stop; a database that is away is waited for.
+        """Works until it is told to stop; a lender that is away is waited for.
 
         Args:
             stopped: Waits so many seconds, or less; whether to stop (`threading.Event.wait`).
-            until_idle: Stop, too, when there is nothing to do; then a database that fails is an
+            until_idle: Stop, too, when there is nothing to do; then a lender that is away is an
                 error.
             poll_seconds: How long to wait when there is nothing to do.
 
         Raises:
-            StoreError: The database fails, and it works until idle.
+            HetuneError: The lender does not lend to this worker, or it is away, and the worker
+                works until idle.
         """
         while not stopped(0):
             if self._quiet is not None and not self._quiet.wait(stopped):
@@ -134,7 +131,7 @@ class JobWorker:
             try:
                 if self.step():
                     continue
-            except StoreError as error:
+            except AWAY as error:
                 if until_idle:
                     raise
                 _log.warning("%s", error)
@@ -146,16 +143,15 @@ class JobWorker:
             with self._alive(lease):
                 if isinstance(lease.work, Measure):
                     found = self._measured(lease, lease.work)
-                    self._leases.complete(lease, found, self._machine)
+                    self._lender.complete(lease, found, self._machine)
                 else:
-                    model = train(self._store, lease.machine, self._shelf)
-                    self._leases.complete_training(lease, model)
+                    self._lender.complete_training(lease, self._trained(lease))
         except LeaseError as error:
             _log.warning("%s", error)
         except DisturbedError:
             with suppress(LeaseError):
-                self._leases.release(lease, _DISTURBED)
-        except StoreError:
+                self._lender.release(lease, _DISTURBED)
+        except AWAY:
             raise
         except HetuneError as error:
             # What the system refused may go well next time.
@@ -165,13 +161,12 @@ class JobWorker:
             _log.exception("unit %d of job %d", lease.unit, lease.job)
             self._fail(lease, f"{type(error).__name__}: {error}", final=False)
         except BaseException:
-            with suppress(LeaseError, StoreError):
-                self._leases.release(lease)
+            with suppress(LeaseError, *AWAY):
+                self._lender.release(lease)
             raise
 
     def _measured(self, lease: Lease, work: Measure) -> list[Measurement]:
-        known = self._store.done(lease.machine)
-        wanted = [unit for unit in work.units if unit.key not in known]
+        wanted = [unit for unit in work.units if unit.key not in work.known]
         if not wanted:
             return []
         if not {unit.key for unit in wanted} <= {u.key for u in units_of(wanted[0].problem)}:
@@ -192,9 +187,14 @@ class JobWorker:
         self._quiet.ended(disturbed=False)
         return found
 
+    def _trained(self, lease: Lease) -> str:
+        if self._train is None:
+            raise InputError("this worker trains no cost models: run one at the database")
+        return self._train(lease.machine)
+
     def _fail(self, lease: Lease, error: str, *, final: bool) -> None:
         with suppress(LeaseError):
-            self._leases.fail(lease, error, final=final)
+            self._lender.fail(lease, error, final=final)
 
     @contextmanager
     def _alive(self, lease: Lease) -> Iterator[None]:
@@ -204,10 +204,10 @@ class JobWorker:
         def beat() -> None:
             while not over.wait(self._heartbeat_seconds):
                 try:
-                    self._leases.heartbeat(lease)
+                    self._lender.heartbeat(lease)
                 except LeaseError:
                     return
-                except StoreError as error:
+                except HetuneError as error:
                     _log.warning("%s", error)
 
         thread = threading.Thread(target=beat, name="hetune-heartbeat", daemon=True)

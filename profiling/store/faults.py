@@ -63,7 +63,7 @@ def explained(doing: str, place: str, secrets: tuple[str, ...]) -> Iterator[None
         yield
     except StoreError:
         raise
-    except (SQLAlchemyError, OSError) as error:
+    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
         said = _said(error)
         for secret in secrets:
             said = said.replace(secret, "***")

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.records import Measurement
-from hetune.profiling.store.schema import VERSION
 from hetune.profiling.store.store import Store
 from hetune.profiling.store.wanted import Wanted
 from hetune.variants.errors import StoreError
 from hetune.variants.registry.whole import replacing
 
 _GROUP = 2000
+_VERSION = 1  # of the columns
 _FLOATS = pa.list_(pa.float64())
 _LAUNCH_FIELDS = {
     "kernel": pa.string(),
@@ -58,7 +58,7 @@ SCHEMA = pa.schema(
         ("measured_at", pa.timestamp("us", tz="UTC")),
         ("fingerprint", pa.string()),
     ],
-    metadata={"hetune_store_version": str(VERSION)},
+    metadata={"hetune_store_version": str(_VERSION)},
 )
 
 

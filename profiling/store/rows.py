@@ -20,14 +20,9 @@ def to_row(measurement: Measurement, machine: str) -> dict[str, Any]:
     """The row of a measurement that was taken on a machine; its fingerprint's id is missing yet.
 
     Raises:
-        StoreError: The measurement contradicts itself. Nothing that is stored can be mended
-            later, so it is looked at before.
+        StoreError: As `check_row`.
     """
-    if wrong := _wrong(measurement, machine):
-        raise StoreError(
-            f"the measurement of {measurement.variant} on {measurement.graph} (unit "
-            f"{measurement.unit[:12]}) is not stored, nor is any other of its batch: {wrong}"
-        )
+    check_row(measurement, machine)
     row = {name: getattr(measurement, name) for name in _FIELDS}
     for name, value in row.items():
         if isinstance(value, str):
@@ -45,6 +40,20 @@ def to_row(measurement: Measurement, machine: str) -> dict[str, Any]:
             for launch in measurement.launches
         ],
     }
+
+
+def check_row(measurement: Measurement, machine: str) -> None:
+    """Checks that a measurement of a machine can be stored.
+
+    Raises:
+        StoreError: The measurement contradicts itself. Nothing that is stored can be mended
+            later, so it is looked at before.
+    """
+    if wrong := _wrong(measurement, machine):
+        raise StoreError(
+            f"the measurement of {measurement.variant} on {measurement.graph} (unit "
+            f"{measurement.unit[:12]}) is not stored, nor is any other of its batch: {wrong}"
+        )
 
 
 def from_row(row: Row[Any]) -> Measurement:

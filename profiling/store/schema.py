@@ -27,8 +27,12 @@ from sqlalchemy import (
 
 from hetune.variants.errors import StoreError
 
-VERSION = 1
-"""Version of the tables; a store of another one is refused."""
+REVISION = "0002"
+"""The last of `hetune.profiling.store.migrations.versions`: what the tables here are."""
+REVISIONS_TABLE = "profiling_migrations"
+"""Where a database keeps the revision of its tables."""
+_BEFORE_REVISIONS = 1
+"""What `schema` says where there is no such table."""
 
 # Any number will do, as long as no other program on the server locks the same one.
 _POSTGRESQL_LOCK = 0x6865_7475_6E65
@@ -52,13 +56,15 @@ class Utc(TypeDecorator[datetime]):
 
 
 Id = BigInteger().with_variant(Integer, "sqlite")
-_metadata = MetaData()
+metadata = MetaData()
+"""All tables of a store; those of jobs join it."""
 
-schema = Table("profiling_schema", _metadata, Column("version", Integer, primary_key=True))
+# For releases that know no revisions: they refuse another version than 1.
+schema = Table("profiling_schema", metadata, Column("version", Integer, primary_key=True))
 
 fingerprints = Table(
     "profiling_fingerprints",
-    _metadata,
+    metadata,
     Column("id", Id, primary_key=True),
     Column("machine", Text, nullable=False, index=True),  # the digest: what decides speed
     Column("facts_sha256", Text, nullable=False, unique=True),  # all facts, in canonical form
@@ -68,7 +74,7 @@ fingerprints = Table(
 
 measurements = Table(
     "profiling_measurements",
-    _metadata,
+    metadata,
     Column("id", Id, primary_key=True),
     Column("unit", Text, nullable=False),
     Column("machine", Text, nullable=False),
@@ -103,29 +109,30 @@ measurements = Table(
 
 
 def prepare(engine: Engine, place: str) -> None:
-    """Create the tables where there are none.
+    """Makes the tables where there are none, and brings those of older releases up to date.
+
+    All of it or nothing; of several processes one does it, and the others wait.
 
     Args:
         engine: The database.
         place: What messages call it.
 
     Raises:
-        StoreError: The tables are those of another version.
+        StoreError: The tables are those of a newer hetune.
         SQLAlchemyError: The database cannot be used.
     """
     with engine.connect() as connection:
-        if inspect(connection).has_table(schema.name):
-            _check(connection, place)
+        if _revision(connection, place) == REVISION:
             return
     with engine.connect() as connection:
         lock(connection)
-        # Another process may have been faster.
-        if inspect(connection).has_table(schema.name):
-            _check(connection, place)
-            return
-        _metadata.create_all(connection)
-        connection.execute(schema.insert().values(version=VERSION))
-        connection.commit()
+        found = _revision(connection, place)  # another process may have been faster
+        if found != REVISION:
+            from hetune.profiling.store.migrations.run import upgrade  # seldom needed
+
+            if not upgrade(connection, found):
+                raise _unknown(place, f"revision {found}")
+            connection.commit()
 
 
 def lock(connection: Connection) -> None:
@@ -139,14 +146,26 @@ def lock(connection: Connection) -> None:
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_POSTGRESQL_LOCK})"))
 
 
-def _check(connection: Connection, place: str) -> None:
-    found = connection.execute(select(schema.c.version)).scalars().all()
-    if found == [VERSION]:
-        return
-    versions = ", ".join(map(str, found)) or "none"
-    newer = bool(found) and max(found) > VERSION
-    mend = "upgrade hetune" if newer else "read it with the release of hetune that wrote it"
-    raise StoreError(
-        f"the store {place} has tables of version {versions}, and this hetune reads version "
-        f"{VERSION}: {mend}, or set HETUNE_STORE to another store"
+def _revision(connection: Connection, place: str) -> str | None:
+    """That of the tables; None if there are none, or they are older than revisions.
+
+    Raises:
+        StoreError: They are of a version that never was.
+    """
+    tables = inspect(connection)
+    if tables.has_table(REVISIONS_TABLE):
+        found = connection.execute(select(text("version_num")).select_from(text(REVISIONS_TABLE)))
+        if known := found.scalars().all():
+            return ", ".join(map(str, known))
+    if tables.has_table(schema.name):
+        versions = connection.execute(select(schema.c.version)).scalars().all()
+        if versions != [_BEFORE_REVISIONS]:
+            raise _unknown(place, f"version {', '.join(map(str, versions)) or 'none'}")
+    return None
+
+
+def _unknown(place: str, found: str) -> StoreError:
+    return StoreError(
+        f"the store {place} has tables of {found}, which this hetune does not know: upgrade "
+        "hetune, or set HETUNE_STORE to another store"
     )

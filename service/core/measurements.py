@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
+from hetune.profiling.jobs.records import Trains
 from hetune.profiling.store.store import Store
 
 
@@ -19,7 +21,7 @@ class Measurements:
     def __init__(self, url: str | Path | None = None) -> None:
         self._url = url
         self._opening = threading.Lock()
-        self._opened: tuple[Store, JobQueue] | None = None
+        self._opened: tuple[Store, JobQueue, Leases] | None = None
 
     @property
     def store(self) -> Store:
@@ -39,6 +41,15 @@ class Measurements:
         """
         return self._open()[1]
 
+    @property
+    def leases(self) -> Leases:
+        """Leases on units of jobs for workers on other machines, who cannot train.
+
+        Raises:
+            StoreError: As for `store`.
+        """
+        return self._open()[2]
+
     def close(self) -> None:
         """Gives the connections back; who asks again opens new ones."""
         with self._opening:
@@ -46,12 +57,13 @@ class Measurements:
                 self._opened[0].close()
             self._opened = None
 
-    def _open(self) -> tuple[Store, JobQueue]:
+    def _open(self) -> tuple[Store, JobQueue, Leases]:
         with self._opening:
             if self._opened is None:
                 store = Store.open(self._url)
                 try:
-                    self._opened = store, JobQueue(store)
+                    leases = Leases(store, trains=Trains.NOTHING)
+                    self._opened = store, JobQueue(store), leases
                 except BaseException:
                     store.close()
                     raise

@@ -20,6 +20,7 @@ from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import ModelStore
 from hetune.service.core.regret import RegretSamples
 from hetune.service.core.selection import Selection
+from hetune.service.core.work import Lending
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Service:
         regret: What is run again when nothing else is to be done.
         measurements: Where measurements and jobs are.
         jobs: Profiling jobs.
+        lending: Work on them, for workers on other machines.
         cost_models: Cost models on the shelf.
         following: Which of them chooses.
         metrics: What all of them count and time.
@@ -50,6 +52,7 @@ class Service:
     regret: RegretSamples
     measurements: Measurements
     jobs: Jobs
+    lending: Lending
     cost_models: CostModels
     following: Following | Given
     metrics: Metrics
@@ -103,6 +106,7 @@ class Service:
             regret,
             measurements,
             Jobs(measurements, limits),
+            Lending(lambda: measurements.leases),
             CostModels(shelf, measurements, following),
             following,
             metrics,

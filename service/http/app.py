@@ -19,7 +19,22 @@ from hetune.service.core.graph_document import GraphDocument
 from hetune.service.core.job_documents import JobRequest
 from hetune.service.core.keys import FILE, Keys
 from hetune.service.core.service import Service
-from hetune.service.http import catalogue, cost_models, graphs, inference, jobs, metrics, models
+from hetune.service.core.work_documents import (
+    ClaimRequest,
+    FailureRequest,
+    MeasuredRequest,
+    ReleaseRequest,
+)
+from hetune.service.http import (
+    catalogue,
+    cost_models,
+    graphs,
+    inference,
+    jobs,
+    metrics,
+    models,
+    work_routes,
+)
 from hetune.service.http.access_schema import add_security
 from hetune.service.http.ambiguous import Unambiguous
 from hetune.service.http.asgi import App
@@ -117,6 +132,7 @@ def routes(
         jobs.router(work),
         cost_models.router(work),
         catalogue.router(work),
+        work_routes.router(work),
         metrics.router(service.metrics),
     ):
         app.include_router(part, responses=fails(Problem, MEDIA_TYPE))
@@ -125,6 +141,7 @@ def routes(
         app,
         *(GraphDocument, ModelDescription, InferDocument, SelectDocument, JobRequest, Problem),
         *(InferenceRequest, InferenceResponse, IndexRequest, LoadRequest, ProtocolError),
+        *(ClaimRequest, MeasuredRequest, FailureRequest, ReleaseRequest),
     )
     return app
 

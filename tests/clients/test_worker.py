@@ -6,11 +6,18 @@ import subprocess
 import sys
 
 import pytest
+from tests.service._serving import make_service, serving
 
+from hetune.costmodel.fingerprint import this_machine
+from hetune.profiling.corpus import recipe
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import State
+from hetune.profiling.measure.problem import units_of
+from hetune.profiling.records import Status
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.jobs import some_units
+from hetune.profiling.units import ProblemSpec
+from hetune.service.http.app import application
 
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()", "worker")
 
@@ -47,6 +54,35 @@ def test_it_works_until_it_is_told_to_stop(path):
         process.kill()
         process.wait()
     assert process.returncode == 130
+
+
+def test_it_works_for_a_service(hetune, path, monkeypatch):
+    """Over a real network, in a process that measures, on this machine."""
+    service = make_service(path.parent / "service")
+    graph = recipe("tiny", "typed", options={"nodes": 30, "edges": 90})
+    wanted = units_of(ProblemSpec(graph, "rgcn", 4, 4, 1, 1))[:2]
+    queue = service.measurements.queue
+    job = queue.submit_units("mine", wanted)
+    with serving(application(service, key="sesame")) as url:
+        refused = hetune("worker", "--url", url, "--once")
+        monkeypatch.setenv("HETUNE_API_KEY", "sesame")
+        result = hetune("worker", "--url", url, "--once")
+        assert (result.exit_code, result.stdout.strip()) == (0, f"working on jobs in {url}")
+        found = queue.get(job.id)
+        assert (found.state, found.machine) == (State.SUCCEEDED, this_machine().digest)
+        known = list(service.measurements.store.measurements())
+        assert {m.unit for m in known} == {unit.key for unit in wanted}
+        assert {m.status for m in known} == {Status.OK}
+    assert refused.exit_code == 1
+    assert "send the service's key" in refused.stderr
+    gone = hetune("worker", "--url", url, "--once")
+    assert gone.exit_code == 1
+    assert "no answer from" in gone.stderr
+
+
+def test_it_works_for_one_of_both(hetune, path):
+    result = hetune("worker", "--url", "http://127.0.0.1:1", "--store", path)
+    assert (result.exit_code, "give --store or --url" in result.stderr) == (2, True)
 
 
 def test_a_store_that_cannot_be_used(hetune, tmp_path):

@@ -2,7 +2,9 @@
 
 A process of its own. ``complete URL before`` claims a unit and kills itself in `complete`, before
 or ``after`` its commit. ``loop URL N`` lets so many workers be killed at random points while they
-measure, and then one that is not: all must be measured in the end, and nothing twice.
+measure, and then one that is not: all must be measured in the end, and nothing twice. ``sleep
+URL`` lets one sleep over the end of its lease, holding what it measured. With the URL of a
+service in the end they work over HTTP; the service has to have the same database, and short leases.
 """
 
 from __future__ import annotations
@@ -12,20 +14,27 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, event
 
+from hetune.clients.http.work import HttpLender
 from hetune.profiling.jobs.leases import Leases
+from hetune.profiling.jobs.lender import Lender
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import State
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
+from hetune.variants.errors import LeaseError
 
 _PROBLEMS = 60
 _LONGEST_SECONDS = 0.03
+_DEADLINE_SECONDS = 60
+_REFUSED = 3
 
 
 def complete(url: str, when: str) -> None:
@@ -45,7 +54,7 @@ def complete(url: str, when: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def loop(url: str, kills: int, seed: int = 0) -> None:
+def loop(url: str, kills: int, service: str | None = None, seed: int = 0) -> None:
     """Kills so many workers.
 
     Raises:
@@ -55,34 +64,96 @@ def loop(url: str, kills: int, seed: int = 0) -> None:
     with Store.open(url) as store:
         job = JobQueue(store).submit_units("mine", some_units(_PROBLEMS)).id
     for turn in range(kills):
-        _kill_one(url, turn, draw.randrange(6), draw.uniform(0, _LONGEST_SECONDS))
+        problems, seconds = draw.randrange(6), draw.uniform(0, _LONGEST_SECONDS)
+        _kill_one(_Lending(url, service, turn), problems, seconds)
         _check(url, job)
+    end = time.monotonic() + _DEADLINE_SECONDS
     with Store.open(url) as store:
-        _work(store, kills, lambda: None)
-        if JobQueue(store).get(job).state is not State.SUCCEEDED:
-            raise SystemExit(f"the job is not done: {JobQueue(store).get(job)}")
+        queue = JobQueue(store)
+        while not queue.get(job).state.is_final and time.monotonic() < end:
+            _work(_Lending(url, service, kills), lambda: None)
+            time.sleep(0.05)
+        if queue.get(job).state is not State.SUCCEEDED:
+            raise SystemExit(f"the job is not done: {queue.get(job)}")
     done = _check(url, job)
     print(f"{kills} workers killed, {done} problems measured")
 
 
-def _work(store: Store, turn: int, said: Callable[[], object]) -> None:
-    """Measures until there is nothing to do, each turn a day later: earlier leases have ended."""
-    now = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=turn)
-    leases = Leases(store, attempts=1000, clock=lambda: now)
-    while lease := leases.claim(f"worker {turn}", MACHINE.digest):
-        leases.complete(lease, measured(lease), MACHINE)
-        said()
+def sleep(url: str, service: str | None = None) -> None:
+    """Stops a worker, lets another one do what it had, and lets it go on.
+
+    Raises:
+        SystemExit: It was let in, or something was counted twice.
+    """
+    with Store.open(url) as store:
+        job = JobQueue(store).submit_units("mine", some_units(1)).id
+    child = os.fork()
+    if child == 0:
+        _sleep(_Lending(url, service, 0))
+    os.waitpid(child, os.WUNTRACED)
+    end = time.monotonic() + _DEADLINE_SECONDS
+    while _check(url, job) == 0 and time.monotonic() < end:
+        time.sleep(0.05)
+        _work(_Lending(url, service, 1), lambda: None)
+    os.kill(child, signal.SIGCONT)
+    _, status = os.waitpid(child, 0)
+    if os.waitstatus_to_exitcode(status) != _REFUSED:
+        raise SystemExit("a worker that slept over its lease's end was not refused")
+    if _check(url, job) != 1:
+        raise SystemExit("the problem is not done")
+    print("refused")
 
 
-def _kill_one(url: str, turn: int, problems: int, seconds: float) -> None:
+def _sleep(lending: _Lending) -> None:
+    """A worker that is stopped before it gives back what it measured."""
+    try:
+        with lending.open() as lender:
+            lease = lender.claim("sleeper", MACHINE.digest)
+            if lease is not None:
+                os.kill(os.getpid(), signal.SIGSTOP)
+                lender.complete(lease, measured(lease, samples=(9.0,)), MACHINE)
+    except LeaseError:
+        os._exit(_REFUSED)
+    finally:
+        os._exit(1)
+
+
+@dataclass(frozen=True)
+class _Lending:
+    """Who lends: a service, or the database, where each turn is a day later than the last."""
+
+    url: str
+    service: str | None
+    turn: int
+
+    @contextmanager
+    def open(self) -> Iterator[Lender]:
+        if self.service is not None:
+            with HttpLender(self.service) as lender:
+                yield lender
+            return
+        now = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=self.turn)
+        with Store.open(self.url) as store:
+            yield Leases(store, attempts=1000, clock=lambda: now)
+
+
+def _work(lending: _Lending, said: Callable[[], object]) -> None:
+    """Measures until there is nothing to do."""
+    with lending.open() as lender:
+        while lease := lender.claim(f"worker {lending.turn}", MACHINE.digest):
+            lender.complete(lease, measured(lease), MACHINE)
+            said()
+
+
+def _kill_one(lending: _Lending, problems: int, seconds: float) -> None:
     """Kills a worker some time after it has completed so many problems."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             os.close(reading)
-            with Store.open(url) as store:
-                _work(store, turn, lambda: os.write(writing, b"."))
+            _work(lending, lambda: os.write(writing, b"."))
+            time.sleep(_DEADLINE_SECONDS)  # nothing is left to do: it is killed all the same
         finally:
             os._exit(1)
     os.close(writing)
@@ -108,7 +179,10 @@ def _check(url: str, job: int) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "complete":
-        complete(sys.argv[2], sys.argv[3])
-    else:
-        loop(sys.argv[2], int(sys.argv[3]))
+    match sys.argv[1:]:
+        case ["complete", url, when]:
+            complete(url, when)
+        case ["sleep", url, *service]:
+            sleep(url, *service)
+        case ["loop", url, kills, *service]:
+            loop(url, int(kills), *service)

@@ -11,6 +11,7 @@ from tests.profiling.test_jobs_worker import Fake, units
 
 from hetune.profiling.jobs.activity import Activity
 from hetune.profiling.jobs.keeper import Keeper
+from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.quiet import DisturbedError, Quiet
 from hetune.profiling.jobs.records import State
@@ -109,9 +110,8 @@ def test_a_problem_that_was_disturbed_is_measured_again(activity, tmp_path):
     with Store.open(tmp_path / "store.db") as store:
         queue = JobQueue(store)
         job = queue.submit_units("mine", units())
-        worker = JobWorker(
-            store, fake, lock=tmp_path / "lock", machine=MACHINE, quiet=Quiet(activity, seconds=1)
-        )
+        quiet, lock = Quiet(activity, seconds=1), tmp_path / "lock"
+        worker = JobWorker(Leases(store), fake, lock=lock, machine=MACHINE, quiet=quiet)
         fake.meanwhile = lambda: turns and disturb()
         stopped = waiting(*[nothing] * 20)
         worker.run(lambda seconds: stopped(seconds) if seconds else False, until_idle=True)

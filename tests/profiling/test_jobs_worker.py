@@ -8,7 +8,6 @@ from filelock import FileLock
 
 from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.corpus import recipe
-from hetune.profiling.jobs import worker as module
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import State
@@ -74,7 +73,14 @@ def fake():
 
 @pytest.fixture
 def worker(store, fake, tmp_path):
-    return JobWorker(store, fake, lock=tmp_path / "lock", machine=MACHINE, owner="me")
+    return JobWorker(
+        Leases(store),
+        fake,
+        train=lambda machine: f"model-of-{machine}",
+        lock=tmp_path / "lock",
+        machine=MACHINE,
+        owner="me",
+    )
 
 
 def test_it_measures_what_is_not_known(store, queue, fake, worker):
@@ -97,19 +103,19 @@ def test_what_is_known_whole_is_not_measured(store, queue, fake, worker):
     assert queue.get(job.id).state is State.SUCCEEDED
 
 
-def test_a_model_is_trained_in_the_end(queue, worker, monkeypatch):
-    monkeypatch.setattr(module, "train", lambda store, machine, shelf: f"model-of-{machine}")
+def test_a_model_is_trained_in_the_end(queue, worker):
     job = queue.submit_units("mine", units(), retrain=True)
     worker.run(lambda _: False, until_idle=True)
     found = queue.get(job.id)
     assert (found.state, found.model) == (State.SUCCEEDED, f"model-of-{MACHINE.digest}")
 
 
-def test_what_cannot_be_trained_is_a_failure(queue, worker, monkeypatch):
-    def train(*_):
+def test_what_cannot_be_trained_is_a_failure(store, queue, fake, tmp_path):
+    def train(_):
         raise InputError("too few families")
 
-    monkeypatch.setattr(module, "train", train)
+    lock = tmp_path / "lock"
+    worker = JobWorker(Leases(store), fake, train=train, lock=lock, machine=MACHINE)
     job = queue.submit_units("mine", units(), retrain=True)
     worker.run(lambda _: False, until_idle=True)
     found = queue.get(job.id)
@@ -182,7 +188,8 @@ def test_it_says_that_it_lives(store, queue, fake, tmp_path):
             pass
 
     fake.meanwhile = wait
-    worker = JobWorker(store, fake, lock=tmp_path / "lock", machine=MACHINE, heartbeat_seconds=0.01)
+    lock = tmp_path / "lock"
+    worker = JobWorker(Leases(store), fake, lock=lock, machine=MACHINE, heartbeat_seconds=0.01)
     stop = threading.Timer(30, beaten.set)
     stop.start()
     assert worker.step()
@@ -226,7 +233,7 @@ def test_for_real(store, queue, tmp_path):
     """In a process that measures, with the clock of the machine."""
     job = queue.submit_units("mine", units())
     with Supervisor() as supervisor:
-        worker = JobWorker(store, supervisor, lock=tmp_path / "lock")
+        worker = JobWorker(Leases(store), supervisor, lock=tmp_path / "lock")
         worker.run(lambda _: False, until_idle=True)
     assert queue.get(job.id).machine == this_machine().digest
     assert queue.get(job.id).state is State.SUCCEEDED

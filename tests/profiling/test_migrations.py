@@ -1,0 +1,216 @@
+"""Migrations: what older releases left is adopted, whole or not at all; the models agree."""
+
+import hashlib
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, inspect, text
+
+from hetune.profiling.jobs.leases import Leases
+from hetune.profiling.jobs.queue import JobQueue
+from hetune.profiling.jobs.records import State
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.store import migrations
+from hetune.profiling.store.connect import find
+from hetune.profiling.store.rows import to_row
+from hetune.profiling.store.schema import REVISION, REVISIONS_TABLE, metadata
+from hetune.profiling.store.store import Added, Store
+from hetune.profiling.testing.jobs import measured, some_units
+from hetune.profiling.testing.records import MACHINE, measurement
+from hetune.variants.errors import StoreError
+
+SCHEMAS = Path(__file__).with_name("schemas")
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+OPENERS = 4
+
+
+def execute(url, *statements):
+    engine = create_engine(find(url).url)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(text(statement))
+    engine.dispose()
+
+
+def make_old(url, *parts):
+    """A database as releases without migrations made it."""
+    for part in parts:
+        kind = find(url).url.get_backend_name()
+        script = (SCHEMAS / f"v1-{part}-{kind}.sql").read_text(encoding="utf-8")
+        version = "profiling_schema" if part == "measurements" else "profiling_jobs_schema"
+        statements = [statement for statement in script.split(";\n") if statement.strip()]
+        execute(url, *statements, f"INSERT INTO {version} VALUES (1)")
+
+
+def insert(table, **values):
+    """An INSERT, written out as an older release's would be."""
+    given = ", ".join(_literal(value) for value in values.values())
+    return f"INSERT INTO {table} ({', '.join(values)}) VALUES ({given})"
+
+
+def _literal(value):
+    if isinstance(value, dict | list | tuple):
+        value = json.dumps(value)
+    if isinstance(value, datetime):
+        value = value.strftime("%Y-%m-%d %H:%M:%S.%f")
+    if isinstance(value, str):
+        # A colon is what SQLAlchemy takes for a parameter.
+        return "'" + value.replace("'", "''").replace(":", "\\:") + "'"
+    return "NULL" if value is None else str(value)
+
+
+def old_rows():
+    """A measurement, and a job whose only unit is lent for the third time."""
+    row = to_row(measurement(0), MACHINE.digest)
+    unit, _ = some_units(1)
+    facts = MACHINE.as_dict()
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    fingerprint = {"machine": MACHINE.digest, "facts_sha256": digest, "facts": facts}
+    job = {
+        "campaign": "mine",
+        "digest": "d",
+        "limits": asdict(Limits()),
+        "retrain": False,
+        "machine": MACHINE.digest,
+        "state": "running",
+        "cancel_requested": False,
+        "error": "",
+        "created": START,
+    }
+    lent = {
+        "job": 1,
+        "is_training": False,
+        "problem": asdict(unit.problem),
+        "variants": [[u.variant, u.plan] for u in some_units(1)],
+        "size": 2,
+        "state": "running",
+        "attempt": 3,
+        "token": 3,
+        "owner": "a",
+        "machine": MACHINE.digest,
+        "lease_expires": START + timedelta(seconds=60),
+        "endings": {},
+        "error": "",
+    }
+    return [
+        insert("profiling_fingerprints", **fingerprint),
+        insert("profiling_measurements", **row, fingerprint=1),
+        insert("profiling_jobs", **job),
+        insert("profiling_job_units", **lent),
+        insert("profiling_job_log", job=1, moment=START, line="submitted"),
+    ]
+
+
+def differences(url):
+    """Between the models and what a database has."""
+    engine = create_engine(find(url).url)
+    with engine.connect() as connection:
+        options = {"version_table": REVISIONS_TABLE}
+        found = compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
+    engine.dispose()
+    return found
+
+
+def tables(url):
+    engine = create_engine(find(url).url)
+    found = {
+        table: {column["name"] for column in inspect(engine).get_columns(table)}
+        for table in inspect(engine).get_table_names()
+    }
+    engine.dispose()
+    return found
+
+
+class Migrations:
+    def test_models_and_migrations_agree(self, url):
+        Store.open(url).close()
+        assert differences(url) == []
+
+    @pytest.mark.parametrize("parts", [("measurements",), ("measurements", "jobs")], ids=len)
+    def test_what_older_releases_left_is_adopted(self, url, parts):
+        make_old(url, *parts)
+        before = tables(url)
+        Store.open(url).close()
+        assert differences(url) == []
+        after = tables(url)
+        assert "profiling_jobs_schema" not in after
+        assert all(columns <= after.get(name, columns) for name, columns in before.items())
+
+    def test_nothing_is_lost(self, url):
+        make_old(url, "measurements", "jobs")
+        execute(url, *old_rows())
+        with Store.open(url) as store:
+            assert list(store.measurements()) == [measurement(0)]
+            queue = JobQueue(store, clock=lambda: START)
+            [job] = queue.list()
+            assert (job.campaign, job.state, job.progress.problems) == ("mine", State.RUNNING, 1)
+            assert [line.text for line in queue.log(job.id)] == ["submitted"]
+            # A worker of before may go on: its lease holds.
+            leases = Leases(store, clock=lambda: START)
+            lease = leases.find(1, 3)
+            assert leases.complete(lease, measured(lease), MACHINE) == Added(2, 0)
+            assert queue.get(job.id).state is State.SUCCEEDED
+
+    def test_many_adopt_it_at_once(self, url):
+        make_old(url, "measurements", "jobs")
+        execute(url, *old_rows())
+        barrier = Barrier(OPENERS)
+
+        def open_it(_):
+            barrier.wait()
+            with Store.open(url) as store:
+                return len(list(store.measurements()))
+
+        with ThreadPoolExecutor(OPENERS) as pool:
+            assert list(pool.map(open_it, range(OPENERS))) == [1] * OPENERS
+        assert differences(url) == []
+
+    def test_a_step_that_fails_leaves_all_as_it_was(self, url):
+        make_old(url, "measurements", "jobs")
+        execute(url, *old_rows())
+        # In the way of the last step's second statement.
+        execute(url, "CREATE INDEX profiling_job_units_claim ON profiling_jobs (campaign)")
+        before = tables(url)
+        with pytest.raises(StoreError, match="profiling_job_units_claim"):
+            Store.open(url)
+        assert tables(url) == before
+        execute(url, "DROP INDEX profiling_job_units_claim")
+        with Store.open(url) as store:
+            assert len(list(store.measurements())) == 1
+        assert differences(url) == []
+
+    def test_older_releases_refuse_what_is_migrated(self, url):
+        """They want the version 1, and say that hetune has to be upgraded if there is a larger."""
+        Store.open(url).close()
+        engine = create_engine(find(url).url)
+        with engine.connect() as connection:
+            assert connection.execute(text("SELECT version FROM profiling_schema")).all() == [(2,)]
+        engine.dispose()
+
+
+class TestSqlite(Migrations):
+    @pytest.fixture
+    def url(self, tmp_path):
+        return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.mark.postgresql
+class TestPostgresql(Migrations):
+    @pytest.fixture
+    def url(self, postgresql_url):
+        return postgresql_url
+
+
+def test_the_last_step_is_what_stores_are_brought_to():
+    script = ScriptDirectory(str(Path(migrations.__file__).parent))
+    assert script.get_heads() == [REVISION]
+    numbers = [step.revision for step in script.walk_revisions()]
+    assert numbers == [f"{number:04}" for number in range(len(numbers), 0, -1)]

@@ -1,0 +1,44 @@
+"""Workers over HTTP that are killed, and one that wakes up too late."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from hetune.profiling.jobs.leases import Leases
+from hetune.profiling.jobs.records import Trains
+from hetune.service.core.work import Lending
+from hetune.service.http.app import application
+
+from ._serving import serving
+
+SCRIPT = Path(__file__).parents[1] / "profiling" / "killed_jobs.py"
+KILLS = 8
+SECONDS = 120
+
+
+def run(service, mode, *arguments):
+    """The script over a service whose leases are short."""
+    store = service.measurements.store
+    leases = Leases(store, seconds=0.3, attempts=1000, trains=Trains.NOTHING)
+    app = application(replace(service, lending=Lending(lambda: leases)))
+    with serving(app) as url:
+        done = subprocess.run(
+            [sys.executable, str(SCRIPT), mode, store.place, *arguments, url],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_killed_workers(service):
+    """SIGKILL at random points of requests: all is measured in the end, and nothing twice."""
+    assert f"{KILLS} workers killed" in run(service, "loop", str(KILLS))
+
+
+def test_a_worker_that_wakes_up_too_late(service):
+    """It is refused, and what it brings does not count."""
+    assert run(service, "sleep") == "refused\n"
