@@ -12,6 +12,7 @@ from hetune.variants.graph.convert import (
     to_pyg,
     to_scipy,
 )
+from hetune.variants.graph.edit import edited
 from hetune.variants.graph.generate import generate
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.loaders import formats, load
@@ -19,6 +20,7 @@ from hetune.variants.graph.loaders import formats, load
 __all__ = [
     "CanonicalEtype",
     "HeteroGraph",
+    "edited",
     "formats",
     "from_dgl",
     "from_edge_index_dict",
