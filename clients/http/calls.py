@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -17,14 +17,30 @@ from urllib.parse import quote
 import httpx
 from torch import nn
 
-from hetune.clients.http.inputs import Features, GraphLike, NodeIds, features_of, graph_of
-from hetune.clients.http.wire import answer_of, check, foreign, graph_body, request_body
+from hetune.clients.http.inputs import (
+    EdgesByType,
+    Features,
+    GraphLike,
+    NodeIds,
+    edges_of,
+    features_of,
+    graph_of,
+)
+from hetune.clients.http.wire import (
+    answer_of,
+    check,
+    edit_body,
+    foreign,
+    graph_body,
+    request_body,
+)
 from hetune.service.core.answers import Answer, Report
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import parse
 from hetune.service.core.graphs import GraphStatistics
 from hetune.service.core.message import MEDIA_TYPE, Pieces
 from hetune.service.core.stack import describe
+from hetune.variants.graph.edit import Parallel
 from hetune.variants.graph.hetero import HeteroGraph
 
 T = TypeVar("T")
@@ -122,10 +138,41 @@ def upload_graph(graph: GraphLike, *, progress: Progress | None = None) -> Call[
     return Call(
         "POST",
         "/v1/graphs",
-        lambda response: str(response.json()["id"]),
+        _id,
         graph_body(graph_of(graph)),
         progress=progress,
     )
+
+
+def edit_graph(
+    id: str,
+    *,
+    add: EdgesByType | None = None,
+    remove: EdgesByType | None = None,
+    add_nodes: Mapping[str, int] | None = None,
+    parallel: Parallel = "all",
+) -> Call[str]:
+    """Lets the service keep what an edit makes of a graph, which it keeps, too; gives the new id.
+
+    The new graph is what `hetune.variants.graph.edited` makes, and has its fingerprint as its id.
+
+    Args:
+        id: The graph's.
+        add: Edges that come: ids [2, n] by edge type, sources and destinations, from 0 in each
+            node type. An edge type is its name, or (source type, relation, destination type).
+        remove: Edges that go.
+        add_nodes: How many nodes come, by node type; their ids follow those of the others.
+        parallel: "all": edges go with all parallel ones; "each": as many as are named, the last
+            ones first.
+
+    Raises:
+        NotFoundError: There is no graph of that id.
+        GraphError: It has no such type, node or edge.
+        TooLargeError: The new graph is over a limit of the service.
+    """
+    demands = {"add_nodes": dict(add_nodes or {}), "parallel": parallel}
+    body = edit_body(demands, edges_of("add", add), edges_of("remove", remove))
+    return Call("PATCH", f"/v1/graphs/{_part(id)}", _id, body)
 
 
 def graphs() -> Call[tuple[str, ...]]:
@@ -297,6 +344,10 @@ def ready() -> Call[None]:
 
 def _graph(given: GraphLike | str, features: Features | None = None) -> HeteroGraph | str:
     return given if isinstance(given, str) else graph_of(given, features)
+
+
+def _id(response: httpx.Response) -> str:
+    return str(response.json()["id"])
 
 
 def _nothing(response: httpx.Response) -> None:

@@ -13,6 +13,7 @@ from hetune.profiling.jobs.activity import Activity
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import Document
 from hetune.service.core.graph_document import GraphDocument
+from hetune.service.core.graph_edit import EditDocument
 from hetune.service.core.job_documents import JobRequest
 from hetune.service.core.service import Service
 from hetune.service.http import cost_models, graphs, inference, jobs, metrics, models
@@ -90,7 +91,7 @@ def routes(
         app.include_router(part)
     add_schemas(
         app,
-        *(GraphDocument, ModelDescription, InferDocument, SelectDocument),
+        *(EditDocument, GraphDocument, ModelDescription, InferDocument, SelectDocument),
         *(InferenceRequest, JobRequest),
     )
     return app

@@ -13,7 +13,11 @@ from hetune.variants.errors import GraphError
 from hetune.variants.graph._arrays import IdArray, as_ids, check_count, check_range
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 
-Edges: TypeAlias = Mapping[str | CanonicalEtype, IdArray]
+Edges: TypeAlias = (
+    Mapping[str, IdArray]
+    | Mapping[CanonicalEtype, IdArray]
+    | Mapping[str | CanonicalEtype, IdArray]
+)
 """By edge type, ids [2, n] of sources and destinations, from 0 in each node type."""
 
 
