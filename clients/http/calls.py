@@ -40,6 +40,7 @@ from hetune.service.core.documents import parse
 from hetune.service.core.graphs import GraphStatistics
 from hetune.service.core.message import MEDIA_TYPE, Pieces
 from hetune.service.core.stack import describe
+from hetune.service.core.subset import Subset
 from hetune.variants.graph.edit import Parallel
 from hetune.variants.graph.hetero import HeteroGraph
 
@@ -270,6 +271,7 @@ def infer(
     *,
     version: int | None = None,
     nodes: NodeIds | None = None,
+    subset: Subset = "auto",
     outputs: Sequence[int] | None = None,
     variants: Sequence[str | None] | None = None,
     memory_limit: int | None = None,
@@ -285,6 +287,9 @@ def infer(
             each node type. Tensors or NumPy arrays; by default `x` of PyG's graphs.
         version: Of the model; the latest by default.
         nodes: Ids whose rows to get, or for each node type ids from 0; all by default.
+        subset: How to compute rows of some nodes: "full" cuts them out of a run on the whole graph,
+            "reach" runs each layer on what they depend on alone, "auto" does what is predicted to
+            be faster. `report.subset` tells.
         outputs: Which layers' outputs to get, by number; the last one's by default.
         variants: Ids to run, None for the selector's choice; one for each layer.
         memory_limit: Most bytes that a layer may hold beside its inputs.
@@ -304,6 +309,7 @@ def infer(
     demands = {
         "version": version,
         "outputs": None if outputs is None else list(outputs),
+        "subset": None if subset == "auto" else subset,
         "variants": None if variants is None else list(variants),
         "memory_limit": memory_limit,
         "explain": explain,

@@ -84,6 +84,19 @@ def test_a_graph_is_edited_there_as_it_is_here(client, writes):
         client.edit_graph(id, remove={writes: np.array([[1], [0]])})
 
 
+def test_rows_of_some_nodes_either_way(client):
+    id, nodes = client.upload_graph(GRAPH), {"paper": [3, 0], "author": [1]}
+    whole = client.infer("m", id, X).out
+    for how in ("full", "reach"):
+        answer = client.infer("m", id, X, nodes=nodes, subset=how)
+        assert answer.report.subset.how == how
+        assert torch.allclose(answer.out["paper"], whole[[6, 3]], atol=1e-6)
+        assert torch.allclose(answer.out["author"], whole[[1]], atol=1e-6)
+    answer = client.infer("m", id, X, nodes=nodes)
+    assert answer.report.subset.how == "full"
+    assert torch.equal(answer.out["paper"], whole[[6, 3]])
+
+
 def test_a_graph_s_life(client):
     graph = hetune.HeteroGraph(torch.tensor([0]), torch.tensor([1]))
     id = client.upload_graph(graph)

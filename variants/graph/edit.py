@@ -83,6 +83,8 @@ def edited(
         dst,
         etype,
         ntype,
+        num_nodes=ntype.numel(),
+        num_etypes=graph.num_etypes,
         num_ntypes=graph.num_ntypes,
         ntype_names=graph.ntype_names,
         etype_names=graph.etype_names,
