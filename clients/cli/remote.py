@@ -82,6 +82,36 @@ def upload_graph(
     typer.echo(id)
 
 
+@graphs.command("edit")
+def edit_graph(
+    id: Annotated[str, typer.Argument(metavar="ID", help="Id of a graph.")],
+    add: Annotated[
+        Path | None,
+        typer.Option(help="Edges that come, .npz or .safetensors: ids [2, n] for each edge type."),
+    ] = None,
+    remove: Annotated[Path | None, typer.Option(help="Edges that go: a file of that kind.")] = None,
+    add_nodes: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TYPE=COUNT", help="Nodes that come; may be given several times."),
+    ] = None,
+    each: Annotated[
+        bool, typer.Option("--each", help="Of parallel edges only as many go as are named.")
+    ] = False,
+    url: Url = _URL,
+) -> None:
+    """Change a graph of the service, which keeps it, too, and print the id of the new one."""
+    with _client(url) as client:
+        typer.echo(
+            client.edit_graph(
+                id,
+                add=None if add is None else read_arrays(add),
+                remove=None if remove is None else read_arrays(remove),
+                add_nodes=dict(map(_type_and_count, add_nodes or ())),
+                parallel="each" if each else "all",
+            )
+        )
+
+
 @graphs.command("delete")
 def delete_graphs(
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of graphs.")],
@@ -183,6 +213,13 @@ def _graph(name: str) -> hetune.HeteroGraph | str:
     if _ID.fullmatch(name) and not Path(name).exists():
         return name
     return GraphSource(name).open()
+
+
+def _type_and_count(given: str) -> tuple[str, int]:
+    name, _, count = given.rpartition("=")
+    if not (name and count.isdecimal()):
+        raise InputError(f"--add-nodes {given}: give a node type and a number, such as paper=2")
+    return name, int(count)
 
 
 def _features(path: Path) -> Tensor | dict[str, Tensor]:

@@ -62,6 +62,7 @@ class AsyncClient:
         self._http = httpx.AsyncClient(**options_of(url, key, timeout), transport=transport)
 
     upload_graph = _sends(calls.upload_graph)
+    edit_graph = _sends(calls.edit_graph)
     graphs = _sends(calls.graphs)
     graph = _sends(calls.graph)
     delete_graph = _sends(calls.delete_graph)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -17,15 +17,32 @@ from urllib.parse import quote
 import httpx
 from torch import nn
 
-from hetune.clients.http.inputs import Features, GraphLike, NodeIds, features_of, graph_of
+from hetune.clients.http.inputs import (
+    EdgesByType,
+    Features,
+    GraphLike,
+    NodeIds,
+    edges_of,
+    features_of,
+    graph_of,
+)
 from hetune.clients.http.tracing import trace_headers
-from hetune.clients.http.wire import answer_of, check, foreign, graph_body, request_body
+from hetune.clients.http.wire import (
+    answer_of,
+    check,
+    edit_body,
+    foreign,
+    graph_body,
+    request_body,
+)
 from hetune.service.core.answers import Answer, Report
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import parse
 from hetune.service.core.graphs import GraphStatistics
 from hetune.service.core.message import MEDIA_TYPE, Pieces
 from hetune.service.core.stack import describe
+from hetune.service.core.subset import Subset
+from hetune.variants.graph.edit import Parallel
 from hetune.variants.graph.hetero import HeteroGraph
 
 T = TypeVar("T")
@@ -124,10 +141,41 @@ def upload_graph(graph: GraphLike, *, progress: Progress | None = None) -> Call[
     return Call(
         "POST",
         "/v1/graphs",
-        lambda response: str(response.json()["id"]),
+        _id,
         graph_body(graph_of(graph)),
         progress=progress,
     )
+
+
+def edit_graph(
+    id: str,
+    *,
+    add: EdgesByType | None = None,
+    remove: EdgesByType | None = None,
+    add_nodes: Mapping[str, int] | None = None,
+    parallel: Parallel = "all",
+) -> Call[str]:
+    """Lets the service keep what an edit makes of a graph, which it keeps, too; gives the new id.
+
+    The new graph is what `hetune.variants.graph.edited` makes, and has its fingerprint as its id.
+
+    Args:
+        id: The graph's.
+        add: Edges that come: ids [2, n] by edge type, sources and destinations, from 0 in each
+            node type. An edge type is its name, or (source type, relation, destination type).
+        remove: Edges that go.
+        add_nodes: How many nodes come, by node type; their ids follow those of the others.
+        parallel: "all": edges go with all parallel ones; "each": as many as are named, the last
+            ones first.
+
+    Raises:
+        NotFoundError: There is no graph of that id.
+        GraphError: It has no such type, node or edge.
+        TooLargeError: The new graph is over a limit of the service.
+    """
+    demands = {"add_nodes": dict(add_nodes or {}), "parallel": parallel}
+    body = edit_body(demands, edges_of("add", add), edges_of("remove", remove))
+    return Call("PATCH", f"/v1/graphs/{_part(id)}", _id, body)
 
 
 def graphs() -> Call[tuple[str, ...]]:
@@ -278,6 +326,7 @@ def infer(
     *,
     version: int | None = None,
     nodes: NodeIds | None = None,
+    subset: Subset = "auto",
     outputs: Sequence[int] | None = None,
     variants: Sequence[str | None] | None = None,
     memory_limit: int | None = None,
@@ -293,6 +342,9 @@ def infer(
             each node type. Tensors or NumPy arrays; by default `x` of PyG's graphs.
         version: Of the model; the latest by default.
         nodes: Ids whose rows to get, or for each node type ids from 0; all by default.
+        subset: How to compute rows of some nodes: "full" cuts them out of a run on the whole graph,
+            "reach" runs each layer on what they depend on alone, "auto" does what is predicted to
+            be faster. `report.subset` tells.
         outputs: Which layers' outputs to get, by number; the last one's by default.
         variants: Ids to run, None for the selector's choice; one for each layer.
         memory_limit: Most bytes that a layer may hold beside its inputs.
@@ -312,6 +364,7 @@ def infer(
     demands = {
         "version": version,
         "outputs": None if outputs is None else list(outputs),
+        "subset": None if subset == "auto" else subset,
         "variants": None if variants is None else list(variants),
         "memory_limit": memory_limit,
         "explain": explain,
@@ -352,6 +405,10 @@ def ready() -> Call[None]:
 
 def _graph(given: GraphLike | str, features: Features | None = None) -> HeteroGraph | str:
     return given if isinstance(given, str) else graph_of(given, features)
+
+
+def _id(response: httpx.Response) -> str:
+    return str(response.json()["id"])
 
 
 def _nothing(response: httpx.Response) -> None:

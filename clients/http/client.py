@@ -68,6 +68,7 @@ class Client:
         self.cost_models = CostModelsClient(self._http)
 
     upload_graph = _sends(calls.upload_graph)
+    edit_graph = _sends(calls.edit_graph)
     graphs = _sends(calls.graphs)
     graph = _sends(calls.graph)
     delete_graph = _sends(calls.delete_graph)

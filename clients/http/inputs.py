@@ -57,6 +57,11 @@ Ids: TypeAlias = Array | Sequence[int]
 NodeIds: TypeAlias = Ids | Mapping[str, Ids]
 """Ids of nodes; or for each node type, from 0 in each."""
 
+EdgesByType: TypeAlias = (
+    Mapping[str, Array] | Mapping[CanonicalEtype, Array] | Mapping[str | CanonicalEtype, Array]
+)
+"""Ids [2, n] by edge type, sources and destinations, from 0 in each node type."""
+
 
 def graph_of(given: GraphLike, features: Features | None = None) -> HeteroGraph:
     """The graph that was given.
@@ -92,6 +97,21 @@ def features_of(given: Features | None, graph: GraphLike | str) -> Tensor | dict
             "graphs bring their own, as x"
         )
     return _by_type(found) if isinstance(found, Mapping) else _rows("the features", found)
+
+
+def edges_of(name: str, given: EdgesByType | None) -> dict[str, Tensor]:
+    """Edges as tensors, by the names that a service knows edge types by.
+
+    Raises:
+        InputError: They are none, or an edge type is named twice.
+    """
+    found: dict[str, Tensor] = {}
+    for etype, edges in (given or {}).items():
+        key = etype if isinstance(etype, str) else "|".join(etype)
+        if key in found:
+            raise InputError(f"{name} has the edge type {key!r} twice: join its edges")
+        found[key] = _tensor(f"{name}[{etype!r}]", edges)
+    return found
 
 
 def nodes_of(given: NodeIds | None) -> Tensor | dict[str, Tensor] | None:

@@ -27,6 +27,17 @@ def graph_body(graph: HeteroGraph) -> Pieces:
     return Pieces(header_of(graph).model_dump_json(), arrays_of(graph))
 
 
+def edit_body(
+    demands: Mapping[str, Any], add: Mapping[str, Tensor], remove: Mapping[str, Tensor]
+) -> Pieces:
+    """The body that asks for an edit of a graph.
+
+    Raises:
+        InputError: A tensor cannot be sent.
+    """
+    return Pieces(json.dumps(demands), grouped("add", add) | grouped("remove", remove))
+
+
 def request_body(
     graph: HeteroGraph | str,
     demands: Mapping[str, Any],

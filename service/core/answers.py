@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor
 
@@ -61,6 +62,26 @@ class LayerReport(Document):
     explanation: ExplanationReport | None = None
 
 
+class SubsetReport(Document):
+    """How rows of some nodes were computed.
+
+    Attributes:
+        how: "full": cut out of a run on the whole graph; "reach": from what they depend on.
+        reason: Why.
+        full_seconds: Time that the whole run was predicted to take; None if nobody asked.
+        reach_seconds: Likewise the other, with the time to cut out smaller graphs.
+        nodes: Of the smaller graph of each layer; none if they were not cut out.
+        edges: Likewise.
+    """
+
+    how: Literal["full", "reach"]
+    reason: str
+    full_seconds: float | None = None
+    reach_seconds: float | None = None
+    nodes: tuple[int, ...] = ()
+    edges: tuple[int, ...] = ()
+
+
 class Report(Document):
     """An answer without its outputs.
 
@@ -69,12 +90,14 @@ class Report(Document):
         version: Its version.
         graph: Id of the graph.
         layers: One for each of the model's.
+        subset: How rows of some nodes were computed, if not all were asked for.
     """
 
     model: str
     version: int
     graph: str
     layers: tuple[LayerReport, ...]
+    subset: SubsetReport | None = None
 
 
 @dataclass(frozen=True, slots=True)

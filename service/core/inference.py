@@ -17,14 +17,17 @@ from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import Model
 from hetune.service.core.regret import RegretSamples
-from hetune.service.core.rows import Nodes, check_nodes, features_of, pick
+from hetune.service.core.rows import Nodes, check_nodes, features_of, ids_of, pick, reached
 from hetune.service.core.selection import Selection
 from hetune.service.core.steps import step
+from hetune.service.core.subset import Plan, Subset, planned
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.compiled import CompiledLayer
 
 _FLOAT_BYTES = 4
+_ONCE = 1.0
+"""Runs that what was cut out of a graph is prepared for."""
 
 
 class Inference:
@@ -51,6 +54,7 @@ class Inference:
         *,
         version: int | None = None,
         nodes: Nodes | None = None,
+        subset: Subset = "auto",
         outputs: Sequence[int] | None = None,
         variants: Sequence[str | None] | None = None,
         memory_limit: int | None = None,
@@ -69,6 +73,9 @@ class Inference:
                 of each node type.
             version: Of the model; the latest if None.
             nodes: Whose rows to give; of all nodes if None, by node type if the features are.
+            subset: How to compute rows of some nodes: "full" cuts them out of a run on the whole
+                graph, "reach" runs each layer on what they depend on alone, "auto" does what is
+                predicted to be faster.
             outputs: Which layers' outputs to give, by number; the last one's if None.
             variants: Ids to run, None for the selector's choice; one for each layer.
             memory_limit: Most bytes that a layer may hold beside its inputs.
@@ -88,48 +95,76 @@ class Inference:
         wanted = _outputs(outputs, len(found.modules))
         x = features_of(features, given, found.description.in_channels)
         check_nodes(nodes, given)
-        self._check_memory(found, given, wanted)
-        layers = self._selection.layers(
-            found,
-            given,
-            expected_runs,
-            variants=variants,
-            memory_limit=memory_limit,
-            explain=explain,
-        )
+
+        def layers(graphs: Sequence[HeteroGraph], once: bool) -> tuple[LayerReport, ...]:
+            self._check_memory(found, max(graph.num_nodes for graph in graphs), wanted)
+            return self._selection.layers(
+                found,
+                graphs,
+                _ONCE if once else expected_runs,
+                variants=variants,
+                memory_limit=memory_limit,
+                explain=explain,
+            )
+
+        ids = None if nodes is None else ids_of(nodes, given)
+        plan = planned(given, ids, len(found.modules), wanted, subset, layers)
         kept: dict[int, Rows] = {}
         reports: list[LayerReport] = []
         by_type = not isinstance(features, Tensor)
-        for number, layer in enumerate(layers):
+        for number, layer in enumerate(plan.layers):
             check_deadline(deadline)
-            ran_before = _ran_before(found.compiled[number], given)
             with step("compute", layer=layer.layer, number=number, variant=layer.variant):
-                x, seconds = _run(found, number, layer.variant, x, given)
+                x, seconds, prepared = _run_planned(found, number, plan, x, given)
             reports.append(layer.model_copy(update={"measured_seconds": seconds}))
-            self._metrics.layer_ran(reports[-1], prepared=layer.variant not in ran_before)
-            ran_before.add(layer.variant)
+            self._metrics.layer_ran(reports[-1], prepared=prepared)
             if number in wanted:
-                kept[number] = pick(x, given, nodes, by_type)
-        if variants is None and math.isinf(expected_runs):
-            self._regret.offer(found, given, [layer.variant for layer in layers])
+                kept[number] = _kept(x, number, plan, given, nodes, by_type)
+        if variants is None and plan.steps is None and math.isinf(expected_runs):
+            self._regret.offer(found, given, [layer.variant for layer in plan.layers])
         report = Report(
             model=found.name,
             version=found.version,
             graph=given.fingerprint,
             layers=tuple(reports),
+            subset=plan.report,
         )
         return Answer(report, kept)
 
-    def _check_memory(self, model: Model, graph: HeteroGraph, outputs: frozenset[int]) -> None:
+    def _check_memory(self, model: Model, nodes: int, outputs: frozenset[int]) -> None:
         """What is held at the same time: the outputs to give, a layer's input and its result."""
         widths = model.description.widths
         kept = sum(widths[number + 1] for number in outputs)
         at_work = max(a + b for a, b in itertools.pairwise(widths))
         check_limit(
             "bytes for features and outputs",
-            graph.num_nodes * (kept + at_work) * _FLOAT_BYTES,
+            nodes * (kept + at_work) * _FLOAT_BYTES,
             self._limits.run_bytes,
         )
+
+
+def _run_planned(
+    model: Model, number: int, plan: Plan, x: Tensor, graph: HeteroGraph
+) -> tuple[Tensor, float, bool]:
+    """A layer's output on what it has to run on, its seconds, and whether it had to prepare."""
+    variant = plan.layers[number].variant
+    part = None if plan.steps is None else plan.steps[number]
+    if part is not None:
+        x, graph = part.inputs(x), part.graph
+    ran_before = _ran_before(model.compiled[number], graph)
+    is_new = variant not in ran_before
+    out, seconds = _run(model, number, variant, x, graph)
+    ran_before.add(variant)
+    return out if part is None else part.needed(out), seconds, is_new
+
+
+def _kept(
+    out: Tensor, number: int, plan: Plan, graph: HeteroGraph, nodes: Nodes | None, by_type: bool
+) -> Rows:
+    """The rows to give, of those that a layer gave."""
+    if plan.steps is None or nodes is None:
+        return pick(out, graph, nodes, by_type)
+    return reached(out, plan.steps[number].nodes, graph, nodes)
 
 
 def _run(

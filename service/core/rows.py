@@ -58,6 +58,33 @@ def pick(out: Tensor, graph: HeteroGraph, nodes: Nodes | None, by_type: bool) ->
     return {name: out[spans[name][0] : spans[name][1]][ids.long()] for name, ids in nodes.items()}
 
 
+def reached(out: Tensor, among: Tensor, graph: HeteroGraph, nodes: Nodes) -> Rows:
+    """The rows that were asked for, of those of some nodes.
+
+    Args:
+        out: Their rows, [n, width].
+        among: Their ids in the graph's order, ascending, int64 [n].
+        graph: The graph.
+        nodes: Which; all are among them.
+    """
+    spans = _spans(graph)
+    if isinstance(nodes, Tensor):
+        return out[torch.searchsorted(among, nodes.long())]
+    return {
+        name: out[torch.searchsorted(among, ids.long() + spans[name][0])]
+        for name, ids in nodes.items()
+    }
+
+
+def ids_of(nodes: Nodes, graph: HeteroGraph) -> Tensor:
+    """Ids in the graph's order, int64: of all types together."""
+    if isinstance(nodes, Tensor):
+        return nodes.long()
+    spans = _spans(graph)
+    parts = [ids.long() + spans[name][0] for name, ids in nodes.items()]
+    return torch.cat([torch.empty(0, dtype=torch.int64), *parts])
+
+
 def check_nodes(nodes: Nodes | None, graph: HeteroGraph) -> None:
     """Checks that there are such nodes.
 

@@ -69,8 +69,9 @@ class Selection:
             MemoryLimitError: No variant fits the limit.
         """
         found, given, expected_runs = self.resolve(model, version, graph)
+        graphs = (given,) * len(found.modules)
         layers = self.layers(
-            found, given, expected_runs, memory_limit=memory_limit, explain=explain
+            found, graphs, expected_runs, memory_limit=memory_limit, explain=explain
         )
         return Report(
             model=found.name, version=found.version, graph=given.fingerprint, layers=layers
@@ -95,7 +96,7 @@ class Selection:
     def layers(
         self,
         model: Model,
-        graph: HeteroGraph,
+        graphs: Sequence[HeteroGraph],
         expected_runs: float,
         *,
         variants: Sequence[str | None] | None = None,
@@ -106,7 +107,7 @@ class Selection:
 
         Args:
             model: What would run.
-            graph: What on.
+            graphs: What on, one for each layer.
             expected_runs: Over how many runs preparation is spread.
             variants: Ids to take instead, None for the selector's choice; one for each layer.
             memory_limit: Most bytes that a layer may hold beside its inputs.
@@ -130,7 +131,7 @@ class Selection:
         with self._metrics.select_seconds.time(), step("select", cost_model=active.model):
             return tuple(
                 self._layer(selector, module, graph, expected_runs, variant, limit, explain)
-                for module, variant in zip(model.modules, wanted, strict=True)
+                for module, graph, variant in zip(model.modules, graphs, wanted, strict=True)
             )
 
     def _layer(

@@ -31,6 +31,7 @@ NEEDS: Mapping[str, Need] = {
     "POST /v1/graphs": _INFER,
     "GET /v1/graphs": _INFER,
     "GET /v1/graphs/{id}": _INFER,
+    "PATCH /v1/graphs/{id}": _INFER,
     "DELETE /v1/graphs/{id}": _INFER,
     "GET /v1/models": _INFER,
     "GET /v1/models/{name}": _INFER,

@@ -16,6 +16,7 @@ from hetune.service.core.access import Access
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import Document
 from hetune.service.core.graph_document import GraphDocument
+from hetune.service.core.graph_edit import EditDocument
 from hetune.service.core.job_documents import JobRequest
 from hetune.service.core.keys import FILE, Keys
 from hetune.service.core.service import Service
@@ -139,7 +140,8 @@ def routes(
     app.include_router(oip.router(work))
     add_schemas(
         app,
-        *(GraphDocument, ModelDescription, InferDocument, SelectDocument, JobRequest, Problem),
+        *(GraphDocument, EditDocument, ModelDescription, JobRequest, Problem),
+        *(InferDocument, SelectDocument),
         *(InferenceRequest, InferenceResponse, IndexRequest, LoadRequest, ProtocolError),
         *(ClaimRequest, MeasuredRequest, FailureRequest, ReleaseRequest),
     )

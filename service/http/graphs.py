@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fastapi import APIRouter, Request, Response
+from torch import Tensor
 
 from hetune.service.core.documents import Document, parse
 from hetune.service.core.graph_document import GraphDocument, GraphHeader, graph_of
+from hetune.service.core.graph_edit import EditDocument, EditHeader, GraphEdit
 from hetune.service.core.graphs import GraphStatistics, statistics
 from hetune.service.core.limits import Limits
 from hetune.service.core.message import read as read_container
@@ -13,6 +17,7 @@ from hetune.service.http.body import Media, Upload, received
 from hetune.service.http.parameters import GraphId
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
+from hetune.variants.errors import MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
 
@@ -43,12 +48,13 @@ def router(work: Work) -> APIRouter:
     routes = APIRouter(prefix="/v1/graphs", tags=["graphs"])
     service = work.service
 
-    @routes.post("", status_code=201, openapi_extra=takes(GraphDocument, safetensors=True))
-    async def upload_graph(request: Request, response: Response) -> GraphCreated:
-        """Keeps a graph under the fingerprint of its content. Giving it again changes nothing."""
+    async def keep(
+        request: Request, response: Response, make: Callable[[Upload], HeteroGraph]
+    ) -> GraphCreated:
+        """Keeps what is made of a body."""
 
         def add(upload: Upload) -> GraphCreated:
-            graph = _read(upload, service.limits)
+            graph = make(upload)
             key = service.graphs.add(graph)
             return GraphCreated(id=key, num_nodes=graph.num_nodes, num_edges=graph.num_edges)
 
@@ -57,6 +63,20 @@ def router(work: Work) -> APIRouter:
                 created = await work.aside(lambda: add(upload))
         response.headers["Location"] = f"/v1/graphs/{created.id}"
         return created
+
+    @routes.post("", status_code=201, openapi_extra=takes(GraphDocument, safetensors=True))
+    async def upload_graph(request: Request, response: Response) -> GraphCreated:
+        """Keeps a graph under the fingerprint of its content. Giving it again changes nothing."""
+        return await keep(request, response, lambda upload: _read(upload, service.limits))
+
+    @routes.patch("/{id}", status_code=201, openapi_extra=takes(EditDocument, safetensors=True))
+    async def edit_graph(id: str, request: Request, response: Response) -> GraphCreated:
+        """Keeps the graph that an edit makes of this one, which stays, under an id of its own."""
+
+        def edit(upload: Upload) -> HeteroGraph:
+            return _read_edit(upload).apply(service.graphs.get(id), service.limits)
+
+        return await keep(request, response, edit)
 
     @routes.get("")
     def list_graphs() -> GraphList:
@@ -97,3 +117,19 @@ def _read(upload: Upload, limits: Limits) -> HeteroGraph:
         return graph_of(document, document.arrays(), limits)
     message = read_container(upload.path)
     return graph_of(parse(GraphHeader, message.document), message.tensors, limits)
+
+
+def _read_edit(upload: Upload) -> GraphEdit:
+    if upload.media is Media.JSON:
+        return GraphEdit.of(parse(EditDocument, upload.path.read_bytes()))
+    message = read_container(upload.path)
+    parts = {}
+    for name in ("add", "remove"):
+        found = message.group(name)
+        if isinstance(found, Tensor):
+            raise MalformedError(f"there is a tensor {name!r}: give {name}/<edge type> for each")
+        parts[name] = found or {}
+    for name in message.tensors:
+        if name.partition("/")[0] not in parts:
+            raise MalformedError(f"there is no use for the tensor {name!r}: give add, remove")
+    return GraphEdit(parse(EditHeader, message.document), **parts)

@@ -80,6 +80,7 @@ def _infer(service: Service, name: str, media: Media, body: bytes, wanted: Media
         request.features,
         version=header.version,
         nodes=request.nodes,
+        subset=header.subset,
         outputs=header.outputs,
         variants=header.variants,
         memory_limit=header.memory_limit,

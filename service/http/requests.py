@@ -14,6 +14,7 @@ from hetune.service.core.graph_document import GraphDocument, GraphHeader, Int64
 from hetune.service.core.limits import Limits
 from hetune.service.core.message import unpack
 from hetune.service.core.rows import Nodes
+from hetune.service.core.subset import Subset
 from hetune.service.http.body import Media
 from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -36,6 +37,7 @@ class InferHeader(SelectHeader):
     """A run of a model on a graph, in safetensors: arrays are tensors."""
 
     outputs: tuple[int, ...] | None = None
+    subset: Subset = "auto"
     variants: tuple[str | None, ...] | None = None
 
 

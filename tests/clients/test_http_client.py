@@ -22,6 +22,7 @@ from hetune.clients import AsyncClient, Client
 from hetune.service.core.stack import describe
 from hetune.service.http.app import application
 from hetune.variants import errors
+from hetune.variants.graph import edited
 
 GRAPH, LAYERS, X = tiny_graph(), tiny_layers(), tiny_features()
 
@@ -64,6 +65,36 @@ def test_outputs_equal_those_in_process_bit_by_bit(client):
     assert torch.equal(
         torch.cat([by_type.out["author"], by_type.out["paper"]]), in_process(by_type)
     )
+
+
+@pytest.mark.parametrize("writes", ["writes", ("author", "writes", "paper")])
+def test_a_graph_is_edited_there_as_it_is_here(client, writes):
+    id = client.upload_graph(GRAPH)
+    edit = {
+        "add": {writes: torch.tensor([[3], [0]]), "reads": np.array([[0], [3]])},
+        "remove": {writes: torch.tensor([[0], [0]])},
+        "add_nodes": {"author": 1},
+    }
+    for parallel in ("all", "each"):
+        new = client.edit_graph(id, **edit, parallel=parallel)
+        assert new == edited(GRAPH, **edit, parallel=parallel).fingerprint
+    assert client.graph(new).num_nodes == 8
+    assert client.graph(id).num_nodes == 7
+    with pytest.raises(errors.GraphError, match="names the edge from 1 to 0, but the graph has"):
+        client.edit_graph(id, remove={writes: np.array([[1], [0]])})
+
+
+def test_rows_of_some_nodes_either_way(client):
+    id, nodes = client.upload_graph(GRAPH), {"paper": [3, 0], "author": [1]}
+    whole = client.infer("m", id, X).out
+    for how in ("full", "reach"):
+        answer = client.infer("m", id, X, nodes=nodes, subset=how)
+        assert answer.report.subset.how == how
+        assert torch.allclose(answer.out["paper"], whole[[6, 3]], atol=1e-6)
+        assert torch.allclose(answer.out["author"], whole[[1]], atol=1e-6)
+    answer = client.infer("m", id, X, nodes=nodes)
+    assert answer.report.subset.how == "full"
+    assert torch.equal(answer.out["paper"], whole[[6, 3]])
 
 
 def test_a_graph_s_life(client):

@@ -6,7 +6,7 @@ import torch
 
 import hetune
 from hetune.clients.http import calls
-from hetune.clients.http.inputs import features_of, graph_of, nodes_of
+from hetune.clients.http.inputs import edges_of, features_of, graph_of, nodes_of
 from hetune.service.core.message import unpack
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.graph import from_edge_index_dict, to_dgl, to_pyg
@@ -156,3 +156,12 @@ def test_nodes(nodes, expected):
 def test_what_is_wrong_and_how_to_mend_it(do, error, says):
     with pytest.raises(error, match=says):
         do()
+
+
+def test_an_edge_type_has_its_edges_in_one_place():
+    found = edges_of("add", {WRITES: EDGES[WRITES].numpy(), "reads": EDGES[READS]})
+    assert torch.equal(found["author|writes|paper"], EDGES[WRITES])
+    with pytest.raises(InputError, match="twice: join its edges"):
+        edges_of("add", {WRITES: EDGES[WRITES], "author|writes|paper": EDGES[WRITES]})
+    with pytest.raises(InputError, match="give a torch tensor or a NumPy array"):
+        edges_of("add", {"reads": [[0], [1]]})

@@ -12,6 +12,7 @@ from tests.service._serving import make_service, serving, tiny_features, tiny_gr
 from hetune import clients
 from hetune.clients import Client
 from hetune.service.http.app import application
+from hetune.variants.graph import edited
 
 GRAPH, X = tiny_graph(), tiny_features()
 
@@ -62,6 +63,29 @@ def test_a_graph_s_life(remote, graph_file):
     gone = remote("graphs", "delete", id, other)
     assert (gone.exit_code, gone.stdout) == (0, "")
     assert not {id, other} & set(remote("graphs", "list").stdout.split())
+
+
+def test_a_graph_is_edited(remote, files, tmp_path):
+    id = remote("graphs", "upload", files / "graph.npz").stdout.strip()
+    save_file({"writes": torch.tensor([[3], [0]])}, tmp_path / "add.safetensors")
+    np.savez(tmp_path / "remove.npz", reads=np.array([[0], [1]]))
+    come, go = tmp_path / "add.safetensors", tmp_path / "remove.npz"
+    done = remote(
+        *("graphs", "edit", id, "--add", come, "--remove", go, "--add-nodes", "author=1", "--each")
+    )
+    assert done.exit_code == 0, done.output
+    expected = edited(
+        GRAPH,
+        add={"writes": torch.tensor([[3], [0]])},
+        remove={"reads": torch.tensor([[0], [1]])},
+        add_nodes={"author": 1},
+        parallel="each",
+    )
+    assert done.stdout.strip() == expected.fingerprint
+    for given in ("author", "=1", "author=-1", "author=x"):
+        refused = remote("graphs", "edit", id, "--add-nodes", given)
+        assert refused.exit_code == 2
+        assert "such as paper=2" in refused.output
 
 
 def test_models(remote):

@@ -18,13 +18,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.row_groups import RowGroups, node_type_groups
 
-ARRAYS = [
-    *("edge_id", "position", "src", "dst", "etype", "indptr", "in_degree", "degree_order"),
-    *("csc_edge", "csc_indptr", "node_dst_pair_indptr", "src_pair_etype_ptr"),
-    *("dst_pair_of_edge", "dst_pair_indptr", "dst_pair_node", "dst_pair_etype", "dst_pair_count"),
-    *("src_pair_of_edge", "src_pair_node", "src_pair_etype"),
-    *("src_dense_of_edge", "src_dense_node", "src_dense_etype"),
-]
+from ._indexes import assert_same, everything
 
 
 def random_graph(
@@ -86,29 +80,6 @@ graphs = st.composite(_graph)()
 @pytest.fixture(params=AWKWARD, ids=str)
 def graph(request: pytest.FixtureRequest) -> HeteroGraph:
     return AWKWARD[request.param]()
-
-
-def everything(index: GraphIndex) -> dict[str, torch.Tensor]:
-    built = {name: getattr(index, name) for name in ARRAYS}
-    for block_nodes in (1, 7, 64):
-        built[f"node_blocks({block_nodes})"] = node_blocks(index, block_nodes)
-        built[f"block_order({block_nodes})"] = block_order(index, block_nodes)
-    for space in ("edge", "dst_pair", "src_pair", "src_dense"):
-        for block_nodes in (None, 7, 64) if space in ("edge", "dst_pair") else (None,):
-            groups = row_groups(index, space, block_nodes)
-            for part in ("rows", "group_ptr", "group_etype", "block_ptr"):
-                built[f"{space}({block_nodes}).{part}"] = getattr(groups, part)
-    stats = index.relation_stats
-    for part in ("edges", "src_pairs", "dst_pairs"):
-        built[f"stats.{part}"] = torch.from_numpy(getattr(stats, part))
-    return built
-
-
-def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
-    assert a.keys() == b.keys()
-    for name in a:
-        assert a[name].dtype == b[name].dtype, name
-        assert torch.equal(a[name], b[name]), name
 
 
 def assert_numpy_equals_native(graph: HeteroGraph, relations: tuple[int, ...] | None) -> None:

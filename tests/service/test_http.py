@@ -70,6 +70,76 @@ def test_a_graph_s_life(http):
     is_problem(http.delete(f"/v1/graphs/{id}"), 404, "NotFoundError")
 
 
+EDIT = {"add": {"1": [[0, 3], [0, 2]]}, "remove": {"0": [[0], [1]]}, "add_nodes": {"node": 1}}
+EDITED = {"src": [1, 0, 3], "dst": [2, 0, 2], "etype": [1, 1, 1], "num_nodes": 4, "num_etypes": 2}
+
+
+def test_an_edited_graph_is_one_of_its_own(http):
+    id = http.post("/v1/graphs", json=GRAPH).json()["id"]
+    created = http.patch(f"/v1/graphs/{id}", json=EDIT)
+    assert created.status_code == 201, created.text
+    new = created.json()["id"]
+    assert created.json() == {"id": new, "num_nodes": 4, "num_edges": 3}
+    assert created.headers["location"] == f"/v1/graphs/{new}"
+    assert http.post("/v1/graphs", json=EDITED).json()["id"] == new
+    tensors = {
+        f"{change}/{name}": torch.tensor(ends)
+        for change in ("add", "remove")
+        for name, ends in EDIT[change].items()
+    }
+    content = pack('{"add_nodes": {"node": 1}}', tensors)
+    again = http.patch(f"/v1/graphs/{id}", content=content, headers=BINARY)
+    assert again.json()["id"] == new
+    assert {id, new} <= {graph["id"] for graph in http.get("/v1/graphs").json()["graphs"]}
+    assert http.patch(f"/v1/graphs/{id}", json={}).json()["id"] == id
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "name"),
+    [
+        ({"add": {"2": [[0], [1]]}}, 422, "GraphError"),
+        ({"add": {"0": [[0], [3]]}}, 422, "GraphError"),
+        ({"remove": {"0": [[1], [0]]}}, 422, "GraphError"),
+        ({"add_nodes": {"venue": 1}}, 422, "GraphError"),
+        ({"add_nodes": {"node": 998}}, 413, "TooLargeError"),
+        ({"add_nodes": {"node": -1}}, 400, "MalformedError"),
+        ({"add": {"0": [[0] * 2500, [0] * 2500]}}, 201, None),
+        ({"add": {"0": [[0], [1, 2]]}}, 400, "MalformedError"),
+        ({"add": {"0": [[0]]}}, 400, "MalformedError"),
+        ({"add": [[0], [1]]}, 400, "MalformedError"),
+        ({"parallel": "some"}, 400, "MalformedError"),
+        ({"unknown": 1}, 400, "MalformedError"),
+    ],
+    ids=range(12),
+)
+def test_edits_are_checked(http, body, status, name):
+    id = http.post("/v1/graphs", json=GRAPH).json()["id"]
+    found = http.patch(f"/v1/graphs/{id}", json=body)
+    if name is None:
+        assert found.status_code == status
+    else:
+        is_problem(found, status, name)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "status", "name"),
+    [
+        ({"add": torch.zeros(2, 1).long()}, 400, "MalformedError"),
+        ({"x": torch.zeros(2, 1).long()}, 400, "MalformedError"),
+        ({"add/0": torch.zeros(2, 1)}, 422, "GraphError"),
+        ({"add/0": torch.zeros(1, 2).long()}, 422, "GraphError"),
+        ({"add/0": torch.tensor(1)}, 422, "GraphError"),
+        ({"add/0": torch.zeros(2, 4999).long()}, 413, "TooLargeError"),
+    ],
+    ids=range(6),
+)
+def test_tensors_of_edits_are_checked(http, tensors, status, name):
+    id = http.post("/v1/graphs", json=GRAPH).json()["id"]
+    content = pack("{}", tensors)
+    is_problem(http.patch(f"/v1/graphs/{id}", content=content, headers=BINARY), status, name)
+    is_problem(http.patch(f"/v1/graphs/{NO_GRAPH}", json=EDIT), 404, "NotFoundError")
+
+
 def test_a_model_s_life(http):
     weight = {"0.weight": torch.ones(2, 4, 3), "0.bias": torch.zeros(3), "0.root": torch.ones(4, 3)}
     layer = {"layer": "rgcn", "out_channels": 3}
@@ -436,7 +506,7 @@ def test_openapi_describes_every_body(http):
 
 def test_every_route_is_documented(service):
     page = Path(__file__).resolve().parents[2].joinpath("docs", "service.md").read_text("utf-8")
-    documented = set(re.findall(r"`(GET|POST|PUT|DELETE) (/\S+)`", page))
+    documented = set(re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (/\S+)`", page))
     found = {
         (method.upper(), path)
         for path, methods in routes(service).openapi()["paths"].items()

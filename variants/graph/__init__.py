@@ -12,13 +12,17 @@ from hetune.variants.graph.convert import (
     to_pyg,
     to_scipy,
 )
+from hetune.variants.graph.edit import edited
 from hetune.variants.graph.generate import generate
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.loaders import formats, load
+from hetune.variants.graph.reach import ReachStep, reach
 
 __all__ = [
     "CanonicalEtype",
     "HeteroGraph",
+    "ReachStep",
+    "edited",
     "formats",
     "from_dgl",
     "from_edge_index_dict",
@@ -27,6 +31,7 @@ __all__ = [
     "from_scipy",
     "generate",
     "load",
+    "reach",
     "to_dgl",
     "to_edge_index_dict",
     "to_networkx",

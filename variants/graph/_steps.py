@@ -41,6 +41,10 @@ class Steps:
                         self._nested_seconds = outer + time.perf_counter() - start
         return cast(_T, self._built[name])
 
+    def is_built(self, name: str) -> bool:
+        """Whether a step is done."""
+        return name in self._built
+
     @property
     def nbytes(self) -> int:
         """Bytes of the tensors that have been built."""

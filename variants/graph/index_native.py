@@ -1,4 +1,4 @@
-"""The primitives of the graph indexes in C++ (`index.cpp`), called through ctypes.
+"""The primitives of the graph indexes in C++ (`index.cpp`, `merge.cpp`), called through ctypes.
 
 Every function equals its namesake in `index_numpy`, with `torch.get_num_threads()` threads; the
 result does not depend on their number.
@@ -7,6 +7,7 @@ result does not depend on their number.
 import ctypes
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import torch
 
@@ -24,12 +25,24 @@ def library() -> ctypes.CDLL:
     Raises:
         CompileError: There is no compiler, or it refused the source.
     """
-    text = files("hetune.variants.graph").joinpath("index.cpp").read_text(encoding="utf-8")
-    return default_registry().load(KernelSource("graph-index", text, "indexes of a typed graph"))
+    return _load("index", "indexes of a typed graph")
+
+
+@cache
+def _merging() -> ctypes.CDLL:
+    return _load("merge", "indexes of an edited graph")
+
+
+def _load(name: str, what: str) -> ctypes.CDLL:
+    text = files("hetune.variants.graph").joinpath(f"{name}.cpp").read_text(encoding="utf-8")
+    return default_registry().load(KernelSource(f"graph-{name}", text, what))
 
 
 def _call(name: str, *args: torch.Tensor | int | None) -> int:
-    function = getattr(library(), f"hetune_index_{name}")
+    return _called(getattr(library(), f"hetune_index_{name}"), name, *args)
+
+
+def _called(function: Any, name: str, *args: torch.Tensor | int | None) -> int:
     function.restype = ctypes.c_int64
     # Vectors keep their tensor alive for the time of the call; numbers are int64_t throughout.
     result = function(
@@ -141,3 +154,66 @@ def node_blocks(
     cuts = _new(_call("node_blocks", *given, None) + 1)
     _call("node_blocks", *given, cuts)
     return cuts
+
+
+def edit_column(
+    values: torch.Tensor,
+    removed: torch.Tensor,
+    at: torch.Tensor,
+    added: torch.Tensor,
+    numbers: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """A column without some values, and with others.
+
+    Args:
+        values: The column.
+        removed: Positions that go, ascending, distinct.
+        at: Before which position each added value comes, ascending.
+        added: Values that come, as they are.
+        numbers: What to look the kept values up in.
+    """
+    out = _new(values.numel() - removed.numel() + added.numel())
+    given = values, values.numel(), removed, removed.numel(), at, added, added.numel(), numbers
+    function = _merging().hetune_merge_column
+    _called(function, "edit_column", *given, out, torch.get_num_threads())
+    return out
+
+
+def renumber(count: int, removed: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    """The new number of each of `count` positions; of one that goes, that of what follows it.
+
+    Args:
+        count: How many there are.
+        removed: Positions that go, ascending, distinct.
+        at: Before which position others come, ascending.
+    """
+    out = _new(count)
+    given = count, removed, removed.numel(), at, at.numel(), out, torch.get_num_threads()
+    _called(_merging().hetune_merge_renumber, "renumber", *given)
+    return out
+
+
+def bound(
+    major: torch.Tensor | None,
+    minor: torch.Tensor,
+    keys: tuple[torch.Tensor, torch.Tensor],
+    span: tuple[torch.Tensor, torch.Tensor],
+    above: bool,
+) -> torch.Tensor:
+    """For each key, the first position of its span that is not below it, or that is above it.
+
+    Args:
+        major: With `minor`, sorted in each span; None if it is the same everywhere.
+        minor: Likewise.
+        keys: Twice what to look for in each column, int64 [n].
+        span: First positions and ends, int64 [n].
+        above: Above it.
+
+    Returns:
+        int64 [n].
+    """
+    count = keys[1].numel()
+    out = torch.empty(count, dtype=torch.int64)
+    given = major, minor, *keys, *span, count, int(above), out, torch.get_num_threads()
+    _called(_merging().hetune_merge_bound, "bound", *given)
+    return out

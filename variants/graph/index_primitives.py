@@ -60,6 +60,32 @@ class Primitives(Protocol):
         """Boundaries of blocks of nodes."""
         ...
 
+    def edit_column(
+        self,
+        values: torch.Tensor,
+        removed: torch.Tensor,
+        at: torch.Tensor,
+        added: torch.Tensor,
+        numbers: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """A column without some values, and with others."""
+        ...
+
+    def renumber(self, count: int, removed: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        """New numbers of positions."""
+        ...
+
+    def bound(
+        self,
+        major: torch.Tensor | None,
+        minor: torch.Tensor,
+        keys: tuple[torch.Tensor, torch.Tensor],
+        span: tuple[torch.Tensor, torch.Tensor],
+        above: bool,
+    ) -> torch.Tensor:
+        """Positions of keys in sorted spans."""
+        ...
+
 
 @cache
 def primitives() -> Primitives:
