@@ -48,8 +48,10 @@ def serve(
     regret_samples: Annotated[
         float,
         typer.Option(
+            min=0,
+            max=1,
             help="Share of runs, 0 to 1, of which a layer is run again by other variants while "
-            "the service is idle, for the metric hetune_regret_sample."
+            "the service is idle, for the metric hetune_regret_sample.",
         ),
     ] = 0.0,
     tracing: Annotated[
@@ -93,16 +95,16 @@ def serve(
     limits = Limits(**{name: size for name, size in sizes.items() if size is not None})
     stopping = threading.Event()
     with ExitStack() as stack:
-        listener = stack.enter_context(server.bind(host, port))
-        configure(log)
-        service = Service.open(
-            data or _own_folder(), limits=limits, store=store, regret_rate=regret_samples
-        )
         tracer = None
         if traces.is_wanted(tracing, os.environ):
             provider = traces.open_tracing(os.environ)
             stack.callback(provider.shutdown)
             tracer = provider.get_tracer("hetune")
+        listener = stack.enter_context(server.bind(host, port))
+        configure(log)
+        service = Service.open(
+            data or _own_folder(), limits=limits, store=store, regret_rate=regret_samples
+        )
         activity = None
         if worker:
             activity = Activity.create()
