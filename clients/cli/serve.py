@@ -58,8 +58,10 @@ def serve(
     regret_samples: Annotated[
         float | None,
         typer.Option(
+            min=0,
+            max=1,
             help="Share of runs, 0 to 1, of which a layer is run again by other variants while "
-            "the service is idle, for the metric hetune_regret_sample; 0 by default."
+            "the service is idle, for the metric hetune_regret_sample; 0 by default.",
         ),
     ] = None,
     tracing: Annotated[
@@ -119,6 +121,11 @@ def serve(
         )
     stopping = threading.Event()
     with ExitStack() as stack:
+        tracer = None
+        if traces.is_wanted(settings.tracing, os.environ):
+            provider = traces.open_tracing(os.environ)
+            stack.callback(provider.shutdown)
+            tracer = provider.get_tracer("hetune")
         listener = stack.enter_context(server.bind(settings.host, settings.port))
         configure(settings.log)
         service = Service.open(
@@ -127,11 +134,6 @@ def serve(
             store=settings.store,
             regret_rate=settings.regret_samples,
         )
-        tracer = None
-        if traces.is_wanted(settings.tracing, os.environ):
-            provider = traces.open_tracing(os.environ)
-            stack.callback(provider.shutdown)
-            tracer = provider.get_tracer("hetune")
         activity = None
         if settings.worker:
             activity = Activity.create()

@@ -92,7 +92,11 @@ def test_other_machines_are_let_in_with_a_key_only(hetune, monkeypatch, tmp_path
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--port", 99999), ("--host", "no.such.host.invalid"), ("--quota", "much")],
+    [
+        ("--port", 99999),
+        ("--host", "no.such.host.invalid"),
+        ("--quota", "much"),
+    ],
     ids=range(3),
 )
 def test_what_cannot_be_served(hetune, tmp_path, monkeypatch, arguments):
@@ -100,6 +104,19 @@ def test_what_cannot_be_served(hetune, tmp_path, monkeypatch, arguments):
     result = hetune("serve", "--data", tmp_path, *arguments)
     assert result.exit_code == 2
     assert "error: " in result.stderr
+
+
+def test_a_share_that_is_none(hetune, tmp_path):
+    result = hetune("serve", "--data", tmp_path, "--regret-samples", 2)
+    assert result.exit_code == 2
+    assert "--regret-samples" in result.stderr
+
+
+def test_traces_that_there_are_not(hetune, tmp_path, monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    result = hetune("serve", "--data", tmp_path, "--tracing")
+    assert result.exit_code == 2
+    assert "http/protobuf" in result.stderr
 
 
 def test_a_log_that_there_is_not(hetune, tmp_path, monkeypatch):

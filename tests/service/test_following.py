@@ -130,7 +130,7 @@ def test_all_layers_of_a_request_are_chosen_by_one_model(service):
     """While another thread changes what chooses as fast as it can."""
     slow, fast = (Selector(machine=MachineModel(launch_seconds=s)) for s in (1.0, 1e-6))
     graph, x = tiny_graph(), tiny_features()
-    current = SimpleNamespace(selector=slow)
+    current = SimpleNamespace(selector=slow, model="either")
     selection = service.selection
     object.__setattr__(selection, "_active", lambda: current)
     assert isinstance(selection, Selection)
