@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -141,8 +141,9 @@ def _work(lending: _Lending, said: Callable[[], object]) -> None:
     """Measures until there is nothing to do."""
     with lending.open() as lender:
         while lease := lender.claim(f"worker {lending.turn}", MACHINE.digest):
-            lender.complete(lease, measured(lease), MACHINE)
-            said()
+            with suppress(LeaseError):  # it is short, and the machine may be busy
+                lender.complete(lease, measured(lease), MACHINE)
+                said()
 
 
 def _kill_one(lending: _Lending, problems: int, seconds: float) -> None:

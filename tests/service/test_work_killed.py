@@ -20,7 +20,7 @@ SECONDS = 120
 def run(service, mode, *arguments):
     """The script over a service whose leases are short."""
     store = service.measurements.store
-    leases = Leases(store, seconds=0.3, attempts=1000, trains=Trains.NOTHING)
+    leases = Leases(store, seconds=1, attempts=1000, trains=Trains.NOTHING)
     app = application(replace(service, lending=Lending(lambda: leases)))
     with serving(app) as url:
         done = subprocess.run(
