@@ -30,6 +30,9 @@ class Selection:
         selector: Who chooses.
         limits: `run_bytes` bounds every choice.
         metrics: Where choices are counted and timed.
+
+    Attributes:
+        selector: Who chooses.
     """
 
     def __init__(
@@ -41,11 +44,11 @@ class Selection:
         metrics: Metrics,
     ) -> None:
         self._graphs, self._models = graphs, models
-        self._selector, self._limits, self._metrics = selector, limits, metrics
+        self.selector, self._limits, self._metrics = selector, limits, metrics
 
     def select(
         self,
-        model: str,
+        model: str | Model,
         graph: HeteroGraph | str,
         *,
         version: int | None = None,
@@ -55,9 +58,9 @@ class Selection:
         """What would be chosen, and why.
 
         Args:
-            model: Name of a model.
+            model: A model, or the name of one that is kept.
             graph: A graph, or the id of one that is kept.
-            version: Of the model; the latest if None.
+            version: Of a model that is named; the latest if None.
             memory_limit: Most bytes that a layer may hold beside its inputs.
             explain: Add launches and candidates.
 
@@ -75,7 +78,7 @@ class Selection:
         )
 
     def resolve(
-        self, model: str, version: int | None, graph: HeteroGraph | str
+        self, model: str | Model, version: int | None, graph: HeteroGraph | str
     ) -> tuple[Model, HeteroGraph, float]:
         """The model, the graph, and how often it is expected to be run on.
 
@@ -83,7 +86,7 @@ class Selection:
             NotFoundError: There is no such model or graph.
             InputError: The graph is none for this model.
         """
-        found = self._models.get(model, version)
+        found = model if isinstance(model, Model) else self._models.get(model, version)
         kept = isinstance(graph, str)
         given = self._graphs.get(graph) if isinstance(graph, str) else graph
         for module in found.modules:
@@ -140,12 +143,12 @@ class Selection:
     ) -> LayerReport:
         explanation = None
         if explain:
-            explanation = self._selector.explain(
+            explanation = self.selector.explain(
                 module, graph, memory_limit=limit, expected_runs=expected_runs
             )
             choice = explanation.choice
         else:
-            choice = self._selector.choose(
+            choice = self.selector.choose(
                 module, graph, memory_limit=limit, expected_runs=expected_runs
             )
         if choice.source != LEARNED:

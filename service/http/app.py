@@ -17,7 +17,7 @@ from hetune.service.core.job_documents import JobRequest
 from hetune.service.core.service import Service
 from hetune.service.http import cost_models, graphs, inference, jobs, metrics, models
 from hetune.service.http.asgi import App
-from hetune.service.http.layers import Failures, Guard, RequestIds
+from hetune.service.http.layers import Failures, Guard, RequestIds, sessions_of
 from hetune.service.http.observe import Observed
 from hetune.service.http.oip import routes as oip
 from hetune.service.http.oip.documents import InferenceRequest
@@ -25,6 +25,8 @@ from hetune.service.http.problems import add_handlers
 from hetune.service.http.requests import InferDocument, SelectDocument
 from hetune.service.http.schema import add_schemas
 from hetune.service.http.work import Work
+from hetune.service.pages import routes as pages
+from hetune.service.pages.sessions import Sessions
 
 
 class Health(Document):
@@ -50,7 +52,9 @@ def application(
         stopping: As `Work.of` takes it.
         activity: Likewise.
     """
-    guarded = Failures(Guard(routes(service, stopping, activity), key, hosts))
+    sessions = sessions_of(key)
+    app = routes(service, stopping, activity, sessions)
+    guarded = Failures(Guard(app, key, hosts, sessions))
     return RequestIds(Observed(guarded, service.metrics))
 
 
@@ -58,6 +62,7 @@ def routes(
     service: Service,
     stopping: threading.Event | None = None,
     activity: Activity | None = None,
+    sessions: Sessions | None = None,
 ) -> FastAPI:
     """The routes alone."""
     work = Work.of(service, stopping, activity)
@@ -86,6 +91,7 @@ def routes(
         cost_models.router(work),
         oip.router(work),
         metrics.router(service.metrics),
+        pages.router(work, sessions or sessions_of(None)),
     ):
         app.include_router(part)
     add_schemas(

@@ -12,6 +12,8 @@ from collections.abc import Collection
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send, header
 from hetune.service.http.logs import request_id
 from hetune.service.http.problems import problem_of, routing_problem
+from hetune.service.pages.access import is_open, is_own, is_page
+from hetune.service.pages.sessions import Sessions
 from hetune.variants.errors import AccessError
 
 OPEN_PATHS = frozenset(
@@ -88,12 +90,15 @@ class Guard:
         key: The key; None for none.
         hosts: Names that requests may call the service by; None for any. Without a key this keeps
             web pages from reaching a service on the user's machine under a name of their own.
+        sessions: Of browsers that have shown the key, for pages.
     """
 
-    def __init__(self, app: App, key: str | None, hosts: Collection[str] | None) -> None:
+    def __init__(
+        self, app: App, key: str | None, hosts: Collection[str] | None, sessions: Sessions
+    ) -> None:
         self._app = app
         self._digest = None if key is None else _digest(key)
-        self._hosts = hosts
+        self._hosts, self._sessions = hosts, sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves an ASGI event."""
@@ -104,11 +109,13 @@ class Guard:
             refusal = routing_problem(
                 _MISDIRECTED, "the service does not answer under this host name", scope
             )
-        elif not self._is_own(header(scope, b"origin"), header(scope, b"host")):
+        elif not self._is_own(scope):
             refusal = routing_problem(
                 _FORBIDDEN, "the service does not answer pages of other origins", scope
             )
-        elif not self._is_allowed(header(scope, b"authorization")):
+        elif not is_open(scope["path"]) and not self._is_allowed(
+            self._sessions.authorization(scope)
+        ):
             error = AccessError("send the service's key: 'Authorization: Bearer <key>'")
             refusal = problem_of(error, scope)
         else:
@@ -121,8 +128,11 @@ class Guard:
             return True
         return host is not None and re.sub(r":\d+$", "", host).lower() in self._hosts
 
-    def _is_own(self, origin: str | None, host: str | None) -> bool:
+    def _is_own(self, scope: Scope) -> bool:
         """Whether it is no web page of somebody else's that uses its reader's machine."""
+        origin, host = header(scope, b"origin"), header(scope, b"host")
+        if is_page(scope["path"]) and not is_own(scope):
+            return False
         return self._digest is not None or origin is None or origin.partition("://")[2] == host
 
     def _is_allowed(self, authorization: str | None) -> bool:
@@ -131,6 +141,15 @@ class Guard:
         scheme, _, key = (authorization or "").partition(" ")
         is_key = hmac.compare_digest(_digest(key.strip()), self._digest)
         return is_key and scheme.lower() == "bearer"
+
+
+def sessions_of(key: str | None) -> Sessions:
+    """Sessions of a service with that key; None for none."""
+
+    def is_key(given: str) -> bool:
+        return key is not None and hmac.compare_digest(_digest(given), _digest(key))
+
+    return Sessions(is_key, lambda: key is None)
 
 
 def _digest(key: str) -> bytes:

@@ -1,0 +1,1 @@
+"""Pages for browsers: made by the server, usable without JavaScript, with nothing from elsewhere."""
