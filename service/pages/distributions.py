@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -36,6 +37,7 @@ class GraphView:
         statistics: Counts.
         degrees: In-degrees by powers of two; the first bin is 0 alone.
         relations: Names and edges, the largest first.
+        node_types: Names and nodes, the largest first.
         degree_plot: None where no node has an edge.
         relation_plot: Likewise.
     """
@@ -43,6 +45,7 @@ class GraphView:
     statistics: GraphStatistics
     degrees: tuple[Bin, ...]
     relations: tuple[tuple[str, int], ...]
+    node_types: tuple[tuple[str, int], ...]
     degree_plot: Plot | None
     relation_plot: Plot | None
 
@@ -51,13 +54,20 @@ def view_of(graph: HeteroGraph) -> GraphView:
     """What there is to show of a graph."""
     known = statistics(graph)
     degrees = _bins(graph)
-    relations = sorted(
-        ((etype.name, etype.edges) for etype in known.etypes), key=lambda entry: -entry[1]
-    )
+    relations = _largest_first((etype.name, etype.edges) for etype in known.etypes)
     sizes = [edges for _, edges in relations if edges]
     return GraphView(
-        known, degrees, tuple(relations), _degree_plot(known, degrees), _relation_plot(sizes)
+        known,
+        degrees,
+        relations,
+        _largest_first((ntype.name, ntype.nodes) for ntype in known.ntypes),
+        _degree_plot(known, degrees),
+        _relation_plot(sizes),
     )
+
+
+def _largest_first(entries: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(entries, key=lambda entry: -entry[1]))
 
 
 def _bins(graph: HeteroGraph) -> tuple[Bin, ...]:

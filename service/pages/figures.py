@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 NOTHING = "–"
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _STEP = 1000.0
+_MOST_TEXT = 400
 
 
 def count(value: float) -> str:
@@ -29,7 +30,8 @@ def size(value: float | None) -> str:
     unit = 0
     while value >= _STEP and unit < len(_UNITS) - 1:
         value, unit = value / _STEP, unit + 1
-    return f"{value:.0f} B" if unit == 0 else f"{value:.3g} {_UNITS[unit]}"
+    digits = 0 if unit == 0 or value >= 100 else 1 if value >= 10 else 2
+    return f"{value:.{digits}f} {_UNITS[unit]}"
 
 
 def share(value: float) -> str:
@@ -56,7 +58,13 @@ def number(value: float) -> str:
     return f"{value:+.4g}"
 
 
+def cut(text: str) -> str:
+    """A text up to a length that a page bears."""
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
+
+
 FILTERS = {
+    "cut": cut,
     "count": count,
     "ms": milliseconds,
     "size": size,

@@ -15,7 +15,7 @@ from hetune.variants.errors import HetuneError, InputError
 
 _MOST_LISTED = 200
 _MOST_MODELS = 10
-_MOST_ROWS = 50
+_FIRST_ROWS, _MOST_ROWS = 12, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ def router(work: Work) -> APIRouter:
             view=view,
             choices=choices,
             models=len(service.models.names()),
+            first_rows=_FIRST_ROWS,
             most_rows=_MOST_ROWS,
         )
 

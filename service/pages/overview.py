@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections import defaultdict
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ from dataclasses import dataclass
 import torch
 
 from hetune.costmodel.fingerprint import Fingerprint, this_machine
-from hetune.costmodel.selector import Selector
 from hetune.costmodel.model.manifest import Manifest
+from hetune.costmodel.selector import Selector
+from hetune.costmodel.shelf.best import packaged
 from hetune.profiling.jobs.records import State
 from hetune.service.core.job_documents import JobDocument
 from hetune.service.core.metrics import Metrics
@@ -48,11 +50,13 @@ class ActiveModel:
         manifest: Its papers; None if the roofline model chooses.
         id: On the shelf; None if it is not there.
         is_champion: Whether it is still the champion.
+        is_packaged: Whether it is the one in the package.
     """
 
     manifest: Manifest | None
     id: str | None
     is_champion: bool
+    is_packaged: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +159,30 @@ def active_model(service: Service) -> ActiveModel:
     """The cost model that the service chooses with, which it took when it started."""
     selector: Selector = service.selection.selector
     if selector.model is None:
-        return ActiveModel(None, None, False)
+        return ActiveModel(None, None, is_champion=False, is_packaged=False)
     papers = selector.model.manifest
+    own = (papers.created_at, papers.fingerprint.digest, papers.data.problems)
+    id, champion = None, None
     try:
         shelf = service.cost_models.list()
-    except HetuneError:
-        return ActiveModel(papers, None, False)
-    own = (papers.created_at, papers.fingerprint.digest, papers.data.problems)
-    for model in shelf.models:
-        if (model.created_at, model.machine, model.inputs) == own:
-            return ActiveModel(papers, model.id, model.id == shelf.champion)
-    return ActiveModel(papers, None, False)
+        champion = shelf.champion
+        named = (m.id for m in shelf.models if (m.created_at, m.machine, m.inputs) == own)
+        id = next(named, None)
+    except HetuneError as error:
+        _log.warning("the shelf of cost models cannot be read: %s", error)
+    is_champion = id is not None and id == champion
+    is_packaged = papers.data.digest == _packaged_data()
+    return ActiveModel(papers, id, is_champion=is_champion, is_packaged=is_packaged)
+
+
+@functools.cache
+def _packaged_data() -> str | None:
+    """What the model in the package was fitted to."""
+    try:
+        model = packaged()
+    except (HetuneError, OSError):
+        return None
+    return None if model is None else model.manifest.data.digest
 
 
 def _is_ready(service: Service) -> bool:

@@ -54,6 +54,17 @@ class LayerView:
     variants: tuple[Compared, ...]
 
     @property
+    def first(self) -> tuple[Compared, ...]:
+        """What was chosen or measured, and what was predicted to be about as fast."""
+        fastest = self.variants[:MOST_VARIANTS]
+        return tuple(v for v in self.variants if v.is_chosen or v.runs or v in fastest)
+
+    @property
+    def others(self) -> tuple[Compared, ...]:
+        """The rest."""
+        return tuple(v for v in self.variants if v not in self.first)
+
+    @property
     def slowest(self) -> float:
         """The longest time of all, which bars are drawn against."""
         times = [(v.predicted, v.measured or 0.0) for v in self.variants]
