@@ -91,7 +91,7 @@ def routes(
         cost_models.router(work),
         oip.router(work),
         metrics.router(service.metrics),
-        pages.router(work, sessions or sessions_of(None)),
+        *pages.routers(work, sessions or sessions_of(None)),
     ):
         app.include_router(part)
     add_schemas(

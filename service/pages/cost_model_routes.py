@@ -19,7 +19,7 @@ _PICTURE_HEADERS = {"Cache-Control": "private, max-age=3600", "X-Content-Type-Op
 
 def router(work: Work) -> APIRouter:
     """The routes."""
-    routes = APIRouter(prefix="/ui/cost-models")
+    routes = APIRouter(prefix="/ui/cost-models", include_in_schema=False)
     service = work.service
     models = service.cost_models
 

@@ -27,10 +27,17 @@ _SEED = 0
 _MOST_WEIGHTS = 1 << 28
 
 
-def draw_graph(name: str, size: str) -> HeteroGraph:
-    """A graph with the shape of a published one, and about so many edges; always the same."""
+def draw_graph(name: str, size: str, limits: Limits) -> HeteroGraph:
+    """A graph with the shape of a published one, and about so many edges; always the same.
+
+    Raises:
+        TooLargeError: It would be over a limit.
+    """
     spec = SPECS[name]
-    return generate(name, scale=SIZES[size] / spec.edges, seed=_SEED)
+    scale = SIZES[size] / spec.edges
+    check_limit("edges", SIZES[size], limits.edges)
+    check_limit("nodes", int(scale * sum(nodes for _, nodes in spec.ntypes)), limits.nodes)
+    return generate(name, scale=scale, seed=_SEED)
 
 
 def draw_model(

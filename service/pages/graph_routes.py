@@ -37,7 +37,7 @@ class _Chosen:
 
 def router(work: Work) -> APIRouter:
     """The routes."""
-    routes = APIRouter(prefix="/ui/graphs")
+    routes = APIRouter(prefix="/ui/graphs", include_in_schema=False)
     service = work.service
 
     @routes.get("")

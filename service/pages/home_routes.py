@@ -24,7 +24,7 @@ _STATIC_HEADERS = {
 
 def router(work: Work, sessions: Sessions) -> APIRouter:
     """The routes."""
-    routes = APIRouter()
+    routes = APIRouter(include_in_schema=False)
     service = work.service
 
     @routes.get(HOME)

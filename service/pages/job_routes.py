@@ -30,7 +30,7 @@ Number = Annotated[int, Query(ge=0, le=LARGEST_ID)]
 
 def router(work: Work) -> APIRouter:
     """The routes."""
-    routes = APIRouter(prefix="/ui/jobs")
+    routes = APIRouter(prefix="/ui/jobs", include_in_schema=False)
     jobs, limits = work.service.jobs, work.service.limits
 
     @routes.get("")

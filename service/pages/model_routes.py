@@ -31,7 +31,7 @@ Version = Annotated[int | None, Query(ge=1, le=_LARGEST)]
 
 def router(work: Work) -> APIRouter:
     """The routes."""
-    routes = APIRouter(prefix="/ui/models")
+    routes = APIRouter(prefix="/ui/models", include_in_schema=False)
     service = work.service
     models = service.models
 

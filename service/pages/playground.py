@@ -88,7 +88,7 @@ class Outcome:
 
 def router(work: Work) -> APIRouter:
     """The routes."""
-    routes = APIRouter(prefix="/ui/playground")
+    routes = APIRouter(prefix="/ui/playground", include_in_schema=False)
     service = work.service
 
     def show(
@@ -163,7 +163,9 @@ def _graph(service: Service, form: Form) -> NamedGraph:
     if form.one_of("source", (_TYPED, _DRAWN)) == _TYPED:
         return graph_of_lines(form.text("edges"), service.limits)
     graph = examples.draw_graph(
-        form.one_of("shape", examples.GRAPHS), form.one_of("size", examples.SIZES)
+        form.one_of("shape", examples.GRAPHS),
+        form.one_of("size", examples.SIZES),
+        service.limits,
     )
     return NamedGraph(graph, tuple(str(node) for node in range(_ROWS)))
 

@@ -16,16 +16,13 @@ from hetune.service.pages import (
 from hetune.service.pages.sessions import Sessions
 
 
-def router(work: Work, sessions: Sessions) -> APIRouter:
+def routers(work: Work, sessions: Sessions) -> tuple[APIRouter, ...]:
     """The routes of pages. They are for browsers, and no part of the API's description."""
-    routes = APIRouter(include_in_schema=False)
-    for part in (
+    return (
         home_routes.router(work, sessions),
         graph_routes.router(work),
         model_routes.router(work),
         job_routes.router(work),
         cost_model_routes.router(work),
         playground.router(work),
-    ):
-        routes.include_router(part)
-    return routes
+    )
