@@ -16,10 +16,10 @@ from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import Model
 from hetune.service.core.rows import Nodes, check_nodes, features_of, pick
+from hetune.service.core.runs import note, runs_of
 from hetune.service.core.selection import Selection
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.runtime.compiled import CompiledLayer
 
 _FLOAT_BYTES = 4
 
@@ -38,7 +38,7 @@ class Inference:
 
     def run(
         self,
-        model: str,
+        model: str | Model,
         graph: HeteroGraph | str,
         features: Tensor | Mapping[str, Tensor],
         *,
@@ -56,11 +56,11 @@ class Inference:
         the result.
 
         Args:
-            model: Name of a model.
+            model: A model, or the name of one that is kept.
             graph: A graph, or the id of one that is kept.
             features: Rows of all nodes in the graph's order, float32 [N, in_channels]; or those
                 of each node type.
-            version: Of the model; the latest if None.
+            version: Of a model that is named; the latest if None.
             nodes: Whose rows to give; of all nodes if None, by node type if the features are.
             outputs: Which layers' outputs to give, by number; the last one's if None.
             variants: Ids to run, None for the selector's choice; one for each layer.
@@ -95,11 +95,10 @@ class Inference:
         by_type = not isinstance(features, Tensor)
         for number, layer in enumerate(layers):
             check_deadline(deadline)
-            ran_before = _ran_before(found.compiled[number], given)
             x, seconds = _run(found, number, layer.variant, x, given)
             reports.append(layer.model_copy(update={"measured_seconds": seconds}))
-            self._metrics.layer_ran(reports[-1], prepared=layer.variant not in ran_before)
-            ran_before.add(layer.variant)
+            prepared = note(runs_of(found.compiled[number], given), layer.variant, seconds)
+            self._metrics.layer_ran(reports[-1], prepared=prepared)
             if number in wanted:
                 kept[number] = pick(x, given, nodes, by_type)
         report = Report(
@@ -131,12 +130,6 @@ def _run(
         out = model.compiled[number](x, graph, variant=variant)
         seconds = time.perf_counter() - start
         return ACTIVATIONS[model.description.layers[number].activation](out), seconds
-
-
-def _ran_before(layer: CompiledLayer, graph: HeteroGraph) -> set[str]:
-    """Ids of the variants that a layer has run by on a graph: they are prepared for it."""
-    found: set[str] = graph.cached("ran before", set, owner=layer)
-    return found
 
 
 def _outputs(outputs: Sequence[int] | None, layers: int) -> frozenset[int]:

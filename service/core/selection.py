@@ -31,6 +31,9 @@ class Selection:
         active: What chooses now; asked once for all layers of a request.
         limits: `run_bytes` bounds every choice.
         metrics: Where choices are counted and timed.
+
+    Attributes:
+        active: What chooses now.
     """
 
     def __init__(
@@ -42,11 +45,11 @@ class Selection:
         metrics: Metrics,
     ) -> None:
         self._graphs, self._models = graphs, models
-        self._active, self._limits, self._metrics = active, limits, metrics
+        self.active, self._limits, self._metrics = active, limits, metrics
 
     def select(
         self,
-        model: str,
+        model: str | Model,
         graph: HeteroGraph | str,
         *,
         version: int | None = None,
@@ -56,9 +59,9 @@ class Selection:
         """What would be chosen, and why.
 
         Args:
-            model: Name of a model.
+            model: A model, or the name of one that is kept.
             graph: A graph, or the id of one that is kept.
-            version: Of the model; the latest if None.
+            version: Of a model that is named; the latest if None.
             memory_limit: Most bytes that a layer may hold beside its inputs.
             explain: Add launches and candidates.
 
@@ -76,7 +79,7 @@ class Selection:
         )
 
     def resolve(
-        self, model: str, version: int | None, graph: HeteroGraph | str
+        self, model: str | Model, version: int | None, graph: HeteroGraph | str
     ) -> tuple[Model, HeteroGraph, float]:
         """The model, the graph, and how often it is expected to be run on.
 
@@ -84,7 +87,7 @@ class Selection:
             NotFoundError: There is no such model or graph.
             InputError: The graph is none for this model.
         """
-        found = self._models.get(model, version)
+        found = model if isinstance(model, Model) else self._models.get(model, version)
         kept = isinstance(graph, str)
         given = self._graphs.get(graph) if isinstance(graph, str) else graph
         for module in found.modules:
@@ -124,7 +127,7 @@ class Selection:
             )
         limit = self._limits.run_bytes
         limit = limit if memory_limit is None else min(limit, memory_limit)
-        selector = self._active().selector
+        selector = self.active().selector
         with self._metrics.select_seconds.time():
             return tuple(
                 self._layer(selector, module, graph, expected_runs, variant, limit, explain)

@@ -30,6 +30,8 @@ from hetune.service.http.problems import add_handlers
 from hetune.service.http.requests import InferDocument, SelectDocument
 from hetune.service.http.schema import add_schemas
 from hetune.service.http.work import Work
+from hetune.service.pages import routes as pages
+from hetune.service.pages.sessions import Sessions
 
 
 class Health(Document):
@@ -57,10 +59,11 @@ def application(
         activity: Likewise.
     """
     access = Access(Keys(service.folder.root / FILE), key)
-    app = routes(service, stopping, activity)
+    sessions = Sessions(access.is_good, lambda: access.is_open)
+    app = routes(service, stopping, activity, sessions)
     if not access.is_open:
         add_security(app)
-    guarded = Failures(Guard(app, access, hosts))
+    guarded = Failures(Guard(app, access, hosts, sessions))
     return RequestIds(Observed(guarded, service.metrics))
 
 
@@ -68,6 +71,7 @@ def routes(
     service: Service,
     stopping: threading.Event | None = None,
     activity: Activity | None = None,
+    sessions: Sessions | None = None,
 ) -> FastAPI:
     """The routes alone."""
     work = Work.of(service, stopping, activity)
@@ -98,6 +102,7 @@ def routes(
         cost_models.router(work),
         oip.router(work),
         metrics.router(service.metrics),
+        *pages.routers(work, sessions or Sessions(lambda _: False, lambda: True)),
     ):
         app.include_router(part)
     add_schemas(
