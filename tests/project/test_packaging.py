@@ -127,7 +127,8 @@ def test_imports_of_other_packages_are_declared():
     for name, extra in project["optional-dependencies"].items():
         if name != "dev":
             requirements += extra
-    declared = {re.split(r"[^\w]", requirement)[0] for requirement in requirements}
+    names = [re.match(r"[\w-]+", requirement)[0] for requirement in requirements]
+    declared = {part for name in names for part in (name.split("-")[0], name.replace("-", "_"))}
     missing = set()
     for file in package_files():
         if file.endswith(".py"):
