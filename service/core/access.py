@@ -61,3 +61,14 @@ class Access:
         if found is None:
             raise AccessError("the key is none of this service's: check it")
         return Caller(found.name, frozenset(found.scopes), found.trouble(self._keys.now()))
+
+    def is_good(self, key: str) -> bool:
+        """Whether this is the key of somebody who is let in, for whatever it is.
+
+        Raises:
+            FolderError: The keys cannot be read.
+        """
+        try:
+            return self.caller(key).trouble is None
+        except AccessError:
+            return False

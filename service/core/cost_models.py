@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from hetune.costmodel.evaluate.card import PAGE
+from hetune.costmodel.evaluate.card import MARKDOWN, PAGE
 from hetune.costmodel.following import Following, Given
 from hetune.costmodel.shelf.shelf import Entry, Shelf
 from hetune.profiling import promotion
@@ -77,6 +77,27 @@ class CostModels:
                 "there is no page about this cost model: train models where the extra 'report' is "
                 "installed"
             ) from None
+
+    def card_text(self, name: str) -> str | None:
+        """What the page about a model says, as Markdown; None where there is none.
+
+        Raises:
+            NotFoundError: There is no such model.
+        """
+        path = cards_folder(self._shelf, self._entry(name).id) / MARKDOWN
+        return path.read_text(encoding="utf-8") if path.is_file() else None
+
+    def picture(self, name: str, picture: str) -> bytes:
+        """A picture of the page about a model, as PNG.
+
+        Raises:
+            NotFoundError: There is no such model, or no such picture.
+        """
+        folder = cards_folder(self._shelf, self._entry(name).id)
+        for path in folder.glob("*.png"):
+            if path.name == picture:  # compared, and never a part of a path
+                return path.read_bytes()
+        raise NotFoundError("the page about this cost model has no such picture")
 
     def promote(self, name: str, machine: str | None = None) -> PromotedModel:
         """Makes a model the champion, unless it loses; see `promotion.promote`.

@@ -18,12 +18,12 @@ from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import Model
 from hetune.service.core.regret import RegretSamples
 from hetune.service.core.rows import Nodes, check_nodes, features_of, ids_of, pick, reached
+from hetune.service.core.runs import note, runs_of
 from hetune.service.core.selection import Selection
 from hetune.service.core.steps import step
 from hetune.service.core.subset import Plan, Subset, planned
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.runtime.compiled import CompiledLayer
 
 _FLOAT_BYTES = 4
 _ONCE = 1.0
@@ -48,7 +48,7 @@ class Inference:
 
     def run(
         self,
-        model: str,
+        model: str | Model,
         graph: HeteroGraph | str,
         features: Tensor | Mapping[str, Tensor],
         *,
@@ -67,11 +67,11 @@ class Inference:
         the result.
 
         Args:
-            model: Name of a model.
+            model: A model, or the name of one that is kept.
             graph: A graph, or the id of one that is kept.
             features: Rows of all nodes in the graph's order, float32 [N, in_channels]; or those
                 of each node type.
-            version: Of the model; the latest if None.
+            version: Of a model that is named; the latest if None.
             nodes: Whose rows to give; of all nodes if None, by node type if the features are.
             subset: How to compute rows of some nodes: "full" cuts them out of a run on the whole
                 graph, "reach" runs each layer on what they depend on alone, "auto" does what is
@@ -151,11 +151,9 @@ def _run_planned(
     part = None if plan.steps is None else plan.steps[number]
     if part is not None:
         x, graph = part.inputs(x), part.graph
-    ran_before = _ran_before(model.compiled[number], graph)
-    is_new = variant not in ran_before
     out, seconds = _run(model, number, variant, x, graph)
-    ran_before.add(variant)
-    return out if part is None else part.needed(out), seconds, is_new
+    prepared = note(runs_of(model.compiled[number], graph), variant, seconds)
+    return out if part is None else part.needed(out), seconds, prepared
 
 
 def _kept(
@@ -176,12 +174,6 @@ def _run(
         out = model.compiled[number](x, graph, variant=variant)
         seconds = time.perf_counter() - start
         return ACTIVATIONS[model.description.layers[number].activation](out), seconds
-
-
-def _ran_before(layer: CompiledLayer, graph: HeteroGraph) -> set[str]:
-    """Ids of the variants that a layer has run by on a graph: they are prepared for it."""
-    found: set[str] = graph.cached("ran before", set, owner=layer)
-    return found
 
 
 def _outputs(outputs: Sequence[int] | None, layers: int) -> frozenset[int]:

@@ -110,6 +110,29 @@ class ModelStore:
             self.folder.publish(content, path)
         return True
 
+    def make(
+        self,
+        name: str,
+        version: int,
+        description: ModelDescription,
+        weights: Mapping[str, Tensor],
+    ) -> Model:
+        """A model that is ready to run, and not kept.
+
+        Args:
+            name: What to call it.
+            version: Its number.
+            description: Its layers.
+            weights: What `modules_of` takes.
+
+        Raises:
+            InputError: Weights do not fit the description.
+        """
+        modules = modules_of(description, weights)
+        # Whoever runs them names the variant: no cost model is asked here, or kept.
+        compiled = tuple(compile(module, backend=self._backend) for module in modules)
+        return Model(name, version, description, modules, compiled)
+
     def get(self, name: str, version: int | None = None) -> Model:
         """A model.
 
@@ -246,7 +269,7 @@ class ModelStore:
             with self.folder.io("read"):
                 message = read(path)
             description = parse(ModelDescription, message.document)
-            modules = modules_of(description, message.tensors)
+            return self.make(name, version, description, message.tensors)
         except FileNotFoundError:
             raise _unknown(name, version) from None
         except (MalformedError, InputError) as error:
@@ -254,9 +277,6 @@ class ModelStore:
                 f"version {version} of {name} is damaged on disk ({error}): delete it, and give it "
                 "to the service again"
             ) from error
-        # Whoever runs them names the variant: no cost model is asked here, or kept.
-        compiled = tuple(compile(module, backend=self._backend) for module in modules)
-        return Model(name, version, description, modules, compiled)
 
 
 def _unknown(name: str, version: int) -> NotFoundError:

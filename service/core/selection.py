@@ -32,6 +32,9 @@ class Selection:
         active: What chooses now; asked once for all layers of a request.
         limits: `run_bytes` bounds every choice.
         metrics: Where choices are counted and timed.
+
+    Attributes:
+        active: What chooses now.
     """
 
     def __init__(
@@ -43,11 +46,11 @@ class Selection:
         metrics: Metrics,
     ) -> None:
         self._graphs, self._models = graphs, models
-        self._active, self._limits, self._metrics = active, limits, metrics
+        self.active, self._limits, self._metrics = active, limits, metrics
 
     def select(
         self,
-        model: str,
+        model: str | Model,
         graph: HeteroGraph | str,
         *,
         version: int | None = None,
@@ -57,9 +60,9 @@ class Selection:
         """What would be chosen, and why.
 
         Args:
-            model: Name of a model.
+            model: A model, or the name of one that is kept.
             graph: A graph, or the id of one that is kept.
-            version: Of the model; the latest if None.
+            version: Of a model that is named; the latest if None.
             memory_limit: Most bytes that a layer may hold beside its inputs.
             explain: Add launches and candidates.
 
@@ -78,7 +81,7 @@ class Selection:
         )
 
     def resolve(
-        self, model: str, version: int | None, graph: HeteroGraph | str
+        self, model: str | Model, version: int | None, graph: HeteroGraph | str
     ) -> tuple[Model, HeteroGraph, float]:
         """The model, the graph, and how often it is expected to be run on.
 
@@ -86,7 +89,7 @@ class Selection:
             NotFoundError: There is no such model or graph.
             InputError: The graph is none for this model.
         """
-        found = self._models.get(model, version)
+        found = model if isinstance(model, Model) else self._models.get(model, version)
         kept = isinstance(graph, str)
         given = self._graphs.get(graph) if isinstance(graph, str) else graph
         for module in found.modules:
@@ -126,7 +129,7 @@ class Selection:
             )
         limit = self._limits.run_bytes
         limit = limit if memory_limit is None else min(limit, memory_limit)
-        active = self._active()
+        active = self.active()
         selector = active.selector
         with self._metrics.select_seconds.time(), step("select", cost_model=active.model):
             return tuple(

@@ -57,6 +57,8 @@ from hetune.service.http.sampling import sample_regret
 from hetune.service.http.schema import add_schemas, fails
 from hetune.service.http.tracing import Traced
 from hetune.service.http.work import Work
+from hetune.service.pages import routes as pages
+from hetune.service.pages.sessions import Sessions
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -90,10 +92,11 @@ def application(
     """
     stopping = stopping or threading.Event()
     access = Access(Keys(service.folder.root / FILE), key)
-    app = routes(service, stopping, activity)
+    sessions = Sessions(access.is_good, lambda: access.is_open)
+    app = routes(service, stopping, activity, sessions)
     if not access.is_open:
         add_security(app)
-    guarded = Failures(Unambiguous(Draining(Guard(app, access, hosts), stopping)))
+    guarded = Failures(Unambiguous(Draining(Guard(app, access, hosts, sessions), stopping)))
     observed: App = Observed(guarded, service.metrics)
     return RequestIds(observed if tracer is None else Traced(observed, tracer))
 
@@ -102,6 +105,7 @@ def routes(
     service: Service,
     stopping: threading.Event | None = None,
     activity: Activity | None = None,
+    sessions: Sessions | None = None,
 ) -> FastAPI:
     """The routes alone."""
     work = Work.of(service, stopping, activity)
@@ -135,6 +139,7 @@ def routes(
         catalogue.router(work),
         work_routes.router(work),
         metrics.router(service.metrics),
+        *pages.routers(work, sessions or Sessions(lambda _: False, lambda: True)),
     ):
         app.include_router(part, responses=fails(Problem, MEDIA_TYPE))
     app.include_router(oip.router(work))

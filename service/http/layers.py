@@ -12,6 +12,8 @@ from hetune.service.http.access import is_public, needs_of
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send, header
 from hetune.service.http.logs import request_id
 from hetune.service.http.problems import problem_of, routing_problem
+from hetune.service.pages.access import is_own, is_page
+from hetune.service.pages.sessions import Sessions
 from hetune.variants.errors import AccessError
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -85,10 +87,14 @@ class Guard:
         access: Who is let in.
         hosts: Names that requests may call the service by; None for any. Without a key this keeps
             web pages from reaching a service on the user's machine under a name of their own.
+        sessions: Of browsers that have shown a key, for pages.
     """
 
-    def __init__(self, app: App, access: Access, hosts: Collection[str] | None) -> None:
-        self._app, self._access, self._hosts = app, access, hosts
+    def __init__(
+        self, app: App, access: Access, hosts: Collection[str] | None, sessions: Sessions
+    ) -> None:
+        self._app, self._access = app, access
+        self._hosts, self._sessions = hosts, sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves an ASGI event."""
@@ -103,19 +109,17 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> App | None:
         """What to answer instead of letting a request in; raises what keys are refused with."""
-        host, origin = header(scope, b"host"), header(scope, b"origin")
-        if not self._is_addressed(host):
+        if not self._is_addressed(header(scope, b"host")):
             return routing_problem(
                 _MISDIRECTED, "the service does not answer under this host name", scope
             )
         is_open = self._access.is_open
-        # A web page of somebody else's may use its reader's machine, and has no key.
-        if is_open and origin is not None and origin.partition("://")[2] != host:
+        if not _is_own(scope, is_open):
             return routing_problem(
                 _FORBIDDEN, "the service does not answer pages of other origins", scope
             )
         if not is_open and not is_public(scope["method"], scope["path"]):
-            caller = self._access.caller(_key_of(header(scope, b"authorization")))
+            caller = self._access.caller(_key_of(self._sessions.authorization(scope)))
             scope["state"]["key"] = caller.name
             caller.check(needs_of(scope["method"], scope["path"]))
         return None
@@ -124,6 +128,14 @@ class Guard:
         if self._hosts is None:
             return True
         return host is not None and re.sub(r":\d+$", "", host).lower() in self._hosts
+
+
+def _is_own(scope: Scope, is_open: bool) -> bool:
+    """Whether it is no web page of somebody else's that uses its reader's machine, or session."""
+    if is_page(scope["path"]) and not is_own(scope):
+        return False
+    origin, host = header(scope, b"origin"), header(scope, b"host")
+    return not is_open or origin is None or origin.partition("://")[2] == host
 
 
 def _key_of(authorization: str | None) -> str:

@@ -1,7 +1,7 @@
 """Errors as answers. The one place that knows which error is which status.
 
 They are problem details (RFC 9457), but under `PROTOCOL`: there they are what the Open Inference
-Protocol wants, with the statuses that its clients know.
+Protocol wants, with the statuses that its clients know. Under the paths of pages they are pages.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from http import HTTPMethod, HTTPStatus
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as RoutingError
@@ -18,6 +18,8 @@ from starlette.routing import Match
 
 from hetune.service.core.documents import Document
 from hetune.service.http.asgi import Scope
+from hetune.service.pages.access import is_page
+from hetune.service.pages.problems import problem_page
 from hetune.variants import errors
 from hetune.variants.errors import HetuneError
 
@@ -74,7 +76,7 @@ def status_of(kind: type[HetuneError]) -> int:
     return next(STATUS[base] for base in kind.__mro__ if base in STATUS)
 
 
-def problem_of(error: Exception, scope: Scope) -> JSONResponse:
+def problem_of(error: Exception, scope: Scope) -> Response:
     """An error as a response. What went wrong inside is logged, and not told.
 
     Args:
@@ -100,7 +102,7 @@ def problem_of(error: Exception, scope: Scope) -> JSONResponse:
     return _response(status, URN + name, detail, scope, headers)
 
 
-def routing_problem(status: int, detail: str, scope: Scope) -> JSONResponse:
+def routing_problem(status: int, detail: str, scope: Scope) -> Response:
     """What HTTP itself has a status for: no such route, method or media type."""
     scope["state"]["failure"] = f"http_{status}"
     return _response(status, "about:blank", detail, scope, {})
@@ -109,10 +111,10 @@ def routing_problem(status: int, detail: str, scope: Scope) -> JSONResponse:
 def add_handlers(app: FastAPI) -> None:
     """Lets an application answer every error with a problem."""
 
-    async def domain(request: Request, error: Exception) -> JSONResponse:
+    async def domain(request: Request, error: Exception) -> Response:
         return problem_of(error, request.scope)
 
-    async def routing(request: Request, error: Exception) -> JSONResponse:
+    async def routing(request: Request, error: Exception) -> Response:
         assert isinstance(error, RoutingError)
         found = routing_problem(error.status_code, error.detail, request.scope)
         found.headers.update(error.headers or {})
@@ -120,14 +122,14 @@ def add_handlers(app: FastAPI) -> None:
             found.headers["Allow"] = ", ".join(_methods(app, request.scope))
         return found
 
-    async def parameters(request: Request, error: Exception) -> JSONResponse:
+    async def parameters(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         malformed = errors.MalformedError(f"{where}: {first['msg']}")
         return problem_of(malformed, request.scope)
 
-    async def gone(request: Request, error: Exception) -> JSONResponse:
+    async def gone(request: Request, error: Exception) -> Response:
         _log.info("request %s: the client went away", request.state.request_id)
         return routing_problem(400, "the body ended early", request.scope)
 
@@ -155,9 +157,11 @@ def _public_name(kind: type[HetuneError]) -> str:
 
 def _response(
     status: int, kind: str, detail: str, scope: Scope, headers: dict[str, str]
-) -> JSONResponse:
+) -> Response:
     if f"{scope['path']}/".startswith(f"{PROTOCOL}/"):
         return JSONResponse({"error": detail}, PROTOCOL_STATUS.get(status, status), headers)
+    if is_page(scope["path"]):
+        return problem_page(status, detail, scope, headers)
     problem = Problem(
         type=kind,
         title=HTTPStatus(status).phrase,

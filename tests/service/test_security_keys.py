@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import html
 import http.client
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -15,6 +16,8 @@ from hetune.service.core.scopes import Scope
 from hetune.service.http.access import NEEDS, is_public, needs_of
 from hetune.service.http.app import application, routes
 from hetune.service.http.layers import Guard
+from hetune.service.pages.access import is_page
+from hetune.service.pages.sessions import Sessions
 
 from ._logs import logged
 from ._routes import concrete, every_route
@@ -42,7 +45,7 @@ def site(tmp_path_factory):
     keys.revoke("revoked")
     with (
         serving(application(service, key="sesame")) as url,
-        httpx.Client(base_url=url, trust_env=False) as client,
+        httpx.Client(base_url=url, trust_env=False, headers={"Origin": url}) as client,
     ):
         yield SimpleNamespace(
             service=service, secrets=secrets, expired=expired, revoked=revoked, url=url, http=client
@@ -51,9 +54,16 @@ def site(tmp_path_factory):
 
 def is_refused(response, status, kind):
     """Checks a refusal's form, which is that of the protocol, and gives what it says."""
+    if is_page(response.url.path) and status == 401 and response.request.method == "GET":
+        assert response.status_code == 303
+        assert response.headers["location"].startswith("/ui/login?next=")
+        return ""
     assert response.status_code == status, response.text
     scheme, _, more = response.headers["www-authenticate"].partition(" ")
     assert (scheme, more) == ("Bearer", 'error="insufficient_scope"' if status == 403 else "")
+    if is_page(response.url.path):
+        assert response.headers["content-type"] == "text/html; charset=utf-8"
+        return html.unescape(response.text)
     content = response.json()
     if f"{response.url.path}/".startswith("/v2/"):
         assert response.headers["content-type"] == "application/json"
@@ -69,17 +79,19 @@ def test_every_route_has_its_line_and_every_line_its_route(service):
     assert {f"{method} {path}" for method, path in every_route(routes(service))} == set(NEEDS)
 
 
-def test_only_health_is_public():
+def test_only_health_and_what_asks_for_a_key_are_public():
     public = {path for method, path in ROUTES if is_public(method, path)}
     health = {f"/v{n}/health/{what}" for n in (1, 2) for what in ("live", "ready")}
-    assert public == health | {"/healthz", "/readyz"}
+    pages = {"/ui/static/{name}", "/ui/theme", "/ui/login", "/ui/logout"}
+    assert public == pages | health | {"/healthz", "/readyz"}
 
 
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/"),
+        ("POST", "/"),
         ("GET", "/docs"),
+        ("GET", "/ui/nothing"),
         ("GET", "/v1/graphs/a/b"),
         ("GET", "/v1/health/live/"),
         ("POST", "/v1/health/live"),
@@ -113,11 +125,11 @@ def test_without_a_good_key_no_route_answers(site, method, path):
     for headers in given:
         is_refused(site.http.request(method, path, headers=headers), 401, "AccessError")
     told = is_refused(site.http.get(path, params={"key": right}), 401, "AccessError")
-    assert "Authorization: Bearer" in told
+    assert "Authorization: Bearer" in told or told == ""
     for name in ("expired", "revoked"):
         headers = bearer(getattr(site, name))
         told = is_refused(site.http.request(method, path, headers=headers), 401, "AccessError")
-        assert f"the key {name} " in told
+        assert f"the key {name} " in told or told == ""
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
@@ -208,7 +220,8 @@ def test_other_kinds_of_connections_are_closed(service):
 
     for root in (None, "sesame"):
         sent = []
-        guard = Guard(app, Access(Keys(service.folder.root / FILE), root), None)
+        access = Access(Keys(service.folder.root / FILE), root)
+        guard = Guard(app, access, None, Sessions(bool, bool))
         scope = {"type": "websocket", "path": "/v1/health/live", "headers": []}
         asyncio.run(guard(scope, None, send))
         assert sent == [{"type": "websocket.close", "code": 1008}]

@@ -1,0 +1,1 @@
+"""Pages for browsers: by the server, usable without JavaScript, nothing from elsewhere."""

@@ -1,0 +1,82 @@
+"""Small things to try: drawn graphs, and models whose weights are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+
+from hetune import generate
+from hetune.nn import HGT, RGAT, RGCN
+from hetune.service.core.limits import Limits, check_limit
+from hetune.service.core.models import Model, ModelStore
+from hetune.service.core.stack import describe
+from hetune.variants.frontend.nn import RelationalLayer
+from hetune.variants.graph.generate_specs import SPECS
+from hetune.variants.graph.hetero import HeteroGraph
+
+GRAPHS = tuple(sorted(SPECS))
+"""Names of graphs that can be drawn."""
+SIZES = {"1,000": 1_000, "10,000": 10_000, "100,000": 100_000}
+"""About how many edges a drawn graph has, as a form names it."""
+KINDS = ("rgcn", "rgat", "hgt")
+WIDTHS = ("16", "32", "64", "128")
+HEADS = ("1", "2", "4", "8")
+LAYERS = ("1", "2", "3", "4")
+_SEED = 0
+_MOST_WEIGHTS = 1 << 28
+
+
+def draw_graph(name: str, size: str, limits: Limits) -> HeteroGraph:
+    """A graph with the shape of a published one, and about so many edges; always the same.
+
+    Raises:
+        TooLargeError: It would be over a limit.
+    """
+    spec = SPECS[name]
+    scale = SIZES[size] / spec.edges
+    check_limit("edges", SIZES[size], limits.edges)
+    check_limit("nodes", int(scale * sum(nodes for _, nodes in spec.ntypes)), limits.nodes)
+    return generate(name, scale=scale, seed=_SEED)
+
+
+def draw_model(
+    models: ModelStore,
+    graph: HeteroGraph,
+    kind: str,
+    width: int,
+    layers: int,
+    heads: int,
+    limits: Limits,
+) -> Model:
+    """A model for a graph with drawn weights, ELU between its layers; always the same.
+
+    Raises:
+        TooLargeError: Its weights would be.
+    """
+    check_limit(
+        "bytes of weights",
+        4 * layers * (graph.num_etypes + 4) * width * width,
+        min(_MOST_WEIGHTS, limits.run_bytes),
+    )
+    make: Mapping[str, Callable[[], RelationalLayer]] = {
+        "rgcn": lambda: RGCN(width, width, graph.num_etypes),
+        "rgat": lambda: RGAT(width, width // heads, graph.num_etypes, heads=heads),
+        "hgt": lambda: HGT(width, width, graph.metadata(), heads=heads),
+    }
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(_SEED)
+        modules: list[torch.nn.Module] = [make[kind]()]
+        for _ in range(layers - 1):
+            modules += [torch.nn.ELU(), make[kind]()]
+    return models.make(f"drawn {kind}", 1, *describe(modules))
+
+
+def draw_features(graph: HeteroGraph, width: int, limits: Limits) -> torch.Tensor:
+    """Features of all nodes, float32 [N, width], normally distributed; always the same.
+
+    Raises:
+        TooLargeError: They would be.
+    """
+    check_limit("bytes of features", 4 * graph.num_nodes * width, limits.run_bytes)
+    return torch.randn(graph.num_nodes, width, generator=torch.Generator().manual_seed(_SEED))

@@ -1,0 +1,108 @@
+"""Pages of profiling jobs, and the events that keep one up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from hetune.profiling.campaign import PRESETS
+from hetune.profiling.jobs.database import LARGEST_ID
+from hetune.profiling.jobs.records import State
+from hetune.service.core.documents import parse_value
+from hetune.service.core.job_documents import JobRequest
+from hetune.service.http.events import EventStream, job_events
+from hetune.service.http.work import Work
+from hetune.service.pages.forms import read_form
+from hetune.service.pages.render import page
+from hetune.variants.errors import MalformedError
+
+_SEE_OTHER, _NO_CONTENT = 303, 204
+_LISTED = 25
+_LINES = 200
+_RESULTS = 10
+_KEY_BYTES = 16
+Number = Annotated[int, Query(ge=0, le=LARGEST_ID)]
+
+
+def router(work: Work) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(prefix="/ui/jobs", include_in_schema=False)
+    jobs, limits = work.service.jobs, work.service.limits
+
+    @routes.get("")
+    def list_jobs(
+        request: Request,
+        state: str = "",
+        before: Annotated[int | None, Query(ge=1, le=LARGEST_ID)] = None,
+    ) -> Response:
+        """Jobs, the latest first, and a form to submit one."""
+        if state not in ("", *State):
+            raise MalformedError(f"state: take one of {', '.join(State)}")
+        wanted = State(state) if state else None
+        return page(
+            request,
+            "jobs",
+            found=jobs.list(state=wanted, before=before, limit=_LISTED),
+            state=state,
+            states=tuple(State),
+            presets=PRESETS,
+            key=secrets.token_hex(_KEY_BYTES),
+        )
+
+    @routes.post("")
+    async def submit_job(request: Request) -> Response:
+        """Asks for a preset to be measured; a form that is sent twice asks once."""
+        with work.changing.entered():
+            form = await read_form(request, limits)
+            asked = {
+                "campaign": form.one_of("preset", PRESETS),
+                "retrain": form.is_set("retrain"),
+                "machine": form.text("machine") or None,
+                "idempotency_key": form.text("idempotency_key") or None,
+            }
+            job = await work.aside(lambda: jobs.submit(parse_value(JobRequest, asked)))
+        return RedirectResponse(f"/ui/jobs/{job.id}", _SEE_OTHER)
+
+    @routes.get("/{id}")
+    def show_job(id: int, request: Request, results_after: Number = 0) -> Response:
+        """A job: how far it is, what happened to it, and what came of it."""
+        job = jobs.get(id)
+        log = jobs.log(id)
+        return page(
+            request,
+            "job",
+            job=job,
+            lines=log.lines[-_LINES:],
+            left_out=max(len(log.lines) - _LINES, 0),
+            told=log.after,
+            results=jobs.results(id, after=results_after, limit=_RESULTS),
+            is_first=results_after == 0,
+        )
+
+    @routes.post("/{id}/cancel")
+    def cancel_job(id: int) -> Response:
+        """Ends a job; what was measured stays."""
+        jobs.cancel(id)
+        return RedirectResponse(f"/ui/jobs/{id}", _SEE_OTHER)
+
+    @routes.get("/{id}/events")
+    async def watch_job(
+        id: int,
+        request: Request,
+        after: Number = 0,
+        last_event_id: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        """What the page of a job listens to: the stream of the API, for who has a session."""
+        if last_event_id and last_event_id.isascii() and last_event_id.isdecimal():
+            after = min(int(last_event_id[:18]), LARGEST_ID)
+        job = await asyncio.to_thread(jobs.get, id)
+        if job.state.is_final and last_event_id:
+            return Response(status_code=_NO_CONTENT)
+        events = job_events(jobs, id, after, work.stopping.is_set, request.is_disconnected)
+        return EventStream(events, work.watching)
+
+    return routes

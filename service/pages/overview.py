@@ -1,0 +1,202 @@
+"""What the overview shows: how the service is, what it keeps, what it has done."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections import defaultdict
+from dataclasses import dataclass
+
+import torch
+
+from hetune.costmodel.fingerprint import Fingerprint, this_machine
+from hetune.costmodel.model.manifest import Manifest
+from hetune.costmodel.selector import Selector
+from hetune.costmodel.shelf.best import packaged
+from hetune.profiling.jobs.records import State
+from hetune.service.core.job_documents import JobDocument
+from hetune.service.core.metrics import Metrics
+from hetune.service.core.service import Service
+from hetune.service.http.observe import UNMATCHED
+from hetune.variants.errors import HetuneError
+
+_LAST_JOBS = 5
+_LOOKED_AT = 1000
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RouteFigures:
+    """Requests to one route.
+
+    Attributes:
+        route: Method and path.
+        requests: All of them.
+        failed: Those with a status of 400 and more.
+        mean_seconds: From a request's head to the end of its answer.
+    """
+
+    route: str
+    requests: int
+    failed: int
+    mean_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveModel:
+    """Who chooses.
+
+    Attributes:
+        manifest: Its papers; None if the roofline model chooses.
+        id: On the shelf; None if it is not there.
+        is_champion: Whether it is still the champion.
+        is_packaged: Whether it is the one in the package.
+    """
+
+    manifest: Manifest | None
+    id: str | None
+    is_champion: bool
+    is_packaged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All of it.
+
+    Attributes:
+        is_ready: Whether requests can be served.
+        graphs: How many.
+        graph_bytes: On disk.
+        models: How many, by name.
+        versions: All of theirs.
+        loaded: Those in memory.
+        jobs: By state, of the last thousand.
+        last_jobs: A few.
+        has_jobs: Whether the database of jobs could be asked.
+        requests: By route, the most frequent first.
+        active: Who chooses.
+        machine: This one.
+        threads: That kernels use.
+        run_bytes: What a run may hold beside its input.
+    """
+
+    is_ready: bool
+    graphs: int
+    graph_bytes: int
+    models: int
+    versions: int
+    loaded: int
+    jobs: dict[str, int]
+    last_jobs: tuple[JobDocument, ...]
+    has_jobs: bool
+    requests: tuple[RouteFigures, ...]
+    active: ActiveModel
+    machine: Fingerprint
+    threads: int
+    run_bytes: int
+
+    @property
+    def request_count(self) -> int:
+        """Of all routes."""
+        return sum(each.requests for each in self.requests)
+
+    @property
+    def failed_count(self) -> int:
+        """Of all routes."""
+        return sum(each.failed for each in self.requests)
+
+
+def overview_of(service: Service) -> Overview:
+    """How a service is now."""
+    graphs, models = service.graphs.all(), service.models
+    versions = [(name, version) for name in models.names() for version in models.versions(name)]
+    jobs = _jobs(service)
+    return Overview(
+        is_ready=_is_ready(service),
+        graphs=len(graphs),
+        graph_bytes=sum(graph.bytes for graph in graphs),
+        models=len({name for name, _ in versions}),
+        versions=len(versions),
+        loaded=sum(models.is_loaded(*version) for version in versions),
+        jobs={state: sum(job.state == state for job in jobs or ()) for state in State},
+        last_jobs=(jobs or ())[:_LAST_JOBS],
+        has_jobs=jobs is not None,
+        requests=requests_of(service.metrics),
+        active=active_model(service),
+        machine=this_machine(),
+        threads=torch.get_num_threads(),
+        run_bytes=service.limits.run_bytes,
+    )
+
+
+def requests_of(metrics: Metrics) -> tuple[RouteFigures, ...]:
+    """What was asked since the service started, the most frequent first."""
+    counts: defaultdict[str, int] = defaultdict(int)
+    failed: defaultdict[str, int] = defaultdict(int)
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for family in metrics.request_seconds.collect():
+        for sample in family.samples:
+            route = sample.labels["route"]
+            if sample.name.endswith("_count"):
+                counts[route] += int(sample.value)
+                failed[route] += int(sample.value) if sample.labels["status"] >= "400" else 0
+            elif sample.name.endswith("_sum"):
+                seconds[route] += sample.value
+    found = [
+        RouteFigures(
+            "refused, or to no route" if route == UNMATCHED else route,
+            number,
+            failed[route],
+            seconds[route] / number,
+        )
+        for route, number in counts.items()
+        if number
+    ]
+    return tuple(sorted(found, key=lambda each: (-each.requests, each.route)))
+
+
+def active_model(service: Service) -> ActiveModel:
+    """The cost model that the service chooses with, which it took when it started."""
+    selector: Selector = service.selection.active().selector
+    if selector.model is None:
+        return ActiveModel(None, None, is_champion=False, is_packaged=False)
+    papers = selector.model.manifest
+    own = (papers.created_at, papers.fingerprint.digest, papers.data.problems)
+    id, champion = None, None
+    try:
+        shelf = service.cost_models.list()
+        champion = shelf.champion
+        named = (m.id for m in shelf.models if (m.created_at, m.machine, m.inputs) == own)
+        id = next(named, None)
+    except HetuneError as error:
+        _log.warning("the shelf of cost models cannot be read: %s", error)
+    is_champion = id is not None and id == champion
+    is_packaged = papers.data.digest == _packaged_data()
+    return ActiveModel(papers, id, is_champion=is_champion, is_packaged=is_packaged)
+
+
+@functools.cache
+def _packaged_data() -> str | None:
+    """What the model in the package was fitted to."""
+    try:
+        model = packaged()
+    except (HetuneError, OSError):
+        return None
+    return None if model is None else model.manifest.data.digest
+
+
+def _is_ready(service: Service) -> bool:
+    try:
+        service.check_ready()
+    except HetuneError as error:
+        _log.error("the service is not ready: %s", error)
+        return False
+    return True
+
+
+def _jobs(service: Service) -> tuple[JobDocument, ...] | None:
+    try:
+        return service.jobs.list(limit=_LOOKED_AT).jobs
+    except HetuneError as error:
+        _log.error("the overview has no jobs: %s", error)
+        return None
