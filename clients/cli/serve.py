@@ -92,7 +92,9 @@ def serve(
             server.Server(app, stopping=stopping),
             listener,
             lambda: console.out().print(
-                f"hetune serves on {url} (API: {url}/v1/openapi.json)", markup=False, soft_wrap=True
+                f"hetune serves on {url} (pages: {url}/ API: {url}/v1/openapi.json)",
+                markup=False,
+                soft_wrap=True,
             ),
         )
 

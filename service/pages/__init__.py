@@ -1,1 +1,1 @@
-"""Pages for browsers: made by the server, usable without JavaScript, with nothing from elsewhere."""
+"""Pages for browsers: made by the server, useful without JavaScript, with nothing of others."""

@@ -54,9 +54,7 @@ def router(work: Work) -> APIRouter:
     @routes.get("/{id}/pictures/{name}")
     def picture(id: str, name: str) -> Response:
         """A picture of the card."""
-        return Response(
-            models.picture(id, name), media_type="image/png", headers=_PICTURE_HEADERS
-        )
+        return Response(models.picture(id, name), media_type="image/png", headers=_PICTURE_HEADERS)
 
     @routes.post("/{id}/promote")
     async def promote(id: str, request: Request) -> Response:

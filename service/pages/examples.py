@@ -79,6 +79,4 @@ def draw_features(graph: HeteroGraph, width: int, limits: Limits) -> torch.Tenso
         TooLargeError: They would be.
     """
     check_limit("bytes of features", 4 * graph.num_nodes * width, limits.run_bytes)
-    return torch.randn(
-        graph.num_nodes, width, generator=torch.Generator().manual_seed(_SEED)
-    )
+    return torch.randn(graph.num_nodes, width, generator=torch.Generator().manual_seed(_SEED))

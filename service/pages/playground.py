@@ -137,8 +137,7 @@ def _run(service: Service, form: Form) -> Outcome:
     if is_kept:
         service.graphs.add(graph)
     answers = [
-        service.inference.run(model, graph, features, explain=not number)
-        for number in range(_RUNS)
+        service.inference.run(model, graph, features, explain=not number) for number in range(_RUNS)
     ]
     times = [_times(answer) for answer in answers]
     out = answers[0].out

@@ -1,4 +1,4 @@
-"""Predicted against measured: the variants that there were to choose from, run beside each other."""
+"""Predicted against measured: the variants that there are to choose from, run side by side."""
 
 from __future__ import annotations
 
