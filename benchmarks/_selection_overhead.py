@@ -4,6 +4,9 @@ Each time anew: a copy of the graph is indexed as the chosen variant needs it; t
 extracted and all candidates are scored ("new"), chosen once more ("known"), and the chosen variant
 runs. On another copy, of which nothing is indexed yet, choosing is timed with all that it needs
 ("from nothing"): most of that is indexing, which the first run would do in its place.
+
+Where a run is short, a compiled layer runs the usual variant before it asks. How many calls it
+makes until then is counted, and asking is compared with the time of all those runs ("paid").
 """
 
 import functools
@@ -11,7 +14,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from _measure import geometric_mean
@@ -23,7 +26,7 @@ from hetune.profiling.measure.inputs import random_inputs
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.plan.variants import Variant, usual, variants_of
 from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
@@ -47,6 +50,8 @@ class Overhead:
         new: Features and selection on a graph that is indexed for the chosen variant.
         known: Selection on a graph that was chosen for before.
         from_nothing: Features and selection on a graph of which nothing is indexed.
+        usual: One run of the variant that runs until the model is asked.
+        calls: The call that asks, the first one being 1.
     """
 
     graph: str
@@ -58,6 +63,13 @@ class Overhead:
     new: float
     known: float
     from_nothing: float
+    usual: float
+    calls: int
+
+    @property
+    def paid(self) -> float:
+        """Asking, over the time of the runs until then."""
+        return self.new / (self.usual * self.calls)
 
 
 def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
@@ -67,26 +79,48 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
     variants, policy = variants_of(program), Policy(selector, expected_runs=math.inf)
 
     def choose(on: HeteroGraph) -> Variant:
-        return on.cached("use", Use).next(variants, on, policy)[0]
+        return on.cached("use", Use).next(variants, on, policy, lambda variant: True)[0]
 
     chosen = choose(graph)  # also warms up
     inputs = random_inputs(program, Domain(graph), 0)
     weights = weights_of(chosen.plan, inputs.weights, graph)
-    times: dict[str, list[float]] = {name: [] for name in ("run", "new", "known", "from_nothing")}
+    first = usual(variants)
+    given = weights_of(first.plan, inputs.weights, graph)
+    times: dict[str, list[float]] = {
+        name: [] for name in ("run", "new", "known", "from_nothing", "usual")
+    }
 
     def run(executable: Executable) -> float:
-        return _timed(lambda: executable.run(inputs.features, weights))
+        using = weights if executable.plan is chosen.plan else given
+        return _timed(lambda: executable.run(inputs.features, using))
+
+    def bound(variant: Variant, on: HeteroGraph) -> Executable:
+        return Executable(variant.plan, Domain(on), CppBackend(), variant.schedules)
 
     for _ in range(repeats):
-        copy, bare = graph.unindexed(), graph.unindexed()
-        executable = Executable(chosen.plan, Domain(copy), CppBackend(), chosen.schedules)
-        run(executable)
-        times["run"] += [run(executable) for _ in range(_RUNS)]
+        other, copy, bare = graph.unindexed(), graph.unindexed(), graph.unindexed()
+        # What is chosen is bound last, so that its indexes are there and nothing else is.
+        for name, executable in (
+            ("usual", bound(first, other)),
+            ("run", bound(chosen, copy)),
+        ):
+            run(executable)
+            times[name] += [run(executable) for _ in range(_RUNS)]
         times["new"].append(_timed(functools.partial(choose, copy)))
         times["known"].append(_timed(functools.partial(choose, copy)))
         times["from_nothing"].append(_timed(functools.partial(choose, bare)))
     medians = {name: statistics.median(seconds) for name, seconds in times.items()}
-    return Overhead(spec.graph.name, spec.layer, spec.d_in, spec.d_out, chosen.id, **medians)
+    calls = _calls_until_asked(variants, graph, Policy(selector))
+    return Overhead(
+        spec.graph.name, spec.layer, spec.d_in, spec.d_out, chosen.id, **medians, calls=calls
+    )
+
+
+def _calls_until_asked(variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy) -> int:
+    use = Use()
+    while not use.asked:
+        use.next(variants, graph, policy, lambda variant: True)
+    return use.calls
 
 
 def as_json(found: Iterable[Overhead]) -> list[dict[str, Any]]:
@@ -94,10 +128,11 @@ def as_json(found: Iterable[Overhead]) -> list[dict[str, Any]]:
     rows = []
     for each in found:
         row = asdict(each)
-        for name in ("run", "new", "known", "from_nothing"):
+        for name in ("run", "new", "known", "from_nothing", "usual"):
             seconds = row.pop(name)
             row[f"{name}_ms"] = round(seconds * 1e3, 4)
             row[f"{name}_runs"] = round(seconds / each.run, 4)
+        row["paid"] = round(each.paid, 4)
         rows.append(row)
     return rows
 
@@ -113,6 +148,8 @@ def table(found: list[Overhead]) -> Table:
         "new graph",
         "known graph",
         "from nothing",
+        "asked at call",
+        "paid",
     ):
         shown.add_column(column)
     for each in found:
@@ -125,6 +162,8 @@ def table(found: list[Overhead]) -> Table:
                 f"{seconds / each.run:.3f} ({seconds * 1e3:.2f})"
                 for seconds in (each.new, each.known, each.from_nothing)
             ),
+            str(each.calls),
+            f"{each.paid:.3f}",
         )
     shown.add_section()
     for name, of in (("geometric mean", geometric_mean), ("maximum", max)):
@@ -132,15 +171,24 @@ def table(found: list[Overhead]) -> Table:
             of([getattr(each, field) / each.run for each in found])
             for field in ("new", "known", "from_nothing")
         ]
-        shown.add_row(name, "", "", "", *(f"{ratio:.3f}" for ratio in ratios))
+        shown.add_row(
+            name,
+            *("", "", ""),
+            *(f"{ratio:.3f}" for ratio in ratios),
+            "",
+            f"{of([each.paid for each in found]):.3f}",
+        )
     return shown
 
 
 def summary(found: list[Overhead]) -> dict[str, Any]:
     """Geometric means and maxima of the multiples of a run, and how often they exceed 1."""
     result: dict[str, Any] = {}
-    for name in (f.name for f in fields(Overhead) if f.name in ("new", "known", "from_nothing")):
-        ratios = [getattr(each, name) / each.run for each in found]
+    multiples = {
+        name: [getattr(each, name) / each.run for each in found]
+        for name in ("new", "known", "from_nothing")
+    }
+    for name, ratios in {**multiples, "paid": [each.paid for each in found]}.items():
         result[name] = {
             "geometric_mean": round(geometric_mean(ratios), 4),
             "max": round(max(ratios), 4),

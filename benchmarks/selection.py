@@ -2,14 +2,18 @@
 
     hetune profile default
     python benchmarks/selection.py measure --seconds 7200
-    python benchmarks/selection.py
+    python benchmarks/selection.py finals --finals finals.db
+    python benchmarks/selection.py --finals finals.db
 
 `measure` times all variants of RGCN, RGAT and HGT at widths {32, 64, 128, 256} squared on real
 graphs, into the store, under the campaign "selection-test". It may be stopped at any time, and goes
 on where it was: pair of widths by pair, small graphs first. Twelve large graphs get four pairs, and
 the largest of them comes last.
 
-Without `measure`, a cost model is trained on all other problems of the store, real graphs' families
+`finals` measures anew, and with more rounds, the variants that came within 8% of the fastest, for
+the fastest of many noisy times is fast by luck as well (`_selection_finals`).
+
+Without either, a cost model is trained on all other problems of the store, real graphs' families
 held out, and judged on the real graphs beside all baselines, by lower quartiles of the rounds and
 by medians; selection itself is timed on each graph against a run of what is chosen.
 """
@@ -17,25 +21,20 @@ by medians; selection itself is timed on each graph against a run of what is cho
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from _machine import commit, fingerprint, set_threads
+from _selection_finals import finalists, settle
 from _selection_graphs import GRAPHS, LAYERS, PAIRS, RealGraph, specs, split
+from _selection_measure import measure_all
 from _selection_overhead import Overhead, as_json, measure, summary, table
 from _selection_plot import plot_selection
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    track,
-)
+from rich.progress import track
 from rich.table import Table
 
 from hetune.costmodel.calibration import load_calibration
@@ -43,21 +42,22 @@ from hetune.costmodel.data import Problem
 from hetune.costmodel.evaluate import tables
 from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, ROOFLINE
 from hetune.costmodel.evaluate.report import MODEL, Report, judge
-from hetune.costmodel.fingerprint import Fingerprint, this_machine
+from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.bundle import load
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.selector import Selector
-from hetune.profiling.measure.limits import Limits
+from hetune.profiling.measure.limits import LEAST_ROUNDS, Limits
 from hetune.profiling.measure.problem import units_of
-from hetune.profiling.runner import run_units
 from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
 from hetune.profiling.store.summary import TIME
-from hetune.profiling.supervisor import Supervisor
+from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.runtime.roofline import MachineModel
 
 _RESULTS = Path(__file__).resolve().parent / "results"
 _CAMPAIGN = "selection-test"
+_MODES = ("measure", "finals", "evaluate")
+_FINAL_ROUNDS = 50
 _MOST_ROUNDS = 25
 """Of the fastest variants: what is judged must be known better than what models learn from."""
 GOALS = (
@@ -76,42 +76,61 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with Store.open(options.store) as store:
         if options.mode == "measure":
             return _measure(store, options, console)
+        if options.mode == "finals":
+            return _measure_finals(store, options, console)
         return _evaluate(store, options, console)
 
 
 def _measure(store: Store, options: argparse.Namespace, console: Console) -> int:
-    wanted = [
-        unit
-        for spec in specs(_graphs(options, console), options.layers, options.pairs, options.threads)
-        for unit in units_of(spec)
-    ]
-    done = store.done(this_machine().digest)
-    left = dict.fromkeys(unit.problem for unit in wanted if unit.key not in done)
-    console.print(f"{len(wanted):,} units, {len(left):,} problems left of them")
-    end = time.monotonic() + options.seconds
-    columns = (
-        TextColumn("{task.description:40}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-    )  # fmt: skip
-    with (
-        Supervisor(
-            Limits(most_rounds=_MOST_ROUNDS, problem_seconds=options.problem_seconds),
-            seed=options.seed,
-        ) as supervisor,
-        Progress(*columns, console=console) as bar,
-    ):
-        task = bar.add_task("", total=len(left))
-        for spec in left:
-            if time.monotonic() > end:
-                console.print("time is up: run this again to go on")
-                break
-            name = f"{spec.layer} {spec.graph.name} {spec.d_in}x{spec.d_out}"
-            bar.update(task, description=name)
-            report = run_units(units_of(spec), _CAMPAIGN, store, supervisor=supervisor)
-            lost = {str(k): n for k, n in report.measured.items() if k != "ok"}
-            if lost:
-                bar.console.print(f"{name}: {lost}")
-            bar.advance(task)
+    wanted = {spec: units_of(spec) for spec in _specs(options, console)}
+    limits = Limits(most_rounds=_MOST_ROUNDS, problem_seconds=options.problem_seconds)
+    _measured(wanted, store, _CAMPAIGN, limits, options, console)
     return 0
+
+
+def _measure_finals(store: Store, options: argparse.Namespace, console: Console) -> int:
+    _, judged = split(problems_of(store, options.machine))
+    known = {(p.graph, p.family, p.layer, p.d_in, p.d_out, p.threads): p for p in judged}
+    wanted = {}
+    for spec in _specs(options, console):
+        name = spec.graph.name, spec.graph.family, spec.layer, spec.d_in, spec.d_out, spec.threads
+        if name in known and (chosen := finalists(known[name])):
+            wanted[spec] = tuple(unit for unit in units_of(spec) if unit.variant in chosen)
+    limits = Limits(
+        rounds=LEAST_ROUNDS, most_rounds=_FINAL_ROUNDS, problem_seconds=options.problem_seconds
+    )
+    with Store.open(_finals(options)) as finals:
+        _measured(wanted, finals, f"{_CAMPAIGN}-finals", limits, options, console)
+    return 0
+
+
+def _measured(
+    wanted: Mapping[ProblemSpec, Sequence[Unit]],
+    store: Store,
+    campaign: str,
+    limits: Limits,
+    options: argparse.Namespace,
+    console: Console,
+) -> None:
+    measure_all(
+        wanted,
+        store,
+        campaign,
+        limits=limits,
+        seconds=options.seconds,
+        seed=options.seed,
+        console=console,
+    )
+
+
+def _specs(options: argparse.Namespace, console: Console) -> tuple[ProblemSpec, ...]:
+    return specs(_graphs(options, console), options.layers, options.pairs, options.threads)
+
+
+def _finals(options: argparse.Namespace) -> str:
+    if options.finals is None:
+        raise SystemExit("finals are kept apart: say where, --finals FILE.db")
+    return str(options.finals)
 
 
 def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> int:
@@ -175,7 +194,11 @@ def _problems(
     store: Store, options: argparse.Namespace, share: float
 ) -> tuple[list[Problem], list[Problem]]:
     training, judged = split(problems_of(store, options.machine, share=share))
-    return training, [p for p in judged if p.threads == options.threads]
+    judged = [p for p in judged if p.threads == options.threads]
+    if options.finals is not None:
+        with Store.open(options.finals) as finals:
+            judged = settle(judged, problems_of(finals, options.machine, share=share))
+    return training, judged
 
 
 _FACETS = ("layer", "widths", "family", "graph")
@@ -296,8 +319,9 @@ def _graphs(options: argparse.Namespace, console: Console) -> list[RealGraph]:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    line.add_argument("mode", nargs="?", choices=("measure", "evaluate"), default="evaluate")
+    line.add_argument("mode", nargs="?", choices=_MODES, default="evaluate")
     line.add_argument("--store", default=None, help="HETUNE_STORE or the user's store by default")
+    line.add_argument("--finals", default=None, help="the store of the finals; none by default")
     line.add_argument("--machine", default=None, help="digest, where the store knows several")
     line.add_argument("--graphs", type=_names, default=[], help="all by default")
     line.add_argument("--layers", type=_names, default=list(LAYERS))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import math
-import uuid
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -21,6 +20,7 @@ from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.bundle import load
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.best import calibrated, load_best, warn_if_foreign
+from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import HetuneError, InputError, VariantError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Unsupported
@@ -35,6 +35,7 @@ from hetune.variants.runtime.table import CandidateTable
 
 LEARNED = "the cost model"
 """Who predicts, for a reader, where it is not the roofline model."""
+_ASKING = 4e-3
 _log = logging.getLogger(__name__)
 _FAILURES = (HetuneError, ArithmeticError, ValueError, LookupError)  # XGBoost's are ValueErrors
 
@@ -60,7 +61,6 @@ class Selector:
         self._offsets = dict(offsets)
         self._roofline = RooflinePricer(self.machine)
         self._failed: set[str] = set()
-        self._identity = uuid.uuid4()
 
     @classmethod
     def load(cls, path: Path | str | None = None) -> Selector:
@@ -82,7 +82,24 @@ class Selector:
         model = load(path)
         if not calibrated(model):
             warn_if_foreign(model)
-        return _adapted(model)
+        return cls.adapted(model)
+
+    @classmethod
+    def adapted(cls, model: CostModel | None, shelf: Shelf | None = None) -> Selector:
+        """A selector with a model, adapted to this machine if it was calibrated.
+
+        Args:
+            model: Predicts; the roofline model if None.
+            shelf: Where calibrations are kept; the user's by default.
+        """
+        if model is not None and model.manifest.fingerprint.digest == this_machine().digest:
+            return cls(model)
+        calibration = load_calibration(None if shelf is None else shelf.calibrations)
+        if calibration is None:
+            return cls(model)
+        known = model.manifest.data.digest if model else ROOFLINE
+        offsets = calibration.offsets if calibration.model_id == known else {}
+        return cls(model, calibration.machine, offsets)
 
     # Choosing.
 
@@ -193,11 +210,6 @@ class Selector:
 
     # Pricing.
 
-    @property
-    def key(self) -> Hashable:
-        """Prices are this selector's own."""
-        return "selector", self._identity
-
     def price(self, table: CandidateTable, domain: Domain, threads: int) -> Prices:
         """Predictions for all variants of a table on a graph."""
         if self.model is None:
@@ -207,6 +219,11 @@ class Selector:
         except _FAILURES as error:
             self._report(error)
             return self._roofline.price(table, domain, threads)
+
+    @property
+    def asking_seconds(self) -> float:
+        """What pricing a layer's variants on a new graph takes, about."""
+        return _ASKING if self.model else self._roofline.asking_seconds
 
     def spread(self, table: CandidateTable, domain: Domain, threads: int) -> np.ndarray:
         """How far off predictions may be, either way: factors, float64 [variants]."""
@@ -257,18 +274,7 @@ class Selector:
 
 @functools.cache
 def _default() -> Selector:
-    return _adapted(load_best())
-
-
-def _adapted(model: CostModel | None) -> Selector:
-    if model is not None and model.manifest.fingerprint.digest == this_machine().digest:
-        return Selector(model)
-    calibration = load_calibration()
-    if calibration is None:
-        return Selector(model)
-    known = model.manifest.data.digest if model else ROOFLINE
-    offsets = calibration.offsets if calibration.model_id == known else {}
-    return Selector(model, calibration.machine, offsets)
+    return Selector.adapted(load_best())
 
 
 def _variants(

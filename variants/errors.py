@@ -25,6 +25,7 @@ HetuneError
     ├── BusyError         as many requests wait as may
     ├── DeadlineError     a request took longer than it was given
     ├── AccessError       the key is missing or wrong
+    │   └── ScopeError    the key is right, and not for this
     ├── FolderError       the service's folder cannot be used
     └── UnreachableError  no service answers, or what answers is none
 
@@ -130,6 +131,10 @@ class DeadlineError(ServiceError, TimeoutError):
 
 class AccessError(ServiceError):
     """The service wants a key, and the one that was sent is missing or wrong."""
+
+
+class ScopeError(AccessError):
+    """The key that was sent is one of the service's, and does not allow what was asked for."""
 
 
 class FolderError(ServiceError, OSError):

@@ -14,6 +14,7 @@ from hetune.clients.cli import (
     build,
     calibrate,
     console,
+    keys,
     models,
     profile,
     registry,
@@ -26,6 +27,7 @@ from hetune.clients.cli import (
 from hetune.clients.cli.options import Threads, use_threads
 from hetune.variants.errors import (
     CampaignError,
+    ConflictError,
     GraphError,
     HetuneError,
     InputError,
@@ -38,6 +40,7 @@ from hetune.variants.errors import (
 
 _BAD_INPUT = (
     CampaignError,
+    ConflictError,
     GraphError,
     InputError,
     MalformedError,
@@ -92,6 +95,7 @@ app.command("models")(models.models)
 app.command("calibrate")(calibrate.calibrate)
 app.command("serve")(serve.serve)
 app.command("worker")(worker.worker)
+app.add_typer(keys.app, name="keys")
 app.add_typer(registry.app, name="registry")
 app.add_typer(remote.app, name="remote")
 

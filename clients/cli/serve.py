@@ -18,7 +18,7 @@ from hetune.service.http.logs import LogStyle, configure
 from hetune.variants.errors import InputError
 
 KEY_VARIABLE = "HETUNE_API_KEY"
-_MISSING = "hetune serve needs more packages: pip install 'hetune[service]'"
+MISSING = "this command needs more packages: pip install 'hetune[service]'"
 _OWN_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -54,20 +54,24 @@ def serve(
     try:
         from hetune.profiling.jobs.activity import Activity
         from hetune.profiling.jobs.keeper import Keeper
+        from hetune.service.core.keys import FILE, Keys
         from hetune.service.core.limits import Limits
         from hetune.service.core.service import Service
         from hetune.service.http import server
         from hetune.service.http.app import application
     except ModuleNotFoundError as error:
-        raise InputError(f"{_MISSING} ({error.name} is missing)") from error
+        raise InputError(f"{MISSING} ({error.name} is missing)") from error
 
     use_threads(threads)
     key = os.environ.get(KEY_VARIABLE) or None
+    folder = data or own_folder()
     is_local = server.is_loopback(host)
-    if key is None and not is_local and not insecure:
+    is_open = key is None and not Keys(folder / FILE).all()
+    if is_open and not is_local and not insecure:
         raise InputError(
-            f"{host} can be reached from other machines: set {KEY_VARIABLE} to a key that clients "
-            "have to send, or give --insecure to let everybody in"
+            f"{host} can be reached from other machines: make keys with `hetune keys create`, set "
+            f"{KEY_VARIABLE} to one that clients have to send, or give --insecure to let everybody "
+            "in"
         )
     sizes = {
         "stored_bytes": size_of(quota, "--quota"),
@@ -79,13 +83,13 @@ def serve(
     with ExitStack() as stack:
         listener = stack.enter_context(server.bind(host, port))
         configure(log)
-        service = Service.open(data or _own_folder(), limits=limits, store=store)
+        service = Service.open(folder, limits=limits, store=store)
         activity = None
         if worker:
             activity = Activity.create()
             stack.callback(activity.close)
             stack.enter_context(Keeper(activity, store))
-        hosts = _OWN_NAMES | {host.lower()} if key is None and is_local else None
+        hosts = _OWN_NAMES | {host.lower()} if is_open and is_local else None
         app = application(service, key=key, hosts=hosts, stopping=stopping, activity=activity)
         url = server.url_of(listener)
         server.run_until_told(
@@ -99,5 +103,6 @@ def serve(
         )
 
 
-def _own_folder() -> Path:
+def own_folder() -> Path:
+    """Where the service of this user keeps things, unless it is told otherwise."""
     return Path(platformdirs.user_data_dir("hetune")) / "service"

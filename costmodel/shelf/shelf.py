@@ -118,7 +118,7 @@ class Shelf:
         Raises:
             ModelError: Their file is damaged.
         """
-        return Aliases.read(self._file)
+        return Aliases.read(self.aliases_file)
 
     def promote(
         self, name: str = CANDIDATE, *, report: Report, champion_report: Report | None = None
@@ -174,13 +174,14 @@ class Shelf:
         return self._change(change).champion
 
     @property
+    def aliases_file(self) -> Path:
+        """The file of aliases; replaced when they change."""
+        return self.root / "aliases.json"
+
+    @property
     def calibrations(self) -> Path:
         """The folder of calibrations, which lies among the models."""
         return self.root / _CALIBRATIONS
-
-    @property
-    def _file(self) -> Path:
-        return self.root / "aliases.json"
 
     def _ids(self) -> list[str]:
         try:
@@ -212,10 +213,10 @@ class Shelf:
         self._prepare()
         try:
             with FileLock(self.root / "aliases.lock", timeout=_LOCK_SECONDS):
-                before = Aliases.read(self._file)
+                before = Aliases.read(self.aliases_file)
                 after = change(before)
                 if after is not before:
-                    after.write(self._file)
+                    after.write(self.aliases_file)
                 return after
         except Timeout:
             raise ModelError(

@@ -46,17 +46,34 @@ class AliasChange(Document):
     why: str
 
 
+class ActiveModel(Document):
+    """What chooses variants in the service that answers.
+
+    Attributes:
+        model: Id of a cost model; "package" for the one in the package, "roofline" for none,
+            "given" for one that the service was made with.
+        since: When it took over, in UTC, ISO 8601.
+        problem: Why the champion is not what chooses; None if it is.
+    """
+
+    model: str
+    since: str
+    problem: str | None
+
+
 class CostModelList(Document):
     """The shelf.
 
     Attributes:
         models: The newest first.
+        active: What chooses, which another champion follows within about a second.
         candidate: Id of the model that was added last.
-        champion: Id of the model that answers; None where it is the one in the package.
+        champion: Id of the model that should choose; None where it is the one in the package.
         history: Changes of these two, in order.
     """
 
     models: tuple[CostModelDocument, ...]
+    active: ActiveModel
     candidate: str | None
     champion: str | None
     history: tuple[AliasChange, ...]

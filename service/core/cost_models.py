@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from hetune.costmodel.evaluate.card import MARKDOWN, PAGE
+from hetune.costmodel.following import Following, Given
 from hetune.costmodel.shelf.shelf import Entry, Shelf
 from hetune.profiling import promotion
 from hetune.profiling.train import cards_folder
 from hetune.service.core.cost_model_documents import (
+    ActiveModel,
     AliasChange,
     CostModelDocument,
     CostModelList,
@@ -28,16 +30,26 @@ class CostModels:
     Args:
         shelf: Where they are.
         measurements: What candidates are judged on.
+        following: What chooses; looks at the shelf at once when an alias was set here.
     """
 
-    def __init__(self, shelf: Shelf, measurements: Measurements) -> None:
-        self._shelf, self._measurements = shelf, measurements
+    def __init__(
+        self, shelf: Shelf, measurements: Measurements, following: Following | Given
+    ) -> None:
+        self._shelf, self._measurements, self._following = shelf, measurements, following
 
     def list(self) -> CostModelList:
-        """All of them, and the history of the aliases."""
+        """All of them, what chooses, and the history of the aliases."""
+        self._following.refresh()
+        active = self._following.active
         aliases = self._shelf.aliases()
         return CostModelList(
             models=tuple(map(self._document, self._shelf.entries())),
+            active=ActiveModel(
+                model=active.model,
+                since=active.since.isoformat(timespec="seconds"),
+                problem=self._following.problem,
+            ),
             candidate=aliases.candidate,
             champion=aliases.champion,
             history=tuple(AliasChange(**asdict(change)) for change in aliases.history),
@@ -111,6 +123,7 @@ class CostModels:
                 "measured on graphs of families that it and the champion were not trained on; "
                 "run a job that does"
             ) from error
+        self._following.refresh()
         return PromotedModel(
             champion=found.model, regret=found.regret, inputs=len(found.report.outcomes)
         )
@@ -123,7 +136,9 @@ class CostModels:
         """
         if self._shelf.aliases().champion is None:
             raise PromotionError("there is no champion to roll back: promote a model first")
-        return RolledBack(champion=self._shelf.rollback())
+        champion = self._shelf.rollback()
+        self._following.refresh()
+        return RolledBack(champion=champion)
 
     def _entry(self, name: str) -> Entry:
         """By comparing names: none of a request is ever a part of a path."""

@@ -6,24 +6,18 @@ import math
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
+from hetune.costmodel.following import Following, Given
 from hetune.service.core.answers import LayerReport
 from hetune.service.core.graphs import GraphStore
 from hetune.service.core.models import ModelStore
-from hetune.variants.errors import HetuneError
+from hetune.service.core.told import Chooses, Kept
 
 _SECONDS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0),
 )
 _LOGARITHMS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)
-_KEPT = {
-    "hetune_graphs": "Graphs that are kept",
-    "hetune_graph_bytes": "Bytes of graphs on disk",
-    "hetune_models": "Versions of models that are kept",
-}
 
 
 class Metrics:
@@ -35,6 +29,7 @@ class Metrics:
     Args:
         graphs: Whose number and size are told.
         models: Whose number is told.
+        following: What chooses, which is told.
 
     Attributes:
         registry: All of them, and nothing of other services in the process.
@@ -49,7 +44,9 @@ class Metrics:
         queue_length: What waits or is under way; `queue`.
     """
 
-    def __init__(self, graphs: GraphStore, models: ModelStore) -> None:
+    def __init__(
+        self, graphs: GraphStore, models: ModelStore, following: Following | Given
+    ) -> None:
         self.registry = registry = _Registry()
         self.request_seconds = Histogram(
             "hetune_request_seconds",
@@ -102,7 +99,8 @@ class Metrics:
         self.queue_length = Gauge(
             "hetune_queue_length", "What waits or is under way", ("queue",), registry=registry
         )
-        registry.register(_Kept(graphs, models))
+        registry.register(Kept(graphs, models))
+        registry.register(Chooses(following))
 
     def layer_ran(self, layer: LayerReport, *, prepared: bool) -> None:
         """Notes a layer that ran.
@@ -127,27 +125,3 @@ class _Registry(CollectorRegistry):
         for metric in super().collect():
             metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
             yield metric
-
-
-class _Kept(Collector):
-    """What is kept, looked up when it is asked for; NaN where it cannot be."""
-
-    def __init__(self, graphs: GraphStore, models: ModelStore) -> None:
-        self._graphs, self._models = graphs, models
-
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        for name, text in _KEPT.items():
-            yield GaugeMetricFamily(name, text)
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        for family, value in zip(self.describe(), self._values(), strict=True):
-            family.add_metric([], value)
-            yield family
-
-    def _values(self) -> tuple[float, float, float]:
-        try:
-            sizes = [graph.bytes for graph in self._graphs.all()]
-            versions = sum(len(self._models.versions(name)) for name in self._models.names())
-        except HetuneError:
-            return math.nan, math.nan, math.nan
-        return len(sizes), sum(sizes), versions

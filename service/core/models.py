@@ -9,17 +9,21 @@ from pathlib import Path
 
 from torch import Tensor
 
-import hetune
-from hetune.costmodel.selector import Selector
 from hetune.service.core.cache import BytesCache
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import parse
 from hetune.service.core.folder import Folder
 from hetune.service.core.message import pack, read
 from hetune.service.core.stack import modules_of
-from hetune.variants.errors import ConflictError, FolderError, MalformedError, NotFoundError
+from hetune.variants.errors import (
+    ConflictError,
+    FolderError,
+    InputError,
+    MalformedError,
+    NotFoundError,
+)
 from hetune.variants.frontend.nn import RelationalLayer
-from hetune.variants.runtime.compiled import CompiledLayer
+from hetune.variants.runtime.compiled import CompiledLayer, compile
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _LATEST = 2**31 - 1
@@ -35,7 +39,7 @@ class Model:
         version: Its number.
         description: Its layers.
         modules: The layers with their weights.
-        compiled: The same layers, compiled.
+        compiled: The same layers, compiled; runs name the variant.
     """
 
     name: str
@@ -56,17 +60,15 @@ class ModelStore:
     Args:
         root: Folder of the models.
         backend: What runs them: "cpp" or "torch".
-        selector: Who chooses their variants.
         loaded_bytes: Most bytes of weights to hold in memory.
 
     Raises:
         FolderError: The folder cannot be used.
     """
 
-    def __init__(self, root: Path, backend: str, selector: Selector, loaded_bytes: int) -> None:
+    def __init__(self, root: Path, backend: str, loaded_bytes: int) -> None:
         self.folder = Folder(root)
         self._backend = backend
-        self._selector = selector
         self._loaded: BytesCache[tuple[str, int, int], Model] = BytesCache(
             loaded_bytes, lambda model: model.nbytes
         )
@@ -125,10 +127,8 @@ class ModelStore:
             InputError: Weights do not fit the description.
         """
         modules = modules_of(description, weights)
-        compiled = tuple(
-            hetune.compile(module, backend=self._backend, selector=self._selector)
-            for module in modules
-        )
+        # Whoever runs them names the variant: no cost model is asked here, or kept.
+        compiled = tuple(compile(module, backend=self._backend) for module in modules)
         return Model(name, version, description, modules, compiled)
 
     def get(self, name: str, version: int | None = None) -> Model:
@@ -219,7 +219,7 @@ class ModelStore:
             return self.make(name, version, description, message.tensors)
         except FileNotFoundError:
             raise _unknown(name, version) from None
-        except (MalformedError, hetune.errors.InputError) as error:
+        except (MalformedError, InputError) as error:
             raise FolderError(
                 f"version {version} of {name} is damaged on disk ({error}): delete it, and give it "
                 "to the service again"

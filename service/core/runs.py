@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.compiled import CompiledLayer
@@ -31,10 +30,8 @@ class Runs:
 
 def runs_of(layer: CompiledLayer, graph: HeteroGraph) -> dict[str, Runs]:
     """By the ids of the variants that a layer has run by on a graph: they are prepared for it."""
-    layers: WeakKeyDictionary[CompiledLayer, dict[str, Runs]] = graph.cached(
-        "runs", WeakKeyDictionary
-    )
-    return layers.setdefault(layer, {})
+    found: dict[str, Runs] = graph.cached("runs", dict, owner=layer)
+    return found
 
 
 def note(runs: dict[str, Runs], variant: str, seconds: float) -> bool:

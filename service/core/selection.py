@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from hetune.costmodel.following import Active
 from hetune.costmodel.selector import LEARNED, Selector
 from hetune.service.core.answers import LayerReport, Report, explained
 from hetune.service.core.graphs import GraphStore
@@ -27,24 +28,21 @@ class Selection:
     Args:
         graphs: Where graphs are looked up by id.
         models: Where models are looked up.
-        selector: Who chooses.
+        active: What chooses now; asked once for all layers of a request.
         limits: `run_bytes` bounds every choice.
         metrics: Where choices are counted and timed.
-
-    Attributes:
-        selector: Who chooses.
     """
 
     def __init__(
         self,
         graphs: GraphStore,
         models: ModelStore,
-        selector: Selector,
+        active: Callable[[], Active],
         limits: Limits,
         metrics: Metrics,
     ) -> None:
         self._graphs, self._models = graphs, models
-        self.selector, self._limits, self._metrics = selector, limits, metrics
+        self._active, self._limits, self._metrics = active, limits, metrics
 
     def select(
         self,
@@ -126,14 +124,16 @@ class Selection:
             )
         limit = self._limits.run_bytes
         limit = limit if memory_limit is None else min(limit, memory_limit)
+        selector = self._active().selector
         with self._metrics.select_seconds.time():
             return tuple(
-                self._layer(module, graph, expected_runs, variant, limit, explain)
+                self._layer(selector, module, graph, expected_runs, variant, limit, explain)
                 for module, variant in zip(model.modules, wanted, strict=True)
             )
 
     def _layer(
         self,
+        selector: Selector,
         module: RelationalLayer,
         graph: HeteroGraph,
         expected_runs: float,
@@ -143,14 +143,12 @@ class Selection:
     ) -> LayerReport:
         explanation = None
         if explain:
-            explanation = self.selector.explain(
+            explanation = selector.explain(
                 module, graph, memory_limit=limit, expected_runs=expected_runs
             )
             choice = explanation.choice
         else:
-            choice = self.selector.choose(
-                module, graph, memory_limit=limit, expected_runs=expected_runs
-            )
+            choice = selector.choose(module, graph, memory_limit=limit, expected_runs=expected_runs)
         if choice.source != LEARNED:
             self._metrics.fallbacks.labels(module.kind).inc()
         reason, chosen = choice.reason, choice.chosen

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from hetune.costmodel.following import Following, Given
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.service.core.cost_models import CostModels
@@ -34,6 +35,7 @@ class Service:
         measurements: Where measurements and jobs are.
         jobs: Profiling jobs.
         cost_models: Cost models on the shelf.
+        following: Which of them chooses.
         metrics: What all of them count and time.
     """
 
@@ -46,6 +48,7 @@ class Service:
     measurements: Measurements
     jobs: Jobs
     cost_models: CostModels
+    following: Following | Given
     metrics: Metrics
 
     @classmethod
@@ -64,7 +67,7 @@ class Service:
         Args:
             root: The folder.
             limits: What is accepted and held.
-            selector: Who chooses variants; `Selector.load()` if None.
+            selector: Who chooses variants; if None, whatever the shelf's champion is by then.
             backend: What runs them: "cpp" or "torch".
             store: Where measurements and jobs are, as `Store.open` takes it; it is opened when it
                 is first asked for.
@@ -74,12 +77,13 @@ class Service:
             FolderError: The folder cannot be used.
         """
         limits = limits or Limits()
-        selector = selector or Selector.load()
+        shelf = shelf or Shelf()
+        following = Following(shelf) if selector is None else Given(selector)
         folder = Folder(root)
         graphs = GraphStore(root / "graphs", limits)
-        models = ModelStore(root / "models", backend, selector, limits.loaded_bytes)
-        metrics = Metrics(graphs, models)
-        selection = Selection(graphs, models, selector, limits, metrics)
+        models = ModelStore(root / "models", backend, limits.loaded_bytes)
+        metrics = Metrics(graphs, models, following)
+        selection = Selection(graphs, models, lambda: following.active, limits, metrics)
         measurements = Measurements(store)
         return cls(
             limits,
@@ -90,7 +94,8 @@ class Service:
             Inference(selection, limits, metrics),
             measurements,
             Jobs(measurements, limits),
-            CostModels(shelf or Shelf(), measurements),
+            CostModels(shelf, measurements, following),
+            following,
             metrics,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
@@ -10,13 +11,16 @@ from fastapi import APIRouter, FastAPI
 
 import hetune
 from hetune.profiling.jobs.activity import Activity
+from hetune.service.core.access import Access
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import Document
 from hetune.service.core.graph_document import GraphDocument
 from hetune.service.core.job_documents import JobRequest
+from hetune.service.core.keys import FILE, Keys
 from hetune.service.core.service import Service
 from hetune.service.http import cost_models, graphs, inference, jobs, metrics, models
 from hetune.service.http.asgi import App
+from hetune.service.http.following import follow
 from hetune.service.http.layers import Failures, Guard, RequestIds, sessions_of
 from hetune.service.http.observe import Observed
 from hetune.service.http.oip import routes as oip
@@ -47,14 +51,16 @@ def application(
 
     Args:
         service: What it serves.
-        key: What clients have to send; None for nothing.
+        key: One that allows everything, beside those in the service's folder; None for none.
+            Without any, everybody is let in.
         hosts: Names that requests may call the service by; any if None.
         stopping: As `Work.of` takes it.
         activity: Likewise.
     """
-    sessions = sessions_of(key)
+    access = Access(Keys(service.folder.root / FILE), key)
+    sessions = sessions_of(access)
     app = routes(service, stopping, activity, sessions)
-    guarded = Failures(Guard(app, key, hosts, sessions))
+    guarded = Failures(Guard(app, access, hosts, sessions))
     return RequestIds(Observed(guarded, service.metrics))
 
 
@@ -69,7 +75,9 @@ def routes(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        following = asyncio.create_task(follow(service.following))
         yield
+        following.cancel()
         work.close()
 
     app = FastAPI(
@@ -91,7 +99,7 @@ def routes(
         cost_models.router(work),
         oip.router(work),
         metrics.router(service.metrics),
-        *pages.routers(work, sessions or sessions_of(None)),
+        *pages.routers(work, sessions or Sessions.of_open_service()),
     ):
         app.include_router(part)
     add_schemas(

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import logging
 import re
 import uuid
 from collections.abc import Collection
 
+from hetune.service.core.access import Access
+from hetune.service.http.access import needs_of
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send, header
 from hetune.service.http.logs import request_id
 from hetune.service.http.problems import problem_of, routing_problem
-from hetune.service.pages.access import is_open, is_own, is_page
+from hetune.service.pages.access import is_own, is_page
 from hetune.service.pages.sessions import Sessions
 from hetune.variants.errors import AccessError
 
-OPEN_PATHS = frozenset(
-    {"/v1/health/live", "/v1/health/ready", "/v2/health/live", "/v2/health/ready"}
-)
-"""The only paths that need no key."""
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _FORBIDDEN, _MISDIRECTED = 403, 421
+_POLICY = 1008  # of a WebSocket that is closed
 _log = logging.getLogger(__name__)
 
 
@@ -83,75 +80,79 @@ class Failures:
 
 
 class Guard:
-    """Denies by default: every path but `OPEN_PATHS` needs the key, if there is one.
+    """Denies by default: every request needs a key that is for it, but where `NEEDS` wants none.
 
     Args:
         app: What is guarded.
-        key: The key; None for none.
+        access: Who is let in.
         hosts: Names that requests may call the service by; None for any. Without a key this keeps
             web pages from reaching a service on the user's machine under a name of their own.
-        sessions: Of browsers that have shown the key, for pages.
+        sessions: Of browsers that have shown a key, for pages.
     """
 
     def __init__(
-        self, app: App, key: str | None, hosts: Collection[str] | None, sessions: Sessions
+        self, app: App, access: Access, hosts: Collection[str] | None, sessions: Sessions
     ) -> None:
-        self._app = app
-        self._digest = None if key is None else _digest(key)
+        self._app, self._access = app, access
         self._hosts, self._sessions = hosts, sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves an ASGI event."""
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-            return
-        if not self._is_addressed(header(scope, b"host")):
-            refusal = routing_problem(
-                _MISDIRECTED, "the service does not answer under this host name", scope
-            )
-        elif not self._is_own(scope):
-            refusal = routing_problem(
-                _FORBIDDEN, "the service does not answer pages of other origins", scope
-            )
-        elif not is_open(scope["path"]) and not self._is_allowed(
-            self._sessions.authorization(scope)
-        ):
-            error = AccessError("send the service's key: 'Authorization: Bearer <key>'")
-            refusal = problem_of(error, scope)
+        elif scope["type"] != "http":
+            await send({"type": "websocket.close", "code": _POLICY})
+        elif (refusal := self._refusal(scope)) is not None:
+            await refusal(scope, receive, send)
         else:
             await self._app(scope, receive, send)
-            return
-        await refusal(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> App | None:
+        """What to answer instead of letting a request in; raises what keys are refused with."""
+        needs, is_for_browsers = needs_of(scope["method"], scope["path"]), is_page(scope["path"])
+        is_public = all(need is None for need in needs)
+        if is_public and not is_for_browsers:
+            return None
+        host, origin = header(scope, b"host"), header(scope, b"origin")
+        if not self._is_addressed(host):
+            return routing_problem(
+                _MISDIRECTED, "the service does not answer under this host name", scope
+            )
+        if is_for_browsers and not is_own(scope):
+            return routing_problem(_FORBIDDEN, "this is no form of one of these pages", scope)
+        is_open = self._access.is_open
+        # A web page of somebody else's may use its reader's machine, and has no key.
+        if is_open and origin is not None and origin.partition("://")[2] != host:
+            return routing_problem(
+                _FORBIDDEN, "the service does not answer pages of other origins", scope
+            )
+        if not is_open and not is_public:
+            caller = self._access.caller(_key_of(self._sessions.authorization(scope)))
+            scope["state"]["key"] = caller.name
+            caller.check(needs)
+        return None
 
     def _is_addressed(self, host: str | None) -> bool:
         if self._hosts is None:
             return True
         return host is not None and re.sub(r":\d+$", "", host).lower() in self._hosts
 
-    def _is_own(self, scope: Scope) -> bool:
-        """Whether it is no web page of somebody else's that uses its reader's machine."""
-        origin, host = header(scope, b"origin"), header(scope, b"host")
-        if is_page(scope["path"]) and not is_own(scope):
-            return False
-        return self._digest is not None or origin is None or origin.partition("://")[2] == host
 
-    def _is_allowed(self, authorization: str | None) -> bool:
-        if self._digest is None:
-            return True
-        scheme, _, key = (authorization or "").partition(" ")
-        is_key = hmac.compare_digest(_digest(key.strip()), self._digest)
-        return is_key and scheme.lower() == "bearer"
-
-
-def sessions_of(key: str | None) -> Sessions:
-    """Sessions of a service with that key; None for none."""
+def sessions_of(access: Access) -> Sessions:
+    """Sessions of browsers that have shown a key which is good for something."""
 
     def is_key(given: str) -> bool:
-        return key is not None and hmac.compare_digest(_digest(given), _digest(key))
+        try:
+            access.caller(given).check(())
+        except AccessError:
+            return False
+        return True
 
-    return Sessions(is_key, lambda: key is None)
+    return Sessions(is_key, lambda: access.is_open)
 
 
-def _digest(key: str) -> bytes:
-    """All of one length, so that comparing takes the same time for every key."""
-    return hashlib.sha256(key.encode("latin-1", "replace")).digest()
+def _key_of(authorization: str | None) -> str:
+    scheme, _, key = (authorization or "").partition(" ")
+    if scheme.lower() != "bearer" or not key.strip():
+        raise AccessError("send the service's key: 'Authorization: Bearer <key>'")
+    return key.strip()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-FIELDS = ("method", "route", "status", "seconds", "bytes", "failure")
+FIELDS = ("method", "route", "status", "seconds", "bytes", "failure", "key")
 """What the line about a request has beside its message, in JSON."""
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 """Of the request that is being worked on; also in threads that work for it."""

@@ -6,8 +6,8 @@ import logging
 import time
 
 from hetune.service.core.metrics import Metrics
+from hetune.service.http.access import is_public
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send
-from hetune.service.http.layers import OPEN_PATHS
 
 UNMATCHED = "none"
 """The template of requests that led to no route, or were refused before."""
@@ -63,10 +63,14 @@ class Observed:
         }
         if failure is not None:
             fields["failure"] = failure
-        is_probe = scope["path"] in OPEN_PATHS and failure is None
-        text = "%s %s: %d, %d bytes in %.6f s"
+        caller = scope["state"].get("key")
+        if caller is not None:
+            fields["key"] = caller
+        is_probe = is_public(method, scope["path"]) and failure is None
+        text = "%s %s: %d, %d bytes in %.6f s%s"
+        whose = "" if caller is None else f", key {caller}"
         level = logging.DEBUG if is_probe else logging.INFO
-        _log.log(level, text, method, route, status, size, seconds, extra=fields)
+        _log.log(level, text, method, route, status, size, seconds, whose, extra=fields)
 
 
 def template_of(scope: Scope) -> str:

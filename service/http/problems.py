@@ -31,6 +31,7 @@ RETRY_SECONDS = 1
 STATUS: dict[type[HetuneError], int] = {
     errors.MalformedError: 400,
     errors.AccessError: 401,
+    errors.ScopeError: 403,
     errors.NotFoundError: 404,
     errors.ConflictError: 409,
     errors.PromotionError: 409,
@@ -50,6 +51,7 @@ STATUS: dict[type[HetuneError], int] = {
 PROTOCOL_STATUS = {409: 400, 422: 400, 429: 503, 504: 503}
 """What the Open Inference Protocol's clients know from Triton in place of others."""
 _SERVER = 500
+_SCOPE = ' error="insufficient_scope"'
 _log = logging.getLogger(__name__)
 
 
@@ -78,7 +80,8 @@ def problem_of(error: Exception, scope: Scope) -> Response:
     if isinstance(error, errors.BusyError):
         headers["Retry-After"] = str(RETRY_SECONDS)
     if isinstance(error, errors.AccessError):
-        headers["WWW-Authenticate"] = "Bearer"
+        is_known = isinstance(error, errors.ScopeError)
+        headers["WWW-Authenticate"] = f"Bearer{_SCOPE if is_known else ''}"
     scope["state"]["failure"] = name
     return _response(status, URN + name, detail, scope, headers)
 

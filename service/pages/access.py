@@ -1,4 +1,4 @@
-"""Which paths are pages, which of them need no key, and whether a form is one of ours."""
+"""Which paths are pages, and whether a form is one of ours."""
 
 from __future__ import annotations
 
@@ -6,19 +6,12 @@ from hetune.service.http.asgi import Scope, header
 
 HOME = "/"
 LOGIN = "/ui/login"
-_STATIC = "/ui/static/"
-_OPEN = frozenset({LOGIN, "/ui/theme"})
 _SAFE = frozenset({"GET", "HEAD"})
 
 
 def is_page(path: str) -> bool:
     """Whether a path is one of the pages, or would be."""
     return path == HOME or f"{path}/".startswith("/ui/")
-
-
-def is_open(path: str) -> bool:
-    """Whether a page needs no key: what it takes to show a form that asks for one."""
-    return path in _OPEN or path.startswith(_STATIC)
 
 
 def is_own(scope: Scope) -> bool:

@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 import selection
+from _selection_finals import finalists, settle
 from _selection_graphs import FEW, GRAPHS, PAIRS, specs, split
 from _selection_overhead import Overhead, as_json, summary
 
@@ -85,13 +86,23 @@ def test_the_record_is_json_and_says_which_goals_are_met(report):
 
 
 def test_overhead_is_in_runs_of_what_was_chosen():
-    one = Overhead("g", "rgcn", 64, 64, "a", run=2e-3, new=1e-3, known=1e-5, from_nothing=4e-3)
+    one = Overhead(
+        *("g", "rgcn", 64, 64, "a"),
+        run=2e-3,
+        new=1e-3,
+        known=1e-5,
+        from_nothing=4e-3,
+        usual=1e-3,
+        calls=4,
+    )
     two = replace(one, new=4e-3)
     (row, _) = as_json([one, two])
     assert (row["run_ms"], row["new_ms"], row["new_runs"]) == (2.0, 1.0, 0.5)
     found = summary([one, two])
     assert found["new"] == {"geometric_mean": 1.0, "max": 2.0, "share_over_1": 0.5}
     assert found["from_nothing"]["share_over_1"] == 1.0
+    assert (row["calls"], row["paid"]) == (4, 0.25)
+    assert found["paid"] == {"geometric_mean": 0.5, "max": 1.0, "share_over_1": 0.0}
 
 
 def test_an_empty_store_is_said_and_no_error(tmp_path, capsys):
@@ -112,3 +123,23 @@ def test_measuring_stops_in_time(tmp_path, monkeypatch, capsys):
     assert "112 units, 3 problems left" in shown
     assert "time is up" in shown
     assert "skipped fb15k" in " ".join(shown.split())
+
+
+FIRST = {"a": 1.0, "b": 1.05, "c": 1.2, "d": 2.0}
+
+
+def test_finalists_are_those_that_may_be_fastest():
+    assert finalists(problem("g", "real/rdf", FIRST)) == {"a", "b"}
+    assert finalists(problem("g", "real/rdf", {"a": 1.0, "c": 1.2})) == set()
+
+
+def test_a_final_decides_and_the_others_keep_their_distance():
+    first = problem("g", "real/rdf", FIRST)
+    (found,) = settle([first], [problem("g", "real/rdf", {"a": 2.2, "b": 2.1, "c": 0.1})])
+    times = {c.variant: c.seconds for c in found.candidates}
+    assert found.best.variant == "b"
+    assert (times["a"], times["b"]) == (2.2, 2.1)
+    assert times["c"] / times["d"] == pytest.approx(0.6)
+    assert times["d"] == pytest.approx(2.0 * (2.2 + 2.0) / 2)
+    other = problem("h", "real/rdf", FIRST)
+    assert settle([other], [found]) == [other]

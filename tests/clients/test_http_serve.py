@@ -77,8 +77,11 @@ def test_other_machines_are_let_in_with_a_key_only(hetune, monkeypatch, tmp_path
     monkeypatch.delenv("HETUNE_API_KEY", raising=False)
     result = hetune("serve", "--host", "0.0.0.0", "--data", tmp_path)
     assert result.exit_code == 2
-    assert "HETUNE_API_KEY" in result.stderr
-    assert "--insecure" in result.stderr
+    for way in ("HETUNE_API_KEY", "hetune keys create", "--insecure"):
+        assert way in result.stderr
+    hetune("keys", "create", "--name", "ci", "--scope", "infer", "--data", tmp_path)
+    result = hetune("serve", "--host", "0.0.0.0", "--port", 99999, "--data", tmp_path)
+    assert "99999 is no port" in result.stderr
 
 
 @pytest.mark.parametrize(

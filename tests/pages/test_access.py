@@ -1,17 +1,16 @@
 """Who may see pages and use their forms: sessions, and requests that others forge."""
 
-import re
-
 import httpx
 import pytest
+from tests.service._routes import concrete, every_route
 from tests.service._serving import serving
 
-from hetune.service.http.app import application
-from hetune.service.http.layers import sessions_of
-from hetune.service.http.work import Work
+from hetune.service.core.keys import FILE, Keys
+from hetune.service.core.scopes import Scope
+from hetune.service.http.access import NEEDS, is_public, needs_of
+from hetune.service.http.app import application, routes
 from hetune.service.pages import forms
-from hetune.service.pages.access import is_open, is_page, local
-from hetune.service.pages.routes import routers
+from hetune.service.pages.access import is_page, local
 from hetune.service.pages.sessions import COOKIE, SECONDS, Sessions
 
 KEY = "open sesame"
@@ -30,10 +29,9 @@ def closed(service):
 
 def places(service):
     """Method and path of every page, parameters filled in."""
-    for part in routers(Work.of(service), sessions_of(None)):
-        for route in part.routes:
-            for method in route.methods:
-                yield method, re.sub("{.*?}", "1", route.path)
+    for method, path in every_route(routes(service)):
+        if is_page(path):
+            yield method, concrete(path)
 
 
 def log_in(client, key=KEY, next="/"):
@@ -46,16 +44,21 @@ def test_every_page_needs_the_key(service, closed):
     for method, path in found:
         assert is_page(path)
         answer = closed.request(method, path, headers=FORM if method == "POST" else {})
-        if is_open(path):
+        if is_public(method, path):
             assert answer.status_code in (200, 303, 400, 401, 404), path
         elif method == "GET":
             assert answer.status_code == 303, path
             assert answer.headers["location"].startswith("/ui/login?next=")
         else:
             assert answer.status_code == 401, path
-    assert {path for _, path in found if is_open(path)} == {
-        *("/ui/login", "/ui/theme", "/ui/static/1")
+    assert {path.rpartition("/")[0] for method, path in found if is_public(method, path)} == {
+        *("/ui", "/ui/static")
     }
+    public = [place for place in NEEDS if is_page(place.split()[1]) and NEEDS[place] is None]
+    assert sorted(public) == [
+        *("GET /ui/login", "GET /ui/static/{name}", "POST /ui/login", "POST /ui/logout"),
+        "POST /ui/theme",
+    ]
     assert closed.get("/ui/nothing").status_code == 303
 
 
@@ -136,6 +139,30 @@ def test_of_too_many_sessions_the_oldest_ends():
 
 def scope(id, path="/"):
     return {"path": path, "headers": [(b"cookie", f"a=b; {COOKIE}={id}".encode())]}
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_a_session_opens_what_its_key_is_for(service, scope):
+    keys = Keys(service.folder.root / FILE)
+    secret = keys.create("mine", [scope])[1]
+    with (
+        serving(application(service)) as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=60, headers={"Origin": url}) as client,
+    ):
+        assert log_in(client, secret).status_code == 303
+        for method, path in places(service):
+            [need] = needs_of(method, path)
+            if need is None:
+                continue
+            found = client.request(method, path, headers=FORM if method == "POST" else {})
+            if scope is Scope.admin or scope in need:
+                assert found.status_code not in (401, 403), path
+            else:
+                assert found.status_code == 403, path
+                assert f"the key mine is for {scope}" in found.text
+        keys.revoke("mine")
+        assert client.get("/").headers["location"].startswith("/ui/login")
+        assert log_in(client, secret).status_code == 401
 
 
 # Requests that others forge.

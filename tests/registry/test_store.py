@@ -28,7 +28,10 @@ def test_load_compiles_once_and_keeps_it(tmp_path, scripted, source):
     library = first.load(source(42))
     assert library.answer() == 42
     assert first.load(source(42)) is library
+    assert first.holds(source(42))
+    assert not first.holds(source(43))
     second = Registry(tmp_path / "kernels", toolchain=chain)
+    assert second.holds(source(42))
     assert second.load(source(42)).answer() == 42
     assert log.read_text().splitlines() == ["run", "run"]  # once to compile, once to link
 

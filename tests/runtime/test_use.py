@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from hetune.variants.errors import MemoryLimitError
-from hetune.variants.frontend.layers import rgcn_program
-from hetune.variants.plan.variants import variants_of
+from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.plan.variants import usual, variants_of
 from hetune.variants.runtime.choice import choose, chosen, contenders
 from hetune.variants.runtime.pricing import Prices
-from hetune.variants.runtime.use import Policy, Use
+from hetune.variants.runtime.use import Policy, Use, about_seconds
 from hetune.variants.testing.graphs import typed_graph
 
 VARIANTS = variants_of(rgcn_program(8, 8))
@@ -26,10 +26,7 @@ class Told:
     seconds: tuple[float, ...]
     prepare: tuple[float, ...] = ()
     factor: float = 1.0
-
-    @property
-    def key(self):
-        return self
+    asking_seconds: float = 0.0
 
     def price(self, table, domain, threads):
         count = len(table.variants)
@@ -47,7 +44,11 @@ def graph():
 
 
 def ids(count, use, graph, policy):
-    return [use.next(VARIANTS, graph, policy)[0].id for _ in range(count)]
+    return [use.next(VARIANTS, graph, policy, ready)[0].id for _ in range(count)]
+
+
+def ready(variant):
+    return True
 
 
 def test_preparation_counts_the_less_the_more_runs_it_serves(graph):
@@ -78,6 +79,44 @@ def test_expected_runs_can_be_told(graph):
     assert set(ids(5, Use(), graph, policy)) == {VARIANTS[1].id}
 
 
+def test_the_question_is_put_off_until_runs_have_taken_as_long(graph):
+    first = usual(VARIANTS)
+    told = Told((1.0,), asking_seconds=10.5 * about_seconds(first, graph))
+    use = Use()
+    assert set(ids(10, use, graph, Policy(told))) == {first.id}
+    assert not use.asked
+    assert ids(1, use, graph, Policy(told)) == [VARIANTS[0].id]
+    assert use.asked
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [{"expected_runs": 1.0}, {"memory_limit": 10**9}, {"explore": True}],
+    ids=["runs are told", "memory is limited", "variants are tried"],
+)
+def test_the_question_is_asked_at_once_where_its_answer_is_needed(policy, graph):
+    told = Told((1.0,), asking_seconds=1e9)
+    assert ids(1, Use(), graph, Policy(told, **policy)) == [VARIANTS[0].id]
+
+
+def test_nothing_is_compiled_to_put_off_the_question(graph):
+    policy = Policy(Told((1.0,), asking_seconds=1e9))
+    assert Use().next(VARIANTS, graph, policy, lambda variant: False)[0] is VARIANTS[0]
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (rgcn_program(8, 8), "hybrid+separate-sums/b1024"),
+        (rgat_program(8, 8), "hybrid+weights-first+separate-sums/b1024"),
+        (hgt_program(8, 8), "hybrid+scores-hybrid+separate-sums/b1024"),
+    ],
+    ids=["rgcn", "rgat", "hgt"],
+)
+def test_the_usual_variant_is_the_one_that_adapts_most(program, expected):
+    assert usual(variants_of(program)).id == expected
+
+
 def test_contenders_are_those_that_the_prediction_cannot_tell_apart(graph):
     told = Told((1.0, 1.2, 1.3, 1.6), factor=1.1)
     assert [v.id for v in contenders(VARIANTS, graph, told)] == [v.id for v in VARIANTS[:2]]
@@ -90,7 +129,7 @@ def test_exploring_keeps_what_was_fastest_and_ends(graph):
     use, truth = Use(), {VARIANTS[0].id: 3.0, VARIANTS[1].id: 2.0, VARIANTS[2].id: 4.0}
     tried = []
     for _ in range(40):
-        variant, tell = use.next(VARIANTS, graph, policy)
+        variant, tell = use.next(VARIANTS, graph, policy, ready)
         tried.append(variant.id)
         if tell is not None:
             tell(truth[variant.id])
@@ -100,7 +139,7 @@ def test_exploring_keeps_what_was_fastest_and_ends(graph):
 
 def test_no_variant_fits(graph):
     with pytest.raises(MemoryLimitError, match="raise memory_limit to at least"):
-        Use().next(VARIANTS, graph, Policy(Told((1.0,)), memory_limit=1))
+        Use().next(VARIANTS, graph, Policy(Told((1.0,)), memory_limit=1), ready)
 
 
 def test_a_choice_tells_its_launches_and_candidates(graph):

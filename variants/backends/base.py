@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from hetune.variants.graph.hetero import HeteroGraph
@@ -46,6 +47,19 @@ class Backend(Protocol):
         """Short and stable, e.g. ``"cpp"``."""
         ...
 
+    def is_ready(self, launch: Launch, schedule: Schedule) -> bool:
+        """Whether binding would compile nothing."""
+        ...
+
+    @property
+    def indexes_on_device(self) -> bool:
+        """Whether it walks a `DeviceIndex` on the tensors' device, rather than the CPU's."""
+        ...
+
+    def refusal(self, device: torch.device) -> str:
+        """Why it does not run on tensors of a device; "" if it does."""
+        ...
+
     def bind(self, launch: Launch, schedule: Schedule, place: Place) -> Runner:
         """Makes a launch ready to run on a graph; compiles it if that was not done before.
 
@@ -53,3 +67,8 @@ class Backend(Protocol):
             CompileError: The launch cannot be compiled here.
         """
         ...
+
+
+def only_on_cpu(device: torch.device) -> str:
+    """The `Backend.refusal` of those that know the CPU alone."""
+    return "" if device.type == "cpu" else f"features are on {device}: this backend runs on cpu"

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Self, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -85,6 +86,7 @@ class HeteroGraph:
             parts.check_ids()
         self._parts = parts.owned(copy=validate)
         self._cache: dict[Hashable, Any] = {}
+        self._owned: WeakKeyDictionary[object, dict[Hashable, Any]] = WeakKeyDictionary()
         self._lock = threading.RLock()
         if validate:
             self._check_canonical()
@@ -371,16 +373,23 @@ class HeteroGraph:
         """The same graph, and nothing that is cached on it."""
         return self._with(self.src, self.dst, self.etype, self.etype_names, self._parts.declared)
 
-    def cached(self, key: Hashable, build: Callable[[], _Built]) -> _Built:
+    def cached(self, key: Hashable, build: Callable[[], _Built], *, owner: object = None) -> _Built:
         """What `build()` returned the first time `key` was asked for.
 
         Built once, also when several threads ask at the same time; kept as long as the graph.
         `build` may itself call `cached` on the same graph.
+
+        Args:
+            key: What it is.
+            build: Makes it.
+            owner: Whose it is: kept no longer than this, which it must not refer to. Owners that
+                are equal share what they own until the first of them goes.
         """
         with self._lock:
-            if key not in self._cache:
-                self._cache[key] = build()
-            return cast(_Built, self._cache[key])
+            kept = self._cache if owner is None else self._owned.setdefault(owner, {})
+            if key not in kept:
+                kept[key] = build()
+            return cast(_Built, kept[key])
 
     def __copy__(self) -> Self:
         return self

@@ -16,7 +16,7 @@ from hetune.variants.graph._steps import Steps
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.row_groups import as_int32
 
-__all__ = ["GraphIndex", "RelationStats"]
+__all__ = ["DstPairs", "GraphIndex", "RelationStats"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ class RelationStats:
     dst_pairs: np.ndarray
 
 
-class _DstPairs(NamedTuple):
+class DstPairs(NamedTuple):
+    """Distinct (dst, etype): of each edge, first edges, nodes and types; int32."""
+
     of_edge: torch.Tensor
     indptr: torch.Tensor
     node: torch.Tensor
@@ -65,8 +67,8 @@ class GraphIndex(Steps):
         self.num_nodes, self.num_etypes = graph.num_nodes, graph.num_etypes
         self._graph = weakref.ref(graph)
         self._node_offsets = np.asarray(graph.node_offsets)
-        self._edges = graph.src.cpu(), graph.dst.cpu(), graph.etype.cpu()
-        self.whole = self if relations is None else GraphIndex.of(graph)
+        self._edges = self._edges_of(graph)
+        self.whole = self if relations is None else self._whole_of(graph)
         self.num_edges = graph.num_edges
         if relations is not None:
             self.num_edges = int(self.whole._edges_per_relation[list(relations)].sum())
@@ -310,6 +312,12 @@ class GraphIndex(Steps):
 
     # How it is built.
 
+    def _edges_of(self, graph: HeteroGraph) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return graph.src.cpu(), graph.dst.cpu(), graph.etype.cpu()
+
+    def _whole_of(self, graph: HeteroGraph) -> "GraphIndex":
+        return GraphIndex.of(graph)
+
     def _pointers(self, name: str, keys: Callable[[], torch.Tensor], buckets: int) -> torch.Tensor:
         return self.step(name, lambda: index_primitives.primitives().pointers(keys(), buckets))
 
@@ -336,10 +344,10 @@ class GraphIndex(Steps):
         return self.step("order", lambda: select_edges(every, start, relations, self.num_edges))
 
     @property
-    def _dst_pairs(self) -> _DstPairs:
+    def _dst_pairs(self) -> DstPairs:
         return self.step(
             "dst_pairs",
-            lambda: _DstPairs(*index_primitives.primitives().number_pairs(self.dst, self.etype)),
+            lambda: DstPairs(*index_primitives.primitives().number_pairs(self.dst, self.etype)),
         )
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum
@@ -17,6 +18,7 @@ from hetune.variants.program.text import show
 
 BLOCK_NODES = (256, 1024, 4096, 16384)
 """Block sizes that are compiled for every plan."""
+_USUAL = "/b1024"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,15 @@ def variants_of(program: Program) -> tuple[Variant, ...]:
         for name, plan in kept.items()
         for block_nodes in BLOCK_NODES
     )
+
+
+def usual(variants: Sequence[Variant]) -> Variant:
+    """What to run where nothing is known of the graph: the plan that adapts to it most by itself.
+
+    Alternatives are listed from the least adaptive to the most, so it is the last plan: for layers
+    with default options the hybrid one, which decides relation by relation.
+    """
+    return next((v for v in reversed(variants) if v.id.endswith(_USUAL)), variants[-1])
 
 
 def _variant(name: str, plan: Plan, schedule: Schedule) -> Variant:

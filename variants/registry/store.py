@@ -118,6 +118,15 @@ class Registry:
         with self._mutex:
             return self._loaded.setdefault(key, library)
 
+    def holds(self, source: KernelSource) -> bool:
+        """Whether loading would compile nothing, as far as can be told without reading the kernel.
+
+        Raises:
+            CompileError: There is no compiler, so that nobody can say which kernel is meant.
+        """
+        key = self.key(source)
+        return key in self._loaded or self._folder.binary(key).exists()
+
     def build(
         self,
         sources: Iterable[KernelSource],

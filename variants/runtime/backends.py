@@ -5,6 +5,7 @@ from __future__ import annotations
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.torch.backend import TorchBackend
+from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import VariantError
 
 
@@ -19,6 +20,8 @@ def backend_named(backend: str | Backend) -> Backend:
             return CppBackend()
         case "torch":
             return TorchBackend()
+        case "triton":
+            return TritonBackend()
         case str(name):
-            raise VariantError(f"no backend {name!r}: take 'cpp' or 'torch'")
+            raise VariantError(f"no backend {name!r}: take 'cpp', 'torch' or 'triton'")
     return backend

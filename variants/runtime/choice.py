@@ -66,7 +66,8 @@ class Choice:
     @property
     def chosen(self) -> Candidate:
         """The chosen candidate."""
-        return next(c for c in self.candidates if c.id == self.id)
+        peak_bytes = self._scored.peak_bytes(self._scored.ids.index(self.id))
+        return Candidate(self.id, self.seconds, peak_bytes)
 
     @property
     def source(self) -> str:
@@ -180,7 +181,10 @@ class _Scored:
 
     def peak_bytes(self, position: int) -> int:
         variant = self.table.variants[position]
-        return layout_of(variant.plan, variant.schedules, Domain(self.graph)).peak_bytes
+        key = "peak bytes", variant.key, torch.get_num_threads()
+        return self.graph.cached(
+            key, lambda: layout_of(variant.plan, variant.schedules, Domain(self.graph)).peak_bytes
+        )
 
     def fits(self, position: int, memory_limit: int | None) -> bool:
         return memory_limit is None or self.peak_bytes(position) <= memory_limit
@@ -206,8 +210,8 @@ class _Scored:
 
 def _scored(variants: tuple[Variant, ...], graph: HeteroGraph, pricer: Pricer) -> _Scored:
     table, threads = CandidateTable.of(variants), torch.get_num_threads()
-    key = "prices", pricer.key, threads, _keys(variants)
-    prices = graph.cached(key, lambda: pricer.price(table, Domain(graph), threads))
+    key = "prices", threads, _keys(variants)
+    prices = graph.cached(key, lambda: pricer.price(table, Domain(graph), threads), owner=pricer)
     return _Scored(table, graph, prices)
 
 

@@ -216,10 +216,13 @@ class CompiledLayer(nn.Module):
             policy = self._policy_for(memory_limit)
             key = "use", self._identity, policy.memory_limit, torch.get_num_threads()
             use = graph.cached(key, Use)
-            return use.next(tuple(self._promoted.values()), graph, policy)
+            return use.next(tuple(self._promoted.values()), graph, policy, self._is_ready)
         if variant not in self._promoted:
             raise VariantError(f"no variant {variant!r}: take one of {', '.join(self._promoted)}")
         return self._promoted[variant], None
+
+    def _is_ready(self, variant: Variant) -> bool:
+        return all(map(self._backend.is_ready, variant.plan.launches, variant.schedules))
 
     def _policy_for(self, memory_limit: int | None) -> Policy:
         if memory_limit is None:

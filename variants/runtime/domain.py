@@ -5,7 +5,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 
+import torch
+
 from hetune.variants.errors import GraphError
+from hetune.variants.graph.device_index import DeviceIndex
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.nodes import Rows
@@ -13,7 +16,9 @@ from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
 from hetune.variants.program.nodes import ALL_EDGES, Space, Type
 
 
-def split_relations(graph: HeteroGraph) -> dict[str, tuple[int, ...]]:
+def split_relations(
+    graph: HeteroGraph, device: torch.device | None = None
+) -> dict[str, tuple[int, ...]]:
     """The edge types to transform on their source side, and the others.
 
     An edge type goes where it has fewer distinct (node, etype) pairs; ties go to the destination,
@@ -21,7 +26,7 @@ def split_relations(graph: HeteroGraph) -> dict[str, tuple[int, ...]]:
     """
 
     def build() -> dict[str, tuple[int, ...]]:
-        stats = GraphIndex.of(graph).relation_stats
+        stats = _index(graph, device).relation_stats
         source = stats.src_pairs < stats.dst_pairs
         return {
             SRC_SIDE: tuple(source.nonzero()[0].tolist()),
@@ -31,11 +36,26 @@ def split_relations(graph: HeteroGraph) -> dict[str, tuple[int, ...]]:
     return graph.cached("split_relations", build)
 
 
-class Domain:
-    """What a plan needs to know of a graph."""
+def _index(
+    graph: HeteroGraph, device: torch.device | None, relations: tuple[int, ...] | None = None
+) -> GraphIndex:
+    if device is None:
+        return GraphIndex.of(graph, relations)
+    return DeviceIndex.on(graph, device, relations)
 
-    def __init__(self, graph: HeteroGraph) -> None:
+
+class Domain:
+    """What a plan needs to know of a graph.
+
+    Args:
+        graph: The graph.
+        device: Where its indexes are built, with torch's operators, as `DeviceIndex`; on the CPU,
+            natively, if None.
+    """
+
+    def __init__(self, graph: HeteroGraph, device: torch.device | None = None) -> None:
         self._graph = weakref.ref(graph)
+        self.device = device
 
     @property
     def graph(self) -> HeteroGraph:
@@ -52,11 +72,12 @@ class Domain:
     @property
     def groups(self) -> Mapping[str, tuple[int, ...]]:
         """The edge types of each named group."""
-        return split_relations(self.graph)
+        return split_relations(self.graph, self.device)
 
     def index(self, group: str) -> GraphIndex:
         """The index of a group's edges."""
-        return GraphIndex.of(self.graph, None if group == ALL_EDGES else self.groups[group])
+        relations = None if group == ALL_EDGES else self.groups[group]
+        return _index(self.graph, self.device, relations)
 
     def rows(self, space: Space, group: str = ALL_EDGES) -> int:
         """How many rows a space has."""
@@ -87,7 +108,7 @@ class Domain:
         return self.rows(kind.space, ALL_EDGES if kind.space is Space.EDGE else kind.group)
 
     def _pairs(self, group: str, which: str) -> int:
-        counts = getattr(GraphIndex.of(self.graph).relation_stats, which)
+        counts = getattr(self.index(ALL_EDGES).relation_stats, which)
         if group == ALL_EDGES:
             return int(counts.sum())
         return int(counts[list(self.groups[group])].sum())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -31,11 +30,15 @@ class Prices:
 
 
 class Pricer(Protocol):
-    """Predicts times. It never fails for lack of knowledge: the roofline model is always there."""
+    """Predicts times. It never fails for lack of knowledge: the roofline model is always there.
+
+    Hashable, and can be referred to weakly: graphs keep its prices as long as it is there. Equal
+    ones give equal prices.
+    """
 
     @property
-    def key(self) -> Hashable:
-        """Equal keys give equal prices."""
+    def asking_seconds(self) -> float:
+        """What pricing a layer's variants on a new graph takes, about."""
         ...
 
     def price(self, table: CandidateTable, domain: Domain, threads: int) -> Prices:
@@ -50,20 +53,17 @@ class Pricer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class RooflinePricer:
     """Counts and the machine's limits alone. Preparation is taken to cost all variants the same.
 
     Attributes:
         machine: The limits.
+        asking_seconds: What pricing takes, about.
     """
 
     machine: MachineModel = field(default_factory=MachineModel)
-
-    @property
-    def key(self) -> Hashable:
-        """The machine's limits decide everything."""
-        return "roofline", self.machine
+    asking_seconds: float = 0.5e-3
 
     def price(self, table: CandidateTable, domain: Domain, threads: int) -> Prices:
         """Predictions for all variants of a table on a graph."""

@@ -1,4 +1,10 @@
-"""Which variant the next call on a graph runs: choices that learn from the calls themselves."""
+"""Which variant the next call on a graph runs: choices that learn from the calls themselves.
+
+Asking the cost model takes milliseconds, which a run on a small graph does not. So a layer asks
+only once its calls on a graph should have taken as long as the question does, and runs the usual
+variant until then. When that is follows from counts, not from a clock: equal calls on equal graphs
+run equal variants.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +14,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.variants import Variant
+from hetune.variants.plan.variants import Variant, usual
 from hetune.variants.runtime.choice import chosen, contenders
 from hetune.variants.runtime.pricing import Pricer
 
 _TRIALS = 4
 """Calls that each contender gets; the first of them warms up and does not count."""
 _CONTENDERS = 3
+_ELEMENT = 4
+_LAUNCH_SECONDS = 5e-6
+_EDGE_RATE, _NODE_RATE = 40e9, 6e9
+"""Bytes a second of one row for each edge and of one for each node, by times on one server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,7 @@ class Policy:
         memory_limit: Most bytes that a run may hold beside its inputs.
         expected_runs: Over how many runs preparation is spread. None: learned, a graph that has
             been run on n times is expected to be run on n times more; the first call counts one.
+            Only then is the question put off until it pays.
         explore: Whether live calls try the variants between which predictions cannot tell.
     """
 
@@ -42,17 +53,29 @@ class Use:
     Attributes:
         calls: How many there were.
         current: The variant of the last call.
+        asked: Whether predictions have been asked for.
     """
 
     calls: int = 0
     current: Variant | None = None
+    asked: bool = False
     _trials: dict[str, list[float]] = field(default_factory=dict)
     _contenders: tuple[Variant, ...] = ()
 
     def next(
-        self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy
+        self,
+        variants: tuple[Variant, ...],
+        graph: HeteroGraph,
+        policy: Policy,
+        is_ready: Callable[[Variant], bool],
     ) -> tuple[Variant, Callable[[float], None] | None]:
         """The variant to run now, and whom to tell the seconds that it took (None: nobody).
+
+        Args:
+            variants: What there is to choose from.
+            graph: What to run on.
+            policy: How to choose.
+            is_ready: Whether a variant runs without being compiled first.
 
         Raises:
             MemoryLimitError: None fits the limit.
@@ -60,9 +83,29 @@ class Use:
         self.calls += 1
         if policy.explore:
             return self._explored(variants, graph, policy)
-        if self.current is None or (policy.expected_runs is None and _is_power_of_two(self.calls)):
+        if not self.asked and self._is_early(variants, graph, policy, is_ready):
+            self.current = usual(variants)
+            return self.current, None
+        learns = policy.expected_runs is None
+        if not self.asked or (learns and _is_power_of_two(self.calls)):
             self.current = self._decide(variants, graph, policy)
+            self.asked = True
+        assert self.current is not None
         return self.current, None
+
+    def _is_early(
+        self,
+        variants: tuple[Variant, ...],
+        graph: HeteroGraph,
+        policy: Policy,
+        is_ready: Callable[[Variant], bool],
+    ) -> bool:
+        """Whether the calls until now, this one included, are not worth the question yet."""
+        if policy.expected_runs is not None or policy.memory_limit is not None:
+            return False
+        if self.calls * about_seconds(usual(variants), graph) >= policy.pricer.asking_seconds:
+            return False
+        return self.current is not None or is_ready(usual(variants))
 
     def _decide(self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy) -> Variant:
         runs = float(self.calls) if policy.expected_runs is None else policy.expected_runs
@@ -99,6 +142,14 @@ class Use:
     def _measured(self, variant: Variant) -> float:
         times = self._trials[variant.id][1:]
         return statistics.median(times) if times else math.inf
+
+
+def about_seconds(variant: Variant, graph: HeteroGraph) -> float:
+    """A run's time to within a small factor, for next to nothing: launches, edges and nodes."""
+    program = variant.plan.program
+    row = program.type_of(program.result).width * _ELEMENT
+    rows = graph.num_edges / _EDGE_RATE + graph.num_nodes / _NODE_RATE
+    return len(variant.plan.launches) * _LAUNCH_SECONDS + rows * row
 
 
 def _is_power_of_two(number: int) -> bool:

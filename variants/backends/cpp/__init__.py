@@ -2,16 +2,14 @@
 
 from hetune.variants.backends.cpp.abi import (
     BlockOrderSlot,
-    BufferSlot,
     CountSlot,
     GroupsSlot,
-    IndexSlot,
     NodeBlocksSlot,
-    NodeTypeSlot,
     Slot,
 )
 from hetune.variants.backends.cpp.balance import supports_edge_balance
 from hetune.variants.backends.cpp.emit import Emitted, emit
+from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot
 
 __all__ = [
     "BlockOrderSlot",

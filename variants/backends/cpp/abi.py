@@ -6,9 +6,9 @@ only the slots that its code uses, in the order in which the caller fills the tw
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
+from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot, identifier
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.program.nodes import End, Space
@@ -21,21 +21,6 @@ KEYWORDS = frozenset(
     while xor""".split()  # noqa: SIM905
 )
 """Words that are no names in C++."""
-
-
-@dataclass(frozen=True, slots=True)
-class BufferSlot:
-    """A buffer's float32 data."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class IndexSlot:
-    """An int32 array, an attribute of the `GraphIndex` of a group of edge types."""
-
-    group: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +37,6 @@ class GroupsSlot:
     blocked: bool
     field: str
     only: End = End.NONE
-
-
-@dataclass(frozen=True, slots=True)
-class NodeTypeSlot:
-    """Node type of each node, int32 [N]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +76,6 @@ class CountSlot:
 
     of: Rows | str
     scratch: str = ""
-
-
-def identifier(text: str) -> str:
-    """The text as part of a C++ name."""
-    return re.sub(r"\W", "_", text)
 
 
 class Arguments:

@@ -10,19 +10,17 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from hetune.variants.backends.base import SCRATCH, Place, Runner
+from hetune.variants.backends.base import SCRATCH, Place, Runner, only_on_cpu
 from hetune.variants.backends.cpp.abi import (
     BlockOrderSlot,
-    BufferSlot,
     CountSlot,
     GroupsSlot,
-    IndexSlot,
     NodeBlocksSlot,
-    NodeTypeSlot,
     ScratchSlot,
     Slot,
 )
 from hetune.variants.backends.cpp.emit import Emitted, emit
+from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot
 from hetune.variants.graph import cuts
 from hetune.variants.graph.row_groups import RowGroups, node_type_groups
 from hetune.variants.kernel.nodes import Launch, Rows, Schedule
@@ -46,6 +44,7 @@ class CppBackend:
     """
 
     name = "cpp"
+    indexes_on_device = False
 
     def __init__(self, registry: Registry | None = None) -> None:
         self._registry = registry
@@ -58,6 +57,14 @@ class CppBackend:
     def source(self, launch: Launch, schedule: Schedule) -> KernelSource:
         """The translation unit of a launch."""
         return emitted(launch, schedule).source
+
+    def is_ready(self, launch: Launch, schedule: Schedule) -> bool:
+        """Whether the launch was compiled before."""
+        return self.registry.holds(self.source(launch, schedule))
+
+    def refusal(self, device: torch.device) -> str:
+        """Why it does not run on tensors of a device."""
+        return only_on_cpu(device)
 
     def bind(self, launch: Launch, schedule: Schedule, place: Place) -> Runner:
         """Loads (or compiles) the launch and looks up the graph's arrays that it needs."""

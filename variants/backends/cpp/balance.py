@@ -20,7 +20,8 @@ from hetune.variants.backends.cpp.target import (
     While,
 )
 from hetune.variants.backends.cpp.target import For as Loop
-from hetune.variants.backends.cpp.traversal import TraversalLowering, describe
+from hetune.variants.backends.cpp.traversal import TraversalLowering
+from hetune.variants.backends.describe import describe_traversal
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
     Def,
@@ -127,8 +128,9 @@ class EdgeBalancedLowering:
                 place = at("sums", offset + piece.offset)
                 stores.append(Do(f"store<{piece.type}>({place}, {text})"))
             offset += self._width_of(stmt)
+        described = describe_traversal(self.traversal)
         return Function(
-            f"{describe(self.traversal)}: sums over edges from begin to end, in a chunk up to last",
+            f"{described}: sums over edges from begin to end, in a chunk up to last",
             f"NOINLINE void {self.name}_sum",
             (*_CONTEXT, "int64_t begin", "int64_t end", "int64_t last", "float* sums"),
             (*statements, *stores),

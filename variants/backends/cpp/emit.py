@@ -7,37 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from hetune.variants.backends.cpp.abi import (
-    Arguments,
-    BlockOrderSlot,
-    BufferSlot,
-    CountSlot,
-    GroupsSlot,
-    IndexSlot,
-    NodeBlocksSlot,
-    NodeTypeSlot,
-    ScratchSlot,
-    Slot,
-)
+from hetune.variants.backends.cpp.abi import Arguments, CountSlot, Slot
 from hetune.variants.backends.cpp.codegen import print_unit
 from hetune.variants.backends.cpp.lower import lower
 from hetune.variants.kernel.nodes import Gemm, Launch, Schedule
 from hetune.variants.kernel.text import show, show_schedule
 from hetune.variants.registry.records import KernelSource
-
-__all__ = [
-    "BlockOrderSlot",
-    "BufferSlot",
-    "CountSlot",
-    "Emitted",
-    "GroupsSlot",
-    "IndexSlot",
-    "NodeBlocksSlot",
-    "NodeTypeSlot",
-    "ScratchSlot",
-    "Slot",
-    "emit",
-]
 
 _NAME_LENGTH = 80
 

@@ -20,10 +20,9 @@ from hetune.variants.backends.cpp.target import (
     While,
 )
 from hetune.variants.backends.cpp.tiling import SHORT_ROWS, tiling
+from hetune.variants.backends.describe import describe_gemm
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
-    Direct,
-    Gather,
     Gemm,
     Launch,
     Schedule,
@@ -122,7 +121,7 @@ class GemmLowering:
         if gemm.fill:
             body += self._fill()
         return Function(
-            _describe(gemm), f"NOINLINE void {self.name}", _BLOCK_PARAMETERS, tuple(body)
+            describe_gemm(gemm), f"NOINLINE void {self.name}", _BLOCK_PARAMETERS, tuple(body)
         )
 
     def _fill(self) -> list[Statement]:
@@ -350,19 +349,3 @@ _BLOCK_PARAMETERS = ("const Context& c", "int64_t block")
 
 def _sum_text(*terms: str) -> str:
     return " + ".join(term for term in terms if term)
-
-
-def _describe(gemm: Gemm) -> str:
-    match gemm.x:
-        case Direct(buffer):
-            x = buffer
-        case Gather(buffer, end):
-            x = f"{buffer}[{end}]"
-        case SegmentSum(buffer, _, weight):
-            x = f"sum({f'{weight} * ' if weight else ''}{buffer})"
-    scale = f"{gemm.scale} * " if gemm.scale else ""
-    bias = f" + {gemm.bias}" if gemm.bias else ""
-    out = f"{gemm.out}[dst]" if gemm.scatter else gemm.out
-    sign = "+=" if gemm.accumulate else "="
-    group = f" of group {gemm.rows.group!r}" if gemm.rows.group else ""
-    return f"{out} {sign} {scale}{x} @ {gemm.w}{bias}, for every {gemm.rows.space}{group}"

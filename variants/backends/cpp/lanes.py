@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from math import prod
 
 from hetune.variants.backends.cpp.pieces import vector_type
-from hetune.variants.backends.cpp.scopes import Row, Scopes
+from hetune.variants.backends.cpp.scopes import Frame, Scopes
 from hetune.variants.backends.cpp.target import AcrossEdges, Assign, Do, Let
 from hetune.variants.backends.cpp.values import Value, apply
+from hetune.variants.backends.places import Row
 from hetune.variants.kernel.nodes import (
     Apply,
     Def,
@@ -166,7 +167,7 @@ class LaneLoop:
             case _:
                 return self._gather_far(base, row), False
 
-    def _gather_far(self, base: str, row: Row) -> str:
+    def _gather_far(self, base: str, row: Row[Frame]) -> str:
         """Rows behind two arrays: the second's entries are looked up first."""
         (_, first), (_, second) = row.path
         return f"gather<V, {self.width}>({base}, {second}, {first} + e)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetune.variants.backends.cpp.abi import Arguments, BufferSlot, ScratchSlot, Slot
+from hetune.variants.backends.cpp.abi import Arguments, ScratchSlot, Slot
 from hetune.variants.backends.cpp.balance import EdgeBalancedLowering
 from hetune.variants.backends.cpp.gemm import GemmLowering
 from hetune.variants.backends.cpp.rows import (
@@ -25,6 +25,7 @@ from hetune.variants.backends.cpp.target import (
     Unit,
 )
 from hetune.variants.backends.cpp.traversal import TraversalLowering
+from hetune.variants.backends.slots import BufferSlot
 from hetune.variants.kernel.nodes import Gemm, Launch, Rows, Schedule
 from hetune.variants.program.nodes import Space
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hetune.variants.backends.cpp.abi import Arguments
+from hetune.variants.backends.places import node_array, own_array
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import Gemm, Launch, Rows, Traversal
 from hetune.variants.program.nodes import End, Space
@@ -72,41 +73,6 @@ def block_range(arguments: Arguments, rows: Rows, node_blocked: bool) -> tuple[s
         case _:
             pointer = arguments.index(rows.group, "indptr")
     return f"{pointer}[{first}]", f"{pointer}[{last}]"
-
-
-def node_array(arguments: Arguments, rows: Rows, end: End) -> str:
-    """The array of the nodes at one end of each row; "" where rows are nodes themselves.
-
-    Raises:
-        KernelError: the rows have no such end.
-    """
-    space, group = rows.space, rows.group
-    match space, end:
-        case Space.NODE, _:
-            return ""
-        case Space.EDGE, (End.SRC | End.DST):
-            return arguments.index(group, end.value)
-        case ((Space.SRC_PAIR | Space.SRC_DENSE), (End.SRC | End.NONE)):
-            return arguments.index(group, f"{space}_node")
-        case Space.DST_PAIR, (End.DST | End.NONE):
-            return arguments.index(group, "dst_pair_node")
-    raise KernelError(f"rows of {space} have no node at the end {end.value!r}")
-
-
-def etype_array(arguments: Arguments, rows: Rows) -> str:
-    """The array of the edge types of edges or pairs."""
-    name = "etype" if rows.space is Space.EDGE else f"{rows.space}_etype"
-    return arguments.index(rows.group, name)
-
-
-def own_array(arguments: Arguments, rows: Rows) -> str:
-    """Where buffers of the rows' own space keep each row; "" if in the rows' own order.
-
-    Edge buffers hold all edges: those of a group are somewhere among them.
-    """
-    if rows.space is Space.EDGE and rows.group:
-        return arguments.index(rows.group, "position")
-    return ""
 
 
 def node_of(arguments: Arguments, rows: Rows, row: str, end: End) -> str:

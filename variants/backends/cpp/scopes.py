@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hetune.variants.backends.cpp.abi import KEYWORDS, Arguments, identifier
-from hetune.variants.backends.cpp.rows import etype_array, node_array, own_array
+from hetune.variants.backends.cpp.abi import KEYWORDS, Arguments
 from hetune.variants.backends.cpp.target import Do, Let, Statement
-from hetune.variants.errors import KernelError
-from hetune.variants.kernel.nodes import Launch, Read, Rows
-from hetune.variants.program.nodes import End, Space
+from hetune.variants.backends.places import Nest, Row
+from hetune.variants.backends.slots import identifier
+from hetune.variants.kernel.nodes import Launch, Rows
+from hetune.variants.program.nodes import Space
 
 VARIABLES = {
     Space.NODE: "n",
@@ -50,90 +49,13 @@ class Frame:
     """Prefetches of rows to come, which start the loop's body."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The row of a buffer that a read means: arrays that lead there from a loop's variable."""
-
-    frame: Frame
-    path: tuple[tuple[str, str], ...] = ()
-    """(name of what is found, array to find it in), outermost array last."""
-    shared: bool = False
-    """Row 0, whatever the loop."""
-
-
-class Scopes:
+class Scopes(Nest[Frame]):
     """The stack of loops around the statement being lowered, innermost last."""
 
     def __init__(self, launch: Launch, arguments: Arguments) -> None:
-        self.launch = launch
+        super().__init__(launch, arguments)
         self.args = arguments
-        self.frames: list[Frame] = []
         self.taken = set(_TAKEN)
-
-    @property
-    def inner(self) -> Frame:
-        """The innermost loop."""
-        return self.frames[-1]
-
-    # --- which row ----------------------------------------------------------------------
-
-    def locate(self, read: Read) -> Row:
-        """The row that a read means, by the outermost loop in which it is known.
-
-        Raises:
-            KernelError: no enclosing loop leads to a row of the buffer.
-        """
-        kind, inner = self.launch.type_of(read.buffer), self.inner
-        match kind.space:
-            case Space.SHARED:
-                return Row(self.frames[0], shared=True)
-            case Space.NODE:
-                return self._node(read)
-            case Space.NTYPE:
-                node = self._node(read)
-                return Row(node.frame, (*node.path, ("ntype", self.args.node_types())))
-            case Space.ETYPE:
-                frame = self._innermost(lambda f: f.rows.space is Space.DST_PAIR) or inner
-                if not frame.rows.space.is_edgewise:
-                    raise KernelError(f"{read.buffer!r} is read by edge type from a loop of nodes")
-                return Row(frame, (("etype", etype_array(self.args, frame.rows)),))
-            case Space.EDGE:
-                if inner.rows.space is not Space.EDGE:
-                    raise KernelError(f"the edge buffer {read.buffer!r} is read outside of edges")
-                return self.own(inner)
-            case space:
-                return self._pair(read.buffer, space, kind.group)
-
-    def own(self, frame: Frame) -> Row:
-        """The current row of a loop, in buffers of its space."""
-        return _row(frame, "position", own_array(self.args, frame.rows))
-
-    def _pair(self, buffer: str, space: Space, group: str) -> Row:
-        own = self._innermost(lambda f: f.rows == Rows(space, group))
-        if own is not None:
-            return Row(own)
-        if self.inner.rows != Rows(Space.EDGE, group):
-            raise KernelError(
-                f"{buffer!r} has {space} rows of group {group!r}: read it from their own loop, or "
-                "from edges of that group"
-            )
-        return Row(self.inner, (("pair", self.args.index(group, f"{space}_of_edge")),))
-
-    def _node(self, read: Read) -> Row:
-        if read.end is not End.SRC:
-            node = self._innermost(lambda f: f.rows.space is Space.NODE)
-            if node is not None:
-                return Row(node)
-            pair = self._innermost(lambda f: f.rows.space is Space.DST_PAIR)
-            if pair is not None:
-                return _row(pair, "node", node_array(self.args, pair.rows, End.DST))
-        name = read.end.value if read.end is not End.NONE else "node"
-        return _row(self.inner, name, node_array(self.args, self.inner.rows, read.end))
-
-    def _innermost(self, wanted: Callable[[Frame], bool]) -> Frame | None:
-        return next((frame for frame in reversed(self.frames) if wanted(frame)), None)
-
-    # --- names --------------------------------------------------------------------------
 
     def emit(self, statement: Statement) -> None:
         """Append to the innermost loop's body."""
@@ -156,7 +78,7 @@ class Scopes:
             frame.body.append(Let(kind, frame.known[key], text))
         return frame.known[key]
 
-    def pointer(self, frame: Frame, buffer: str, row: Row, kind: str, prefix: str) -> str:
+    def pointer(self, frame: Frame, buffer: str, row: Row[Frame], kind: str, prefix: str) -> str:
         """A name, in a loop, for the pointer to a buffer's row."""
         base = self.args.buffer(buffer)
         if row.shared:
@@ -168,7 +90,7 @@ class Scopes:
         offset = number if width == 1 else f"int64_t({number}) * {width}"
         return self.named(frame, f"{prefix}_{buffer}", f"{base} + {offset}", kind)
 
-    def prefetch(self, buffer: str, row: Row, distance: int) -> None:
+    def prefetch(self, buffer: str, row: Row[Frame], distance: int) -> None:
         """Ask for a gathered row of the innermost loop some edges before it is read."""
         frame, kind = self.inner, self.launch.type_of(buffer)
         if not distance or row.frame is not frame or not frame.last or len(row.path) != 1:
@@ -182,7 +104,3 @@ class Scopes:
         ask = Do(f"prefetch_row<{kind.width}>({place})")
         if ask not in frame.ahead:
             frame.ahead.append(ask)
-
-
-def _row(frame: Frame, name: str, array: str) -> Row:
-    return Row(frame, ((name, array),) if array else ())

@@ -12,6 +12,8 @@ from hetune.variants.backends.cpp.rows import block_range
 from hetune.variants.backends.cpp.scopes import VARIABLES, Frame, Scopes
 from hetune.variants.backends.cpp.target import Assign, Do, For, Function, Let, Statement
 from hetune.variants.backends.cpp.values import Value, apply, piece_name, row_pieces
+from hetune.variants.backends.describe import describe_traversal
+from hetune.variants.backends.places import segment_array
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
     Apply,
@@ -80,7 +82,7 @@ class TraversalLowering:
         body = (Let("const int64_t", "stop", stop), *self.preamble, loop)
         return (
             Function(
-                describe(self.traversal),
+                describe_traversal(self.traversal),
                 f"NOINLINE void {self.name}",
                 ("const Context& c", "int64_t block"),
                 body,
@@ -201,7 +203,7 @@ class TraversalLowering:
             first, end = self.edges
             frame = Frame(loop.rows, variable, last="last")
         else:
-            pointer = self._segments(outer.rows, loop.rows)
+            pointer = segment_array(self.args, outer.rows, loop.rows)
             first, stop = f"{pointer}[{outer.variable}]", f"{pointer}[{outer.variable} + 1]"
             end = self.scopes.named(outer, f"{variable}_end", stop, "const int32_t")
             frame = Frame(loop.rows, variable, last=self._last_edge(loop.rows))
@@ -226,22 +228,9 @@ class TraversalLowering:
             return ""
         last = f"last_edge_{rows.group or 'all'}"
         if all(not isinstance(let, Let) or let.name != last for let in self.preamble):
-            value = f"{self._segments(outermost, rows)}[stop] - 1"
+            value = f"{segment_array(self.args, outermost, rows)}[stop] - 1"
             self.preamble.append(Let("const int64_t", last, value))
         return last
-
-    def _segments(self, outer: Rows, inner: Rows) -> str:
-        match outer.space, inner.space:
-            case Space.NODE, Space.EDGE:
-                return self.args.index(inner.group, "indptr")
-            case Space.NODE, Space.DST_PAIR:
-                return self.args.index(inner.group, "node_dst_pair_indptr")
-            case Space.DST_PAIR, Space.EDGE if outer.group == inner.group:
-                return self.args.index(inner.group, "dst_pair_indptr")
-        raise KernelError(
-            f"a loop over {inner.space}({inner.group!r}) cannot stand in one over "
-            f"{outer.space}({outer.group!r}): nest node > dst_pair > edge of one group"
-        )
 
     # --- column tiles -------------------------------------------------------------------
 
@@ -395,9 +384,3 @@ def _has_inner(body: tuple[Stmt, ...]) -> bool:
         or (isinstance(stmt, ForEach) and _has_inner(stmt.body))
         for stmt in body
     )
-
-
-def describe(traversal: Traversal) -> str:
-    """What a Traversal writes, and for which rows."""
-    group = f" of group {traversal.rows.group!r}" if traversal.rows.group else ""
-    return f"{', '.join(sorted(_stored(traversal.body)))}, for every {traversal.rows.space}{group}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from hetune.variants.backends.base import Place, Runner
+from hetune.variants.backends.base import Place, Runner, only_on_cpu
 from hetune.variants.kernel.interpret import interpret
 from hetune.variants.kernel.nodes import Launch, Rows, Schedule
 from hetune.variants.program.nodes import Space
@@ -17,6 +17,15 @@ class TorchBackend:
     """Plain torch operators; the schedule makes no difference."""
 
     name = "torch"
+    indexes_on_device = False
+
+    def refusal(self, device: torch.device) -> str:
+        """Why it does not run on tensors of a device."""
+        return only_on_cpu(device)
+
+    def is_ready(self, launch: Launch, schedule: Schedule) -> bool:
+        """Always: nothing is compiled."""
+        return True
 
     def bind(self, launch: Launch, schedule: Schedule, place: Place) -> Runner:
         """A runner over tensors of any float dtype."""

@@ -1,0 +1,180 @@
+"""The selector of a shelf's champion, also after that has changed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from hetune.costmodel.fingerprint import this_machine
+from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.selector import LEARNED, Selector
+from hetune.costmodel.shelf.best import calibrated, foreign, packaged
+from hetune.costmodel.shelf.shelf import Shelf
+from hetune.variants.errors import ModelError
+from hetune.variants.graph.hetero import HeteroGraph
+
+PACKAGE, ROOFLINE, GIVEN = "package", "roofline", "given"
+"""Names of what chooses where no champion does: the package's model, none, what a caller gave."""
+_RETRY_SECONDS = 30.0
+_Stamp = tuple[int, int, int] | None
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Active:
+    """What chooses.
+
+    Attributes:
+        selector: It.
+        model: Id of its cost model on the shelf, or `PACKAGE`, `ROOFLINE`, `GIVEN`.
+        since: When it took over, UTC.
+    """
+
+    selector: Selector
+    model: str
+    since: datetime
+
+
+class Given:
+    """A selector that a caller gave, in place of `Following` one.
+
+    Args:
+        selector: It.
+    """
+
+    problem = None
+
+    def __init__(self, selector: Selector) -> None:
+        self.active = Active(selector, GIVEN, _now())
+
+    def refresh(self) -> bool:
+        """Changes nothing."""
+        return False
+
+
+class Following:
+    """Follows the champion of a shelf, or the package's model where there is none. Never fails.
+
+    `refresh` looks for another champion, or another calibration of this machine, and puts a new
+    selector in place of the old one. Who holds the old one goes on with it. A champion that
+    cannot be read, or does not answer, changes nothing: its reason is in the log, and it is tried
+    again after half a minute, or when the aliases change. At the start, where nothing is in place
+    yet, the package's model stands in for such a champion, and the roofline model for that.
+
+    Args:
+        shelf: Whose champion; also where calibrations are.
+        clock: Tells seconds.
+    """
+
+    def __init__(self, shelf: Shelf, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._shelf, self._clock = shelf, clock
+        self._looking = threading.Lock()
+        self._seen: tuple[_Stamp, _Stamp] | None = None
+        self._followed: tuple[str | None, _Stamp] | None = None
+        self._problem: str | None = None
+        self._retry = 0.0
+        self._active = Active(Selector(), ROOFLINE, _now())
+        self.refresh()
+        if self.problem is not None:
+            self._stand_in()
+
+    @property
+    def active(self) -> Active:
+        """What chooses now. Hold it for as long as choices have to agree."""
+        return self._active
+
+    @property
+    def problem(self) -> str | None:
+        """Why the champion is not what chooses; None if it is."""
+        return self._problem
+
+    def refresh(self) -> bool:
+        """Looks whether something else should choose, and lets it. Costs two looks at files.
+
+        Returns:
+            Whether something else chooses now.
+        """
+        with self._looking:
+            seen = _stamp(self._shelf.aliases_file), _stamp(self._calibration_file())
+            is_due = self._problem is not None and self._clock() >= self._retry
+            if seen == self._seen and not is_due:
+                return False
+            self._seen = seen
+            try:
+                return self._follow(seen[1])
+            except Exception as error:  # whatever is wrong with it, the old one goes on
+                self._keep(error)
+                return False
+
+    def _follow(self, calibration: _Stamp) -> bool:
+        champion = self._shelf.aliases().champion
+        wanted = champion, calibration
+        if wanted != self._followed:
+            model = self._shelf.load(champion) if champion else packaged()
+            self._put(model, champion or PACKAGE)
+            self._followed, self._problem = wanted, None
+            return True
+        if self._problem is not None:
+            _log.info("the cost model %s is the one that should choose again", self._active.model)
+        self._problem = None
+        return False
+
+    def _put(self, model: CostModel | None, name: str) -> None:
+        if model is None:
+            name = ROOFLINE
+        selector = Selector.adapted(model, self._shelf)
+        if model is not None:
+            _check(selector)
+            if not calibrated(model, self._shelf) and (text := foreign(model)):
+                level = logging.INFO if name == PACKAGE else logging.WARNING
+                _log.log(level, "the cost model %s: %s", name, text)
+        before, self._active = self._active.model, Active(selector, name, _now())
+        _log.info("the cost model %s chooses from now on; before: %s", name, before)
+
+    def _keep(self, error: Exception) -> None:
+        self._retry = self._clock() + _RETRY_SECONDS
+        reason = str(error) or type(error).__name__
+        if reason != self._problem:
+            text = "the cost model %s goes on choosing, for the champion cannot be used: %s"
+            unexpected = None if isinstance(error, ModelError | OSError) else error
+            _log.warning(text, self._active.model, reason, exc_info=unexpected)
+        self._problem = reason
+
+    def _stand_in(self) -> None:
+        try:
+            self._put(packaged(), PACKAGE)
+        except Exception as error:
+            _log.warning("the model in the package does not answer: %s", error)
+
+    def _calibration_file(self) -> Path:
+        return self._shelf.calibrations / f"{this_machine().digest}.json"
+
+
+def _check(selector: Selector) -> None:
+    """Lets a model choose for a tiny graph, which also makes it ready to answer at once."""
+    graph = HeteroGraph(torch.tensor([0]), torch.tensor([1]), torch.tensor([0]))
+    if selector.choose("rgcn", graph, 1).source != LEARNED:
+        raise ModelError(
+            "the cost model gives no predictions for a graph of one edge, as the log says: "
+            "promote another one, or roll back"
+        )
+
+
+def _stamp(path: Path) -> _Stamp:
+    """Differs when a file was replaced; None where there is none that can be looked at."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,125 @@
+"""The launches that layers are made of, as texts with gaps for widths and heads."""
+
+RGCN = """
+launch
+  buffer x: node[{d}]
+  buffer root: shared[{d},{d}]
+  buffer w: etype[{d},{d}]
+  buffer bias: shared[{d}]
+  buffer scale: dst_pair@a[]
+  buffer t: src_pair@b[{d}]
+  buffer inv: edge[]
+  buffer y: node[{d}]
+  gemm y[node] = x @ root + bias heads=1 k={d} n={d}
+  gemm y[dst_pair@a -> node] += scale * sum(x[src]) @ w heads=1 k={d} n={d}
+  traverse node
+    init acc: [{d}] sum
+    for edge@b
+      h: [{d}] = read t
+      c: [] = read inv
+      m: [{d}] = mul(c, h)
+      update acc m
+    store y += acc
+"""
+
+TRANSFORM = """
+launch
+  buffer x: node[{d}]
+  buffer w: etype[{d},{d}]
+  buffer t: src_pair@b[{d}]
+  gemm t[src_pair@b] = x[src] @ w heads=1 k={d} n={d}
+"""
+
+SCORES = """
+launch
+  buffer x: node[{d}]
+  buffer a: etype[{h},{d}]
+  buffer s: src_pair[{h}]
+  traverse src_pair
+    xs: [{d}] = read x[src]
+    a_row: [{h},{d}] = read a
+    score: [{h}] = dot(a_row, xs)
+    store s = score
+"""
+
+SOFTMAX = """
+launch
+  buffer s_src: src_pair[{h}]
+  buffer s_dst: dst_pair[{h}]
+  buffer score: edge[{h}]
+  buffer alpha: edge[{h}]
+  buffer x: node[{h},{d}]
+  buffer w: etype[{h},{d},{d}]
+  buffer y: node[{h},{d}]
+  traverse node
+    init top: [{h}] max
+    for edge
+      a: [{h}] = read s_src
+      b: [{h}] = read s_dst
+      sum: [{h}] = add(a, b)
+      s: [{h}] = leaky_relu(sum, const=0.2)
+      store score = s
+      update top s
+    init total: [{h}] sum
+    for edge
+      raw: [{h}] = read score
+      shifted: [{h}] = sub(raw, top)
+      p: [{h}] = exp(shifted)
+      store score = p
+      update total p
+    factor: [{h}] = reciprocal(total)
+    for edge
+      q: [{h}] = read score
+      share: [{h}] = mul(q, factor)
+      store alpha = share
+  gemm y[dst_pair -> node] += sum(alpha * x[src]) @ w heads={h} k={d} n={d}
+"""
+
+ATTEND = """
+launch
+  buffer k: node[{h},{d}]
+  buffer q: dst_pair[{h},{d}]
+  buffer v: node[{h},{d}]
+  buffer skip: ntype[]
+  buffer x: node[{h},{d}]
+  buffer score: edge[{h}]
+  buffer y: node[{h},{d}]
+  traverse node
+    init top: [{h}] max
+    for dst_pair
+      query: [{h},{d}] = read q
+      for edge
+        key: [{h},{d}] = read k[src]
+        s: [{h}] = dot(key, query)
+        store score = s
+        update top s
+    init total: [{h}] sum
+    init acc: [{h},{d}] sum
+    for edge
+      raw: [{h}] = read score
+      shifted: [{h}] = sub(raw, top)
+      p: [{h}] = exp(shifted)
+      update total p
+      value: [{h},{d}] = read v[src]
+      message: [{h},{d}] = mul(p, value)
+      update acc message
+    one: [{h}] = add(total, total)
+    old: [{h},{d}] = read x
+    gate: [] = read skip
+    open: [] = sigmoid(gate)
+    closed: [] = one_minus(open)
+    active: [{h},{d}] = gelu(acc)
+    new: [{h},{d}] = mul(open, active)
+    kept: [{h},{d}] = mul(closed, old)
+    both: [{h},{d}] = add(new, kept)
+    store y = both
+"""
+
+NARROW = """
+launch
+  buffer x: node[{h},{d}]
+  buffer w: ntype[{h},{d},3]
+  buffer bias: ntype[{n}]
+  buffer y: node[{n}]
+  gemm y[node] = x @ w + bias heads={h} k={d} n=3
+"""

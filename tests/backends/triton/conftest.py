@@ -1,0 +1,74 @@
+"""Runs launches through Triton's interpreter, on the CPU, beside our own.
+
+Triton decides when it is imported whether it interprets. No other test imports it, and those that
+compile do so in processes of their own.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+from hetune.variants.backends.triton.backend import TritonBackend
+from hetune.variants.backends.triton.schedule import TritonSchedule
+from hetune.variants.graph.device_index import DeviceIndex
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.interpret import interpret, row_count
+from hetune.variants.kernel.nodes import Launch, Rows, Schedule
+from hetune.variants.kernel.testing import random_values
+from hetune.variants.kernel.verify import verify
+from hetune.variants.testing.graphs import typed_graph
+
+GROUPS = {"": None, "a": (0, 2), "b": (1,)}
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class _Place:
+    graph: HeteroGraph
+
+    def index(self, group: str) -> GraphIndex:
+        return DeviceIndex.on(self.graph, CPU, GROUPS[group])
+
+    def count(self, rows: Rows) -> int:
+        return row_count(rows, self.index, self.graph)
+
+
+@pytest.fixture(scope="session")
+def small() -> HeteroGraph:
+    """Two node types, a hub, isolated nodes, duplicates: in every kernel several programs."""
+
+    def to_few(src: torch.Tensor, dst: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return src, torch.where(torch.arange(len(dst)) % 4 == 0, 0, dst)
+
+    return typed_graph((50, 30), [(0, 0, 60), (1, 0, 40), (0, 1, 30)], ends=to_few)
+
+
+@pytest.fixture(scope="session")
+def empty() -> HeteroGraph:
+    """No edges of its three types."""
+    return typed_graph((4, 3), [(0, 0, 0), (1, 0, 0), (0, 1, 0)])
+
+
+@pytest.fixture
+def check() -> Callable[..., None]:
+    """Compares a launch with the kernel interpreter in float64."""
+    pytest.importorskip("triton")
+
+    def compare(launch: Launch, graph: HeteroGraph, schedule: TritonSchedule | None = None) -> None:
+        verify(launch)
+        place = _Place(graph)
+        expected = random_values(launch, place.index, graph)
+        found = random_values(launch, place.index, graph, torch.float32)
+        interpret(launch, expected, place.index, graph)
+        TritonBackend(schedule).bind(launch, Schedule(), place)(found)
+        for buffer, want in expected.items():
+            limit = 1e-5 * want.abs().max().item() if want.numel() else 0.0
+            torch.testing.assert_close(found[buffer].double(), want, rtol=0.0, atol=limit)
+
+    return compare

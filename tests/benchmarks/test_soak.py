@@ -1,0 +1,51 @@
+"""The slope of a service's memory, and a short soak end to end."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("httpx")
+
+import soak
+
+START = soak.Sample(0.0, 0, 300.0, 200.0, 50.0, 1.0, 8, 12)
+
+
+def grown(mb_per_hour, warm_up=100.0):
+    """Ten minutes of samples that grow after a warm-up in which they jump, some of them off."""
+    noise = random.Random(0)
+    found = []
+    for second in range(0, 600, 5):
+        grows = mb_per_hour * second / 3600 if second >= warm_up else -100.0
+        spike = 40.0 if second % 50 == 0 else noise.uniform(-0.01, 0.01)
+        found.append(replace(START, seconds=float(second), uss=200.0 + grows + spike))
+    return found
+
+
+@pytest.mark.parametrize("mb_per_hour", [0.0, 0.5, 12.0, -3.0])
+def test_the_slope_is_that_after_the_warm_up_whatever_single_samples_say(mb_per_hour):
+    found = soak.slope(grown(mb_per_hour), "uss", 100.0)
+    assert found["mb_per_hour"] == pytest.approx(mb_per_hour, abs=0.05)
+    assert found["low"] <= found["mb_per_hour"] <= found["high"]
+
+
+def test_too_few_samples_have_no_slope():
+    assert soak.slope([START, replace(START, seconds=9.0)], "uss", 0.0) is None
+
+
+@pytest.mark.slow
+def test_a_short_soak_is_answered_as_expected_and_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(soak, "_TOLD_EVERY", 2.0)
+    out = tmp_path / "soak.json"
+    arguments = ["--minutes", "0.25", "--warm-up", "0.01", "--rate", "20", "--every", "0.5"]
+    soak.main([*arguments, "--out", str(out)])  # kernels are compiled: memory may well grow
+    record = json.loads(out.read_text())
+    assert record["failures"] == []
+    assert sum(record["requests"].values()) >= 2
+    assert record["slopes"]["rss"]["mb_per_hour"] is not None
+    assert len(record["samples"][0]) == len(record["fields"])
+    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert "0 failed" in capsys.readouterr().out

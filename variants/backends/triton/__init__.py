@@ -1,0 +1,1 @@
+"""Triton for GPUs: kernels and schedules become readable Triton modules."""

@@ -1,0 +1,158 @@
+"""Loops being lowered to blocks of rows, and what is loaded and stored in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hetune.variants.backends.places import Nest, Row
+from hetune.variants.backends.triton.arguments import Arguments
+from hetune.variants.backends.triton.target import Do, Let, Statement
+from hetune.variants.backends.triton.values import (
+    Axis,
+    Value,
+    lift,
+    power_of_two,
+    row_axes,
+)
+from hetune.variants.kernel.nodes import Launch, Rows
+from hetune.variants.program.nodes import Space
+
+VARIABLES = {
+    Space.NODE: "n",
+    Space.EDGE: "e",
+    Space.DST_PAIR: "p",
+    Space.SRC_PAIR: "p",
+    Space.SRC_DENSE: "p",
+}
+"""Names of the rows of a loop. Of nested loops, no two walk pairs."""
+
+
+@dataclass(slots=True)
+class Frame:
+    """One loop being lowered: the rows of this step, which of them there are, and its body."""
+
+    rows: Rows
+    variable: str
+    inside: str
+    lanes: tuple[Axis, ...]
+    body: list[Statement] = field(default_factory=list)
+    known: dict[str, str] = field(default_factory=dict)
+    """Expressions that already have a name in this loop."""
+    stored: set[str] = field(default_factory=set)
+    """Buffers written since the last barrier, by this loop or loops inside it."""
+    loaded: set[str] = field(default_factory=set)
+    """Buffers read in this loop itself."""
+
+
+class Blocks(Nest[Frame]):
+    """The stack of loops, innermost last, and the loads and stores of their rows."""
+
+    def __init__(self, launch: Launch, arguments: Arguments) -> None:
+        super().__init__(launch, arguments)
+        self.args = arguments
+        self.top: list[Statement] = []
+        """What stands before the outermost loop's body."""
+        self._extents: dict[int, str] = {}
+
+    def emit(self, statement: Statement) -> None:
+        """Append to the innermost loop's body."""
+        self.inner.body.append(statement)
+
+    def named(self, frame: Frame, name: str, text: str) -> str:
+        """A name for an expression in a loop; asked for again, the same."""
+        if text not in frame.known:
+            frame.known[text] = self.args.local(name)
+            frame.body.append(Let(frame.known[text], text))
+        return frame.known[text]
+
+    def rows_of(self, row: Row[Frame]) -> str:
+        """The numbers of the buffer's rows, one for each lane of the row's loop."""
+        number = row.frame.variable
+        for name, array in row.path:
+            text = f"tl.load({array} + {number}, mask={row.frame.inside}, other=0)"
+            number = self.named(row.frame, name, text)
+        return number
+
+    def load(self, buffer: str, shape: tuple[int, ...], row: Row[Frame], frame: Frame) -> Value:
+        """The buffer's row for each lane, loaded in a loop."""
+        self.barriers(buffer)
+        frame.loaded.add(buffer)
+        place, axes, mask = self._place(buffer, shape, row)
+        masked = f", mask={mask}, other=0.0" if mask else ""
+        name = self.args.local(buffer)
+        frame.body.append(Let(name, f"tl.load({place}{masked})"))
+        return Value(name, shape, axes)
+
+    def store(self, buffer: str, value: Value, shape: tuple[int, ...], accumulate: bool) -> None:
+        """Write, or add to, the buffer's row of the innermost loop."""
+        frame = self.inner
+        place, axes, mask = self._place(buffer, shape, self.own(frame))
+        masked = f", mask={mask}" if mask else ""
+        text = Value(value.text, shape, value.axes).over(axes)
+        if accumulate:
+            name = self.named(frame, f"{buffer}_place", place)
+            text = f"tl.load({name}{masked}) + {text}"
+            place = name
+        elif buffer in frame.loaded:
+            # Threads may hold copies of what was loaded: all must have it before one overwrites it.
+            frame.body.append(Do("tl.debug_barrier()"))
+            frame.loaded.clear()
+        frame.body.append(Do(f"tl.store({place}, {text}{masked})"))
+        frame.stored.add(buffer)
+
+    def barriers(self, buffer: str) -> None:
+        """What an earlier statement has stored is seen by all threads from here on."""
+        for frame in self.frames:
+            if buffer in frame.stored:
+                frame.body.append(Do("tl.debug_barrier()"))
+                frame.stored.clear()
+
+    def close(self, inner: Frame) -> None:
+        """A loop of the innermost one has ended."""
+        self.inner.stored |= inner.stored
+
+    def elements(self, extent: int) -> str:
+        """A name for the numbers of an axis's elements, padded to a power of two."""
+        if extent not in self._extents:
+            name = self._extents[extent] = self.args.local(f"axis_{extent}")
+            self.top.append(Let(name, f"tl.arange(0, {power_of_two(extent)})"))
+        return self._extents[extent]
+
+    def element_mask(self, extent: int) -> str:
+        """A name for the mask of an axis's elements that are no padding."""
+        name = f"{self.elements(extent)}_in"
+        if Let(name, f"{self.elements(extent)} < {extent}") not in self.top:
+            self.top.append(Let(name, f"{self.elements(extent)} < {extent}"))
+        return name
+
+    def padding(self, shape: tuple[int, ...], axes: tuple[Axis, ...]) -> list[str]:
+        """Masks that leave padding out."""
+        return [
+            lift(self.element_mask(extent), (axis,), axes)
+            for axis, extent in enumerate(shape)
+            if extent & (extent - 1)
+        ]
+
+    def _place(
+        self, buffer: str, shape: tuple[int, ...], row: Row[Frame]
+    ) -> tuple[str, tuple[Axis, ...], str]:
+        """Pointers to a row's elements, their axes, and a mask."""
+        lanes = () if row.shared else row.frame.lanes
+        axes = (*lanes, *row_axes(shape))
+        width = self.launch.type_of(buffer).width
+        terms = [self.args.buffer(buffer)]
+        if not row.shared:
+            number = self.rows_of(row)
+            start = number if width == 1 else f"{number}.to(tl.int64) * {width}"
+            terms.append(lift(start, lanes, axes))
+        stride = 1
+        columns = []
+        for axis, extent in reversed(list(enumerate(shape))):
+            if extent > 1:
+                step = self.elements(extent) if stride == 1 else None
+                step = step or f"{self.elements(extent)} * {stride}"
+                columns.append(lift(step, (axis,), axes))
+            stride *= extent
+        masks = [] if row.shared else [lift(row.frame.inside, lanes, axes)]
+        masks += self.padding(shape, axes)
+        return " + ".join([*terms, *reversed(columns)]), axes, " & ".join(masks)

@@ -1,0 +1,329 @@
+"""Lowers a Gemm: a program multiplies a tile of rows of one type with some columns of a weight."""
+
+from __future__ import annotations
+
+from hetune.variants.backends.describe import describe_gemm
+from hetune.variants.backends.places import node_array, own_array
+from hetune.variants.backends.triton.arguments import (
+    Arguments,
+    CountSlot,
+    Grid,
+    IdleNodesSlot,
+    Tiling,
+)
+from hetune.variants.backends.triton.schedule import TritonSchedule
+from hetune.variants.backends.triton.target import Do, For, Function, Let, Statement
+from hetune.variants.backends.triton.values import power_of_two
+from hetune.variants.errors import KernelError
+from hetune.variants.kernel.nodes import Direct, Gather, Gemm, Launch, Rows, SegmentSum
+from hetune.variants.program.nodes import End, Space
+
+_LEAST = 16
+"""Least extent of every axis of a `tl.dot`."""
+_FILLED = 1024
+"""Elements that a program fills."""
+
+
+class GemmLowering:
+    """Lowers one Gemm of a launch into the kernel that runs it, and the one that fills the rest."""
+
+    def __init__(self, gemm: Gemm, name: str, launch: Launch, schedule: TritonSchedule) -> None:
+        self.gemm = gemm
+        self.name = name
+        self.launch = launch
+        self.schedule = schedule
+        self.args = Arguments(launch)
+        self.typed = launch.type_of(gemm.w).space is not Space.SHARED
+        self.columns = _tile(gemm.n, schedule.tile_columns)
+        # A sum is walked once for each tile along k.
+        most_k = max(schedule.tile_k, 128) if isinstance(gemm.x, SegmentSum) else schedule.tile_k
+        self.k = _tile(gemm.k, most_k)
+        self.size = schedule.tile_rows
+        self.tiled = self.typed or gemm.only is not End.NONE or self._sums
+        self.tiling = Tiling(gemm.rows, self.typed, self.size, gemm.only, self._sums)
+        self._check()
+
+    @property
+    def _sums(self) -> bool:
+        return isinstance(self.gemm.x, SegmentSum)
+
+    @property
+    def grid(self) -> Grid:
+        """A program for each tile of rows, tile of columns, and head."""
+        rows = self.tiling if self.tiled else CountSlot(self.gemm.rows)
+        return Grid(rows, self.size, -(-self.gemm.n // self.columns), self.gemm.heads)
+
+    @property
+    def warps(self) -> int:
+        """Fewer than the schedule's where a tile is small."""
+        return max(1, min(self.schedule.warps, self.size * self.columns // 256))
+
+    def _check(self) -> None:
+        gemm, launch = self.gemm, self.launch
+        where = f"in the Gemm into {gemm.out!r}"
+        if launch.type_of(gemm.w).width != gemm.heads * gemm.k * gemm.n:
+            raise KernelError(f"{where} the weight {gemm.w!r} is not (heads, k, n) wide")
+        if launch.type_of(gemm.out).width != gemm.heads * gemm.n:
+            raise KernelError(f"{where} the output is not heads * n wide")
+        if self._sums and gemm.rows.space is not Space.DST_PAIR:
+            raise KernelError(f"{where} a segment sum needs dst_pair rows")
+        if gemm.scatter and gemm.rows.space not in (Space.DST_PAIR, Space.EDGE):
+            raise KernelError(f"{where} only edges and dst_pairs scatter to their destination")
+        if gemm.scatter and (gemm.bias or not gemm.accumulate):
+            raise KernelError(f"{where} scattered rows must accumulate and have no bias")
+
+    def function(self) -> Function:
+        """The kernel."""
+        body = [*self._rows(), *self._columns(), *self._product(), *self._finish()]
+        return Function(
+            self.name,
+            f"{describe_gemm(self.gemm)}.",
+            tuple(name for _, name in self.args.pointers),
+            tuple(name for _, name in self.args.counts),
+            tuple(body),
+        )
+
+    # --- which rows and columns ---------------------------------------------------------
+
+    def _rows(self) -> list[Statement]:
+        args, gemm, size = self.args, self.gemm, self.size
+        steps = f"tl.arange(0, {size})"
+        if not self.tiled:
+            return [
+                Let("row", f"tl.program_id(0) * {size} + {steps}"),
+                Let("row_in", f"row < {args.count(gemm.rows)}"),
+            ]
+        first, last = args.tiles(self.tiling, "first"), args.tiles(self.tiling, "last")
+        body: list[Statement] = [
+            Let("tile", "tl.program_id(0)"),
+            Let("i", f"tl.load({first} + tile) + {steps}"),
+            Let("row_in", f"i < tl.load({last} + tile)"),
+            Let("row", self._at(args.tiles(self.tiling, "rows"), "i")),
+        ]
+        if self.typed:
+            body.append(Let("kind", f"tl.load({args.tiles(self.tiling, 'type')} + tile)"))
+        return body
+
+    def _at(self, array: str, row: str, mask: str = "row_in") -> str:
+        """An array's entry for each row."""
+        return f"tl.load({array} + {row}, mask={mask}, other=0)" if array else row
+
+    def _columns(self) -> list[Statement]:
+        gemm = self.gemm
+        body: list[Statement] = []
+        column = f"tl.arange(0, {self.columns})"
+        if self.columns < gemm.n:
+            column = f"tl.program_id(1) * {self.columns} + {column}"
+        body.append(Let("column", column))
+        if gemm.heads > 1:
+            body.append(Let("head", "tl.program_id(2)"))
+        return body
+
+    # --- the product --------------------------------------------------------------------
+
+    def _product(self) -> list[Statement]:
+        gemm = self.gemm
+        body = [*self._operand_rows(), *self._weight_start()]
+        body.append(Let("total", f"tl.zeros([{self.size}, {self.columns}], tl.float32)"))
+        once = self.k >= gemm.k
+        k = f"tl.arange(0, {self.k})"
+        inner: list[Statement] = [Let("k", k if once else f"k_start + {k}")]
+        inner += self._operand_tile()
+        masks = []
+        if gemm.k % self.k:
+            masks.append(f"(k < {gemm.k})[:, None]")
+        if gemm.n % self.columns:
+            masks.append(f"(column < {gemm.n})[None, :]")
+        mask = f", mask={' & '.join(masks)}, other=0.0" if masks else ""
+        rows = f"k[:, None] * {gemm.n}"
+        inner.append(Let("w_tile", f"tl.load(w_start + {rows} + column[None, :]{mask})"))
+        x, w = "x_tile", "w_tile"
+        if self.schedule.precision == "bf16":
+            x, w = f"{x}.to(tl.bfloat16)", f"{w}.to(tl.bfloat16)"
+            how = ""
+        else:
+            how = f', input_precision="{self.schedule.precision}"'
+        inner.append(Let("total", f"tl.dot({x}, {w}, total{how})"))
+        if once:
+            return [*body, *inner]
+        return [*body, For("k_start", f"{gemm.k}", tuple(inner), self.k)]
+
+    def _weight_start(self) -> list[Statement]:
+        gemm = self.gemm
+        start = self.args.buffer(gemm.w)
+        if self.typed:
+            start += f" + kind.to(tl.int64) * {gemm.heads * gemm.k * gemm.n}"
+        if gemm.heads > 1:
+            start += f" + head * {gemm.k * gemm.n}"
+        return [Let("w_start", start)]
+
+    def _operand_rows(self) -> list[Statement]:
+        """Where each row's operand begins, or its segment of edges."""
+        gemm, args = self.gemm, self.args
+        match gemm.x:
+            case SegmentSum():
+                pointer = args.index(gemm.rows.group, "dst_pair_indptr")
+                return [
+                    Let("begin", self._at(pointer, "row")),
+                    Let("end", self._at(pointer, "row + 1")),
+                    Let("most", "tl.max(end - begin, axis=0)"),
+                ]
+            case Gather(buffer, end):
+                array = node_array(args, gemm.rows, end)
+            case Direct(buffer):
+                array = own_array(args, gemm.rows)
+        body: list[Statement] = []
+        source = "row"
+        if array:
+            source = "source"
+            body.append(Let(source, self._at(array, "row")))
+        body.append(Let("x_start", self._x_start(buffer, source)))
+        return body
+
+    def _x_start(self, buffer: str, row: str) -> str:
+        gemm = self.gemm
+        width = self.launch.type_of(buffer).width
+        start = f"{self.args.buffer(buffer)} + {row}.to(tl.int64) * {width}"
+        return f"{start} + head * {gemm.k}" if gemm.heads > 1 and width > gemm.k else start
+
+    def _operand_tile(self) -> list[Statement]:
+        gemm = self.gemm
+        bounds = [f"(k < {gemm.k})[None, :]"] if gemm.k % self.k else []
+        if not isinstance(gemm.x, SegmentSum):
+            mask = " & ".join(["row_in[:, None]", *bounds])
+            place = "x_start[:, None] + k[None, :]"
+            return [Let("x_tile", f"tl.load({place}, mask={mask}, other=0.0)")]
+        mask = " & ".join(["edge_in[:, None]", *bounds])
+        return [
+            Let("x_tile", f"tl.zeros([{self.size}, {self.k}], tl.float32)"),
+            For("step", "most", tuple(self._summand(gemm.x, mask))),
+        ]
+
+    def _summand(self, x: SegmentSum, mask: str) -> list[Statement]:
+        """What the next edge of each row adds to it."""
+        gemm, args = self.gemm, self.args
+        edges = Rows(Space.EDGE, gemm.rows.group)
+        body: list[Statement] = [Let("edge", "begin + step"), Let("edge_in", "edge < end")]
+        if x.weight is not None or self.launch.type_of(x.buffer).space is Space.EDGE:
+            position = self._at(own_array(args, edges), "edge", "edge_in")
+            body.append(Let("position", position))
+        source = "position"
+        if self.launch.type_of(x.buffer).space is not Space.EDGE:
+            source = "source"
+            body.append(Let(source, self._at(node_array(args, edges, x.end), "edge", "edge_in")))
+        body.append(Let("x_start", self._x_start(x.buffer, source)))
+        summand = f"tl.load(x_start[:, None] + k[None, :], mask={mask}, other=0.0)"
+        if x.weight is not None:
+            place = f"{args.buffer(x.weight)} + position"
+            if self.launch.type_of(x.weight).width > 1:
+                place = f"{args.buffer(x.weight)} + position.to(tl.int64) * {gemm.heads} + head"
+            body.append(Let("share", f"tl.load({place}, mask=edge_in, other=0.0)"))
+            summand = f"share[:, None] * {summand}"
+        body.append(Let("x_tile", f"x_tile + {summand}"))
+        return body
+
+    # --- the result ---------------------------------------------------------------------
+
+    def _finish(self) -> list[Statement]:
+        gemm, args = self.gemm, self.args
+        width = gemm.heads * gemm.n
+        body: list[Statement] = []
+        own = self._own_row(body)
+        if gemm.scale is not None:
+            place = f"{args.buffer(gemm.scale)} + {own}"
+            if self.launch.type_of(gemm.scale).width > 1:
+                place = f"{args.buffer(gemm.scale)} + {own}.to(tl.int64) * {gemm.heads} + head"
+            body.append(Let("scale", f"tl.load({place}, mask=row_in, other=0.0)"))
+            body.append(Let("total", "scale[:, None] * total"))
+        body.append(Let("out_column", f"head * {gemm.n} + column" if gemm.heads > 1 else "column"))
+        bounds = [f"(column < {gemm.n})[None, :]"] if gemm.n % self.columns else []
+        if gemm.bias is not None:
+            body += self._bias(gemm.bias, bounds)
+        out = own
+        if gemm.scatter:
+            out = "target"
+            body.append(Let(out, self._at(node_array(args, gemm.rows, End.DST), "row")))
+        start = f"{args.buffer(gemm.out)} + {out}.to(tl.int64)[:, None] * {width}"
+        mask = " & ".join(["row_in[:, None]", *bounds])
+        body += [Let("out_place", f"{start} + out_column[None, :]"), Let("out_in", mask)]
+        if gemm.scatter:
+            body.append(Do('tl.atomic_add(out_place, total, mask=out_in, sem="relaxed")'))
+            return body
+        if gemm.accumulate:
+            body.append(Let("total", "tl.load(out_place, mask=out_in, other=0.0) + total"))
+        body.append(Do("tl.store(out_place, total, mask=out_in)"))
+        return body
+
+    def _own_row(self, body: list[Statement]) -> str:
+        """The row in buffers of the rows' own space, where it is needed."""
+        needed = self.gemm.scale is not None or not self.gemm.scatter
+        array = own_array(self.args, self.gemm.rows) if needed else ""
+        if not array:
+            return "row"
+        body.append(Let("own", self._at(array, "row")))
+        return "own"
+
+    def _bias(self, name: str, bounds: list[str]) -> list[Statement]:
+        width = self.gemm.heads * self.gemm.n
+        place = f"{self.args.buffer(name)} + out_column[None, :]"
+        masks = list(bounds)
+        if self.launch.type_of(name).space is Space.NTYPE:
+            kind = self._at(self.args.node_types(), "row")
+            place += f" + {kind}[:, None] * {width}"
+            masks.insert(0, "row_in[:, None]")
+        mask = f", mask={' & '.join(masks)}, other=0.0" if masks else ""
+        return [Let("total", f"total + tl.load({place}{mask})")]
+
+
+class FillLowering:
+    """Lowers what a Gemm with ``fill`` writes where nodes have no edge: its bias, or 0."""
+
+    def __init__(self, gemm: Gemm, name: str, launch: Launch) -> None:
+        self.gemm = gemm
+        self.name = name
+        self.launch = launch
+        self.args = Arguments(launch)
+        self.width = gemm.heads * gemm.n
+        self.columns = power_of_two(self.width)
+        self.size = max(1, _FILLED // self.columns)
+
+    @property
+    def grid(self) -> Grid:
+        """A program for each block of nodes."""
+        return Grid(CountSlot(IdleNodesSlot(self.gemm.only)), self.size)
+
+    def function(self) -> Function:
+        """The kernel."""
+        args, gemm = self.args, self.gemm
+        nodes = args.idle_nodes(gemm.only)
+        body: list[Statement] = [
+            Let("i", f"tl.program_id(0) * {self.size} + tl.arange(0, {self.size})"),
+            Let("row_in", f"i < {args.count(IdleNodesSlot(gemm.only))}"),
+            Let("row", f"tl.load({nodes} + i, mask=row_in, other=0)"),
+            Let("column", f"tl.arange(0, {self.columns})"),
+            Let("inside", f"row_in[:, None] & (column < {self.width})[None, :]"),
+        ]
+        value = "0.0"
+        if gemm.bias is not None:
+            place = f"{args.buffer(gemm.bias)} + column[None, :]"
+            if self.launch.type_of(gemm.bias).space is Space.NTYPE:
+                kind = f"tl.load({args.node_types()} + row, mask=row_in, other=0)"
+                body.append(Let("kind", kind))
+                place += f" + kind[:, None] * {self.width}"
+            else:
+                place += " + row[:, None] * 0"
+            body.append(Let("value", f"tl.load({place}, mask=inside, other=0.0)"))
+            value = "value"
+        start = f"{args.buffer(gemm.out)} + row.to(tl.int64)[:, None] * {self.width}"
+        body.append(Do(f"tl.store({start} + column[None, :], {value}, mask=inside)"))
+        return Function(
+            self.name,
+            f"{gemm.out} at nodes without an edge at {gemm.only}.",
+            tuple(name for _, name in args.pointers),
+            tuple(name for _, name in args.counts),
+            tuple(body),
+        )
+
+
+def _tile(extent: int, most: int) -> int:
+    return max(_LEAST, min(power_of_two(extent), most))

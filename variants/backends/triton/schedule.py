@@ -1,0 +1,77 @@
+"""How a launch is shared out among the programs of a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from hetune.variants.errors import KernelError
+
+PRECISIONS = ("ieee", "tf32", "bf16")
+
+
+@dataclass(frozen=True, slots=True)
+class TritonSchedule:
+    """Choice 6 on a GPU; one for a whole launch.
+
+    Attributes:
+        precision: Of a Gemm's products: ``"ieee"`` is float32, without tensor cores; ``"tf32"``
+            rounds operands to 10 bits of fraction, ``"bf16"`` to 7. Sums are float32 in all three.
+        tile_rows: Rows of a Gemm's tile.
+        tile_columns: Most columns of a Gemm's tile.
+        tile_k: Most terms of a product that are in registers at once.
+        nodes: Rows of a Traversal's outermost loop that a program takes; 0: as many as `elements`
+            allow, so that narrow rows share a program.
+        edges: Edges of an inner loop that a program takes at once, for each of its nodes.
+        elements: Float32 elements of the widest value that a Traversal's program holds.
+        degree_order: Whether programs take nodes in the order of their in-degrees: the nodes of
+            one program then have about as many edges, and hubs begin first.
+        warps: Warps of a Gemm's program; a Traversal has one for each 1024 elements.
+        stages: Depth of a Gemm's software pipeline.
+    """
+
+    precision: str = "ieee"
+    tile_rows: int = 64
+    tile_columns: int = 64
+    tile_k: int = 32
+    nodes: int = 0
+    edges: int = 4
+    elements: int = 1024
+    degree_order: bool = True
+    warps: int = 4
+    stages: int = 2
+
+    def __post_init__(self) -> None:
+        """Checks it.
+
+        Raises:
+            KernelError: Triton has no such tile or precision.
+        """
+        if self.precision not in PRECISIONS:
+            raise KernelError(
+                f"no precision {self.precision!r}: take one of {', '.join(PRECISIONS)}"
+            )
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value < least or value & (value - 1):
+                raise KernelError(
+                    f"{name} is {value}: take a power of two, {least} or more"
+                    + (" (or 0)" if least == 0 else "")
+                )
+        if self.stages < 1:
+            raise KernelError(f"stages is {self.stages}: take 1 or more")
+
+    def __str__(self) -> str:
+        """The canonical text, e.g. ``"precision=ieee tile_rows=64 ..."``."""
+        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
+
+
+_LEAST = {
+    "tile_rows": 16,
+    "tile_columns": 16,
+    "tile_k": 16,
+    "nodes": 0,
+    "edges": 1,
+    "elements": 1,
+    "warps": 1,
+}
+"""Least value of each field that is a power of two; `tl.dot` wants at least 16 of everything."""

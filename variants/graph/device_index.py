@@ -1,0 +1,202 @@
+"""The same indexes on another device, built there with torch's own operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hetune.variants.errors import InputError
+from hetune.variants.graph._dense import DenseSpans, dense_spans
+from hetune.variants.graph._order import EdgeOrder
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.index import DstPairs, GraphIndex, RelationStats
+
+
+class DeviceIndex(GraphIndex):
+    """A `GraphIndex` whose tensors lie on a device, equal to that of the CPU in every entry.
+
+    Edges travel to the device once, if they are not there, and nothing travels back but counts:
+    how many pairs there are, in all and of each relation.
+
+    Attributes:
+        device: Where the tensors are.
+    """
+
+    def __init__(
+        self, graph: HeteroGraph, device: torch.device, relations: tuple[int, ...] | None = None
+    ) -> None:
+        """Prefer `DeviceIndex.on`, which shares indexes."""
+        self.device = device
+        super().__init__(graph, relations)
+
+    @classmethod
+    def on(
+        cls, graph: HeteroGraph, device: torch.device, relations: tuple[int, ...] | None = None
+    ) -> DeviceIndex:
+        """The index of the graph's edges of these relations on a device, cached on the graph.
+
+        Args:
+            graph: The graph, on any device.
+            device: Where the index is to be.
+            relations: Relations in any order; None for all, () for an index without edges.
+        """
+        if relations is not None:
+            relations = tuple(sorted(set(relations)))
+        key = "device index", str(device), relations
+        return graph.cached(key, lambda: cls(graph, device, relations))
+
+    def nodes_with_edges(self, end: str) -> Tensor:
+        """As of the CPU's index."""
+        return self._chosen_nodes(end, True)
+
+    def nodes_without_edges(self, end: str) -> Tensor:
+        """The other nodes than `nodes_with_edges`, ascending."""
+        return self._chosen_nodes(end, False)
+
+    def _chosen_nodes(self, end: str, having: bool) -> Tensor:
+        if end not in ("src", "dst"):
+            raise InputError(f"no end {end!r}: give 'src' or 'dst'")
+
+        def build() -> Tensor:
+            has_edge = torch.zeros(self.num_nodes, dtype=torch.bool, device=self.device)
+            has_edge[(self.src if end == "src" else self.dst).long()] = True
+            return (has_edge == having).nonzero().flatten().int()
+
+        return self.step(f"nodes({end}, {having})", build)
+
+    @property
+    def degree_order(self) -> Tensor:
+        """As of the CPU's index."""
+        return self.step(
+            "degree_order",
+            lambda: torch.argsort(self.in_degree, descending=True, stable=True).int(),
+        )
+
+    @property
+    def csc_edge(self) -> Tensor:
+        """As of the CPU's index."""
+        return self.step("csc_edge", lambda: torch.argsort(self.src, stable=True).int())
+
+    @property
+    def csc_indptr(self) -> Tensor:
+        """As of the CPU's index."""
+        return self._pointers("csc_indptr", lambda: self.src.sort().values, self.num_nodes)
+
+    @property
+    def dense_spans(self) -> DenseSpans:
+        """As of the CPU's index; on the CPU."""
+
+        def build() -> DenseSpans:
+            pointers, nodes = self.src_pair_etype_ptr.cpu(), self.src_pair_node.cpu()
+            return dense_spans(pointers.numpy(), nodes.numpy(), self._node_offsets)
+
+        return self.step("dense_spans", build)
+
+    @property
+    def src_dense_of_edge(self) -> Tensor:
+        """As of the CPU's index."""
+
+        def build() -> Tensor:
+            spans = self.dense_spans
+            spans.check()
+            shift = torch.from_numpy(spans.row_ptr[:-1] - spans.first_node).to(self.device)
+            return (self.src.long() + shift[self.etype.long()]).int()
+
+        return self.step("src_dense_of_edge", build)
+
+    @property
+    def relation_stats(self) -> RelationStats:
+        """As of the CPU's index; on the CPU."""
+        whole = self.whole
+        assert isinstance(whole, DeviceIndex)
+
+        def build() -> RelationStats:
+            pairs = whole._counts(whole.src_pair_etype), whole._counts(whole.dst_pair_etype)
+            return RelationStats(whole._edges_per_relation, *pairs)
+
+        return whole.step("relation_stats", build)
+
+    # How it is built.
+
+    def _edges_of(self, graph: HeteroGraph) -> tuple[Tensor, Tensor, Tensor]:
+        return graph.src.to(self.device), graph.dst.to(self.device), graph.etype.to(self.device)
+
+    def _whole_of(self, graph: HeteroGraph) -> GraphIndex:
+        return DeviceIndex.on(graph, self.device)
+
+    def _pointers(self, name: str, keys: Callable[[], Tensor], buckets: int) -> Tensor:
+        def build() -> Tensor:
+            bounds = torch.arange(buckets + 1, dtype=torch.int32, device=self.device)
+            return torch.searchsorted(keys(), bounds, out_int32=True)
+
+        return self.step(name, build)
+
+    def _iota(self, count: int) -> Tensor:
+        name = f"arange({count})"
+        return self.step(name, lambda: torch.arange(count, dtype=torch.int32, device=self.device))
+
+    def _counts(self, etype: Tensor) -> np.ndarray:
+        return torch.bincount(etype.long(), minlength=self.num_etypes).cpu().numpy()
+
+    @property
+    def _edges_per_relation(self) -> np.ndarray:
+        return self.step("edges_per_relation", lambda: self._counts(self._edges[2]))
+
+    @property
+    def _order(self) -> EdgeOrder:
+        if self.relations is None:
+            return self.step("order", self._sorted)
+        every = self.whole._order
+        return self.step("order", lambda: self._selected(every))
+
+    def _sorted(self) -> EdgeOrder:
+        src, dst, etype = self._edges
+        by_source = torch.argsort(src, stable=True)
+        pair = dst.long() * self.num_etypes + etype
+        ids = by_source[torch.argsort(pair[by_source], stable=True)]
+        return self._with_pairs(None, ids.int(), src[ids], dst[ids], etype[ids])
+
+    def _selected(self, every: EdgeOrder) -> EdgeOrder:
+        wanted = torch.zeros(self.num_etypes, dtype=torch.bool, device=self.device)
+        wanted[list(self.relations or ())] = True
+        at = wanted[every.etype.long()].nonzero().flatten()
+        edges = every.edge_id[at], every.src[at], every.dst[at], every.etype[at]
+        return self._with_pairs(at.int(), *edges)
+
+    def _with_pairs(
+        self, position: Tensor | None, ids: Tensor, src: Tensor, dst: Tensor, etype: Tensor
+    ) -> EdgeOrder:
+        nodes = max(self.num_nodes, 1)
+        keys, of_edge = torch.unique(etype.long() * nodes + src, return_inverse=True)
+        pairs = of_edge.int(), (keys % nodes).int(), (keys // nodes).int()
+        return EdgeOrder(position, ids, src.int(), dst.int(), etype.int(), *pairs)
+
+    @property
+    def _dst_pairs(self) -> DstPairs:
+        def build() -> DstPairs:
+            types = max(self.num_etypes, 1)
+            keys, of_edge, counts = torch.unique_consecutive(
+                self.dst.long() * types + self.etype, return_inverse=True, return_counts=True
+            )
+            start = torch.zeros(len(counts) + 1, dtype=torch.int32, device=self.device)
+            start[1:] = counts.cumsum(0)
+            return DstPairs(of_edge.int(), start, (keys // types).int(), (keys % types).int())
+
+        return self.step("dst_pairs", build)
+
+    @property
+    def _dense_rows(self) -> tuple[Tensor, Tensor]:
+        def build() -> tuple[Tensor, Tensor]:
+            spans = self.dense_spans
+            spans.check()
+            start, first = (torch.from_numpy(array).to(self.device) for array in spans)
+            total = int(spans.row_ptr[-1])
+            types = torch.arange(self.num_etypes, device=self.device)
+            etype = torch.repeat_interleave(types, start.diff(), output_size=total)
+            row = torch.arange(total, device=self.device)
+            return (first[etype] + row - start[etype]).int(), etype.int()
+
+        return self.step("src_dense", build)
