@@ -148,6 +148,8 @@ def serve(
             server.Server(app, grace=settings.grace_seconds, stopping=stopping),
             listener,
             lambda: console.out().print(
-                f"hetune serves on {url} (API: {url}/v1/openapi.json)", markup=False, soft_wrap=True
+                f"hetune serves on {url} (pages: {url}/ API: {url}/v1/openapi.json)",
+                markup=False,
+                soft_wrap=True,
             ),
         )

@@ -32,9 +32,6 @@ class Selection:
         active: What chooses now; asked once for all layers of a request.
         limits: `run_bytes` bounds every choice.
         metrics: Where choices are counted and timed.
-
-    Attributes:
-        active: What chooses now.
     """
 
     def __init__(
@@ -46,7 +43,7 @@ class Selection:
         metrics: Metrics,
     ) -> None:
         self._graphs, self._models = graphs, models
-        self.active, self._limits, self._metrics = active, limits, metrics
+        self._active, self._limits, self._metrics = active, limits, metrics
 
     def select(
         self,
@@ -129,7 +126,7 @@ class Selection:
             )
         limit = self._limits.run_bytes
         limit = limit if memory_limit is None else min(limit, memory_limit)
-        active = self.active()
+        active = self._active()
         selector = active.selector
         with self._metrics.select_seconds.time(), step("select", cost_model=active.model):
             return tuple(

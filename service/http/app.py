@@ -139,7 +139,7 @@ def routes(
         catalogue.router(work),
         work_routes.router(work),
         metrics.router(service.metrics),
-        *pages.routers(work, sessions or Sessions(lambda _: False, lambda: True)),
+        *pages.routers(work, sessions or Sessions.of_open_service()),
     ):
         app.include_router(part, responses=fails(Problem, MEDIA_TYPE))
     app.include_router(oip.router(work))

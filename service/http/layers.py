@@ -109,12 +109,16 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> App | None:
         """What to answer instead of letting a request in; raises what keys are refused with."""
-        if not self._is_addressed(header(scope, b"host")):
+        host, origin = header(scope, b"host"), header(scope, b"origin")
+        if not self._is_addressed(host):
             return routing_problem(
                 _MISDIRECTED, "the service does not answer under this host name", scope
             )
+        if is_page(scope["path"]) and not is_own(scope):
+            return routing_problem(_FORBIDDEN, "this is no form of one of these pages", scope)
         is_open = self._access.is_open
-        if not _is_own(scope, is_open):
+        # A web page of somebody else's may use its reader's machine, and has no key.
+        if is_open and origin is not None and origin.partition("://")[2] != host:
             return routing_problem(
                 _FORBIDDEN, "the service does not answer pages of other origins", scope
             )
@@ -128,14 +132,6 @@ class Guard:
         if self._hosts is None:
             return True
         return host is not None and re.sub(r":\d+$", "", host).lower() in self._hosts
-
-
-def _is_own(scope: Scope, is_open: bool) -> bool:
-    """Whether it is no web page of somebody else's that uses its reader's machine, or session."""
-    if is_page(scope["path"]) and not is_own(scope):
-        return False
-    origin, host = header(scope, b"origin"), header(scope, b"host")
-    return not is_open or origin is None or origin.partition("://")[2] == host
 
 
 def _key_of(authorization: str | None) -> str:

@@ -1,1 +1,1 @@
-"""Pages for browsers: by the server, usable without JavaScript, nothing from elsewhere."""
+"""Pages for browsers: made by the server, useful without JavaScript, with nothing of others."""

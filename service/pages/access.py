@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from hetune.service.http.asgi import Scope, header
 
 HOME = "/"
@@ -33,7 +31,6 @@ def is_own(scope: Scope) -> bool:
 
 def local(target: str) -> str:
     """A place to go on to: a page of this service, its home if something else was asked for."""
-    parts = urlsplit(target) if target.isascii() and target.isprintable() else None
-    if parts is None or parts.scheme or parts.netloc or not is_page(parts.path):
-        return HOME
-    return HOME if "\\" in target or target.startswith("//") else target
+    path = target.partition("?")[0]
+    is_plain = target.isascii() and target.isprintable() and "\\" not in target
+    return target if is_plain and is_page(path) else HOME

@@ -8,7 +8,6 @@ from fastapi.responses import RedirectResponse
 from hetune.service.http.work import Work
 from hetune.service.pages.cards import Cells, Fact, Heading, Paragraph, Picture, parts_of
 from hetune.service.pages.forms import read_form
-from hetune.service.pages.overview import active_model
 from hetune.service.pages.render import page
 
 _SEE_OTHER = 303
@@ -32,7 +31,6 @@ def router(work: Work) -> APIRouter:
             "cost_models",
             found=found,
             history=found.history[::-1][:_MOST_CHANGES],
-            active=active_model(service),
         )
 
     @routes.post("/rollback")

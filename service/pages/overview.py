@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections import defaultdict
 from dataclasses import dataclass
@@ -10,9 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from hetune.costmodel.fingerprint import Fingerprint, this_machine
+from hetune.costmodel.following import Active
 from hetune.costmodel.model.manifest import Manifest
-from hetune.costmodel.selector import Selector
-from hetune.costmodel.shelf.best import packaged
 from hetune.profiling.jobs.records import State
 from hetune.service.core.job_documents import JobDocument
 from hetune.service.core.metrics import Metrics
@@ -43,23 +41,6 @@ class RouteFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class ActiveModel:
-    """Who chooses.
-
-    Attributes:
-        manifest: Its papers; None if the roofline model chooses.
-        id: On the shelf; None if it is not there.
-        is_champion: Whether it is still the champion.
-        is_packaged: Whether it is the one in the package.
-    """
-
-    manifest: Manifest | None
-    id: str | None
-    is_champion: bool
-    is_packaged: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Overview:
     """All of it.
 
@@ -74,7 +55,9 @@ class Overview:
         last_jobs: A few.
         has_jobs: Whether the database of jobs could be asked.
         requests: By route, the most frequent first.
-        active: Who chooses.
+        active: What chooses.
+        papers: Of its cost model; None if the roofline model chooses.
+        problem: Why the champion is not what chooses; None if it is.
         machine: This one.
         threads: That kernels use.
         run_bytes: What a run may hold beside its input.
@@ -90,7 +73,9 @@ class Overview:
     last_jobs: tuple[JobDocument, ...]
     has_jobs: bool
     requests: tuple[RouteFigures, ...]
-    active: ActiveModel
+    active: Active
+    papers: Manifest | None
+    problem: str | None
     machine: Fingerprint
     threads: int
     run_bytes: int
@@ -110,7 +95,7 @@ def overview_of(service: Service) -> Overview:
     """How a service is now."""
     graphs, models = service.graphs.all(), service.models
     versions = [(name, version) for name in models.names() for version in models.versions(name)]
-    jobs = _jobs(service)
+    jobs, active = _jobs(service), service.following.active
     return Overview(
         is_ready=_is_ready(service),
         graphs=len(graphs),
@@ -122,7 +107,9 @@ def overview_of(service: Service) -> Overview:
         last_jobs=(jobs or ())[:_LAST_JOBS],
         has_jobs=jobs is not None,
         requests=requests_of(service.metrics),
-        active=active_model(service),
+        active=active,
+        papers=None if active.selector.model is None else active.selector.model.manifest,
+        problem=service.following.problem,
         machine=this_machine(),
         threads=torch.get_num_threads(),
         run_bytes=service.limits.run_bytes,
@@ -153,36 +140,6 @@ def requests_of(metrics: Metrics) -> tuple[RouteFigures, ...]:
         if number
     ]
     return tuple(sorted(found, key=lambda each: (-each.requests, each.route)))
-
-
-def active_model(service: Service) -> ActiveModel:
-    """The cost model that the service chooses with, which it took when it started."""
-    selector: Selector = service.selection.active().selector
-    if selector.model is None:
-        return ActiveModel(None, None, is_champion=False, is_packaged=False)
-    papers = selector.model.manifest
-    own = (papers.created_at, papers.fingerprint.digest, papers.data.problems)
-    id, champion = None, None
-    try:
-        shelf = service.cost_models.list()
-        champion = shelf.champion
-        named = (m.id for m in shelf.models if (m.created_at, m.machine, m.inputs) == own)
-        id = next(named, None)
-    except HetuneError as error:
-        _log.warning("the shelf of cost models cannot be read: %s", error)
-    is_champion = id is not None and id == champion
-    is_packaged = papers.data.digest == _packaged_data()
-    return ActiveModel(papers, id, is_champion=is_champion, is_packaged=is_packaged)
-
-
-@functools.cache
-def _packaged_data() -> str | None:
-    """What the model in the package was fitted to."""
-    try:
-        model = packaged()
-    except (HetuneError, OSError):
-        return None
-    return None if model is None else model.manifest.data.digest
 
 
 def _is_ready(service: Service) -> bool:

@@ -96,7 +96,7 @@ class LogAxis:
             ]
             if len(found) <= _MOST_TICKS:
                 break
-        every = math.ceil(len(found) / _MOST_TICKS)
+        every = max(1, math.ceil(len(found) / _MOST_TICKS))
         return tuple(Tick(self.at(value), short(value)) for value in found[::every])
 
 

@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse
 from starlette.requests import Request
 
 import hetune
+from hetune.service.pages.access import LOGIN
 from hetune.service.pages.figures import FILTERS
 from hetune.service.pages.sessions import COOKIE as SESSION_COOKIE
 
@@ -54,6 +55,8 @@ def page(request: Request, template: str, /, status: int = 200, **context: objec
                 "theme": theme if theme in THEMES else THEMES[0],
                 "themes": THEMES,
                 "has_session": SESSION_COOKIE in request.cookies,
+                # With a session alone a browser gets nothing of the API.
+                "shows_api": SESSION_COOKIE not in request.cookies and request.url.path != LOGIN,
                 "version": hetune.__version__,
             }
         )

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
+from typing import Self
 
 from hetune.service.http.asgi import Scope, header
 from hetune.service.pages.access import is_page
@@ -49,6 +50,11 @@ class Sessions:
         self.is_open = is_open
         self._held: OrderedDict[bytes, _Session] = OrderedDict()
         self._mutex = threading.Lock()
+
+    @classmethod
+    def of_open_service(cls) -> Self:
+        """Of a service that needs no key: there are none."""
+        return cls(lambda _: False, lambda: True)
 
     def begin(self, key: str) -> str | None:
         """The id of a new session; None if the key is wrong. Of too many, the oldest ends."""

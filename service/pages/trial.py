@@ -1,4 +1,4 @@
-"""Predicted against measured: the variants that there were, run beside one another."""
+"""Predicted against measured: the variants that there are to choose from, run side by side."""
 
 from __future__ import annotations
 

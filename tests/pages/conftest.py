@@ -22,6 +22,12 @@ def pages(made):
 
 
 @pytest.fixture(scope="session")
+def shelf(made):
+    """A shelf with a candidate, to be copied."""
+    return made[0].folder.root / "shelf"
+
+
+@pytest.fixture(scope="session")
 def url(made):
     """Where that service is. No key is needed."""
     with serving(application(made[0], hosts={"127.0.0.1"})) as url:

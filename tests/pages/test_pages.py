@@ -1,17 +1,21 @@
-"""What pages hold, without a browser: every figure, nothing that could run, and nothing of others."""
+"""What pages hold, without a browser: figures, nothing that could run, nothing of others."""
 
 import html
 import re
+import shutil
 from html.parser import HTMLParser
 
 import httpx
 import pytest
+import torch
 from tests.service._serving import make_service, serving, tiny_graph
 
 from hetune.service.http.app import application
 from hetune.service.pages import forms
+from hetune.service.pages.edges import graph_of_lines
+from hetune.variants.errors import FolderError, StoreError
 
-from ._world import HOSTILE, on_shelf, work
+from ._world import HOSTILE, LIMITS, work
 
 FORM = {"Content-Type": forms.MEDIA_TYPE}
 NAMES = (
@@ -122,8 +126,6 @@ def test_the_overview_counts(own, service):
 
 
 def test_the_overview_says_what_does_not_work(own, service, monkeypatch):
-    from hetune.variants.errors import FolderError, StoreError
-
     def fail(*_args, **_options):
         raise FolderError("/a/secret/path is full")
 
@@ -229,8 +231,9 @@ def test_results_of_a_job(http, pages):
 # Cost models.
 
 
-def test_promoting_and_rolling_back(tmp_path):
-    id = on_shelf(tmp_path)
+def test_promoting_and_rolling_back(tmp_path, shelf, pages):
+    shutil.copytree(shelf, tmp_path / "shelf")
+    id = pages["cost model"].rpartition("/")[2]
     with (
         serving(application(make_service(tmp_path))) as url,
         httpx.Client(base_url=url, trust_env=False, timeout=60, headers={"Origin": url}) as http,
@@ -299,16 +302,10 @@ def test_the_playground_runs_what_the_service_keeps(own, service):
 
 
 def _same(edges):
-    from hetune.service.pages.edges import graph_of_lines
-
-    from ._world import LIMITS
-
     return graph_of_lines(edges, LIMITS).graph
 
 
 def _features(nodes):
-    import torch
-
     return torch.randn(nodes, 4, generator=torch.Generator().manual_seed(0))
 
 

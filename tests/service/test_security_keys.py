@@ -24,7 +24,8 @@ from ._routes import concrete, every_route
 from ._serving import make_service, serving
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
-ROUTES = [route.split(" ") for route in NEEDS]
+# Pages are refused otherwise: `tests/pages/test_access.py`.
+ROUTES = [route.split(" ") for route in NEEDS if not is_page(route.split(" ")[1])]
 GUARDED = [(method, path) for method, path in ROUTES if NEEDS[f"{method} {path}"] is not None]
 
 
@@ -90,6 +91,7 @@ def test_only_health_and_what_asks_for_a_key_are_public():
     ("method", "path"),
     [
         ("POST", "/"),
+        ("GET", "/uis"),
         ("GET", "/docs"),
         ("GET", "/ui/nothing"),
         ("GET", "/v1/graphs/a/b"),
@@ -218,10 +220,11 @@ def test_other_kinds_of_connections_are_closed(service):
     async def send(event):
         sent.append(event)
 
+    sessions = Sessions.of_open_service()
     for root in (None, "sesame"):
         sent = []
         access = Access(Keys(service.folder.root / FILE), root)
-        guard = Guard(app, access, None, Sessions(bool, bool))
+        guard = Guard(app, access, None, sessions)
         scope = {"type": "websocket", "path": "/v1/health/live", "headers": []}
         asyncio.run(guard(scope, None, send))
         assert sent == [{"type": "websocket.close", "code": 1008}]
