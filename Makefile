@@ -14,7 +14,7 @@ export HETUNE_CACHE ?= $(CURDIR)/build/cache
 # Two at a time: most tests wait for a compiler. PYTEST_ARGS= runs them one by one.
 PYTEST_ARGS ?= -n 2 --dist worksteal
 
-.PHONY: help demo test lint bench gpu-check clean install
+.PHONY: help demo test lint audit bench gpu-check clean install
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -31,6 +31,9 @@ lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p hetune
+
+audit: $(STAMP)  ## known vulnerabilities of what is installed
+	@.ci/audit $(BIN)/pip-audit
 
 bench: $(STAMP) compiler  ## every benchmark, one after the other
 	@for script in benchmarks/[a-z]*.py; do \
