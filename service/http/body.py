@@ -56,15 +56,24 @@ def media_of(request: Request, *allowed: Media) -> Media:
     raise HTTPException(415, f"send {' or '.join(m.value for m in allowed)} as Content-Type")
 
 
-async def read(request: Request, media: Media, limits: Limits) -> bytes:
-    """A body in memory.
+async def read(request: Request, media: Media, limits: Limits) -> bytearray:
+    """A body in memory, which is whoever's asks for it.
 
     Raises:
         TooLargeError: It is over the limit of its type.
         HTTPException: It takes too long (408).
     """
+    limit = _limit(media, limits)
+    announced = _announced(request, limit)
     async with in_time(limits):
-        return b"".join([chunk async for chunk in chunks(request, _limit(media, limits))])
+        # What is announced is taken at once; memory that is never written to costs nothing.
+        body, end = bytearray(announced), 0
+        async for chunk in request.stream():
+            first, end = end, end + len(chunk)
+            check_limit("bytes of the body", end, limit)
+            body[first:end] = chunk
+    del body[end:]
+    return body
 
 
 @asynccontextmanager
@@ -108,9 +117,7 @@ async def chunks(request: Request, limit: int) -> AsyncIterator[bytes]:
     Raises:
         TooLargeError: It is over the limit.
     """
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal():
-        check_limit("bytes of the body", int(announced), limit)
+    _announced(request, limit)
     total, buffer = 0, bytearray()
     async for chunk in request.stream():
         total += len(chunk)
@@ -124,3 +131,11 @@ async def chunks(request: Request, limit: int) -> AsyncIterator[bytes]:
 
 def _limit(media: Media, limits: Limits) -> int:
     return limits.json_bytes if media is Media.JSON else limits.body_bytes
+
+
+def _announced(request: Request, limit: int) -> int:
+    """The length that a body says it has; 0 if it does not."""
+    announced = request.headers.get("content-length", "")
+    length = int(announced) if announced.isdecimal() else 0
+    check_limit("bytes of the body", length, limit)
+    return length

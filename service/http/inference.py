@@ -9,9 +9,10 @@ from torch import Tensor
 
 from hetune.service.core.answers import Answer, Report, Rows
 from hetune.service.core.limits import check_limit
-from hetune.service.core.message import MEDIA_TYPE, grouped, pack
+from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE, Media, media_of, read
+from hetune.service.http.pieces import PiecesResponse
 from hetune.service.http.requests import (
     InferDocument,
     SelectDocument,
@@ -46,6 +47,8 @@ def router(work: Work) -> APIRouter:
         with work.computing.entered():
             body = await read(request, media, service.limits)
             content = await work.compute(lambda: _infer(service, name, media, body, wanted))
+        if isinstance(content, Pieces):
+            return PiecesResponse(content, wanted.value)
         return Response(content, media_type=wanted.value)
 
     @routes.post(
@@ -70,7 +73,9 @@ def _answered(accept: str, media: Media) -> Media:
     return Media.JSON if JSON_TYPE in types else media
 
 
-def _infer(service: Service, name: str, media: Media, body: bytes, wanted: Media) -> bytes:
+def _infer(
+    service: Service, name: str, media: Media, body: bytearray, wanted: Media
+) -> bytes | Pieces:
     request = read_infer(media, body, service.limits)
     header = request.header
     answer = service.inference.run(
@@ -89,10 +94,10 @@ def _infer(service: Service, name: str, media: Media, body: bytes, wanted: Media
     tensors: dict[str, Tensor] = {}
     for number, rows in answer.outputs.items():
         tensors |= grouped(f"out/{number}", rows)
-    return pack(answer.report.model_dump_json(), tensors)
+    return Pieces(answer.report.model_dump_json(), tensors)
 
 
-def _select(service: Service, name: str, media: Media, body: bytes) -> Report:
+def _select(service: Service, name: str, media: Media, body: bytearray) -> Report:
     header, graph = read_select(media, body, service.limits)
     return service.selection.select(
         name,

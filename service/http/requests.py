@@ -70,7 +70,7 @@ class InferRequest:
     nodes: Nodes | None
 
 
-def read_infer(media: Media, body: bytes, limits: Limits) -> InferRequest:
+def read_infer(media: Media, body: bytearray, limits: Limits) -> InferRequest:
     """Reads a request to run.
 
     Raises:
@@ -99,7 +99,7 @@ def read_infer(media: Media, body: bytes, limits: Limits) -> InferRequest:
 
 
 def read_select(
-    media: Media, body: bytes, limits: Limits
+    media: Media, body: bytearray, limits: Limits
 ) -> tuple[SelectHeader, HeteroGraph | str]:
     """Reads a request to choose.
 
