@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from hetune.variants.errors import MalformedError
 
+Content: TypeAlias = bytes | bytearray | memoryview
 LENGTH_BYTES = 8
 DTYPES = {
     "BOOL": torch.bool,
@@ -43,12 +45,12 @@ class _Entry:
     end: int
 
 
-def tensors_in(content: bytes | bytearray) -> tuple[dict[str, str], dict[str, Tensor]]:
+def tensors_in(content: Content) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The metadata and the tensors of a container.
 
     Args:
-        content: What is mutable is shared with the tensors, and has to stay as it is; bytes are
-            copied.
+        content: What is writable is shared with the tensors, and has to stay as it is; other
+            content is copied.
 
     Returns:
         Texts by name, and tensors by name in the order of their names.
@@ -68,19 +70,21 @@ def tensors_in(content: bytes | bytearray) -> tuple[dict[str, str], dict[str, Te
         end = entry.end
     if end != len(content) - start:
         raise _malformed(f"its tensors take {end} bytes, and {len(content) - start} are there")
-    data = content if isinstance(content, bytearray) else bytearray(content)
+    data = np.frombuffer(content, dtype=np.uint8)
+    if not data.flags.writeable:
+        data = data.copy()
     found = {entry.name: _tensor(entry, data, start) for entry in entries}
     return metadata, dict(sorted(found.items()))
 
 
-def _header(content: bytes | bytearray) -> tuple[int, dict[str, Any]]:
+def _header(content: Content) -> tuple[int, dict[str, Any]]:
     """Where the tensors begin, and the header."""
     length = int.from_bytes(content[:LENGTH_BYTES], "little")
     start = LENGTH_BYTES + length
     if not 0 < length <= _MOST_HEADER or start > len(content):
         raise _malformed(f"the length of its header, {length}, is none")
     try:
-        header = json.loads(content[LENGTH_BYTES:start])
+        header = json.loads(bytes(content[LENGTH_BYTES:start]))
     except (ValueError, RecursionError):
         raise _malformed("its header is no JSON") from None
     if not isinstance(header, dict):
@@ -107,13 +111,13 @@ def _entry(name: str, given: object) -> _Entry:
     return _Entry(name, DTYPES[dtype], tuple(shape), begin, end)
 
 
-def _tensor(entry: _Entry, data: bytearray, start: int) -> Tensor:
+def _tensor(entry: _Entry, data: np.ndarray, start: int) -> Tensor:
     count = math.prod(entry.shape)
     if count == 0:
         return _empty(entry)
     offset = start + entry.begin
     if offset % entry.dtype.itemsize:
-        data, offset = data[offset : start + entry.end], 0
+        data, offset = data[offset : start + entry.end].copy(), 0
     flat = torch.frombuffer(data, dtype=entry.dtype, count=count, offset=offset)
     return flat.view(entry.shape)
 

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from hetune.service.core.container import DTYPES, LENGTH_BYTES, tensors_in
+from hetune.service.core.container import DTYPES, LENGTH_BYTES, Content, tensors_in
 from hetune.variants.errors import InputError, MalformedError
 
 MEDIA_TYPE = "application/x-safetensors"
@@ -132,8 +132,8 @@ class Pieces:
             yield bytes(gathered)
 
 
-def unpack(content: bytes | bytearray) -> Message:
-    """Reads a container from memory, which tensors share if it is mutable.
+def unpack(content: Content) -> Message:
+    """Reads a container from memory, which tensors share if it is writable.
 
     Raises:
         MalformedError: It is none.

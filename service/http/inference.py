@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from torch import Tensor
 
 from hetune.service.core.answers import Answer, Report, Rows
+from hetune.service.core.container import Content
 from hetune.service.core.limits import check_limit
 from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.service import Service
@@ -74,7 +75,7 @@ def _answered(accept: str, media: Media) -> Media:
 
 
 def _infer(
-    service: Service, name: str, media: Media, body: bytearray, wanted: Media
+    service: Service, name: str, media: Media, body: Content, wanted: Media
 ) -> bytes | Pieces:
     request = read_infer(media, body, service.limits)
     header = request.header
@@ -97,7 +98,7 @@ def _infer(
     return Pieces(answer.report.model_dump_json(), tensors)
 
 
-def _select(service: Service, name: str, media: Media, body: bytearray) -> Report:
+def _select(service: Service, name: str, media: Media, body: Content) -> Report:
     header, graph = read_select(media, body, service.limits)
     return service.selection.select(
         name,

@@ -9,6 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from hetune.service.core.container import Content
 from hetune.service.core.documents import Count, Document, Positive, parse
 from hetune.service.core.graph_document import GraphDocument, GraphHeader, Int64, graph_of
 from hetune.service.core.limits import Limits
@@ -70,7 +71,7 @@ class InferRequest:
     nodes: Nodes | None
 
 
-def read_infer(media: Media, body: bytearray, limits: Limits) -> InferRequest:
+def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
     """Reads a request to run.
 
     Raises:
@@ -79,7 +80,7 @@ def read_infer(media: Media, body: bytearray, limits: Limits) -> InferRequest:
         GraphError: Its graph is none.
     """
     if media is Media.JSON:
-        document = parse(InferDocument, body)
+        document = parse(InferDocument, bytes(body))
         return InferRequest(
             document,
             _given(document.graph, limits),
@@ -99,7 +100,7 @@ def read_infer(media: Media, body: bytearray, limits: Limits) -> InferRequest:
 
 
 def read_select(
-    media: Media, body: bytearray, limits: Limits
+    media: Media, body: Content, limits: Limits
 ) -> tuple[SelectHeader, HeteroGraph | str]:
     """Reads a request to choose.
 
@@ -109,7 +110,7 @@ def read_select(
         GraphError: Its graph is none.
     """
     if media is Media.JSON:
-        document = parse(SelectDocument, body)
+        document = parse(SelectDocument, bytes(body))
         return document, _given(document.graph, limits)
     message = unpack(body)
     header = parse(SelectHeader, message.document)
