@@ -29,7 +29,8 @@ class Shot:
         body: File of the body.
         headers: Beside those of every request.
         seconds: For how long.
-        clients: That each ask again once they are answered, or connections there are.
+        clients: That each ask again once they are answered, or connections there are. Who is
+            refused comes back with the same when the answer says.
         rate: Requests a second, at times of their own whoever has been answered; None for clients
             that wait for their answers.
     """
@@ -48,7 +49,7 @@ class Report:
 
     Attributes:
         seconds: From the first request to the last answer.
-        times: Seconds of each answer with status 200, from when it was due to be asked for.
+        times: Seconds of each answer with status 200, from when it was first due to be asked for.
         busy: How many answers were 429.
         busy_times: Seconds of each of those.
         without_retry_after: How many of those did not say when to come back.
@@ -111,8 +112,14 @@ class _Load:
 
         async def client() -> None:
             connection = _Connection(self._address)
+            due: float | None = None
             while (now := time.perf_counter()) < end:
-                await self._ask(connection, now)
+                due = due or now
+                pause = await self._ask(connection, due)
+                if pause is None:
+                    due = None
+                else:
+                    await asyncio.sleep(min(pause, max(end - time.perf_counter(), 0)))
             connection.close()
 
         await asyncio.gather(*(client() for _ in range(self._shot.clients)))
@@ -139,7 +146,8 @@ class _Load:
         for connection in idle:
             connection.close()
 
-    async def _ask(self, connection: "_Connection", due: float) -> None:
+    async def _ask(self, connection: "_Connection", due: float) -> float | None:
+        """Seconds after which to come back, if it is refused."""
         try:
             status, head = await connection.ask(self._request)
         except (OSError, asyncio.IncompleteReadError):
@@ -150,9 +158,12 @@ class _Load:
             self._times.append(seconds)
         elif status == _BUSY:
             self._busy.append(seconds)
-            self._without += b"retry-after:" not in head
+            pause = head.partition(b"retry-after:")[2].partition(b"\r\n")[0]
+            self._without += not pause
+            return float(pause or 1)
         else:
             self._others[str(status)] = self._others.get(str(status), 0) + 1
+        return None
 
 
 class _Connection:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 _RESULTS = Path(__file__).resolve().parent / "results"
 CLIENTS = (1, 8, 64)
-AT_CAPACITY = 16
+AT_CAPACITY = 64
 """Clients that keep a service busy and are never refused: so many requests may wait or run."""
 _CONNECTIONS = 192
 _PAUSE = 0.02

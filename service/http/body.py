@@ -58,6 +58,14 @@ def media_of(request: Request, *allowed: Media) -> Media:
     raise HTTPException(415, f"send {' or '.join(m.value for m in allowed)} as Content-Type")
 
 
+def size_of(request: Request, limits: Limits) -> int:
+    """The most bytes that a body takes: what it says, unless it does not or is compressed."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and "content-encoding" not in request.headers:
+        return int(announced)
+    return limits.body_bytes
+
+
 async def read(request: Request, media: Media, limits: Limits) -> Content:
     """A body in memory, which is whoever's asks for it.
 

@@ -12,7 +12,7 @@ from hetune.service.core.container import Content
 from hetune.service.core.limits import check_limit
 from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.service import Service
-from hetune.service.http.body import JSON_TYPE, Media, media_of, read
+from hetune.service.http.body import JSON_TYPE, Media, media_of, read, size_of
 from hetune.service.http.pieces import PiecesResponse
 from hetune.service.http.requests import (
     InferDocument,
@@ -45,7 +45,7 @@ def router(work: Work) -> APIRouter:
         """Runs a model on a graph, by the variants that suit it."""
         media = media_of(request, *Media)
         wanted = _answered(request.headers.get("accept", ""), media)
-        with work.computing.entered():
+        with work.computing.entered(size_of(request, service.limits)):
             body = await read(request, media, service.limits)
             content = await work.compute(lambda: _infer(service, name, media, body, wanted))
         if isinstance(content, Pieces):
@@ -59,7 +59,7 @@ def router(work: Work) -> APIRouter:
     async def select(name: str, request: Request) -> Report:
         """What would be chosen for a model on a graph, and why; nothing is run."""
         media = media_of(request, *Media)
-        with work.computing.entered():
+        with work.computing.entered(size_of(request, service.limits)):
             body = await read(request, media, service.limits)
             return await work.compute(lambda: _select(service, name, media, body))
 
