@@ -94,12 +94,12 @@ def _header(content: Content) -> tuple[int, dict[str, Any]]:
 
 def _entry(name: str, given: object) -> _Entry:
     match given:
-        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [begin, end]} if (
-            len(given) == 3
-        ):
+        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [begin, end], **more}:
             pass
         case _:
-            raise _malformed(f"{name!r} has not dtype, shape and data_offsets alone")
+            raise _malformed(f"{name!r} has not dtype, shape and data_offsets")
+    if more:
+        raise _malformed(f"{name!r} has more than dtype, shape and data_offsets")
     if dtype not in DTYPES:
         raise _malformed(f"{name!r} is {dtype[:16]!r}: convert it to one of {', '.join(DTYPES)}")
     numbers = (*shape, begin, end)
