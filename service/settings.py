@@ -45,6 +45,7 @@ LIMITS = {
     "memory_limit": "run_bytes",
     "graph_memory": "loaded_bytes",
     "max_waiting": "waiting",
+    "max_waiting_bytes": "waiting_bytes",
     "max_uploads": "uploads",
 }
 """Settings that are limits, with the field of `Limits` that they are."""
@@ -106,6 +107,9 @@ class Settings(BaseSettings):
         None, description="graphs held in memory, by estimate, such as 4GiB"
     )
     max_waiting: Most | None = Field(None, description="computations that wait or run")
+    max_waiting_bytes: Size | None = Field(
+        None, description="the bodies of requests that wait or run, such as 2GiB"
+    )
     max_uploads: Most | None = Field(None, description="uploads at the same time")
 
     @classmethod

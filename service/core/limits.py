@@ -32,6 +32,7 @@ class Limits:
         loaded_bytes: Graphs held in memory, by estimate; a quarter of the memory there is.
         stored_bytes: Graphs held on disk.
         waiting: Computations that wait or run at the same time.
+        waiting_bytes: Of their requests' bodies together; a quarter of the machine's memory.
         uploads: Uploads at the same time.
     """
 
@@ -45,7 +46,8 @@ class Limits:
     run_bytes: int = field(default_factory=lambda: _share_of_memory(2))
     loaded_bytes: int = field(default_factory=lambda: _share_of_memory(4))
     stored_bytes: int = 16 << 30
-    waiting: int = 16
+    waiting: int = 64
+    waiting_bytes: int = field(default_factory=lambda: _share_of_memory(4))
     uploads: int = 4
 
 

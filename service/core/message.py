@@ -14,29 +14,18 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor
 
+from hetune.service.core.container import DTYPES, LENGTH_BYTES, Content, tensors_in
 from hetune.variants.errors import InputError, MalformedError
 
 MEDIA_TYPE = "application/x-safetensors"
 _DOCUMENT = "document"
-_LENGTH_BYTES = 8
 _FAILURES = (SafetensorError, ValueError, KeyError, TypeError, RuntimeError)
 _ALIGNMENT = 8
 _PIECE = 1 << 18
-_DTYPES = {
-    torch.bool: "BOOL",
-    torch.uint8: "U8",
-    torch.int8: "I8",
-    torch.int16: "I16",
-    torch.int32: "I32",
-    torch.int64: "I64",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.float32: "F32",
-    torch.float64: "F64",
-}
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +102,18 @@ class Pieces:
             tensors.items(), key=lambda item: (-item[1].element_size(), item[0])
         ):
             tensor = given.detach().cpu().contiguous()
-            if tensor.dtype not in _DTYPES:
+            if tensor.dtype not in _NAMES:
                 raise InputError(f"{name} is {tensor.dtype}, which cannot be sent: convert it")
             start, end = end, end + tensor.nbytes
             header[name] = {
-                "dtype": _DTYPES[tensor.dtype],
+                "dtype": _NAMES[tensor.dtype],
                 "shape": list(tensor.shape),
                 "data_offsets": [start, end],
             }
             self._tensors.append(tensor)
         text = json.dumps(header, separators=(",", ":")).encode()
         text += b" " * (-len(text) % _ALIGNMENT)
-        self._head = len(text).to_bytes(_LENGTH_BYTES, "little") + text
+        self._head = len(text).to_bytes(LENGTH_BYTES, "little") + text
         self._length = len(self._head) + end
 
     def __len__(self) -> int:
@@ -143,20 +132,14 @@ class Pieces:
             yield bytes(gathered)
 
 
-def unpack(content: bytes) -> Message:
-    """Reads a container from memory.
+def unpack(content: Content) -> Message:
+    """Reads a container from memory, which tensors share if it is writable.
 
     Raises:
         MalformedError: It is none.
     """
-    try:
-        tensors = load(content)  # checks the whole header: what follows may rely on it
-        length = int.from_bytes(content[:_LENGTH_BYTES], "little")
-        header = json.loads(content[_LENGTH_BYTES : _LENGTH_BYTES + length])
-    except _FAILURES as error:
-        raise _malformed(error) from None
-    metadata = header.get("__metadata__") or {}
-    return Message(metadata.get(_DOCUMENT, "{}"), dict(sorted(tensors.items())))
+    metadata, tensors = tensors_in(content)
+    return Message(metadata.get(_DOCUMENT, "{}"), tensors)
 
 
 def read(path: Path) -> Message:

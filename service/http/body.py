@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+import numpy as np
 from fastapi import HTTPException, Request
 
 from hetune.service.core import message
+from hetune.service.core.container import Content
 from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.service import Service
 
@@ -56,15 +58,34 @@ def media_of(request: Request, *allowed: Media) -> Media:
     raise HTTPException(415, f"send {' or '.join(m.value for m in allowed)} as Content-Type")
 
 
-async def read(request: Request, media: Media, limits: Limits) -> bytes:
-    """A body in memory.
+def size_of(request: Request, limits: Limits) -> int:
+    """The most bytes that a body takes: what it says, unless it does not or is compressed."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and "content-encoding" not in request.headers:
+        return int(announced)
+    return limits.body_bytes
+
+
+async def read(request: Request, media: Media, limits: Limits) -> Content:
+    """A body in memory, which is whoever's asks for it.
 
     Raises:
         TooLargeError: It is over the limit of its type.
         HTTPException: It takes too long (408).
     """
+    limit = _limit(media, limits)
+    announced = _announced(request, limit)
     async with in_time(limits):
-        return b"".join([chunk async for chunk in chunks(request, _limit(media, limits))])
+        # What is announced is taken at once: memory that is never written to costs nothing, and
+        # NumPy's is in huge pages where it is large, which spares most of the page faults.
+        body, end = np.empty(announced or _CHUNK, dtype=np.uint8), 0
+        async for chunk in request.stream():
+            first, end = end, end + len(chunk)
+            check_limit("bytes of the body", end, limit)
+            if end > body.size:
+                body = np.concatenate((body, np.empty(end, dtype=np.uint8)))
+            body[first:end] = np.frombuffer(chunk, dtype=np.uint8)
+    return body[:end].data
 
 
 @asynccontextmanager
@@ -110,9 +131,7 @@ async def chunks(request: Request, limit: int) -> AsyncIterator[bytes]:
     Raises:
         TooLargeError: It is over the limit.
     """
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal():
-        check_limit("bytes of the body", int(announced), limit)
+    _announced(request, limit)
     total, buffer = 0, bytearray()
     async for chunk in request.stream():
         total += len(chunk)
@@ -126,3 +145,11 @@ async def chunks(request: Request, limit: int) -> AsyncIterator[bytes]:
 
 def _limit(media: Media, limits: Limits) -> int:
     return limits.json_bytes if media is Media.JSON else limits.body_bytes
+
+
+def _announced(request: Request, limit: int) -> int:
+    """The length that a body says it has; 0 if it does not."""
+    announced = request.headers.get("content-length", "")
+    length = int(announced) if announced.isdecimal() else 0
+    check_limit("bytes of the body", length, limit)
+    return length

@@ -8,11 +8,13 @@ from fastapi import APIRouter, Request, Response
 from torch import Tensor
 
 from hetune.service.core.answers import Answer, Report, Rows
+from hetune.service.core.container import Content
 from hetune.service.core.limits import check_limit
-from hetune.service.core.message import MEDIA_TYPE, grouped, pack
+from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.service import Service
-from hetune.service.http.body import JSON_TYPE, Media, media_of, read
+from hetune.service.http.body import JSON_TYPE, Media, media_of, read, size_of
 from hetune.service.http.parameters import ModelReference
+from hetune.service.http.pieces import PiecesResponse
 from hetune.service.http.requests import (
     InferDocument,
     SelectDocument,
@@ -44,9 +46,11 @@ def router(work: Work) -> APIRouter:
         """Runs a model on a graph, by the variants that suit it."""
         media = media_of(request, *Media)
         wanted = _answered(request.headers.get("accept", ""), media)
-        with work.computing.entered():
+        with work.computing.entered(size_of(request, service.limits)):
             body = await read(request, media, service.limits)
             content = await work.compute(lambda: _infer(service, name, media, body, wanted))
+        if isinstance(content, Pieces):
+            return PiecesResponse(content, wanted.value)
         return Response(content, media_type=wanted.value)
 
     @routes.post(
@@ -56,7 +60,7 @@ def router(work: Work) -> APIRouter:
     async def select(name: ModelReference, request: Request) -> Report:
         """What would be chosen for a model on a graph, and why; nothing is run."""
         media = media_of(request, *Media)
-        with work.computing.entered():
+        with work.computing.entered(size_of(request, service.limits)):
             body = await read(request, media, service.limits)
             return await work.compute(lambda: _select(service, name, media, body))
 
@@ -71,7 +75,9 @@ def _answered(accept: str, media: Media) -> Media:
     return Media.JSON if JSON_TYPE in types else media
 
 
-def _infer(service: Service, name: str, media: Media, body: bytes, wanted: Media) -> bytes:
+def _infer(
+    service: Service, name: str, media: Media, body: Content, wanted: Media
+) -> bytes | Pieces:
     request = read_infer(media, body, service.limits)
     header = request.header
     answer = service.inference.run(
@@ -91,10 +97,10 @@ def _infer(service: Service, name: str, media: Media, body: bytes, wanted: Media
     tensors: dict[str, Tensor] = {}
     for number, rows in answer.outputs.items():
         tensors |= grouped(f"out/{number}", rows)
-    return pack(answer.report.model_dump_json(), tensors)
+    return Pieces(answer.report.model_dump_json(), tensors)
 
 
-def _select(service: Service, name: str, media: Media, body: bytes) -> Report:
+def _select(service: Service, name: str, media: Media, body: Content) -> Report:
     header, graph = read_select(media, body, service.limits)
     return service.selection.select(
         name,

@@ -42,7 +42,7 @@ def router(work: Work) -> APIRouter:
         """Asks for a campaign to be measured."""
         media = media_of(request, Media.JSON)
         with work.changing.entered():
-            body = await read(request, media, limits)
+            body = bytes(await read(request, media, limits))
             asked = _under(parse(JobRequest, body), idempotency_key)
             job = await work.aside(lambda: jobs.submit(asked))
         response.headers["Location"] = f"/v1/profiling/jobs/{job.id}"

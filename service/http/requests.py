@@ -9,6 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from hetune.service.core.container import Content
 from hetune.service.core.documents import Count, Document, Positive, parse
 from hetune.service.core.graph_document import GraphDocument, GraphHeader, Int64, graph_of
 from hetune.service.core.limits import Limits
@@ -72,7 +73,7 @@ class InferRequest:
     nodes: Nodes | None
 
 
-def read_infer(media: Media, body: bytes, limits: Limits) -> InferRequest:
+def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
     """Reads a request to run.
 
     Raises:
@@ -82,7 +83,7 @@ def read_infer(media: Media, body: bytes, limits: Limits) -> InferRequest:
         InputError: Its features are rows of different lengths, or do not fit float32.
     """
     if media is Media.JSON:
-        document = parse(InferDocument, body)
+        document = parse(InferDocument, bytes(body))
         return InferRequest(
             document,
             _given(document.graph, limits),
@@ -102,7 +103,7 @@ def read_infer(media: Media, body: bytes, limits: Limits) -> InferRequest:
 
 
 def read_select(
-    media: Media, body: bytes, limits: Limits
+    media: Media, body: Content, limits: Limits
 ) -> tuple[SelectHeader, HeteroGraph | str]:
     """Reads a request to choose.
 
@@ -112,7 +113,7 @@ def read_select(
         GraphError: Its graph is none.
     """
     if media is Media.JSON:
-        document = parse(SelectDocument, body)
+        document = parse(SelectDocument, bytes(body))
         return document, _given(document.graph, limits)
     message = unpack(body)
     header = parse(SelectHeader, message.document)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,11 +33,12 @@ class Gate:
         what: Who comes in.
         most: How many at a time.
         length: Tells how many are inside, labelled by what they are.
+        most_bytes: How many they may bring with them, together; one alone may bring more.
     """
 
-    def __init__(self, what: str, most: int, length: Gauge) -> None:
-        self._what, self._most = what, most
-        self._inside, self._length = 0, length.labels(what)
+    def __init__(self, what: str, most: int, length: Gauge, most_bytes: float = math.inf) -> None:
+        self._what, self._most, self._most_bytes = what, most, most_bytes
+        self._inside, self._bytes, self._length = 0, 0, length.labels(what)
 
     @property
     def inside(self) -> int:
@@ -44,20 +46,29 @@ class Gate:
         return self._inside
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def entered(self, size: int = 0) -> Iterator[None]:
         """Inside while it lasts.
 
+        Args:
+            size: Bytes that it brings with it, at most.
+
         Raises:
-            BusyError: As many are inside as may be.
+            BusyError: As many are inside as may be, or they have brought too much.
         """
         if self._inside >= self._most:
             raise BusyError(f"{self._most} {self._what} are under way: try again later")
+        if self._inside and self._bytes + size > self._most_bytes:
+            raise BusyError(
+                f"{self._what} that are under way hold {self._bytes} bytes: try again later"
+            )
         self._inside += 1
+        self._bytes += size
         try:
             with self._length.track_inprogress():
                 yield
         finally:
             self._inside -= 1
+            self._bytes -= size
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +111,7 @@ class Work:
         length = service.metrics.queue_length
         return cls(
             service,
-            Gate("computations", service.limits.waiting, length),
+            Gate("computations", service.limits.waiting, length, service.limits.waiting_bytes),
             Gate("uploads", service.limits.uploads, length),
             Gate("changes of jobs and cost models", _CHANGING, length),
             Gate("streams of events", _WATCHING, length),

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from hetune.service.core.service import Service
-from hetune.service.http.body import JSON_TYPE
+from hetune.service.http.body import JSON_TYPE, size_of
 from hetune.service.http.oip import statistics
 from hetune.service.http.oip.body import json_length, read_body
 from hetune.service.http.oip.compression import accepted, compress
@@ -42,7 +42,7 @@ async def infer(
 ) -> Response:
     """Runs a version of a model on the graph and the features of a request."""
     service, arrived = work.service, time.monotonic()
-    with work.computing.entered():
+    with work.computing.entered(size_of(request, service.limits)):
         body = await read_body(request, service.limits)
         with counters.counted(name, version) as laps:
             asked = await asyncio.to_thread(
