@@ -154,7 +154,7 @@ def test_an_unknown_variant(layer, x, graph):
 def test_an_unknown_backend(rgcn):
     with pytest.raises(VariantError) as caught:
         compile_layer(rgcn, backend="fortran")
-    assert str(caught.value) == "no backend 'fortran': take 'cpp' or 'torch'"
+    assert str(caught.value) == "no backend 'fortran': take 'cpp', 'torch' or 'triton'"
 
 
 def test_ids_are_stable(rgcn):
