@@ -38,7 +38,7 @@ def test_cubins_round_through_the_registry(capability, tmp_path):
     with zipfile.ZipFile(io.BytesIO(binary)) as archive:
         launch = json.loads(archive.read("launch.json"))
         assert launch["capability"] == capability
-        assert launch["kernel_1"]["num_warps"] == 4
+        assert launch["kernel_0"]["num_warps"] == 4
         assert launch["kernel_2"]["types"].split()[-1] == "i32"
         for name in ("kernel_0", "kernel_1", "kernel_2"):
             assert archive.read(f"{name}.cubin")[:4] == b"\x7fELF"

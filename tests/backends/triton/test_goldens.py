@@ -8,6 +8,30 @@ from hetune.variants.kernel.text import parse
 
 from ..launches import ATTEND, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
 
+TOGETHER = """
+launch
+  buffer x: node[{d}]
+  buffer t: node[{d}]
+  buffer c: edge[]
+  buffer s: src_pair[]
+  buffer y: node[{d}]
+  traverse node
+    init acc: [{d}] sum
+    for edge
+      share: [] = read c
+      row: [{d}] = read x[src]
+      m: [{d}] = mul(share, row)
+      update acc m
+    store y = acc
+  traverse node
+    for edge
+      score: [] = read s
+      store c = score
+    row: [{d}] = read t
+    store y += row
+"""
+"""Two Traversals that become one kernel: what one loads, and stores, the other overwrites."""
+
 KERNELS = {
     "rgcn": (RGCN, TritonSchedule()),
     "rgcn-bf16": (RGCN, TritonSchedule(precision="bf16", warps=8, stages=3)),
@@ -16,6 +40,7 @@ KERNELS = {
     "softmax": (SOFTMAX, TritonSchedule()),
     "softmax-in-order": (SOFTMAX, TritonSchedule(degree_order=False, nodes=1, edges=1)),
     "attend": (ATTEND, TritonSchedule(hub_edges=0)),
+    "together": (TOGETHER, TritonSchedule(hub_edges=0)),
     "narrow": (NARROW, TritonSchedule()),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hetune.variants.backends.places import Nest, Row
@@ -41,7 +42,7 @@ class Frame:
     stored: set[str] = field(default_factory=set)
     """Buffers written since the last barrier, by this loop or loops inside it."""
     loaded: set[str] = field(default_factory=set)
-    """Buffers read in this loop itself."""
+    """Buffers read since then."""
 
 
 class Blocks(Nest[Frame]):
@@ -75,7 +76,7 @@ class Blocks(Nest[Frame]):
 
     def load(self, buffer: str, shape: tuple[int, ...], row: Row[Frame], frame: Frame) -> Value:
         """The buffer's row for each lane, loaded in a loop."""
-        self.barriers(buffer)
+        self._wait(lambda before: buffer in before.stored)
         frame.loaded.add(buffer)
         place, axes, mask = self._place(buffer, shape, row)
         masked = f", mask={mask}, other=0.0" if mask else ""
@@ -89,27 +90,30 @@ class Blocks(Nest[Frame]):
         place, axes, mask = self._place(buffer, shape, self.own(frame))
         masked = f", mask={mask}" if mask else ""
         text = Value(value.text, shape, value.axes).over(axes)
+        self._wait(lambda before: buffer in before.stored or buffer in before.loaded)
         if accumulate:
             name = self.named(frame, f"{buffer}_place", place)
             text = f"tl.load({name}{masked}) + {text}"
             place = name
-        elif buffer in frame.loaded:
-            # Threads may hold copies of what was loaded: all must have it before one overwrites it.
-            frame.body.append(Do("tl.debug_barrier()"))
-            frame.loaded.clear()
         frame.body.append(Do(f"tl.store({place}, {text}{masked})"))
         frame.stored.add(buffer)
-
-    def barriers(self, buffer: str) -> None:
-        """What an earlier statement has stored is seen by all threads from here on."""
-        for frame in self.frames:
-            if buffer in frame.stored:
-                frame.body.append(Do("tl.debug_barrier()"))
-                frame.stored.clear()
 
     def close(self, inner: Frame) -> None:
         """A loop of the innermost one has ended."""
         self.inner.stored |= inner.stored
+        self.inner.loaded |= inner.loaded
+
+    def _wait(self, needed: Callable[[Frame], bool]) -> None:
+        """A barrier in each loop whose earlier statements touched a buffer that is touched now.
+
+        Threads may hold copies of what was loaded: all must have it before one overwrites it. And
+        what was stored is there for other threads from a barrier on.
+        """
+        for frame in self.frames:
+            if needed(frame):
+                frame.body.append(Do("tl.debug_barrier()"))
+                frame.stored.clear()
+                frame.loaded.clear()
 
     def elements(self, extent: int) -> str:
         """A name for the numbers of an axis's elements, padded to a power of two."""
