@@ -51,7 +51,7 @@ def router(work: Work) -> APIRouter:
         media = media_of(request, Media.JSON)
         with asking.entered():
             body = await read(request, media, replace(limits, json_bytes=_SMALL_BYTES))
-            found = parse(kind, body)
+            found = parse(kind, bytes(body))
             return await asyncio.to_thread(do, found)
 
     @routes.post(
@@ -79,7 +79,7 @@ def router(work: Work) -> APIRouter:
         with giving.entered():
             body = await read(request, media, replace(limits, json_bytes=MOST_BYTES))
             return await work.aside(
-                lambda: lending.complete(unit, token, parse(MeasuredRequest, body))
+                lambda: lending.complete(unit, token, parse(MeasuredRequest, bytes(body)))
             )
 
     @routes.post("/{unit}/{token}/failure", status_code=204, openapi_extra=takes(FailureRequest))
