@@ -85,6 +85,9 @@ class Settings(BaseSettings):
         0.0, ge=0, le=1, description="a share of runs to measure regret on, such as 0.01"
     )
     tracing: bool | None = Field(None, description="whether to send traces: true or false")
+    warm: tuple[str, ...] | None = Field(
+        None, description='models that have to be loaded before it is ready, such as ["m", "n@live"]'
+    )
     log: LogStyle = Field(LogStyle.text, description="how the log is written: text or json")
     threads: Most | None = Field(None, description="threads that kernels use, such as 4")
     grace_seconds: float = Field(

@@ -26,6 +26,7 @@ HetuneError
     ├── DeadlineError     a request took longer than it was given
     ├── AccessError       the key is missing or wrong
     │   └── ScopeError    the key is right, and not for this
+    ├── NotReadyError     a model that is wanted at the start is not ready yet
     ├── FolderError       the service's folder cannot be used
     │   └── DiskFullError no space is left for it
     └── UnreachableError  no service answers, or what answers is none
@@ -136,6 +137,10 @@ class AccessError(ServiceError):
 
 class ScopeError(AccessError):
     """The key that was sent is one of the service's, and does not allow what was asked for."""
+
+
+class NotReadyError(ServiceError):
+    """A model that is wanted at the start is being loaded, or cannot be."""
 
 
 class FolderError(ServiceError, OSError):

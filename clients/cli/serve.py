@@ -133,6 +133,7 @@ def serve(
             limits=settings.limits(),
             store=settings.store,
             regret_rate=settings.regret_samples,
+            warm=settings.warm or (),
         )
         activity = None
         if settings.worker:

@@ -36,7 +36,7 @@ from hetune.clients.http.wire import (
     request_body,
 )
 from hetune.service.core.answers import Answer, Report
-from hetune.service.core.description import ModelDescription
+from hetune.service.core.description import Jumping, ModelDescription
 from hetune.service.core.documents import parse
 from hetune.service.core.graphs import GraphStatistics
 from hetune.service.core.message import MEDIA_TYPE, Pieces
@@ -230,7 +230,9 @@ def unpin_graph(id: str) -> Call[None]:
 # Models.
 
 
-def put_model(name: str, layers: Sequence[nn.Module], version: int = 1) -> Call[None]:
+def put_model(
+    name: str, layers: Sequence[nn.Module], version: int = 1, *, jumping: Jumping = "none"
+) -> Call[None]:
     """Gives the service a version of a model. Giving it an equal one again changes nothing.
 
     Args:
@@ -238,12 +240,14 @@ def put_model(name: str, layers: Sequence[nn.Module], version: int = 1) -> Call[
         layers: Of `hetune.nn`, or of PyG that `hetune.nn.from_pyg` takes; each followed by at most
             one of `torch.nn.ReLU`, `ELU`, `GELU` and `Tanh`.
         version: Its number.
+        jumping: "cat" or "max" for a model that gives out what all layers do, side by side or the
+            largest of each column; by default it gives out what the last layer does.
 
     Raises:
         ConflictError: The version is there and differs.
         InputError: It is no such model.
     """
-    description, weights = describe(layers)
+    description, weights = describe(layers, jumping)
     body = Pieces(description.model_dump_json(), weights)
     return Call("PUT", _version_path(name, version), _nothing, body)
 

@@ -14,6 +14,7 @@ from hetune.service.core.documents import Document, Positive
 Width = Annotated[int, Field(ge=1, le=65536)]
 Relations = Annotated[int, Field(ge=0, le=1_000_000)]
 Activation = Literal["none", "relu", "elu", "gelu", "tanh"]
+Jumping = Literal["none", "cat", "max"]
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "none": lambda x: x,
@@ -92,12 +93,17 @@ class Metadata(Document):
 
 
 class ModelDescription(Document):
-    """A stack of layers: what one gives out, after its activation, is what the next takes in."""
+    """A stack of layers: what one gives out, after its activation, is what the next takes in.
+
+    The model gives out the last layer's rows, or with jumping connections (Xu et al. 2018) what all
+    layers give out, side by side ("cat") or the largest of each column ("max").
+    """
 
     in_channels: Width
     num_relations: Relations
     layers: Annotated[tuple[Layer, ...], Field(min_length=1, max_length=64)]
     metadata: Metadata | None = None
+    jumping: Jumping = "none"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -109,7 +115,22 @@ class ModelDescription(Document):
                 f"metadata has {len(self.metadata.etypes)} etypes but num_relations is "
                 f"{self.num_relations}: make them equal"
             )
+        if self.jumping == "max" and len({layer.width for layer in self.layers}) > 1:
+            raise ValueError(
+                f"jumping is 'max' but the layers give out rows of {list(self.widths[1:])}: make "
+                "them of one width, or take 'cat'"
+            )
         return self
+
+    @property
+    def num_outputs(self) -> int:
+        """Layers, and one more for what jumping connections join: the last is the model's."""
+        return len(self.layers) + (self.jumping != "none")
+
+    @property
+    def out_channels(self) -> int:
+        """Of the rows that the model gives out."""
+        return sum(self.widths[1:]) if self.jumping == "cat" else self.widths[-1]
 
     @property
     def widths(self) -> tuple[int, ...]:

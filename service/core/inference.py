@@ -13,6 +13,7 @@ from torch import Tensor
 from hetune.service.core.answers import Answer, LayerReport, Report, Rows
 from hetune.service.core.deadline import check_deadline
 from hetune.service.core.description import ACTIVATIONS
+from hetune.service.core.jumping import join
 from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import Model
@@ -76,7 +77,8 @@ class Inference:
             subset: How to compute rows of some nodes: "full" cuts them out of a run on the whole
                 graph, "reach" runs each layer on what they depend on alone, "auto" does what is
                 predicted to be faster.
-            outputs: Which layers' outputs to give, by number; the last one's if None.
+            outputs: Which layers' outputs to give, by number; with jumping connections, the number
+                after the last layer's is that of what they join. The model's if None.
             variants: Ids to run, None for the selector's choice; one for each layer.
             memory_limit: Most bytes that a layer may hold beside its inputs.
             explain: Add why variants were chosen.
@@ -92,12 +94,13 @@ class Inference:
         """
         check_deadline(deadline)
         found, given, expected_runs = self._selection.resolve(model, version, graph)
-        wanted = _outputs(outputs, len(found.modules))
+        joined, wanted = len(found.modules), _outputs(outputs, found.description.num_outputs)
+        needed = frozenset(range(joined)) if joined in wanted else wanted
         x = features_of(features, given, found.description.in_channels)
         check_nodes(nodes, given)
 
         def layers(graphs: Sequence[HeteroGraph], once: bool) -> tuple[LayerReport, ...]:
-            self._check_memory(found, max(graph.num_nodes for graph in graphs), wanted)
+            self._check_memory(found, max(graph.num_nodes for graph in graphs), wanted | needed)
             return self._selection.layers(
                 found,
                 graphs,
@@ -108,7 +111,7 @@ class Inference:
             )
 
         ids = None if nodes is None else ids_of(nodes, given)
-        plan = planned(given, ids, len(found.modules), wanted, subset, layers)
+        plan = planned(given, ids, len(found.modules), needed, subset, layers)
         kept: dict[int, Rows] = {}
         reports: list[LayerReport] = []
         by_type = not isinstance(features, Tensor)
@@ -118,10 +121,12 @@ class Inference:
                 x, seconds, prepared = _run_planned(found, number, plan, x, given)
             reports.append(layer.model_copy(update={"measured_seconds": seconds}))
             self._metrics.layer_ran(reports[-1], prepared=prepared)
-            if number in wanted:
+            if number in needed:
                 kept[number] = _kept(x, number, plan, given, nodes, by_type)
         if variants is None and plan.steps is None and math.isinf(expected_runs):
             self._regret.offer(found, given, [layer.variant for layer in plan.layers])
+        if joined in wanted:
+            kept[joined] = join([kept[number] for number in range(joined)], found.description)
         report = Report(
             model=found.name,
             version=found.version,
@@ -129,12 +134,12 @@ class Inference:
             layers=tuple(reports),
             subset=plan.report,
         )
-        return Answer(report, kept)
+        return Answer(report, {number: kept[number] for number in sorted(wanted)})
 
     def _check_memory(self, model: Model, nodes: int, outputs: frozenset[int]) -> None:
         """What is held at the same time: the outputs to give, a layer's input and its result."""
         widths = model.description.widths
-        kept = sum(widths[number + 1] for number in outputs)
+        kept = sum((*widths, model.description.out_channels)[number + 1] for number in outputs)
         at_work = max(a + b for a, b in itertools.pairwise(widths))
         check_limit(
             "bytes for features and outputs",
@@ -176,12 +181,12 @@ def _run(
         return ACTIVATIONS[model.description.layers[number].activation](out), seconds
 
 
-def _outputs(outputs: Sequence[int] | None, layers: int) -> frozenset[int]:
+def _outputs(outputs: Sequence[int] | None, count: int) -> frozenset[int]:
     if outputs is None:
-        return frozenset({layers - 1})
+        return frozenset({count - 1})
     for number in outputs:
-        if not 0 <= number < layers:
-            raise InputError(f"there is no layer {number}: number them from 0 to {layers - 1}")
+        if not 0 <= number < count:
+            raise InputError(f"there is no output {number}: number them from 0 to {count - 1}")
     if not outputs:
         raise InputError("outputs is empty: name at least one layer, or leave it out")
     return frozenset(outputs)

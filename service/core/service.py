@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -20,6 +21,7 @@ from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import ModelStore
 from hetune.service.core.regret import RegretSamples
 from hetune.service.core.selection import Selection
+from hetune.service.core.warm_up import WarmUp
 from hetune.service.core.work import Lending
 
 
@@ -41,6 +43,7 @@ class Service:
         cost_models: Cost models on the shelf.
         following: Which of them chooses.
         metrics: What all of them count and time.
+        warm_up: Models that have to be ready before the service is.
     """
 
     limits: Limits
@@ -56,6 +59,7 @@ class Service:
     cost_models: CostModels
     following: Following | Given
     metrics: Metrics
+    warm_up: WarmUp
 
     @classmethod
     def open(
@@ -68,6 +72,7 @@ class Service:
         store: str | Path | None = None,
         shelf: Shelf | None = None,
         regret_rate: float = 0.0,
+        warm: Sequence[str] = (),
     ) -> Self:
         """The service over a folder, which is created if it is missing.
 
@@ -81,6 +86,7 @@ class Service:
             shelf: Where cost models are; the user's if None.
             regret_rate: Share of runs, 0 to 1, of which a layer is run again when nothing else is
                 to be done, to see what the choice has lost.
+            warm: Models, by name or ``name@alias``, without which it is not ready.
 
         Raises:
             FolderError: The folder cannot be used.
@@ -110,14 +116,17 @@ class Service:
             CostModels(shelf, measurements, following),
             following,
             metrics,
+            WarmUp(models, warm, compiles=backend == "cpp"),
         )
 
     def check_ready(self) -> None:
-        """Checks that requests can be served: that the folder can be written.
+        """Checks that requests can be served: models are warm, and the folder can be written.
 
         Raises:
-            FolderError: It cannot.
+            NotReadyError: A model that is wanted at the start is not ready.
+            FolderError: The folder cannot be written.
         """
+        self.warm_up.check()
         with self.folder.staged() as path:
             path.touch()
 

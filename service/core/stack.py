@@ -13,6 +13,7 @@ from hetune.nn import HGT, RGAT, RGCN, from_pyg
 from hetune.service.core.description import (
     Activation,
     HgtLayer,
+    Jumping,
     Layer,
     Metadata,
     ModelDescription,
@@ -83,12 +84,15 @@ def _check_names(given: set[str], expected: set[str]) -> None:
             )
 
 
-def describe(modules: Sequence[nn.Module]) -> tuple[ModelDescription, dict[str, Tensor]]:
+def describe(
+    modules: Sequence[nn.Module], jumping: Jumping = "none"
+) -> tuple[ModelDescription, dict[str, Tensor]]:
     """The description and the weights of layers, with activations between them.
 
     Args:
         modules: Layers of `hetune.nn`, or of PyG that `hetune.nn.from_pyg` takes; each followed by
             at most one of `torch.nn.ReLU`, `ELU`, `GELU`, `Tanh`.
+        jumping: Whether the model gives out what all layers do: "cat" or "max".
 
     Raises:
         InputError: A module is none of these, or widths or edge types do not fit.
@@ -125,6 +129,7 @@ def describe(modules: Sequence[nn.Module]) -> tuple[ModelDescription, dict[str, 
                 "num_relations": relational[0].num_relations,
                 "layers": tuple(layers),
                 "metadata": metadata,
+                "jumping": jumping,
             },
         )
     except MalformedError as error:

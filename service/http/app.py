@@ -112,9 +112,14 @@ def routes(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        beside = follow(service.following), sample_regret(work)
+        beside = (
+            follow(service.following),
+            sample_regret(work),
+            asyncio.to_thread(service.warm_up.run),
+        )
         tasks = [asyncio.create_task(coroutine) for coroutine in beside]
         yield
+        service.warm_up.stop()
         for task in tasks:
             task.cancel()
         work.close()
@@ -163,7 +168,7 @@ def _health(service: Service) -> APIRouter:
 
     @routes.get("/ready")
     def ready() -> Health:
-        """Whether requests can be served: the folder can be written."""
+        """Whether requests can be served: models are loaded, and the folder can be written."""
         service.check_ready()
         return Health(status="ready")
 

@@ -48,6 +48,7 @@ STATUS: dict[type[HetuneError], int] = {
     errors.DeadlineError: 504,
     errors.DiskFullError: 507,
     errors.FolderError: 503,
+    errors.NotReadyError: 503,
     errors.StoreError: 503,
     HetuneError: 500,
 }

@@ -69,7 +69,7 @@ def _inputs(description: ModelDescription) -> tuple[TensorMetadata, ...]:
 
 
 def _outputs(description: ModelDescription) -> tuple[TensorMetadata, ...]:
-    width = description.widths[-1]
+    width = description.out_channels
     if description.metadata is None:
         return (_tensor(OUT, FEATURES, _ANY, width),)
     return tuple(

@@ -1,0 +1,68 @@
+"""Models that are ready to run before the service says that it is."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+
+from hetune.service.core.models import ModelStore
+from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.errors import HetuneError, NotReadyError
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.runtime.build import sources_of
+
+_log = logging.getLogger(__name__)
+
+
+class WarmUp:
+    """Loads models, and compiles all of their variants' kernels that are not compiled yet.
+
+    What fails is logged, and the service does not become ready: whoever named the model wants it.
+
+    Args:
+        models: Where they are.
+        names: Of models, or ``name@alias``.
+        compiles: Whether they run compiled.
+    """
+
+    def __init__(self, models: ModelStore, names: Iterable[str], compiles: bool) -> None:
+        self._models, self._compiles = models, compiles
+        self._left = dict.fromkeys(names, "is being loaded")
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Does it, model by model; takes as long as compiling does."""
+        for name in list(self._left):
+            if self._stopped.is_set():
+                return
+            try:
+                self._load(name)
+            except HetuneError as error:
+                _log.error("the model %s, which is wanted at the start, fails: %s", name, error)
+                self._left[name] = f"fails: {error}"
+            else:
+                _log.info("the model %s is ready to run", name)
+                del self._left[name]
+
+    def stop(self) -> None:
+        """Lets `run` end after the model that it is at."""
+        self._stopped.set()
+
+    def check(self) -> None:
+        """Checks that all are ready.
+
+        Raises:
+            NotReadyError: One is not, or failed.
+        """
+        for name, state in list(self._left.items()):
+            raise NotReadyError(f"the model {name}, which is wanted at the start, {state}")
+
+    def _load(self, name: str) -> None:
+        model = self._models.get(name)
+        if not self._compiles:
+            return
+        variants = [v for module in model.modules for v in variants_of(module.program())]
+        report = CppBackend().registry.build(sources_of(variants))
+        for kernel, reason in report.failed.items():
+            raise NotReadyError(f"its kernel {kernel} does not compile: {reason}")

@@ -1,0 +1,57 @@
+"""A service is ready when the models are that it was told to have."""
+
+import httpx
+import pytest
+
+from hetune.costmodel.selector import Selector
+from hetune.service.core.service import Service
+from hetune.service.core.stack import describe
+from hetune.service.http.app import application
+from hetune.variants.errors import NotReadyError
+from hetune.variants.registry import Registry, override_default_registry
+
+from ._serving import serving, tiny_layers
+
+
+def opened(folder, *names, backend="torch"):
+    service = Service.open(folder, selector=Selector(), backend=backend, warm=names)
+    service.models.add("m", 1, *describe(tiny_layers()[:1]))
+    return service
+
+
+def test_it_is_ready_once_they_are_loaded(tmp_path):
+    service = opened(tmp_path, "m")
+    with pytest.raises(NotReadyError, match="is being loaded"):
+        service.check_ready()
+    assert not service.models.is_loaded("m", 1)
+    service.warm_up.run()
+    service.check_ready()
+    assert service.models.is_loaded("m", 1)
+
+
+def test_without_one_it_never_is_and_says_why(tmp_path, caplog):
+    service = opened(tmp_path, "m", "n@live")
+    service.warm_up.run()
+    with pytest.raises(NotReadyError, match=r"n@live.*no alias"):
+        service.check_ready()
+    assert "n@live" in caplog.text
+
+
+def test_kernels_are_compiled_before(tmp_path, graph, x):
+    service = opened(tmp_path / "data", "m", backend="cpp")
+    registry = Registry(tmp_path / "kernels")
+    with override_default_registry(registry):
+        service.warm_up.run()
+        compiled = {entry.key for entry in registry.entries()}
+        service.inference.run("m", graph, x, variants=["hybrid/b256"])
+        assert {entry.key for entry in registry.entries()} == compiled
+    assert compiled
+
+
+def test_over_http_the_probe_waits(tmp_path):
+    service = opened(tmp_path, "m", "missing")
+    with serving(application(service)) as url:
+        answer = httpx.get(f"{url}/v1/health/ready")
+        live = httpx.get(f"{url}/v1/health/live")
+    assert (answer.status_code, live.status_code) == (503, 200)
+    assert answer.json()["type"] == "urn:hetune:error:NotReadyError"
