@@ -86,7 +86,7 @@ class Settings(BaseSettings):
     )
     tracing: bool | None = Field(None, description="whether to send traces: true or false")
     warm: tuple[str, ...] | None = Field(
-        None, description='models that have to be loaded before it is ready, such as ["m", "n@live"]'
+        None, description='models to load before it is ready, such as ["m", "n@live"]'
     )
     log: LogStyle = Field(LogStyle.text, description="how the log is written: text or json")
     threads: Most | None = Field(None, description="threads that kernels use, such as 4")

@@ -7,10 +7,8 @@ import threading
 from collections.abc import Iterable
 
 from hetune.service.core.models import ModelStore
-from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.errors import HetuneError, NotReadyError
-from hetune.variants.plan.variants import variants_of
-from hetune.variants.runtime.build import sources_of
+from hetune.variants.runtime.build import build
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +60,6 @@ class WarmUp:
         model = self._models.get(name)
         if not self._compiles:
             return
-        variants = [v for module in model.modules for v in variants_of(module.program())]
-        report = CppBackend().registry.build(sources_of(variants))
+        report = build(module.program() for module in model.modules).report
         for kernel, reason in report.failed.items():
             raise NotReadyError(f"its kernel {kernel} does not compile: {reason}")
