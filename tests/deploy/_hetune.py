@@ -6,6 +6,7 @@ import re
 import typer
 
 from hetune.clients.cli.app import app
+from hetune.service.settings import Settings, variable_of
 
 from ._files import DEPLOY, ROOT
 
@@ -44,4 +45,4 @@ def variables() -> frozenset[str]:
             found |= set(re.findall(r'"(HETUNE_[A-Z_]+)"', path.read_text(encoding="utf-8")))
     entrypoint = (DEPLOY / "entrypoint").read_text(encoding="utf-8")
     files = {f"{name}_FILE" for name in re.findall(r"^from_file (\w+)", entrypoint, re.M)}
-    return frozenset(found | files)
+    return frozenset(found | files | {variable_of(name) for name in Settings.model_fields})
