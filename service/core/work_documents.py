@@ -15,14 +15,14 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.records import PROTOCOL, LaunchRecord, Measurement, Status
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.service.core.documents import Document
-from hetune.variants.errors import InputError, MalformedError
+from hetune.variants.errors import InputError
 
 MOST_TEXT = 10_000
 """Most characters of a reason."""
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=MOST_TEXT)]
 Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Moment = Annotated[AwareDatetime, Field(ge=datetime(2000, 1, 1, tzinfo=UTC))]
+_FIRST = datetime(2000, 1, 1, tzinfo=UTC)
 Number = float | Literal["infinity"] | None
 """JSON has no infinity; null is "not a number"."""
 
@@ -136,7 +136,7 @@ class MeasuredUnit(Document):
     peak_bytes: Annotated[int, Field(ge=0, lt=2**63)]
     drift: Number
     code_version: Text
-    measured_at: Moment
+    measured_at: AwareDatetime
 
     @classmethod
     def of(cls, found: Measurement) -> Self:
@@ -159,7 +159,13 @@ class MeasuredUnit(Document):
         )
 
     def measurement(self, unit: Unit, lease: Lease) -> Measurement:
-        """The measurement of a unit that was lent."""
+        """The measurement of a unit that was lent.
+
+        Raises:
+            InputError: It was made before there was hetune.
+        """
+        if self.measured_at < _FIRST:
+            raise InputError(f"measured_at is {self.measured_at}: set the clock of the machine")
         problem = unit.problem
         return Measurement(
             unit=unit.key,
@@ -209,13 +215,13 @@ class MeasuredRequest(Document):
         """The machine's fingerprint.
 
         Raises:
-            MalformedError: It is none.
+            InputError: It is none.
         """
         try:
             found = Fingerprint.from_dict(self.fingerprint)
             found.digest  # noqa: B018  numbers of a machine that cannot be fail here
         except (ValueError, OverflowError) as error:
-            raise MalformedError(f"fingerprint: {error}") from None
+            raise InputError(f"fingerprint: {error}") from None
         return found
 
     def of(self, lease: Lease) -> list[Measurement]:

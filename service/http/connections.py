@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -21,8 +22,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begins to wait."""
-        assert isinstance(transport, asyncio.Transport)
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, transport))  # uvloop's is none by class
         self._watch()
 
     def data_received(self, data: bytes) -> None:

@@ -66,6 +66,7 @@ def test_champions_follow_each_other(shelf, caplog):
     first = promoted(shelf, 1)
     assert found.active.model == ROOFLINE
     caplog.set_level(logging.INFO, LOGGER)
+    caplog.clear()
     assert found.refresh()
     assert not found.refresh()
     held = found.active

@@ -11,6 +11,7 @@ LAYER = '{"in_channels": 4, "num_relations": 2, "layers": [{"layer": "rgcn", "ou
 WEIGHTS = {"0.weight": torch.ones(2, 4, 3), "0.bias": torch.ones(3), "0.root": torch.ones(4, 3)}
 CONTAINERS = {
     "/v1/graphs": pack("{}", GRAPH),
+    "/v1/graphs/{id}": pack("{}", {"add/0": torch.tensor([[0], [1]])}),
     "/v1/models/{name}/infer": pack('{"graph": {}}', RUN),
     "/v1/models/{name}/select": pack('{"graph": {}}', RUN),
     "/v1/models/{name}/versions/{version}": pack(LAYER, WEIGHTS),

@@ -80,11 +80,10 @@ def test_every_route_has_its_line_and_every_line_its_route(service):
     assert {f"{method} {path}" for method, path in every_route(routes(service))} == set(NEEDS)
 
 
-def test_only_health_and_what_asks_for_a_key_are_public():
+def test_only_health_is_public():
     public = {path for method, path in ROUTES if is_public(method, path)}
     health = {f"/v{n}/health/{what}" for n in (1, 2) for what in ("live", "ready")}
-    pages = {"/ui/static/{name}", "/ui/theme", "/ui/login", "/ui/logout"}
-    assert public == pages | health | {"/healthz", "/readyz"}
+    assert public == health | {"/healthz", "/readyz"}
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,6 @@ def test_bodies_are_bounded(http, queue, monkeypatch):
         {"status": "good"},
         {"drift": "much"},
         {"peak_bytes": 2**63},
-        {"measured_at": "0001-01-01T00:00:00+14:00"},
         {"measured_at": "2026-01-01T00:00:00"},
         {"campaign": "another"},
     ],
@@ -227,6 +226,14 @@ def test_what_is_no_measurement(http, queue, change):
     is_problem(found, 400, "MalformedError")
 
 
+def test_a_clock_that_is_wrong_is_said(http, queue):
+    _, lease, path = lent(queue, http, 155)
+    found = MeasuredUnit.of(measured_of(lease)[0]).model_dump(mode="json")
+    found["measured_at"] = "0001-01-01T00:00:00+14:00"
+    given = {"fingerprint": MACHINE.as_dict(), "measurements": [found]}
+    is_problem(http.post(f"{path}/measurements", json=given), 422, "InputError")
+
+
 @pytest.mark.parametrize(
     "facts",
     [{}, MACHINE.as_dict() | {"cores": "2"}, MACHINE.as_dict() | {"memory_gib": -1.0}],
@@ -235,7 +242,7 @@ def test_what_is_no_measurement(http, queue, change):
 def test_what_is_no_machine(http, queue, facts):
     _, _, path = lent(queue, http, 160)
     found = http.post(f"{path}/measurements", json=GIVEN | {"fingerprint": facts})
-    is_problem(found, 400, "MalformedError")
+    is_problem(found, 422, "InputError")
 
 
 def measured_of(document):
