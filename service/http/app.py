@@ -135,10 +135,10 @@ def routes(
     )
     add_handlers(app)
     for part in (
+        inference.router(work),  # routes are tried in order, and these are asked for most
         _health(service),
         graphs.router(work),
         models.router(work),
-        inference.router(work),
         jobs.router(work),
         cost_models.router(work),
         catalogue.router(work),
