@@ -13,7 +13,7 @@ from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_prog
 from hetune.variants.plan.variants import usual, variants_of
 from hetune.variants.runtime.choice import choose, chosen, contenders
 from hetune.variants.runtime.pricing import Prices
-from hetune.variants.runtime.use import Policy, Use, about_seconds
+from hetune.variants.runtime.use import PATIENCE, Policy, Use, about_seconds
 from hetune.variants.testing.graphs import typed_graph
 
 VARIANTS = variants_of(rgcn_program(8, 8))
@@ -81,7 +81,7 @@ def test_expected_runs_can_be_told(graph):
 
 def test_the_question_is_put_off_until_runs_have_taken_as_long(graph):
     first = usual(VARIANTS)
-    told = Told((1.0,), asking_seconds=10.5 * about_seconds(first, graph))
+    told = Told((1.0,), asking_seconds=10.5 * about_seconds(first, graph) / PATIENCE)
     use = Use()
     assert set(ids(10, use, graph, Policy(told))) == {first.id}
     assert not use.asked

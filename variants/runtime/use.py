@@ -1,9 +1,9 @@
 """Which variant the next call on a graph runs: choices that learn from the calls themselves.
 
-Asking the cost model takes milliseconds, which a run on a small graph does not. So a layer asks
-only once its calls on a graph should have taken as long as the question does, and runs the usual
-variant until then. When that is follows from counts, not from a clock: equal calls on equal graphs
-run equal variants.
+Asking the cost model takes milliseconds, which a run on a small graph does not, and what the
+answer can save is a small part of what runs take. So a layer asks only once its calls on a graph
+should have taken three times as long as the question does, and runs the usual variant until then.
+When that is follows from counts, not from a clock: equal calls on equal graphs run equal variants.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _TRIALS = 4
 """Calls that each contender gets; the first of them warms up and does not count."""
 _CONTENDERS = 3
 _ELEMENT = 4
+PATIENCE = 3.0
+"""How many times what the question takes is spent on runs before it is asked."""
 _LAUNCH_SECONDS = 5e-6
 _EDGE_RATE, _NODE_RATE = 40e9, 6e9
 """Bytes a second of one row for each edge and of one for each node, by times on one server."""
@@ -103,7 +105,8 @@ class Use:
         """Whether the calls until now, this one included, are not worth the question yet."""
         if policy.expected_runs is not None or policy.memory_limit is not None:
             return False
-        if self.calls * about_seconds(usual(variants), graph) >= policy.pricer.asking_seconds:
+        spent = self.calls * about_seconds(usual(variants), graph)
+        if spent >= PATIENCE * policy.pricer.asking_seconds:
             return False
         return self.current is not None or is_ready(usual(variants))
 
