@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import httpx
 
 from hetune.clients.http import calls
-from hetune.clients.http.calls import Call, as_method
+from hetune.clients.http.call import Call, as_method
 from hetune.clients.http.exchange import Exchange, Outcome
 from hetune.clients.http.options import options_of, retries_of
 from hetune.clients.http.profiling import CostModelsClient, JobsClient

@@ -15,7 +15,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import httpx
 
-from hetune.clients.http.calls import Call
+from hetune.clients.http.call import Call
 from hetune.clients.http.wire import unreachable
 
 T = TypeVar("T")

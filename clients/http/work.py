@@ -11,7 +11,7 @@ from uuid import uuid4
 import httpx
 
 import hetune
-from hetune.clients.http.calls import Call
+from hetune.clients.http.call import Call
 from hetune.clients.http.exchange import Exchange, Outcome
 from hetune.clients.http.options import options_of
 from hetune.costmodel.fingerprint import Fingerprint
