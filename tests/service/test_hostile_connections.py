@@ -4,6 +4,7 @@ import re
 import socket
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import httpx
@@ -12,7 +13,7 @@ import pytest
 from hetune.service.http import connections
 from hetune.service.http.app import application
 
-from ._serving import make_service, serving
+from ._serving import LIMITS, make_service, serving
 
 GET = b"GET /v1/health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 POST = b"POST /v1/graphs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -139,8 +140,7 @@ def test_headers_that_change_nothing(served, header, status):
     ids=["nothing", "a byte", "half a head", "a head by drops", "half a body", "after an answer"],
 )
 def test_who_is_slow_is_not_waited_for(impatient, tmp_path, drops):
-    service = make_service(tmp_path)
-    object.__setattr__(service.limits, "body_seconds", 0.3)
+    service = make_service(tmp_path, limits=replace(LIMITS, body_seconds=0.3))
     with serving(application(service)) as url:
         parsed = httpx.URL(url)
         with socket.create_connection((parsed.host, parsed.port), 30) as connection:
