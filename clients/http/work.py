@@ -37,7 +37,7 @@ from hetune.variants.errors import HetuneError, InputError, LeaseError, Unreacha
 
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")
-_LEASES = "/v1/work/leases"
+_LEASES = "/v1/leases"
 _NOTHING = 204
 _FAILED = 500
 _TIMEOUT_SECONDS = 60.0

@@ -40,7 +40,7 @@ Number = Annotated[int, Path(ge=1, le=LARGEST_ID)]
 
 def router(work: Work) -> APIRouter:
     """The routes."""
-    routes = APIRouter(prefix="/v1/work/leases", tags=["profiling"])
+    routes = APIRouter(prefix="/v1/leases", tags=["profiling"])
     lending, limits = work.service.lending, work.service.limits
     length = work.service.metrics.queue_length
     asking = Gate("requests of workers", _MOST_ASKING, length)

@@ -27,7 +27,7 @@ from hetune.variants.errors import AccessError, InputError, LeaseError, Unreacha
 from ._serving import make_service, serving
 from .test_http import is_problem
 
-LEASES = "/v1/work/leases"
+LEASES = "/v1/leases"
 CLAIM = {"owner": "me", "machine": MACHINE.digest, "version": hetune.__version__}
 GIVEN = {"fingerprint": MACHINE.as_dict(), "measurements": []}
 
