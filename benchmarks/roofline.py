@@ -21,7 +21,8 @@ from _measure import as_json
 from hetune.profiling.calibrate import probes
 from hetune.profiling.measure.rounds import interleave
 from hetune.variants.kernel.nodes import Schedule
-from hetune.variants.kernel.text import parse_schedule, show_schedule
+from hetune.variants.kernel.parse import parse_schedule
+from hetune.variants.kernel.text import show_schedule
 
 HERE = Path(__file__).resolve().parent
 _FMA_TURNS = 400_000

@@ -16,8 +16,8 @@ from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.nodes import Schedule
+from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.testing import random_values
-from hetune.variants.kernel.text import parse
 from hetune.variants.kernel.verify import verify
 from hetune.variants.registry import KernelSource, default_registry
 from hetune.variants.runtime.domain import Domain

@@ -14,7 +14,7 @@ from hetune.clients.cli.console import seconds, size
 from hetune.clients.cli.options import size_of
 from hetune.clients.cli.show import pass_text
 from hetune.variants.errors import InputError
-from hetune.variants.kernel.text import parse
+from hetune.variants.kernel.parse import parse
 from hetune.variants.passes.aggregate_first import AggregateFirst
 from hetune.variants.passes.compact import Compact
 from hetune.variants.passes.weights_first import WeightsFirst

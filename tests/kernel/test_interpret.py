@@ -27,8 +27,9 @@ from hetune.variants.kernel.nodes import (
     Store,
     Update,
 )
+from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.testing import random_launch, random_values
-from hetune.variants.kernel.text import parse, show
+from hetune.variants.kernel.text import show
 from hetune.variants.kernel.verify import verify
 from hetune.variants.program.nodes import End, Space
 

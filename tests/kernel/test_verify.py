@@ -7,7 +7,7 @@ import pytest
 
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import Launch
-from hetune.variants.kernel.text import parse
+from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.verify import verify
 
 GOOD = """

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from hetune.variants.kernel.text import parse
+from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.verify import verify
 from hetune.variants.plan.launches import form_launches
 

@@ -1,4 +1,4 @@
-"""The text form of the intra-operator IR: `parse(show(launch)) == launch`.
+"""The text form of the intra-operator IR; `parse` reads it: `parse(show(launch)) == launch`.
 
 The text is canonical: equal launches print equally, so it is part of a compiled kernel's key.
 
@@ -17,14 +17,11 @@ The text is canonical: equal launches print equally, so it is part of a compiled
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import fields
 
-from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
     Apply,
-    Buffer,
     Def,
     Direct,
     Expr,
@@ -44,12 +41,10 @@ from hetune.variants.kernel.nodes import (
     Traversal,
     Update,
 )
-from hetune.variants.program.nodes import End, Space, Type
+from hetune.variants.program.nodes import End, Type
 
-_INDENT = "  "
-
-
-# --- printing ---------------------------------------------------------------------------
+INDENT = "  "
+"""Of each level below a launch."""
 
 
 def show(launch: Launch) -> str:
@@ -57,9 +52,9 @@ def show(launch: Launch) -> str:
     lines = ["launch"]
     for b in launch.buffers:
         scratch = f" in scratch {b.scratch}" if b.scratch else ""
-        lines.append(f"{_INDENT}buffer {b.name}: {show_type(b.type)}{scratch}")
+        lines.append(f"{INDENT}buffer {b.name}: {show_type(b.type)}{scratch}")
     for kernel in launch.kernels:
-        lines += (_INDENT + line for line in _kernel_lines(kernel))
+        lines += (INDENT + line for line in _kernel_lines(kernel))
     return "\n".join(lines) + "\n"
 
 
@@ -104,7 +99,7 @@ def _kernel_lines(kernel: Kernel) -> Iterator[str]:
         case Traversal(rows, body):
             yield f"traverse {show_rows(rows)}"
             for statement in body:
-                yield from (_INDENT + line for line in _statement_lines(statement))
+                yield from (INDENT + line for line in _statement_lines(statement))
 
 
 def _gemm(gemm: Gemm) -> str:
@@ -138,7 +133,7 @@ def _statement_lines(statement: Stmt) -> Iterator[str]:
         case ForEach(rows, body):
             yield f"for {show_rows(rows)}"
             for inner in body:
-                yield from (_INDENT + line for line in _statement_lines(inner))
+                yield from (INDENT + line for line in _statement_lines(inner))
 
 
 def _expr(expr: Expr) -> str:
@@ -150,282 +145,3 @@ def _expr(expr: Expr) -> str:
             return f"{fn}({', '.join((*args, *constant))})"
         case Inner(x, y):
             return f"dot({x}, {y})"
-
-
-# --- parsing ----------------------------------------------------------------------------
-
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>-?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|inf\b))"
-    r"|(?P<name>[A-Za-z_]\w*)|(?P<symbol>\+=|->|[-+*=@:,()\[\]]))"
-)
-
-
-def parse(text: str) -> Launch:
-    """The launch of a text that `show` printed. Blank lines are skipped.
-
-    Raises:
-        KernelError: The text is malformed; names the line and what was expected there.
-    """
-    return _Reader(text).launch()
-
-
-def parse_schedule(text: str) -> Schedule:
-    """The schedule of a text that `show_schedule` printed. Settings left out have defaults.
-
-    Raises:
-        KernelError: The text is malformed, or names a setting that there is not.
-    """
-    line = _Line(1, text.rstrip("\n"))
-    line.expect("schedule")
-    known = {f.name: type(f.default) for f in fields(Schedule)}
-    settings: dict[str, int | str] = {}
-    while line.peek():
-        name = line.name("a setting")
-        if name not in known:
-            raise line.error(f"there is no setting {name!r}: use one of {', '.join(known)}")
-        line.expect("=")
-        settings[name] = line.integer() if known[name] is int else line.name("a word")
-    return Schedule(**settings)  # type: ignore[arg-type]
-
-
-class _Line:
-    """The tokens of one line, read from left to right."""
-
-    def __init__(self, number: int, text: str) -> None:
-        self.number, self.text, self._at = number, text.strip(), 0
-        self.indent = len(text) - len(text.lstrip(" "))
-        self._tokens: list[tuple[str, str]] = []
-        at = 0
-        while at < len(self.text):
-            match = _TOKEN.match(self.text, at)
-            if match is None or match.lastgroup is None:
-                raise self.error(f"{self.text[at:].strip()[:1]!r} has no meaning here: remove it")
-            self._tokens.append((match.lastgroup, match[match.lastgroup]))
-            at = match.end()
-
-    def error(self, problem: str) -> KernelError:
-        return KernelError(f"kernel text, line {self.number} `{self.text}`: {problem}")
-
-    def peek(self, ahead: int = 0) -> str:
-        """A token to come; "" at the end."""
-        at = self._at + ahead
-        return self._tokens[at][1] if at < len(self._tokens) else ""
-
-    def _next(self, kind: str, what: str) -> str:
-        if self._at >= len(self._tokens):
-            raise self.error(f"the line ends where {what} is expected: add it")
-        found, token = self._tokens[self._at]
-        if found != kind:
-            raise self.error(f"found {token!r} where {what} is expected: write that instead")
-        self._at += 1
-        return token
-
-    def name(self, what: str) -> str:
-        return self._next("name", what)
-
-    def accept(self, token: str) -> bool:
-        found = self.peek() == token
-        self._at += found
-        return found
-
-    def expect(self, token: str) -> None:
-        if not self.accept(token):
-            found = repr(self.peek()) if self.peek() else "the end of the line"
-            raise self.error(f"found {found} where {token!r} is expected: write that instead")
-
-    def finish(self) -> None:
-        if self.peek():
-            raise self.error(f"{self.peek()!r} follows the end of the statement: remove it")
-
-    def real(self) -> float:
-        return float(self._next("number", "a number"))
-
-    def integer(self) -> int:
-        token = self._next("number", "an integer")
-        if not token.removeprefix("-").isdigit():
-            raise self.error(f"{token} is not an integer: write one")
-        return int(token)
-
-    def setting(self, name: str) -> int:
-        self.expect(name)
-        self.expect("=")
-        return self.integer()
-
-    def rows(self) -> Rows:
-        word = self.name("a space")
-        if word not in set(Space):
-            raise self.error(f"there is no space {word!r}: use one of {', '.join(Space)}")
-        return Rows(Space(word), self.name("a group") if self.accept("@") else "")
-
-    def shape(self) -> tuple[int, ...]:
-        self.expect("[")
-        extents: list[int] = []
-        while not self.accept("]"):
-            if extents:
-                self.expect(",")
-            extents.append(self.integer())
-        return tuple(extents)
-
-    def end(self) -> End | None:
-        """``[src]``, ``[dst]`` or ``[-]``; None where there is no bracket."""
-        if not self.accept("["):
-            return None
-        end = End.NONE if self.accept("-") else self.named_end()
-        self.expect("]")
-        return end
-
-    def named_end(self) -> End:
-        word = self.name("src or dst")
-        if word not in set(End):
-            raise self.error(f"{word!r} is no end of an edge: write src or dst")
-        return End(word)
-
-
-class _Reader:
-    """Recursive descent over lines; blocks are told by their indentation."""
-
-    def __init__(self, text: str) -> None:
-        numbered = enumerate(text.splitlines(), start=1)
-        self._lines = [_Line(number, line) for number, line in numbered if line.strip()]
-        self._at = 0
-
-    def _block(self, depth: int) -> Iterator[_Line]:
-        """The lines of the block at this depth; whoever gets one reads what is nested in it."""
-        indent = depth * len(_INDENT)
-        while self._at < len(self._lines) and self._lines[self._at].indent >= indent:
-            line = self._lines[self._at]
-            if line.indent > indent:
-                raise line.error(f"indented by {line.indent} spaces: indent it by {indent}")
-            self._at += 1
-            yield line
-
-    def launch(self) -> Launch:
-        if not self._lines:
-            raise KernelError("kernel text is empty: it must start with `launch`")
-        self._at = 1
-        head = self._lines[0]
-        head.expect("launch")
-        head.finish()
-        buffers: list[Buffer] = []
-        kernels: list[Kernel] = []
-        for line in self._block(1):
-            if line.accept("buffer"):
-                if kernels:
-                    raise line.error("a buffer follows a kernel: move it above all kernels")
-                buffers.append(self._buffer(line))
-            elif line.accept("gemm"):
-                kernels.append(self._gemm(line))
-            else:
-                line.expect("traverse")
-                rows = line.rows()
-                line.finish()
-                kernels.append(Traversal(rows, self._body(2)))
-        if self._at < len(self._lines):
-            raise self._lines[self._at].error("only one launch is expected: indent it or remove it")
-        return Launch(tuple(kernels), tuple(buffers))
-
-    def _buffer(self, line: _Line) -> Buffer:
-        name = line.name("a buffer's name")
-        line.expect(":")
-        rows = line.rows()
-        shape = line.shape()
-        scratch = ""
-        if line.accept("in"):
-            line.expect("scratch")
-            scratch = line.name("the scratch's name")
-        line.finish()
-        return Buffer(name, Type(rows.space, shape, rows.group), scratch)
-
-    def _gemm(self, line: _Line) -> Gemm:
-        out = line.name("a buffer")
-        line.expect("[")
-        rows = line.rows()
-        scatter = line.accept("->")
-        if scatter:
-            line.expect(Space.NODE)
-        line.expect("]")
-        accumulate = line.accept("+=")
-        if not accumulate:
-            line.expect("=")
-        scale = self._factor(line)
-        x = self._operand(line)
-        line.expect("@")
-        w = line.name("a weight")
-        bias = line.name("a bias") if line.accept("+") else None
-        heads, k, n = line.setting("heads"), line.setting("k"), line.setting("n")
-        only, fill = End.NONE, False
-        if line.accept("only"):
-            line.expect("=")
-            only, fill = line.named_end(), line.accept("fill")
-        line.finish()
-        return Gemm(out, x, w, rows, heads, k, n, scatter, accumulate, scale, bias, only, fill)
-
-    def _factor(self, line: _Line) -> str | None:
-        if line.peek(1) != "*":
-            return None
-        name = line.name("a factor")
-        line.expect("*")
-        return name
-
-    def _operand(self, line: _Line) -> Direct | Gather | SegmentSum:
-        name = line.name("an operand")
-        if name == "sum" and line.accept("("):
-            weight = self._factor(line)
-            buffer, end = line.name("a buffer"), line.end()
-            line.expect(")")
-            return SegmentSum(buffer, end or End.NONE, weight)
-        end = line.end()
-        return Direct(name) if end is None else Gather(name, end)
-
-    def _body(self, depth: int) -> tuple[Stmt, ...]:
-        return tuple(self._statement(line, depth) for line in self._block(depth))
-
-    def _statement(self, line: _Line, depth: int) -> Stmt:
-        statement: Stmt
-        word = line.name("a statement")
-        if line.accept(":"):
-            shape = line.shape()
-            line.expect("=")
-            statement = Def(word, shape, self._expr(line))
-        elif word == "init":
-            name = line.name("an accumulator")
-            line.expect(":")
-            statement = Init(name, line.shape(), line.name("a reduction"))
-        elif word == "update":
-            statement = Update(line.name("an accumulator"), line.name("a value"))
-        elif word == "store":
-            buffer, accumulate = line.name("a buffer"), line.accept("+=")
-            if not accumulate:
-                line.expect("=")
-            statement = Store(buffer, line.name("a value"), accumulate)
-        elif word == "for":
-            rows = line.rows()
-            line.finish()
-            return ForEach(rows, self._body(depth + 1))
-        else:
-            raise line.error(
-                f"no statement starts with {word!r}: write `name: [shape] = ...`, init, update, "
-                "store or for"
-            )
-        line.finish()
-        return statement
-
-    def _expr(self, line: _Line) -> Expr:
-        word = line.name("an expression")
-        if word == "read" and line.peek() != "(":
-            return Read(line.name("a buffer"), line.end() or End.NONE)
-        line.expect("(")
-        args: list[str] = []
-        const: float | None = None
-        while not line.accept(")"):
-            if args or const is not None:
-                line.expect(",")
-            if line.peek() == "const" and line.peek(1) == "=":
-                line.expect("const")
-                line.expect("=")
-                const = line.real()
-            else:
-                args.append(line.name("an argument"))
-        if word == "dot" and const is None and len(args) == 2:
-            return Inner(args[0], args[1])
-        return Apply(word, tuple(args), const)

@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,9 @@ from pathlib import Path
 import platformdirs
 
 from hetune.variants.errors import CompileError, RegistryError
+from hetune.variants.registry import upkeep
 from hetune.variants.registry.folder import DamagedEntryError, FolderUnusableError, KernelFolder
+from hetune.variants.registry.jobs import jobs_of, pool_of
 from hetune.variants.registry.openmp import share_openmp_with_torch
 from hetune.variants.registry.records import (
     FORMAT,
@@ -185,7 +187,7 @@ class Registry:
         self._folder.sweep()
         built = size = 0
         failed: dict[str, str] = {}
-        with _pool(_jobs(jobs)) as pool:
+        with pool_of(jobs_of(jobs)) as pool:
             futures: dict[Future[tuple[Manifest, bool]], str] = {
                 pool.submit(self._ensure, key, source): key for key, source in unique.items()
             }
@@ -206,35 +208,11 @@ class Registry:
 
     def entries(self) -> list[Entry]:
         """All entries with a readable manifest, the most recently used first."""
-        found = []
-        for key in self._folder.list_keys():
-            try:
-                manifest = Manifest.from_json(self._folder.manifest(key).read_text("utf-8"))
-                used = self._folder.binary(key).stat().st_mtime
-            except (OSError, ValueError):
-                continue  # `verify` reports it; or another process has just removed it
-            found.append(
-                Entry(key, manifest.name, manifest.recipe, manifest.bytes, manifest.created, used)
-            )
-        return sorted(found, key=lambda entry: (-entry.last_used, entry.key))
+        return upkeep.entries(self._folder)
 
     def verify(self) -> VerifyReport:
         """Check the digest of every entry, and quarantine those that fail."""
-        checked = 0
-        bad: dict[str, str] = {}
-        for key in self._folder.list_keys():
-            try:
-                if self._folder.read(key) is None:
-                    continue  # a build in progress, or a killed one's: `gc` sweeps it
-                checked += 1
-            except DamagedEntryError:
-                self._folder.prepare()
-                with self._folder.lock(key):
-                    reason = self._quarantine_if_damaged(key)
-                if reason:
-                    checked += 1
-                    bad[key] = reason
-        return VerifyReport(checked, bad)
+        return upkeep.verify(self._folder)
 
     def gc(self, quota_bytes: int | None = None) -> GcReport:
         """Sweep what killed builds left, then evict the longest unused down to the quota.
@@ -244,22 +222,8 @@ class Registry:
         Args:
             quota_bytes: bytes to keep at most; the registry's quota by default.
         """
-        if not self._folder.exists():
-            return GcReport((), 0, 0, 0)
-        self._folder.prepare()
-        swept = self._folder.sweep()
-        entries = self.entries()
-        known = {entry.key for entry in entries}
-        for key in self._folder.list_keys():
-            if key not in known:
-                with self._folder.lock(key, wait=False) as mine:
-                    if mine and self._is_orphan(key):
-                        self._folder.remove(key)
-                        swept += 1
-        evicted, freed = self._evict(
-            entries, self.quota_bytes if quota_bytes is None else quota_bytes
-        )
-        return GcReport(evicted, freed, swept, sum(e.bytes for e in entries) - freed)
+        quota = self.quota_bytes if quota_bytes is None else quota_bytes
+        return upkeep.collect(self._folder, quota, self._loaded.__contains__)
 
     @property
     def loads(self) -> Loads:
@@ -352,7 +316,7 @@ class Registry:
         self._folder.prepare()
         with self._folder.lock(key):
             # Another process may have built it while this one waited for the lock.
-            damaged = self._quarantine_if_damaged(key)
+            damaged = upkeep.quarantine_if_damaged(self._folder, key)
             manifest = None if damaged else self._folder.read(key)
             if manifest is not None:
                 return manifest, False
@@ -386,66 +350,13 @@ class Registry:
             cpu=chain.cpu,
         )
 
-    def _quarantine_if_damaged(self, key: str) -> str:
-        """The reason, or an empty text; the caller holds the key's lock."""
-        try:
-            self._folder.read(key)
-        except DamagedEntryError as error:
-            self._folder.quarantine(key, str(error))
-            return str(error)
-        return ""
-
-    def _is_orphan(self, key: str) -> bool:
-        return self._folder.binary(key).exists() and not self._folder.manifest(key).exists()
-
     def _enforce_quota(self) -> None:
-        if self._folder.size() > self.quota_bytes:
-            self._evict(self.entries(), self.quota_bytes)
-
-    def _evict(self, entries: list[Entry], quota: int) -> tuple[tuple[str, ...], int]:
-        """Remove the entries used longest ago until the rest fits; their keys, and their bytes."""
-        excess = sum(entry.bytes for entry in entries) - quota
-        evicted: list[str] = []
-        freed = 0
-        for entry in reversed(entries):
-            if freed >= excess:
-                break
-            if entry.key in self._loaded:
-                continue
-            with self._folder.lock(entry.key, wait=False) as mine:
-                if mine:
-                    self._folder.remove(entry.key)
-                    evicted.append(entry.key)
-                    freed += entry.bytes
-        return tuple(evicted), freed
+        upkeep.enforce_quota(self._folder, self.quota_bytes, self._loaded.__contains__)
 
 
 def _default_root() -> Path:
     cache = os.environ.get("HETUNE_CACHE") or platformdirs.user_cache_dir("hetune")
     return Path(cache).expanduser().absolute() / "kernels"
-
-
-def _jobs(jobs: int | None) -> int:
-    if jobs is None:
-        text = os.environ.get("HETUNE_JOBS") or str(os.cpu_count() or 1)
-        if not text.strip().isdigit():
-            raise RegistryError(
-                f"HETUNE_JOBS={text!r} is no count: set it to 1 or more, or unset it"
-            )
-        jobs = int(text)
-    if jobs < 1:
-        raise RegistryError(f"{jobs} jobs cannot compile anything: ask for 1 or more")
-    return jobs
-
-
-@contextmanager
-def _pool(jobs: int) -> Iterator[ThreadPoolExecutor]:
-    """A thread pool that drops what has not begun when the caller is interrupted."""
-    pool = ThreadPoolExecutor(jobs, thread_name_prefix="hetune-build")
-    try:
-        yield pool
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from hetune.variants.backends.cpp.emit import emit
 from hetune.variants.errors import KernelError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.nodes import Schedule
-from hetune.variants.kernel.text import parse
+from hetune.variants.kernel.parse import parse
 
 WEIGHTED_SUM = """
 launch

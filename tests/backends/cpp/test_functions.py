@@ -7,7 +7,7 @@ import torch
 
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.nodes import Schedule
-from hetune.variants.kernel.text import parse
+from hetune.variants.kernel.parse import parse
 
 INF = math.inf
 REFERENCE = {

@@ -6,7 +6,8 @@ from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.codegen import print_unit
 from hetune.variants.backends.cpp.lower import lower
 from hetune.variants.kernel.nodes import Schedule
-from hetune.variants.kernel.text import parse, show_schedule
+from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.text import show_schedule
 
 AGGREGATE_FIRST = """
 launch

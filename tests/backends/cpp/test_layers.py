@@ -3,7 +3,7 @@
 import pytest
 
 from hetune.variants.kernel.nodes import Schedule
-from hetune.variants.kernel.text import parse
+from hetune.variants.kernel.parse import parse
 
 from ..launches import ATTEND, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
 

@@ -10,7 +10,7 @@ from hetune.variants.backends.triton.ahead import TritonCompiler, capability_of,
 from hetune.variants.backends.triton.emit import emit
 from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.errors import CompileError, InputError
-from hetune.variants.kernel.text import parse
+from hetune.variants.kernel.parse import parse
 from hetune.variants.registry import KernelSource
 
 from ..launches import RGCN, SOFTMAX

@@ -15,7 +15,7 @@ from hetune.variants.errors import CompileError, KernelError
 from hetune.variants.graph.device_index import DeviceIndex
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.nodes import Schedule
-from hetune.variants.kernel.text import parse
+from hetune.variants.kernel.parse import parse
 from hetune.variants.registry import Registry
 from hetune.variants.runtime.compiled import FallbackWarning
 from hetune.variants.runtime.compiled import compile as compile_layer

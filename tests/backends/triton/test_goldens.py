@@ -4,7 +4,7 @@ import pytest
 
 from hetune.variants.backends.triton.emit import emit
 from hetune.variants.backends.triton.schedule import TritonSchedule
-from hetune.variants.kernel.text import parse
+from hetune.variants.kernel.parse import parse
 
 from ..launches import ATTEND, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
 

@@ -3,8 +3,8 @@
 import pytest
 
 from hetune.variants.backends.triton.schedule import TritonSchedule
+from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.testing import random_launch
-from hetune.variants.kernel.text import parse
 
 from ..launches import ATTEND, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
 
