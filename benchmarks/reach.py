@@ -5,8 +5,8 @@
 Two layers of RGCN on a graph whose sources and destinations are drawn evenly. "whole" runs both on
 the graph, which is indexed, by the variants that the selector chooses. "reach" cuts out what the
 nodes depend on, chooses for these graphs, indexes them, and runs. What that takes beside the runs
-alone is fitted by non-negative seconds for each graph, edge and node: the constants of
-`hetune.service.core.subset`.
+alone is fitted by non-negative seconds for each graph, edge and node, as which
+`hetune.service.core.subset` has rough constants.
 """
 
 import argparse

@@ -32,7 +32,7 @@ class Limits:
         loaded_bytes: Graphs held in memory, by estimate; a quarter of the memory there is.
         stored_bytes: Graphs held on disk.
         waiting: Computations that wait or run at the same time.
-        waiting_bytes: Of their requests' bodies together; a quarter of the machine's memory.
+        waiting_bytes: Of their requests' bodies together; a quarter of the memory there is.
         uploads: Uploads at the same time.
     """
 

@@ -41,6 +41,7 @@ class Model:
         description: Its layers.
         modules: The layers with their weights.
         compiled: The same layers, compiled; runs name the variant.
+        nbytes: Of its weights.
     """
 
     name: str
@@ -48,11 +49,7 @@ class Model:
     description: ModelDescription
     modules: tuple[RelationalLayer, ...]
     compiled: tuple[CompiledLayer, ...]
-
-    @property
-    def nbytes(self) -> int:
-        """Of its weights."""
-        return sum(p.nbytes for module in self.modules for p in module.parameters())
+    nbytes: int
 
 
 class ModelStore:
@@ -131,7 +128,8 @@ class ModelStore:
         modules = modules_of(description, weights)
         # Whoever runs them names the variant: no cost model is asked here, or kept.
         compiled = tuple(compile(module, backend=self._backend) for module in modules)
-        return Model(name, version, description, modules, compiled)
+        nbytes = sum(p.nbytes for module in modules for p in module.parameters())
+        return Model(name, version, description, modules, compiled, nbytes)
 
     def get(self, name: str, version: int | None = None) -> Model:
         """A model.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from hetune.costmodel.following import Active
+from hetune.costmodel.following import Following, Given
 from hetune.costmodel.selector import LEARNED, Selector
 from hetune.service.core.answers import LayerReport, Report, explained
 from hetune.service.core.graphs import GraphStore
@@ -29,7 +29,7 @@ class Selection:
     Args:
         graphs: Where graphs are looked up by id.
         models: Where models are looked up.
-        active: What chooses now; asked once for all layers of a request.
+        following: Tells what chooses now; asked once for all layers of a request.
         limits: `run_bytes` bounds every choice.
         metrics: Where choices are counted and timed.
     """
@@ -38,12 +38,12 @@ class Selection:
         self,
         graphs: GraphStore,
         models: ModelStore,
-        active: Callable[[], Active],
+        following: Following | Given,
         limits: Limits,
         metrics: Metrics,
     ) -> None:
         self._graphs, self._models = graphs, models
-        self._active, self._limits, self._metrics = active, limits, metrics
+        self._following, self._limits, self._metrics = following, limits, metrics
 
     def select(
         self,
@@ -126,7 +126,7 @@ class Selection:
             )
         limit = self._limits.run_bytes
         limit = limit if memory_limit is None else min(limit, memory_limit)
-        active = self._active()
+        active = self._following.active
         selector = active.selector
         with self._metrics.select_seconds.time(), step("select", cost_model=active.model):
             return tuple(

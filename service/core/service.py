@@ -100,7 +100,7 @@ class Service:
         models = ModelStore(root / "models", backend, limits.loaded_bytes)
         measurements = Measurements(store)
         metrics = Metrics(graphs, models, following, lambda: measurements.queue.counts())
-        selection = Selection(graphs, models, lambda: following.active, limits, metrics)
+        selection = Selection(graphs, models, following, limits, metrics)
         regret = RegretSamples(regret_rate, following, limits, metrics)
         return cls(
             limits,

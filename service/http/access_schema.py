@@ -8,6 +8,7 @@ from fastapi import FastAPI
 
 from hetune.service.core.scopes import Need, Scope
 from hetune.service.http.access import NEEDS
+from hetune.service.http.schema import amend
 
 _SCHEME = "key"
 _METHODS = frozenset({"get", "put", "post", "delete", "patch", "head", "options", "trace"})
@@ -15,21 +16,16 @@ _METHODS = frozenset({"get", "put", "post", "delete", "patch", "head", "options"
 
 def add_security(app: FastAPI) -> None:
     """Lets an application's OpenAPI description say which key each route needs."""
-    plain = app.openapi
 
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is not None:
-            return app.openapi_schema
-        found = plain()
+    def add(found: dict[str, Any]) -> None:
         schemes = found.setdefault("components", {}).setdefault("securitySchemes", {})
         schemes[_SCHEME] = {"type": "http", "scheme": "bearer"}
         for path, operations in found["paths"].items():
             for method in _METHODS & set(operations):
                 need = NEEDS.get(f"{method.upper()} {path}", frozenset())
                 operations[method]["security"] = _security_of(need)
-        return found
 
-    app.openapi = openapi  # type: ignore[method-assign]
+    amend(app, add)
 
 
 def _security_of(need: Need) -> list[dict[str, list[str]]]:

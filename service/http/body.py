@@ -60,10 +60,8 @@ def media_of(request: Request, *allowed: Media) -> Media:
 
 def size_of(request: Request, limits: Limits) -> int:
     """The most bytes that a body takes: what it says, unless it does not or is compressed."""
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and "content-encoding" not in request.headers:
-        return int(announced)
-    return limits.body_bytes
+    length = None if "content-encoding" in request.headers else _length_of(request)
+    return limits.body_bytes if length is None else length
 
 
 async def read(request: Request, media: Media, limits: Limits) -> Content:
@@ -149,7 +147,11 @@ def _limit(media: Media, limits: Limits) -> int:
 
 def _announced(request: Request, limit: int) -> int:
     """The length that a body says it has; 0 if it does not."""
-    announced = request.headers.get("content-length", "")
-    length = int(announced) if announced.isdecimal() else 0
+    length = _length_of(request) or 0
     check_limit("bytes of the body", length, limit)
     return length
+
+
+def _length_of(request: Request) -> int | None:
+    announced = request.headers.get("content-length", "")
+    return int(announced) if announced.isdecimal() else None

@@ -70,7 +70,7 @@ def router(work: Work) -> APIRouter:
         return await keep(request, response, lambda upload: _read(upload, service.limits))
 
     @routes.patch("/{id}", status_code=201, openapi_extra=takes(EditDocument, safetensors=True))
-    async def edit_graph(id: str, request: Request, response: Response) -> GraphCreated:
+    async def edit_graph(id: GraphId, request: Request, response: Response) -> GraphCreated:
         """Keeps the graph that an edit makes of this one, which stays, under an id of its own."""
 
         def edit(upload: Upload) -> HeteroGraph:
@@ -99,12 +99,12 @@ def router(work: Work) -> APIRouter:
         service.graphs.remove(id)
 
     @routes.put("/{id}/pin", status_code=204)
-    def pin_graph(id: str) -> None:
+    def pin_graph(id: GraphId) -> None:
         """Keeps a graph whatever the quota."""
         service.graphs.pin(id)
 
     @routes.delete("/{id}/pin", status_code=204)
-    def unpin_graph(id: str) -> None:
+    def unpin_graph(id: GraphId) -> None:
         """Lets a graph go again when graphs are over their quota."""
         service.graphs.unpin(id)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI
@@ -50,17 +51,27 @@ def holds(kind: type[Document]) -> dict[str, Any]:
 
 def add_schemas(app: FastAPI, *kinds: type[Document]) -> None:
     """Lets an application's OpenAPI description hold the documents that `holds` refers to."""
+
+    def add(found: dict[str, Any]) -> None:
+        _, schemas = models_json_schema(
+            [(kind, "validation") for kind in kinds], ref_template=_REFERENCE
+        )
+        known = found.setdefault("components", {}).setdefault("schemas", {})
+        for name, schema in schemas["$defs"].items():
+            known.setdefault(name, schema)
+
+    amend(app, add)
+
+
+def amend(app: FastAPI, change: Callable[[dict[str, Any]], None]) -> None:
+    """Changes an application's OpenAPI description in place, once, when it is first asked for."""
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            found = plain()
-            _, schemas = models_json_schema(
-                [(kind, "validation") for kind in kinds], ref_template=_REFERENCE
-            )
-            known = found.setdefault("components", {}).setdefault("schemas", {})
-            for name, schema in schemas["$defs"].items():
-                known.setdefault(name, schema)
-        return app.openapi_schema or found
+        is_made = app.openapi_schema is not None
+        found = plain()
+        if not is_made:
+            change(found)
+        return found
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -22,7 +22,7 @@ _CONNECTIONS = 256
 _LOOK_SECONDS = 0.1
 _SWITCH_SECONDS = 5e-4
 """The thread that computes gives the interpreter away in every kernel. By default it would get it
-back only after up to 5 ms of the event loop's work, each time, which halves what is answered."""
+back only after up to 5 ms of the event loop's work, each time."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
