@@ -36,6 +36,7 @@ from hetune.variants.runtime.table import CandidateTable
 LEARNED = "the cost model"
 """Who predicts, for a reader, where it is not the roofline model."""
 _ASKING = 4e-3
+"""Seconds on a new graph, about; `benchmarks/selection.py` measures it ("overhead")."""
 _log = logging.getLogger(__name__)
 _FAILURES = (HetuneError, ArithmeticError, ValueError, LookupError)  # XGBoost's are ValueErrors
 
