@@ -89,6 +89,6 @@ def test_an_empty_shelf(client):
 
 
 def test_nobody_answers():
-    said = pytest.raises(errors.UnreachableError, match="no answer from http://127.0.0.1:1 ")
+    said = pytest.raises(errors.UnreachableError, match=r"no answer from http://127\.0\.0\.1:1 ")
     with Client("http://127.0.0.1:1") as client, said:
         client.jobs.list()
