@@ -12,9 +12,9 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import IO, Self
+from typing import IO
 
+from hetune.profiling.closing import Closing
 from hetune.profiling.heartbeat import SETTING_UP, Heartbeat
 from hetune.profiling.measure.candidate import Loss
 from hetune.profiling.measure.limits import Limits
@@ -37,7 +37,7 @@ class _Lost:
     loss: Loss
 
 
-class Supervisor:
+class Supervisor(Closing):
     """Measures problems in a process of their own, and starts another when that one is lost.
 
     A context manager; the process starts with the first problem and is kept.
@@ -101,17 +101,6 @@ class Supervisor:
         if self._process is not None:
             self._process.end()
             self._process = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _ask(self, order: Order) -> _Answer:
         fresh = self._process is None

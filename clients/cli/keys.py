@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hetune.clients.cli import console
-from hetune.clients.cli.serve import MISSING, Config, Data
+from hetune.clients.cli.options import importing_the_service
+from hetune.clients.cli.serve import Config, Data
 from hetune.service.core.scopes import Scope
 from hetune.variants.errors import InputError
 
@@ -83,11 +84,9 @@ def revoke(
 
 
 def _keys(data: Path | None, config: Path | None) -> Keys:
-    try:
+    with importing_the_service():
         from hetune.service.core.keys import FILE, Keys
         from hetune.service.settings import Settings
-    except ModuleNotFoundError as error:
-        raise InputError(f"{MISSING} ({error.name} is missing)") from error
     return Keys(Settings.load(config, service_data=data).service_data / FILE)
 
 

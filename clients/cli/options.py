@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated
 
@@ -14,6 +16,24 @@ from hetune.variants.runtime.build import LAYERS
 
 _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([KMGT]i?B|B|)\s*", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+@contextmanager
+def importing_the_service(who: str = "this command") -> Iterator[None]:
+    """Says what to install where packages are missing that only the extra `service` brings.
+
+    Args:
+        who: Needs them.
+
+    Raises:
+        InputError: A module that is imported meanwhile is missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"{who} needs more packages: pip install 'hetune[service]' ({error.name} is missing)"
+        ) from error
 
 
 class LayerName(StrEnum):

@@ -12,11 +12,10 @@ import typer
 
 from hetune.clients.cli import console
 from hetune.clients.cli.models import StoreUrl
-from hetune.clients.cli.options import MemoryLimit, Threads, use_threads
+from hetune.clients.cli.options import MemoryLimit, Threads, importing_the_service, use_threads
 from hetune.service.http.logs import LogStyle, configure
 from hetune.variants.errors import InputError
 
-MISSING = "this command needs more packages: pip install 'hetune[service]'"
 _OWN_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 Config = Annotated[
@@ -81,7 +80,7 @@ def serve(
 
     Options go before the environment (HETUNE_PORT, ...), and that before the file of settings.
     """
-    try:
+    with importing_the_service():
         from hetune.profiling.jobs.activity import Activity
         from hetune.profiling.jobs.keeper import Keeper
         from hetune.service.core.keys import FILE, Keys
@@ -90,8 +89,6 @@ def serve(
         from hetune.service.http import tracing as traces
         from hetune.service.http.app import application
         from hetune.service.settings import Settings
-    except ModuleNotFoundError as error:
-        raise InputError(f"{MISSING} ({error.name} is missing)") from error
 
     settings = Settings.load(
         config,

@@ -12,6 +12,7 @@ import typer
 
 from hetune.clients.cli import console
 from hetune.clients.cli.models import StoreUrl
+from hetune.clients.cli.options import importing_the_service
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.store.store import Store
@@ -22,7 +23,6 @@ from hetune.variants.errors import InputError
 if TYPE_CHECKING:
     from hetune.clients.http.work import HttpLender
 
-_MISSING = "hetune worker --url needs more packages: pip install 'hetune[service]'"
 _POLL_SECONDS = 1.0
 _POLL_HTTP_SECONDS = 5.0
 
@@ -67,10 +67,8 @@ def worker(
 
 
 def _remote(url: str) -> HttpLender:
-    try:
+    with importing_the_service("hetune worker --url"):
         from hetune.clients.http.work import HttpLender
-    except ModuleNotFoundError as error:
-        raise InputError(f"{_MISSING} ({error.name} is missing)") from error
     return HttpLender(url)
 
 

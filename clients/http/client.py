@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import sleep
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import httpx
 
@@ -14,6 +13,7 @@ from hetune.clients.http.call import Call, as_method
 from hetune.clients.http.exchange import Exchange, Outcome
 from hetune.clients.http.options import options_of, retries_of
 from hetune.clients.http.profiling import CostModelsClient, JobsClient
+from hetune.profiling.closing import Closing
 from hetune.variants.errors import HetuneError
 
 P = ParamSpec("P")
@@ -29,7 +29,7 @@ def _sends(call: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
     return as_method(method, call)
 
 
-class Client:
+class Client(Closing):
     """A service's client. Tensors travel as they are: results equal those in-process, bit by bit.
 
     Errors are those that the service raised: a `NotFoundError` there is a `NotFoundError` here.
@@ -97,17 +97,6 @@ class Client:
     def close(self) -> None:
         """Ends the connections."""
         self._http.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _send(self, call: Call[T], retries: int) -> T:
         exchange = Exchange(call, self._http.base_url, retries)

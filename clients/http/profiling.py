@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import httpx
 
-from hetune.clients.http.wire import check
+from hetune.clients.http.wire import check, unreachable
 from hetune.profiling.jobs.records import State
 from hetune.service.core.cost_model_documents import (
     CostModelDocument,
@@ -26,7 +26,6 @@ from hetune.service.core.job_documents import (
     JobRequest,
     JobResults,
 )
-from hetune.variants.errors import UnreachableError
 
 D = TypeVar("D", bound=Document)
 _JOBS = "/v1/profiling/jobs"
@@ -75,7 +74,7 @@ class JobsClient:
             },
         )
         body = asked.model_dump_json().encode()
-        with _answers():
+        with _answers(self._http):
             found = self._http.post(_JOBS, content=body, headers=_JSON)
         return _read(JobDocument, found)
 
@@ -106,7 +105,7 @@ class JobsClient:
         Raises:
             NotFoundError: There is none of that number.
         """
-        with _answers():
+        with _answers(self._http):
             found = self._http.delete(f"{_JOBS}/{id}")
         return _read(JobDocument, found)
 
@@ -151,7 +150,7 @@ class JobsClient:
     def _events(self, id: int, after: int) -> Iterator[JobDocument | JobLine]:
         """Those of one stream, which the service ends after a while."""
         with (
-            _answers(),
+            _answers(self._http),
             self._http.stream("GET", f"{_JOBS}/{id}/events", params={"after": after}) as stream,
         ):
             if stream.is_error:
@@ -194,7 +193,7 @@ class CostModelsClient:
         Raises:
             NotFoundError: There is no such model, or no page about it.
         """
-        with _answers():
+        with _answers(self._http):
             found = self._http.get(f"{_MODELS}/{quote(name, safe='')}/card")
         check(found)
         return found.text
@@ -212,7 +211,7 @@ class CostModelsClient:
             PromotionError: It loses, or there is nothing to judge it on.
         """
         path = f"{_MODELS}/{quote(name, safe='')}/promote"
-        with _answers():
+        with _answers(self._http):
             found = self._http.post(path, params={} if machine is None else {"machine": machine})
         return _read(PromotedModel, found)
 
@@ -225,20 +224,17 @@ class CostModelsClient:
         Raises:
             PromotionError: There is no champion.
         """
-        with _answers():
+        with _answers(self._http):
             found = self._http.post(f"{_MODELS}/rollback")
         return _read(RolledBack, found).champion
 
 
 @contextmanager
-def _answers() -> Iterator[None]:
+def _answers(http: httpx.Client) -> Iterator[None]:
     try:
         yield
     except httpx.HTTPError as error:
-        reason = str(error) or type(error).__name__
-        raise UnreachableError(
-            f"the service does not answer ({reason}): is `hetune serve` running?"
-        ) from error
+        raise unreachable(error, http.base_url, tries=1) from error
 
 
 def _get(
@@ -248,7 +244,7 @@ def _get(
     wanted: Mapping[str, str | int | None] | None = None,
 ) -> D:
     given = {name: value for name, value in (wanted or {}).items() if value is not None}
-    with _answers():
+    with _answers(http):
         found = http.get(path, params=given)
     return _read(kind, found)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from time import sleep
-from types import TracebackType
-from typing import NoReturn, Self, TypeVar
+from typing import NoReturn, TypeVar
 from uuid import uuid4
 
 import httpx
@@ -15,6 +14,7 @@ from hetune.clients.http.call import Call
 from hetune.clients.http.exchange import Exchange, Outcome
 from hetune.clients.http.options import options_of
 from hetune.costmodel.fingerprint import Fingerprint
+from hetune.profiling.closing import Closing
 from hetune.profiling.jobs.leases import ended
 from hetune.profiling.jobs.records import Lease
 from hetune.profiling.records import Measurement
@@ -48,7 +48,7 @@ _PATIENTLY = 1000
 """What `Exchange` bounds by a minute, which is as long as a lease lasts without a heartbeat."""
 
 
-class HttpLender:
+class HttpLender(Closing):
     """A service's leases (`hetune.profiling.jobs.lender.Lender`); a context manager.
 
     A request that fails on the way is sent again, after waits that are drawn and grow: giving back
@@ -136,17 +136,6 @@ class HttpLender:
     def close(self) -> None:
         """Ends the connections."""
         self._http.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _about(
         self,

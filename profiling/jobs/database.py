@@ -13,6 +13,8 @@ from hetune.profiling.jobs.records import State
 from hetune.profiling.jobs.schema import jobs, log, units
 from hetune.profiling.store.schema import lock
 from hetune.profiling.store.store import Store
+from hetune.profiling.units import Unit
+from hetune.profiling.wire import problem_from_json
 from hetune.variants.errors import NotFoundError
 
 LARGEST_ID = 2**63 - 1
@@ -70,6 +72,12 @@ def one_job(connection: Connection, id: int, *, locked: bool = False) -> Row[Any
     if row is None:
         raise NotFoundError(f"there is no profiling job {id}: list the jobs to see which there are")
     return row
+
+
+def members_of(unit: Row[Any]) -> tuple[Unit, ...]:
+    """The variants on the problem that a unit of a job asks for; not those of a training."""
+    problem = problem_from_json(unit.problem)
+    return tuple(Unit(problem, variant, plan) for variant, plan in unit.variants)
 
 
 def tell(connection: Connection, job: int, now: datetime, text: str) -> None:

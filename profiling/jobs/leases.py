@@ -12,15 +12,20 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, and_, exists, or_, select
 
 from hetune.costmodel.fingerprint import Fingerprint
-from hetune.profiling.jobs.database import LARGEST_ID, Database, one_job, settle, tell
+from hetune.profiling.jobs.database import (
+    LARGEST_ID,
+    Database,
+    members_of,
+    one_job,
+    settle,
+    tell,
+)
 from hetune.profiling.jobs.records import Lease, Measure, State, Train, Trains
 from hetune.profiling.jobs.schema import jobs, units
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.records import Measurement
 from hetune.profiling.store.rows import clean
 from hetune.profiling.store.store import Added, Store
-from hetune.profiling.units import Unit
-from hetune.profiling.wire import problem_from_json
 from hetune.variants.errors import InputError, LeaseError
 
 LEASE_SECONDS = 60.0
@@ -154,7 +159,7 @@ class Leases:
         with self._held(lease, measuring=True, or_completed=True) as (connection, unit, now):
             if unit.is_training or fingerprint.digest != unit.machine:
                 raise InputError("the lease is not one to measure something on this machine")
-            wanted = [member.key for member in _members(unit)]
+            wanted = [member.key for member in members_of(unit)]
             if not {found.unit for found in batch} <= set(wanted):
                 raise InputError("measurements of other units than those that were lent")
             if unit.state == State.SUCCEEDED:
@@ -291,7 +296,7 @@ class Leases:
         """The last lease of a unit that was lent."""
         work: Measure | Train = Train()
         if not unit.is_training:
-            members = _members(unit)
+            members = members_of(unit)
             keys = [member.key for member in members]
             known = self._database.store.done_within(connection, unit.machine, keys)
             work = Measure(members, Limits(**job.limits), frozenset(known))
@@ -372,12 +377,6 @@ def _claimable(machine: str, trains: Trains, now: datetime) -> Select[Any]:
         .limit(1)
         .with_for_update(of=units, skip_locked=True)
     )
-
-
-def _members(unit: Row[Any]) -> tuple[Unit, ...]:
-    """The variants on the problem that a unit of a job asks for."""
-    problem = problem_from_json(unit.problem)
-    return tuple(Unit(problem, variant, plan) for variant, plan in unit.variants)
 
 
 def ended(lease: Lease) -> LeaseError:

@@ -9,13 +9,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from hetune.profiling.jobs.database import one_job
+from hetune.profiling.jobs.database import members_of, one_job
 from hetune.profiling.jobs.records import State
 from hetune.profiling.jobs.schema import units
 from hetune.profiling.records import Status
 from hetune.profiling.store.schema import measurements
 from hetune.profiling.store.store import Store
-from hetune.profiling.units import ProblemSpec, Unit
+from hetune.profiling.units import ProblemSpec
 from hetune.profiling.wire import problem_from_json
 
 MOST_RESULTS = 100
@@ -85,7 +85,7 @@ def results(store: Store, job: int, *, after: int = 0, limit: int = 20) -> tuple
     with store.reading() as connection:
         owner = one_job(connection, job)
         rows = connection.execute(wanted).all()
-        keys = {row.id: _keys(row) for row in rows}
+        keys = {row.id: [member.key for member in members_of(row)] for row in rows}
         asked = [key for members in keys.values() for key in members]
         known = _known(connection, owner.machine, asked)
     is_final = State(owner.state).is_final
@@ -100,11 +100,6 @@ def results(store: Store, job: int, *, after: int = 0, limit: int = 20) -> tuple
         )
         for row in rows
     )
-
-
-def _keys(row: Row[Any]) -> list[str]:
-    problem = problem_from_json(row.problem)
-    return [Unit(problem, variant, plan).key for variant, plan in row.variants]
 
 
 def _known(connection: Connection, machine: str | None, keys: Sequence[str]) -> dict[str, Measured]:

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from sqlalchemy import ColumnElement, Connection, Engine, func, select
 
 from hetune.costmodel.fingerprint import Fingerprint
+from hetune.profiling.closing import Closing
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.store import schema
 from hetune.profiling.store.connect import connect, find
@@ -64,7 +64,7 @@ class Tally:
     count: int
 
 
-class Store:
+class Store(Closing):
     """Measurements in a database; they are added, and never changed or removed.
 
     Safe with many threads and processes at once, each of which opens its own: a store does not
@@ -106,17 +106,6 @@ class Store:
     def close(self) -> None:
         """Give the connections back."""
         self._engine.dispose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._place!r})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from math import inf, isinf, isnan, nan
 from typing import Annotated, Literal, Self
@@ -12,7 +12,8 @@ from pydantic import AwareDatetime, Field, JsonValue
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.jobs.records import Lease, Measure
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.records import PROTOCOL, LaunchRecord, Measurement, Status
+from hetune.profiling.measure.record import GraphFacts, Stamp, Times, record
+from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.service.core.documents import Document
 from hetune.variants.errors import InputError
@@ -166,36 +167,26 @@ class MeasuredUnit(Document):
         """
         if self.measured_at < _FIRST:
             raise InputError(f"measured_at is {self.measured_at}: set the clock of the machine")
-        problem = unit.problem
-        return Measurement(
-            unit=unit.key,
-            campaign=lease.campaign,
-            machine=lease.machine,
-            graph=problem.graph.name,
-            graph_fingerprint=self.graph_fingerprint,
-            family=problem.graph.family,
-            graph_features=self.graph_features,
-            layer=problem.layer,
-            d_in=problem.d_in,
-            d_out=problem.d_out,
-            heads=problem.heads,
-            threads=problem.threads,
-            variant=unit.variant,
-            plan=unit.plan,
-            status=self.status,
-            error=self.error,
+        launches = tuple(
+            LaunchRecord(launch.kernel, launch.family, launch.columns, launch.samples)
+            for launch in self.launches
+        )
+        times = Times(
             samples=self.samples,
-            launches=tuple(
-                LaunchRecord(launch.kernel, launch.family, launch.columns, launch.samples)
-                for launch in self.launches
-            ),
+            launches=launches,
             prepare_seconds=_float(self.prepare_seconds),
             preparation=self.preparation,
             relative_error=_float(self.relative_error),
             peak_bytes=self.peak_bytes,
             drift=_float(self.drift),
-            protocol=PROTOCOL,
-            code_version=self.code_version,
+        )
+        stamp = Stamp(lease.campaign, lease.machine, self.code_version)
+        graph = GraphFacts(self.graph_fingerprint, self.graph_features)
+        # What came of it is what the worker says, also where it contradicts its times.
+        return replace(
+            record(unit, stamp, graph, times),
+            status=self.status,
+            error=self.error,
             measured_at=self.measured_at,
         )
 

@@ -89,5 +89,6 @@ def test_an_empty_shelf(client):
 
 
 def test_nobody_answers():
-    with Client("http://127.0.0.1:1") as client, pytest.raises(errors.UnreachableError):
+    said = pytest.raises(errors.UnreachableError, match=r"no answer from http://127\.0\.0\.1:1 ")
+    with Client("http://127.0.0.1:1") as client, said:
         client.jobs.list()

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import threading
+import time
 from collections import Counter
 
 import pytest
@@ -73,7 +74,8 @@ def test_a_backup_while_others_write(tmp_path):
         for number in range(BACKUPS):
             known, end = len(acknowledged), len(acknowledged) + 3
             while len(acknowledged) < end:
-                pass
+                assert writer.is_alive()
+                time.sleep(0.001)
             file = tmp_path / f"{number}.db"
             sizes.append(backup(path, file))
             with Store.open(file) as copy:

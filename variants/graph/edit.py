@@ -23,7 +23,11 @@ __all__ = ["Edges", "Parallel", "edited"]
 Parallel: TypeAlias = Literal["all", "each"]
 """Whether an edge that is to go takes all parallel ones along, or as many as it has entries."""
 _MERGE_COST = 16
-"""What merging an edge that changes costs, as a multiple of sorting one that does not."""
+"""From which share of edges that change on they are sorted anew, as its inverse.
+
+Set by hand after noisy runs of `benchmarks/edits.py`, none of which is kept: about right at best.
+It decides only what an edit costs; its result is the same either way.
+"""
 
 
 def edited(

@@ -17,7 +17,10 @@ from hetune.variants.graph.index import GraphIndex
 __all__ = ["ReachStep", "reach"]
 
 _SORTING = 16
-"""How many times as long it takes to sort an edge's source as to mark a node."""
+"""How many times as long it takes to sort an edge's source as to mark a node: a rough guess.
+
+It decides only what numbering costs, and not its result.
+"""
 
 
 @dataclass(frozen=True, slots=True)
