@@ -9,11 +9,11 @@ from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.lanes import LaneLoop, row_width
 from hetune.variants.backends.cpp.pieces import Piece, at
 from hetune.variants.backends.cpp.rows import block_range
-from hetune.variants.backends.cpp.scopes import VARIABLES, Frame, Scopes
+from hetune.variants.backends.cpp.scopes import Frame, Scopes
 from hetune.variants.backends.cpp.target import Assign, Do, For, Function, Let, Statement
 from hetune.variants.backends.cpp.values import Value, apply, piece_name, row_pieces
 from hetune.variants.backends.describe import describe_traversal
-from hetune.variants.backends.places import segment_array
+from hetune.variants.backends.places import VARIABLES, segment_array
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
     Apply,

@@ -16,16 +16,6 @@ from hetune.variants.backends.triton.values import (
     row_axes,
 )
 from hetune.variants.kernel.nodes import Launch, Rows
-from hetune.variants.program.nodes import Space
-
-VARIABLES = {
-    Space.NODE: "n",
-    Space.EDGE: "e",
-    Space.DST_PAIR: "p",
-    Space.SRC_PAIR: "p",
-    Space.SRC_DENSE: "p",
-}
-"""Names of the rows of a loop. Of nested loops, no two walk pairs."""
 
 
 @dataclass(slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from math import prod
 
 from hetune.variants.backends.describe import describe_traversal
-from hetune.variants.backends.places import segment_array
+from hetune.variants.backends.places import VARIABLES, segment_array
 from hetune.variants.backends.triton.arguments import Arguments, CountSlot, Grid, Hubs
-from hetune.variants.backends.triton.blocks import VARIABLES, Blocks, Frame
+from hetune.variants.backends.triton.blocks import Blocks, Frame
 from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.backends.triton.target import For, Function, Let
 from hetune.variants.backends.triton.values import (
