@@ -57,11 +57,8 @@ class Hubs:
     edges: int
 
 
-@dataclass(frozen=True, slots=True)
-class CountSlot:
-    """Rows of a domain, the nodes of a slot, or hubs."""
-
-    of: Rows | IdleNodesSlot | Hubs
+Count = Rows | IdleNodesSlot | Hubs
+"""What is counted: rows of a domain, the nodes of a slot, or hubs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,7 @@ class Grid:
         heads: Programs along the third.
     """
 
-    rows: Tiling | CountSlot
+    rows: Tiling | Count
     size: int = 1
     columns: int = 1
     heads: int = 1
@@ -84,7 +81,7 @@ class Grid:
 _TAKEN = frozenset((*keyword.kwlist, "tl", "triton", "range", "float", "gelu", "tanh", "maximum"))
 
 
-class Arguments(SlotTable[_OwnSlot, CountSlot]):
+class Arguments(SlotTable[_OwnSlot, Count]):
     """The slots of a Triton kernel: pointers end in ``_ptr``, counts in ``_rows``."""
 
     def __init__(self, launch: Launch) -> None:
@@ -106,7 +103,7 @@ class Arguments(SlotTable[_OwnSlot, CountSlot]):
         """Pointer to the nodes without an edge at one end."""
         return self._pointer(IdleNodesSlot(end), f"without_{end}")
 
-    def count(self, of: Rows | IdleNodesSlot | Hubs) -> str:
+    def count(self, of: Count) -> str:
         """A count."""
         match of:
             case Rows():
@@ -115,7 +112,7 @@ class Arguments(SlotTable[_OwnSlot, CountSlot]):
                 name = f"without_{of.end}"
             case Hubs():
                 name = "hub"
-        return self._count(CountSlot(of), name)
+        return self._count(of, name)
 
     def local(self, name: str, *, parameter: bool = False) -> str:
         """A name like this one, which nothing else in the kernel has."""

@@ -7,7 +7,6 @@ from hetune.variants.backends.describe import describe_gemm
 from hetune.variants.backends.places import node_array, own_array
 from hetune.variants.backends.triton.arguments import (
     Arguments,
-    CountSlot,
     Grid,
     IdleNodesSlot,
     Tiling,
@@ -50,7 +49,7 @@ class GemmLowering:
     @property
     def grid(self) -> Grid:
         """A program for each tile of rows, tile of columns, and head."""
-        rows = self.tiling if self.tiled else CountSlot(self.gemm.rows)
+        rows = self.tiling if self.tiled else self.gemm.rows
         return Grid(rows, self.size, -(-self.gemm.n // self.columns), self.gemm.heads)
 
     @property
@@ -282,7 +281,7 @@ class FillLowering:
     @property
     def grid(self) -> Grid:
         """A program for each block of nodes."""
-        return Grid(CountSlot(IdleNodesSlot(self.gemm.only)), self.size)
+        return Grid(IdleNodesSlot(self.gemm.only), self.size)
 
     def function(self) -> Function:
         """The kernel."""

@@ -7,7 +7,7 @@ from math import prod
 
 from hetune.variants.backends.describe import describe_traversal
 from hetune.variants.backends.places import VARIABLES, segment_array
-from hetune.variants.backends.triton.arguments import Arguments, CountSlot, Grid, Hubs
+from hetune.variants.backends.triton.arguments import Arguments, Grid, Hubs
 from hetune.variants.backends.triton.blocks import Blocks, Frame
 from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.backends.triton.target import For, Function, Let
@@ -87,7 +87,7 @@ class TraversalLowering:
     def grid(self) -> Grid:
         """A program for each block of rows."""
         rows = self.hubs if self.hubs is not None and self.hubs_only else self.rows
-        return Grid(CountSlot(rows), self.size)
+        return Grid(rows, self.size)
 
     @property
     def warps(self) -> int:
