@@ -24,7 +24,7 @@ _FILLED = 1024
 
 
 class GemmLowering:
-    """Lowers one Gemm of a launch into the kernel that runs it, and the one that fills the rest."""
+    """Lowers one Gemm of a launch into the kernel that runs it."""
 
     def __init__(self, gemm: Gemm, name: str, launch: Launch, schedule: TritonSchedule) -> None:
         self.gemm = gemm
