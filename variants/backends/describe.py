@@ -1,9 +1,13 @@
-"""What a kernel computes, in one line: comments of generated code."""
+"""What kernels compute, in one line, and what launches are called."""
 
 from __future__ import annotations
 
-from hetune.variants.kernel.nodes import Direct, Gather, Gemm, Rows, SegmentSum, Traversal
+import hashlib
+
+from hetune.variants.kernel.nodes import Direct, Gather, Gemm, Launch, Rows, SegmentSum, Traversal
 from hetune.variants.kernel.walk import writes
+
+_NAME_LENGTH = 80
 
 
 def describe_gemm(gemm: Gemm) -> str:
@@ -25,6 +29,19 @@ def describe_gemm(gemm: Gemm) -> str:
 def describe_traversal(traversal: Traversal) -> str:
     """What is written, and for which rows."""
     return f"{', '.join(sorted(set(writes(traversal))))}, {_for_every(traversal.rows)}"
+
+
+def launch_name(launch: Launch, recipe: str, *before: str) -> str:
+    """A readable name; a digest of the recipe keeps the names of a layer's kernels apart."""
+    parts = [*before]
+    for kernel in launch.kernels:
+        if isinstance(kernel, Gemm):
+            heads = f"{kernel.heads}x" if kernel.heads > 1 else ""
+            parts.append(f"gemm-{kernel.rows.space}-{heads}{kernel.k}x{kernel.n}")
+        else:
+            parts.append(f"walk-{kernel.rows.space}")
+    digest = hashlib.sha256(recipe.encode()).hexdigest()[:8]
+    return f"{'-'.join(parts)[:_NAME_LENGTH]}-{digest}"
 
 
 def _for_every(rows: Rows) -> str:

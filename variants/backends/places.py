@@ -12,6 +12,15 @@ from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import Launch, Read, Rows
 from hetune.variants.program.nodes import End, Space
 
+VARIABLES = {
+    Space.NODE: "n",
+    Space.EDGE: "e",
+    Space.DST_PAIR: "p",
+    Space.SRC_PAIR: "p",
+    Space.SRC_DENSE: "p",
+}
+"""Names of a loop's rows in generated code. Of nested loops, no two walk pairs."""
+
 
 class Arrays(Protocol):
     """Names the graph's arrays in generated code, and notes that they are asked for."""

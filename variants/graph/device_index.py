@@ -18,8 +18,8 @@ from hetune.variants.graph.index import DstPairs, GraphIndex, RelationStats
 class DeviceIndex(GraphIndex):
     """A `GraphIndex` whose tensors lie on a device, equal to that of the CPU in every entry.
 
-    Edges travel to the device once, if they are not there, and nothing travels back but counts:
-    how many pairs there are, in all and of each relation.
+    Edges travel to the device once, if they are not there. What travels back are counts (how many
+    pairs there are, in all and of each relation) and, for `dense_spans`, the nodes of source pairs.
 
     Attributes:
         device: Where the tensors are.

@@ -85,9 +85,11 @@ class Use:
         self.calls += 1
         if policy.explore:
             return self._explored(variants, graph, policy)
-        if not self.asked and self._is_early(variants, graph, policy, is_ready):
-            self.current = usual(variants)
-            return self.current, None
+        if not self.asked:
+            first = usual(variants)
+            if self._is_early(first, graph, policy, is_ready):
+                self.current = first
+                return first, None
         learns = policy.expected_runs is None
         if not self.asked or (learns and _is_power_of_two(self.calls)):
             self.current = self._decide(variants, graph, policy)
@@ -97,7 +99,7 @@ class Use:
 
     def _is_early(
         self,
-        variants: tuple[Variant, ...],
+        first: Variant,
         graph: HeteroGraph,
         policy: Policy,
         is_ready: Callable[[Variant], bool],
@@ -105,10 +107,10 @@ class Use:
         """Whether the calls until now, this one included, are not worth the question yet."""
         if policy.expected_runs is not None or policy.memory_limit is not None:
             return False
-        spent = self.calls * about_seconds(usual(variants), graph)
+        spent = self.calls * about_seconds(first, graph)
         if spent >= PATIENCE * policy.pricer.asking_seconds:
             return False
-        return self.current is not None or is_ready(usual(variants))
+        return self.current is not None or is_ready(first)
 
     def _decide(self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy) -> Variant:
         runs = float(self.calls) if policy.expected_runs is None else policy.expected_runs

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hetune.variants.backends.arguments import SlotTable
 from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot, identifier
-from hetune.variants.errors import KernelError
-from hetune.variants.kernel.nodes import Launch, Rows
+from hetune.variants.kernel.nodes import Rows
 from hetune.variants.program.nodes import End, Space
 
 KEYWORDS = frozenset(
@@ -54,15 +54,8 @@ class ScratchSlot:
     """Scratch memory, float32: a share for each thread."""
 
 
-Slot = (
-    ScratchSlot
-    | BufferSlot
-    | IndexSlot
-    | GroupsSlot
-    | NodeTypeSlot
-    | NodeBlocksSlot
-    | BlockOrderSlot
-)
+_OwnSlot = ScratchSlot | GroupsSlot | NodeBlocksSlot | BlockOrderSlot
+Slot = BufferSlot | IndexSlot | NodeTypeSlot | _OwnSlot
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,37 +71,10 @@ class CountSlot:
     scratch: str = ""
 
 
-class Arguments:
-    """Collects the slots that generated code asks for, and names them in C++ (``c.<name>``)."""
+class Arguments(SlotTable[_OwnSlot, CountSlot]):
+    """The slots of a launch in C++: fields of ``c``."""
 
-    def __init__(self, launch: Launch) -> None:
-        self._launch = launch
-        self._pointers: dict[Slot, str] = {}
-        self._counts: dict[CountSlot, str] = {}
-
-    @property
-    def pointers(self) -> tuple[tuple[Slot, str], ...]:
-        """Slots of pointers with their C++ names."""
-        return tuple(self._pointers.items())
-
-    @property
-    def counts(self) -> tuple[tuple[CountSlot, str], ...]:
-        """Slots of counts with their C++ names."""
-        return tuple(self._counts.items())
-
-    def buffer(self, name: str) -> str:
-        """Pointer to a buffer of the launch.
-
-        Raises:
-            KernelError: the launch does not list it.
-        """
-        if all(buffer.name != name for buffer in self._launch.buffers):
-            raise KernelError(f"a kernel names the buffer {name!r}: add it to the launch's buffers")
-        return self._pointer(BufferSlot(name), name)
-
-    def index(self, group: str, name: str) -> str:
-        """Pointer to an array of a group's index."""
-        return self._pointer(IndexSlot(group, name), f"{group or 'all'}_{name}")
+    _prefix = "c."
 
     def groups(self, rows: Rows, blocked: bool, field: str, only: End = End.NONE) -> str:
         """Pointer to a field of row groups."""
@@ -123,14 +89,7 @@ class Arguments:
 
     def scratch_start(self, scratch: str) -> str:
         """Where a scratch begins in a thread's share."""
-        slot = CountSlot("scratch_start", scratch)
-        if slot not in self._counts:
-            self._counts[slot] = self._free(f"{scratch}_start")
-        return f"c.{self._counts[slot]}"
-
-    def node_types(self) -> str:
-        """Pointer to the nodes' types."""
-        return self._pointer(NodeTypeSlot(), "node_types")
+        return self._count(CountSlot("scratch_start", scratch), f"{scratch}_start")
 
     def node_blocks(self) -> str:
         """Pointer to the blocks of nodes."""
@@ -142,18 +101,13 @@ class Arguments:
 
     def count(self, of: Rows | str) -> str:
         """A count."""
-        slot = CountSlot(of)
-        if slot not in self._counts:
-            text = of if isinstance(of, str) else f"{of.group or 'all'}_{of.space}_rows"
-            self._counts[slot] = self._free(text)
-        return f"c.{self._counts[slot]}"
+        name = of if isinstance(of, str) else f"{of.group or 'all'}_{of.space}_rows"
+        return self._count(CountSlot(of), name)
 
-    def _pointer(self, slot: Slot, name: str) -> str:
-        if slot not in self._pointers:
-            self._pointers[slot] = self._free(name)
-        return f"c.{self._pointers[slot]}"
+    def _count_name(self, name: str) -> str:
+        return self._pointer_name(name)
 
-    def _free(self, name: str) -> str:
+    def _pointer_name(self, name: str) -> str:
         taken = {*self._pointers.values(), *self._counts.values(), *KEYWORDS}
         name = identifier(name)
         if name[:1].isdigit():

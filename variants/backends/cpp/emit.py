@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -10,11 +9,10 @@ from importlib import resources
 from hetune.variants.backends.cpp.abi import Arguments, CountSlot, Slot
 from hetune.variants.backends.cpp.codegen import print_unit
 from hetune.variants.backends.cpp.lower import lower
-from hetune.variants.kernel.nodes import Gemm, Launch, Schedule
+from hetune.variants.backends.describe import launch_name
+from hetune.variants.kernel.nodes import Launch, Schedule
 from hetune.variants.kernel.text import show, show_schedule
 from hetune.variants.registry.records import KernelSource
-
-_NAME_LENGTH = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +37,13 @@ def emit(launch: Launch, schedule: Schedule) -> Emitted:
     recipe = f"{show(launch)}{show_schedule(schedule)}"
     arguments = Arguments(launch)
     unit = lower(launch, schedule, arguments, show_schedule(schedule))
-    source = KernelSource(_name(launch, recipe), f"{_prelude()}\n{print_unit(unit)}", recipe)
+    source = KernelSource(launch_name(launch, recipe), f"{_prelude()}\n{print_unit(unit)}", recipe)
     return Emitted(
         launch,
         source,
         tuple(slot for slot, _ in arguments.pointers),
         tuple(slot for slot, _ in arguments.counts),
     )
-
-
-def _name(launch: Launch, recipe: str) -> str:
-    """A readable name; a digest of the recipe keeps the names of a layer's kernels apart."""
-    parts = []
-    for kernel in launch.kernels:
-        if isinstance(kernel, Gemm):
-            heads = f"{kernel.heads}x" if kernel.heads > 1 else ""
-            parts.append(f"gemm-{kernel.rows.space}-{heads}{kernel.k}x{kernel.n}")
-        else:
-            parts.append(f"walk-{kernel.rows.space}")
-    digest = hashlib.sha256(recipe.encode()).hexdigest()[:8]
-    return f"{'-'.join(parts)[:_NAME_LENGTH]}-{digest}"
 
 
 @cache

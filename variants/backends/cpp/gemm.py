@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hetune.variants.backends.checks import check_gemm
 from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.operand import Operand, each_row
 from hetune.variants.backends.cpp.pieces import Piece, at, cut
@@ -57,24 +58,16 @@ class GemmLowering:
         self.operand = Operand(gemm, name, launch, schedule, arguments)
         self.by_dot = gemm.n <= _DOT_WIDTH and gemm.k >= _DOT_DEPTH
         self.by_type = launch.type_of(gemm.w).space
-        self._check()
+        check_gemm(gemm, launch)
+        self._check_operand()
 
-    def _check(self) -> None:
-        gemm, launch = self.gemm, self.launch
-        where = f"in the Gemm into {gemm.out!r}"
-        if launch.type_of(gemm.w).width != gemm.heads * gemm.k * gemm.n:
-            raise KernelError(f"{where} the weight {gemm.w!r} is not (heads, k, n) wide")
-        if launch.type_of(gemm.out).width != gemm.heads * gemm.n:
-            raise KernelError(f"{where} the output is not heads * n wide")
-        width = launch.type_of(gemm.x.buffer).width
+    def _check_operand(self) -> None:
+        gemm = self.gemm
+        width = self.launch.type_of(gemm.x.buffer).width
         if width != gemm.heads * gemm.k and not (self.operand.weights_per_head and width == gemm.k):
-            raise KernelError(f"{where} the operand {gemm.x.buffer!r} is not heads * k wide")
-        if isinstance(gemm.x, SegmentSum) and gemm.rows.space is not Space.DST_PAIR:
-            raise KernelError(f"{where} a segment sum needs dst_pair rows")
-        if gemm.scatter and gemm.rows.space not in (Space.DST_PAIR, Space.EDGE):
-            raise KernelError(f"{where} only edges and dst_pairs scatter to their destination")
-        if gemm.scatter and (gemm.bias or not gemm.accumulate):
-            raise KernelError(f"{where} scattered rows must accumulate and have no bias")
+            raise KernelError(
+                f"in the Gemm into {gemm.out!r} the operand {gemm.x.buffer!r} is not heads * k wide"
+            )
 
     @property
     def _contiguous(self) -> bool:

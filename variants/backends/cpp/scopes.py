@@ -6,19 +6,10 @@ from dataclasses import dataclass, field
 
 from hetune.variants.backends.cpp.abi import KEYWORDS, Arguments
 from hetune.variants.backends.cpp.target import Do, Let, Statement
-from hetune.variants.backends.places import Nest, Row
+from hetune.variants.backends.places import VARIABLES, Nest, Row
 from hetune.variants.backends.slots import identifier
 from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.program.nodes import Space
-
-VARIABLES = {
-    Space.NODE: "n",
-    Space.EDGE: "e",
-    Space.DST_PAIR: "p",
-    Space.SRC_PAIR: "p",
-    Space.SRC_DENSE: "p",
-}
-"""Loop variables. Of nested loops, no two walk pairs."""
 
 _PRELUDE = """c block last stop ahead begin end sums zero V v2 v4 v8 v16 load store splat hsum
     maximum minimum magnitude transpose prefetch_row relu leaky_relu exp sigmoid tanh

@@ -9,11 +9,11 @@ from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.lanes import LaneLoop, row_width
 from hetune.variants.backends.cpp.pieces import Piece, at
 from hetune.variants.backends.cpp.rows import block_range
-from hetune.variants.backends.cpp.scopes import VARIABLES, Frame, Scopes
+from hetune.variants.backends.cpp.scopes import Frame, Scopes
 from hetune.variants.backends.cpp.target import Assign, Do, For, Function, Let, Statement
 from hetune.variants.backends.cpp.values import Value, apply, piece_name, row_pieces
 from hetune.variants.backends.describe import describe_traversal
-from hetune.variants.backends.places import segment_array
+from hetune.variants.backends.places import VARIABLES, segment_array
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
     Apply,
@@ -30,6 +30,7 @@ from hetune.variants.kernel.nodes import (
     Traversal,
     Update,
 )
+from hetune.variants.kernel.walk import statements, writes
 from hetune.variants.program.nodes import Space
 
 _MOST_VECTORS = 20
@@ -59,7 +60,7 @@ class TraversalLowering:
         self.node_blocked = node_blocked
         self.values: dict[str, Value] = {}
         self.reductions: dict[str, str] = {}
-        self.stored = _stored(traversal.body)
+        self.stored = frozenset(writes(traversal))
         self.preamble: list[Statement] = []
         """What stands before the outermost loop."""
         self.keep: Callable[[Piece], bool] | None = None
@@ -351,31 +352,9 @@ def _splatted(text: str, value: Value, shape: tuple[int, ...], piece: Piece) -> 
     return text if value.shape == shape or piece.lanes == 1 else f"splat<{piece.type}>({text})"
 
 
-def _stored(body: tuple[Stmt, ...]) -> frozenset[str]:
-    names: set[str] = set()
-    for stmt in body:
-        match stmt:
-            case Store(buffer=buffer):
-                names.add(buffer)
-            case ForEach(body=inner):
-                names |= _stored(inner)
-            case _:
-                pass
-    return frozenset(names)
-
-
 def _updated(body: tuple[Stmt, ...], known: dict[str, Value]) -> set[str]:
     """Accumulators from outside of a loop that it updates."""
-    names: set[str] = set()
-    for stmt in body:
-        match stmt:
-            case Update(name=name) if name in known:
-                names.add(name)
-            case ForEach(body=inner):
-                names |= _updated(inner, known)
-            case _:
-                pass
-    return names
+    return {s.name for s in statements(body) if isinstance(s, Update) and s.name in known}
 
 
 def _has_inner(body: tuple[Stmt, ...]) -> bool:

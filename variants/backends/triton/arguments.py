@@ -5,8 +5,8 @@ from __future__ import annotations
 import keyword
 from dataclasses import dataclass
 
+from hetune.variants.backends.arguments import SlotTable
 from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot, identifier
-from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.program.nodes import End
 
@@ -46,7 +46,8 @@ class IdleNodesSlot:
     end: End
 
 
-Slot = BufferSlot | IndexSlot | NodeTypeSlot | TilesSlot | IdleNodesSlot
+_OwnSlot = TilesSlot | IdleNodesSlot
+Slot = BufferSlot | IndexSlot | NodeTypeSlot | _OwnSlot
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,8 @@ class Hubs:
     edges: int
 
 
-@dataclass(frozen=True, slots=True)
-class CountSlot:
-    """Rows of a domain, the nodes of a slot, or hubs."""
-
-    of: Rows | IdleNodesSlot | Hubs
+Count = Rows | IdleNodesSlot | Hubs
+"""What is counted: rows of a domain, the nodes of a slot, or hubs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ class Grid:
         heads: Programs along the third.
     """
 
-    rows: Tiling | CountSlot
+    rows: Tiling | Count
     size: int = 1
     columns: int = 1
     heads: int = 1
@@ -83,49 +81,19 @@ class Grid:
 _TAKEN = frozenset((*keyword.kwlist, "tl", "triton", "range", "float", "gelu", "tanh", "maximum"))
 
 
-class Arguments:
-    """Collects the slots that a kernel asks for: pointers end in ``_ptr``, counts in ``_rows``."""
+class Arguments(SlotTable[_OwnSlot, Count]):
+    """The slots of a Triton kernel: pointers end in ``_ptr``, counts in ``_rows``."""
 
     def __init__(self, launch: Launch) -> None:
-        self._launch = launch
-        self._pointers: dict[Slot, str] = {}
-        self._counts: dict[CountSlot, str] = {}
+        super().__init__(launch)
         self._locals: set[str] = set(_TAKEN)
-
-    @property
-    def pointers(self) -> tuple[tuple[Slot, str], ...]:
-        """Slots of pointers with their names."""
-        return tuple(self._pointers.items())
 
     def typed_pointers(self) -> tuple[tuple[str, str], ...]:
         """Type and name of each pointer."""
         return tuple(
             ("*fp32" if isinstance(slot, BufferSlot) else "*i32", name)
-            for slot, name in self._pointers.items()
+            for slot, name in self.pointers
         )
-
-    @property
-    def counts(self) -> tuple[tuple[CountSlot, str], ...]:
-        """Slots of counts with their names."""
-        return tuple(self._counts.items())
-
-    def buffer(self, name: str) -> str:
-        """Pointer to a buffer of the launch.
-
-        Raises:
-            KernelError: the launch does not list it.
-        """
-        if all(buffer.name != name for buffer in self._launch.buffers):
-            raise KernelError(f"a kernel names the buffer {name!r}: add it to the launch's buffers")
-        return self._pointer(BufferSlot(name), name)
-
-    def index(self, group: str, name: str) -> str:
-        """Pointer to an array of a group's index."""
-        return self._pointer(IndexSlot(group, name), f"{group or 'all'}_{name}")
-
-    def node_types(self) -> str:
-        """Pointer to the nodes' types."""
-        return self._pointer(NodeTypeSlot(), "node_types")
 
     def tiles(self, tiling: Tiling, field: str) -> str:
         """Pointer to a field of the tiles."""
@@ -135,19 +103,16 @@ class Arguments:
         """Pointer to the nodes without an edge at one end."""
         return self._pointer(IdleNodesSlot(end), f"without_{end}")
 
-    def count(self, of: Rows | IdleNodesSlot | Hubs) -> str:
+    def count(self, of: Count) -> str:
         """A count."""
-        slot = CountSlot(of)
-        if slot not in self._counts:
-            match of:
-                case Rows():
-                    text = f"{of.group or 'all'}_{of.space}"
-                case IdleNodesSlot():
-                    text = f"without_{of.end}"
-                case Hubs():
-                    text = "hub"
-            self._counts[slot] = self.local(f"{text}_rows", parameter=True)
-        return self._counts[slot]
+        match of:
+            case Rows():
+                name = f"{of.group or 'all'}_{of.space}"
+            case IdleNodesSlot():
+                name = f"without_{of.end}"
+            case Hubs():
+                name = "hub"
+        return self._count(of, name)
 
     def local(self, name: str, *, parameter: bool = False) -> str:
         """A name like this one, which nothing else in the kernel has."""
@@ -160,9 +125,10 @@ class Arguments:
         self._locals.add(unique)
         return unique
 
-    def _pointer(self, slot: Slot, name: str) -> str:
-        if slot not in self._pointers:
-            name = identifier(name)
-            name = f"b{name}" if name[:1].isdigit() else name
-            self._pointers[slot] = self.local(f"{name}_ptr", parameter=True)
-        return self._pointers[slot]
+    def _pointer_name(self, name: str) -> str:
+        name = identifier(name)
+        name = f"b{name}" if name[:1].isdigit() else name
+        return self.local(f"{name}_ptr", parameter=True)
+
+    def _count_name(self, name: str) -> str:
+        return self.local(f"{name}_rows", parameter=True)

@@ -13,7 +13,7 @@ from hetune.variants.backends.base import Place, Runner
 from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot
 from hetune.variants.backends.triton.ahead import gpu_registry
 from hetune.variants.backends.triton.arguments import (
-    CountSlot,
+    Count,
     Hubs,
     IdleNodesSlot,
     Slot,
@@ -47,6 +47,10 @@ class TritonBackend:
             difference.
         registry_of: Where kernels may lie that were compiled ahead of time for a compute
             capability (times ten). Those that do not are compiled by Triton when they first run.
+
+    Attributes:
+        schedule: As given, or the default one.
+        name: ``"triton"``, and the schedule if it is not the default one.
     """
 
     indexes_on_device = True
@@ -57,13 +61,10 @@ class TritonBackend:
         registry_of: Callable[[int], Registry] = gpu_registry,
     ) -> None:
         self.schedule = schedule or TritonSchedule()
+        tuned = self.schedule != TritonSchedule()
+        self.name = f"triton ({self.schedule})" if tuned else "triton"
         self._registry_of = registry_of
         self._kernels: dict[tuple[str, torch.device], Mapping[str, Start]] = {}
-
-    @property
-    def name(self) -> str:
-        """``"triton"``, and the schedule if it is not the default one."""
-        return "triton" if self.schedule == TritonSchedule() else f"triton ({self.schedule})"
 
     def refusal(self, device: torch.device) -> str:
         """Why it does not run on tensors of a device."""
@@ -96,13 +97,15 @@ class TritonBackend:
             for k in code.kernels
         )
         scratch = _scratch_sizes(launch, place)
+        temporary = {buffer.name: buffer.scratch for buffer in launch.buffers if buffer.scratch}
 
         def run(buffers: Mapping[str, Tensor]) -> None:
-            memory = {name: torch.empty(size, device=device) for name, size in scratch.items()}
-            found = {**buffers, **{b.name: memory[b.scratch] for b in launch.buffers if b.scratch}}
+            if temporary:
+                memory = {name: torch.empty(size, device=device) for name, size in scratch.items()}
+                buffers = {**buffers, **{name: memory[of] for name, of in temporary.items()}}
             with _current(device):
                 for call in calls:
-                    call(found)
+                    call(buffers)
 
         return run
 
@@ -149,7 +152,7 @@ class _Call:
             slot.name if isinstance(slot, BufferSlot) else _array(slot, place)
             for slot in lowered.pointers
         ]
-        self._counts = tuple(_count(slot, place) for slot in lowered.counts)
+        self._counts = tuple(_count(of, place) for of in lowered.counts)
         self._grid = _programs(lowered, place)
 
     def __call__(self, buffers: Mapping[str, Tensor]) -> None:
@@ -196,8 +199,8 @@ def _array(slot: Slot, place: Place) -> Tensor:
     return found
 
 
-def _count(slot: CountSlot, place: Place) -> int:
-    match slot.of:
+def _count(of: Count, place: Place) -> int:
+    match of:
         case Rows() as rows:
             return place.count(rows)
         case Hubs(edges=edges):

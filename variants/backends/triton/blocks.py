@@ -16,16 +16,6 @@ from hetune.variants.backends.triton.values import (
     row_axes,
 )
 from hetune.variants.kernel.nodes import Launch, Rows
-from hetune.variants.program.nodes import Space
-
-VARIABLES = {
-    Space.NODE: "n",
-    Space.EDGE: "e",
-    Space.DST_PAIR: "p",
-    Space.SRC_PAIR: "p",
-    Space.SRC_DENSE: "p",
-}
-"""Names of the rows of a loop. Of nested loops, no two walk pairs."""
 
 
 @dataclass(slots=True)
@@ -124,10 +114,11 @@ class Blocks(Nest[Frame]):
 
     def element_mask(self, extent: int) -> str:
         """A name for the mask of an axis's elements that are no padding."""
-        name = f"{self.elements(extent)}_in"
-        if Let(name, f"{self.elements(extent)} < {extent}") not in self.top:
-            self.top.append(Let(name, f"{self.elements(extent)} < {extent}"))
-        return name
+        elements = self.elements(extent)
+        mask = Let(f"{elements}_in", f"{elements} < {extent}")
+        if mask not in self.top:
+            self.top.append(mask)
+        return mask.name
 
     def padding(self, shape: tuple[int, ...], axes: tuple[Axis, ...]) -> list[str]:
         """Masks that leave padding out."""

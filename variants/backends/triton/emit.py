@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from dataclasses import dataclass
 
+from hetune.variants.backends.describe import launch_name
 from hetune.variants.backends.triton.codegen import print_unit
 from hetune.variants.backends.triton.lower import Lowered, lower
 from hetune.variants.backends.triton.schedule import TritonSchedule
-from hetune.variants.kernel.nodes import Gemm, Launch
+from hetune.variants.kernel.nodes import Launch
 from hetune.variants.kernel.text import show
 from hetune.variants.registry.records import KernelSource
-
-_NAME_LENGTH = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +31,5 @@ def emit(launch: Launch, schedule: TritonSchedule) -> Emitted:
     """
     unit, kernels = lower(launch, schedule)
     recipe = f"{show(launch)}schedule {schedule}\n"
-    return Emitted(KernelSource(_name(launch, recipe), print_unit(unit), recipe), kernels)
-
-
-def _name(launch: Launch, recipe: str) -> str:
-    """A readable name; a digest of the recipe keeps the names of a layer's kernels apart."""
-    parts = ["triton"]
-    for kernel in launch.kernels:
-        if isinstance(kernel, Gemm):
-            heads = f"{kernel.heads}x" if kernel.heads > 1 else ""
-            parts.append(f"gemm-{kernel.rows.space}-{heads}{kernel.k}x{kernel.n}")
-        else:
-            parts.append(f"walk-{kernel.rows.space}")
-    digest = hashlib.sha256(recipe.encode()).hexdigest()[:8]
-    return f"{'-'.join(parts)[:_NAME_LENGTH]}-{digest}"
+    name = launch_name(launch, recipe, "triton")
+    return Emitted(KernelSource(name, print_unit(unit), recipe), kernels)

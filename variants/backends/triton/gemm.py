@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from hetune.variants.backends.checks import check_gemm
 from hetune.variants.backends.describe import describe_gemm
 from hetune.variants.backends.places import node_array, own_array
 from hetune.variants.backends.triton.arguments import (
     Arguments,
-    CountSlot,
     Grid,
     IdleNodesSlot,
     Tiling,
@@ -14,7 +14,6 @@ from hetune.variants.backends.triton.arguments import (
 from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.backends.triton.target import Do, For, Function, Let, Statement
 from hetune.variants.backends.triton.values import power_of_two
-from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import Direct, Gather, Gemm, Launch, Rows, SegmentSum
 from hetune.variants.program.nodes import End, Space
 
@@ -25,7 +24,7 @@ _FILLED = 1024
 
 
 class GemmLowering:
-    """Lowers one Gemm of a launch into the kernel that runs it, and the one that fills the rest."""
+    """Lowers one Gemm of a launch into the kernel that runs it."""
 
     def __init__(self, gemm: Gemm, name: str, launch: Launch, schedule: TritonSchedule) -> None:
         self.gemm = gemm
@@ -41,7 +40,7 @@ class GemmLowering:
         self.size = schedule.tile_rows
         self.tiled = self.typed or gemm.only is not End.NONE or self._sums
         self.tiling = Tiling(gemm.rows, self.typed, self.size, gemm.only, self._sums)
-        self._check()
+        check_gemm(gemm, launch)
 
     @property
     def _sums(self) -> bool:
@@ -50,7 +49,7 @@ class GemmLowering:
     @property
     def grid(self) -> Grid:
         """A program for each tile of rows, tile of columns, and head."""
-        rows = self.tiling if self.tiled else CountSlot(self.gemm.rows)
+        rows = self.tiling if self.tiled else self.gemm.rows
         return Grid(rows, self.size, -(-self.gemm.n // self.columns), self.gemm.heads)
 
     @property
@@ -61,20 +60,6 @@ class GemmLowering:
         """
         most = self.schedule.warps * (2 if self._sums else 1)
         return max(1, min(most, self.size * self.columns // 256))
-
-    def _check(self) -> None:
-        gemm, launch = self.gemm, self.launch
-        where = f"in the Gemm into {gemm.out!r}"
-        if launch.type_of(gemm.w).width != gemm.heads * gemm.k * gemm.n:
-            raise KernelError(f"{where} the weight {gemm.w!r} is not (heads, k, n) wide")
-        if launch.type_of(gemm.out).width != gemm.heads * gemm.n:
-            raise KernelError(f"{where} the output is not heads * n wide")
-        if self._sums and gemm.rows.space is not Space.DST_PAIR:
-            raise KernelError(f"{where} a segment sum needs dst_pair rows")
-        if gemm.scatter and gemm.rows.space not in (Space.DST_PAIR, Space.EDGE):
-            raise KernelError(f"{where} only edges and dst_pairs scatter to their destination")
-        if gemm.scatter and (gemm.bias or not gemm.accumulate):
-            raise KernelError(f"{where} scattered rows must accumulate and have no bias")
 
     def function(self) -> Function:
         """The kernel."""
@@ -296,7 +281,7 @@ class FillLowering:
     @property
     def grid(self) -> Grid:
         """A program for each block of nodes."""
-        return Grid(CountSlot(IdleNodesSlot(self.gemm.only)), self.size)
+        return Grid(IdleNodesSlot(self.gemm.only), self.size)
 
     def function(self) -> Function:
         """The kernel."""

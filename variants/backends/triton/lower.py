@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import groupby
 
-from hetune.variants.backends.triton.arguments import Arguments, CountSlot, Grid, Slot
+from hetune.variants.backends.triton.arguments import Arguments, Count, Grid, Slot
 from hetune.variants.backends.triton.gemm import FillLowering, GemmLowering
 from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.backends.triton.target import Function, Unit
@@ -28,7 +28,7 @@ class Lowered:
 
     function: Function
     pointers: tuple[Slot, ...]
-    counts: tuple[CountSlot, ...]
+    counts: tuple[Count, ...]
     grid: Grid
 
 

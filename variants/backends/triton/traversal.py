@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 from math import prod
 
 from hetune.variants.backends.describe import describe_traversal
-from hetune.variants.backends.places import segment_array
-from hetune.variants.backends.triton.arguments import Arguments, CountSlot, Grid, Hubs
-from hetune.variants.backends.triton.blocks import VARIABLES, Blocks, Frame
+from hetune.variants.backends.places import VARIABLES, segment_array
+from hetune.variants.backends.triton.arguments import Arguments, Grid, Hubs
+from hetune.variants.backends.triton.blocks import Blocks, Frame
 from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.backends.triton.target import For, Function, Let
 from hetune.variants.backends.triton.values import (
     HELPERS,
+    LANES,
     Axis,
     Value,
     apply,
@@ -65,6 +66,7 @@ class TraversalLowering:
         self.values: dict[str, Value] = {}
         self.reductions: dict[str, str] = {}
         self.helpers: set[str] = set()
+        self.stored = frozenset(name for each in traversals for name in writes(each))
         if self.rows.space not in VARIABLES:
             raise KernelError(
                 f"a Traversal cannot walk {self.rows.space} rows: nodes, pairs or edges"
@@ -87,7 +89,7 @@ class TraversalLowering:
     def grid(self) -> Grid:
         """A program for each block of rows."""
         rows = self.hubs if self.hubs is not None and self.hubs_only else self.rows
-        return Grid(CountSlot(rows), self.size)
+        return Grid(rows, self.size)
 
     @property
     def warps(self) -> int:
@@ -220,8 +222,7 @@ class TraversalLowering:
             raise KernelError(f"{name!r} has shape {shape}, rows of {read.buffer!r} {kind.shape}")
         row = self.blocks.locate(read)
         # What this kernel writes must be read where it stands, not before the loop.
-        written = {name for traversal in self.traversals for name in writes(traversal)}
-        frame = self.blocks.inner if read.buffer in written else row.frame
+        frame = self.blocks.inner if read.buffer in self.stored else row.frame
         self.values[name] = self.blocks.load(read.buffer, shape, row, frame)
 
     def _define(self, name: str, shape: tuple[int, ...], axes: tuple[Axis, ...], text: str) -> None:
@@ -244,7 +245,7 @@ class TraversalLowering:
             raise KernelError(f"no inner product of rows of shapes {x.shape} and {y.shape}")
         if len(shorter.shape) < len(longer.shape):
             shorter = _shifted(shorter, len(longer.shape) - len(shorter.shape))
-        lanes = tuple(a for a in ("n", "u") if a in (*longer.axes, *shorter.axes))
+        lanes = tuple(a for a in LANES if a in (*longer.axes, *shorter.axes))
         axes: tuple[Axis, ...] = (*lanes, *row_axes(longer.shape))
         product = f"{longer.over(axes)} * {shorter.over(axes)}"
         last = len(longer.shape) - 1
