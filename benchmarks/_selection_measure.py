@@ -18,7 +18,6 @@ def measure_all(
     wanted: Mapping[ProblemSpec, Sequence[Unit]],
     store: Store,
     campaign: str,
-    *,
     limits: Limits,
     seconds: float,
     seed: int,

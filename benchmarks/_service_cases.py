@@ -15,14 +15,12 @@ class Case:
     """A graph whose edges are drawn evenly, and a model on it.
 
     Attributes:
-        name: Its name.
         nodes: N.
         edges: E.
         relations: R.
         widths: Of the features, of what lies between the layers, and of the result.
     """
 
-    name: str
     nodes: int
     edges: int
     relations: int
@@ -57,8 +55,8 @@ class Case:
         return torch.randn(self.nodes, self.widths[0], generator=random)
 
 
-SMALL = Case("small", 1000, 5000, 4, (32, 32, 16))
-LARGE = Case("large", 400_000, 4_000_000, 16, (64, 64, 16))
+SMALL = Case(1000, 5000, 4, (32, 32, 16))
+LARGE = Case(400_000, 4_000_000, 16, (64, 64, 16))
 
 
 def in_process(

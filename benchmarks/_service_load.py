@@ -50,8 +50,7 @@ class Report:
     Attributes:
         seconds: From the first request to the last answer.
         times: Seconds of each answer with status 200, from when it was first due to be asked for.
-        busy: How many answers were 429.
-        busy_times: Seconds of each of those.
+        busy_times: Seconds of each answer with status 429.
         without_retry_after: How many of those did not say when to come back.
         others: Other statuses, and failed connections (0), by how often they came.
         unsent: Requests that were due while all connections were in use.
@@ -59,7 +58,6 @@ class Report:
 
     seconds: float
     times: list[float]
-    busy: int
     busy_times: list[float]
     without_retry_after: int
     others: dict[str, int]
@@ -100,7 +98,6 @@ class _Load:
         return Report(
             time.perf_counter() - start,
             self._times,
-            len(self._busy),
             self._busy,
             self._without,
             self._others,

@@ -21,7 +21,7 @@ by medians; selection itself is timed on each graph against a run of what is cho
 import argparse
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -51,12 +51,13 @@ from hetune.profiling.measure.problem import units_of
 from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
 from hetune.profiling.store.summary import TIME
-from hetune.profiling.units import ProblemSpec, Unit
+from hetune.profiling.units import ProblemSpec
 from hetune.variants.runtime.roofline import MachineModel
 
 _RESULTS = Path(__file__).resolve().parent / "results"
 _CAMPAIGN = "selection-test"
 _MODES = ("measure", "finals", "evaluate")
+_FACETS = ("layer", "widths", "family", "graph")
 _FINAL_ROUNDS = 50
 _MOST_ROUNDS = 25
 """Of the fastest variants: what is judged must be known better than what models learn from."""
@@ -84,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _measure(store: Store, options: argparse.Namespace, console: Console) -> int:
     wanted = {spec: units_of(spec) for spec in _specs(options, console)}
     limits = Limits(most_rounds=_MOST_ROUNDS, problem_seconds=options.problem_seconds)
-    _measured(wanted, store, _CAMPAIGN, limits, options, console)
+    measure_all(wanted, store, _CAMPAIGN, limits, options.seconds, options.seed, console)
     return 0
 
 
@@ -100,27 +101,9 @@ def _measure_finals(store: Store, options: argparse.Namespace, console: Console)
         rounds=LEAST_ROUNDS, most_rounds=_FINAL_ROUNDS, problem_seconds=options.problem_seconds
     )
     with Store.open(_finals(options)) as finals:
-        _measured(wanted, finals, f"{_CAMPAIGN}-finals", limits, options, console)
+        campaign = f"{_CAMPAIGN}-finals"
+        measure_all(wanted, finals, campaign, limits, options.seconds, options.seed, console)
     return 0
-
-
-def _measured(
-    wanted: Mapping[ProblemSpec, Sequence[Unit]],
-    store: Store,
-    campaign: str,
-    limits: Limits,
-    options: argparse.Namespace,
-    console: Console,
-) -> None:
-    measure_all(
-        wanted,
-        store,
-        campaign,
-        limits=limits,
-        seconds=options.seconds,
-        seed=options.seed,
-        console=console,
-    )
 
 
 def _specs(options: argparse.Namespace, console: Console) -> tuple[ProblemSpec, ...]:
@@ -199,9 +182,6 @@ def _problems(
         with Store.open(options.finals) as finals:
             judged = settle(judged, problems_of(finals, options.machine, share=share))
     return training, judged
-
-
-_FACETS = ("layer", "widths", "family", "graph")
 
 
 def _fit(

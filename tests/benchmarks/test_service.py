@@ -13,8 +13,8 @@ import service
 from _service_cases import Case
 from _service_load import Report, Shot, shoot
 
-TINY = Case("tiny", 40, 160, 2, (8, 8, 4))
-REPORT = Report(2.0, [0.001, 0.003], 2, [0.0005, 0.0007], 1, {"500": 1}, 3)
+TINY = Case(40, 160, 2, (8, 8, 4))
+REPORT = Report(2.0, [0.001, 0.003], [0.0005, 0.0007], 1, {"500": 1}, 3)
 
 
 class Answering(BaseHTTPRequestHandler):
@@ -51,7 +51,7 @@ def test_a_load_counts_what_is_answered(tmp_path, rate):
         finally:
             server.shutdown()
     assert len(found.times) >= 1
-    assert found.busy == len(found.busy_times) >= found.without_retry_after
+    assert len(found.busy_times) >= found.without_retry_after
     assert set(found.others) <= {"503"}
     assert all(0 < seconds < found.seconds for seconds in found.times)
 

@@ -6,7 +6,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import httpx
 import torch
 
 import hetune
@@ -77,3 +79,10 @@ def serving(app: App) -> Iterator[str]:
             server.should_exit = True
             thread.join(60)
         assert not thread.is_alive()
+
+
+@contextmanager
+def asking(app: App, **options: Any) -> Iterator[httpx.Client]:
+    """A plain client of an application that is served meanwhile."""
+    with serving(app) as url, httpx.Client(base_url=url, trust_env=False, **options) as client:
+        yield client

@@ -10,7 +10,7 @@ import hetune
 from hetune.service.core.service import Service
 from hetune.service.http.app import application
 
-from ._serving import make_service, serving, tiny_features, tiny_graph, tiny_layers
+from ._serving import asking, make_service, tiny_features, tiny_graph, tiny_layers
 
 
 @pytest.fixture(scope="session")
@@ -40,8 +40,5 @@ def service(tmp_path) -> Service:
 @pytest.fixture
 def http(service) -> Iterator[httpx.Client]:
     """A client of that service."""
-    with (
-        serving(application(service)) as url,
-        httpx.Client(base_url=url, trust_env=False) as client,
-    ):
+    with asking(application(service)) as client:
         yield client

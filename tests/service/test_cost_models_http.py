@@ -14,7 +14,7 @@ from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.train import cards_folder, train
 from hetune.service.http.app import application
 
-from ._serving import make_service, serving
+from ._serving import asking, make_service
 from .test_http import is_problem
 
 MODELS = "/v1/cost-models"
@@ -47,7 +47,7 @@ def folder(trained, tmp_path):
 def http(folder):
     """A client of a service over the folder."""
     app = application(make_service(folder))
-    with serving(app) as url, httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
+    with asking(app, timeout=60) as client:
         yield client
 
 

@@ -6,14 +6,13 @@ import tracemalloc
 import zlib
 from types import SimpleNamespace
 
-import httpx
 import pytest
 import torch
 
 from hetune.service.core.message import MEDIA_TYPE, pack
 from hetune.service.http.app import application
 
-from ._serving import LIMITS, make_service, serving
+from ._serving import LIMITS, asking, make_service
 
 MOST_BYTES = 20 * (LIMITS.body_bytes + LIMITS.json_bytes)
 """What a refused request may take for a moment; each of those here asks for far more."""
@@ -31,7 +30,7 @@ def served(tmp_path_factory):
     """A service and a client of it."""
     service = make_service(tmp_path_factory.mktemp("data"))
     app = application(service)
-    with serving(app) as url, httpx.Client(base_url=url, trust_env=False) as http:
+    with asking(app) as http:
         http.post(V1, json=RUN)  # what is made once is made now
         yield SimpleNamespace(http=http, service=service)
 

@@ -9,7 +9,7 @@ import pytest
 
 from hetune.service.http.app import application, routes
 
-from ._serving import make_service, serving, tiny_graph
+from ._serving import asking, make_service, tiny_graph
 
 PARTS = [
     "%2e%2e",
@@ -51,7 +51,7 @@ def served(tmp_path_factory):
         for method in methods
         if "{" in path
     ]
-    with serving(application(service)) as url, httpx.Client(base_url=url, trust_env=False) as http:
+    with asking(application(service)) as http:
         yield SimpleNamespace(folder=folder, http=http, paths=paths)
 
 

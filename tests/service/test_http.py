@@ -16,7 +16,7 @@ from hetune.service.http.app import application, routes
 from hetune.service.http.problems import status_of
 from hetune.variants import errors
 
-from ._serving import LIMITS, make_service, serving
+from ._serving import LIMITS, asking, make_service, serving
 
 GRAPH = {"src": [0, 1], "dst": [1, 2], "etype": [0, 1], "num_nodes": 3}
 ROWS = [[0.0, 1.0, 2.0, 3.0]] * 3
@@ -31,7 +31,7 @@ NO_GRAPH = "0" * 32
 def http(tmp_path_factory):
     """A client of a service for tests that leave it as it is."""
     app = application(make_service(tmp_path_factory.mktemp("data")), hosts={"127.0.0.1"})
-    with serving(app) as url, httpx.Client(base_url=url, trust_env=False) as client:
+    with asking(app) as client:
         yield client
 
 

@@ -13,7 +13,7 @@ from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
 from hetune.service.http.app import application
 
-from ._serving import LIMITS, make_service, serving
+from ._serving import LIMITS, asking, make_service, serving
 from .test_http import is_problem
 
 JOBS = "/v1/profiling/jobs"
@@ -26,7 +26,7 @@ FILE = {"kind": "file", "path": "/etc/hostname"}
 def http(tmp_path_factory):
     """A client of a service that gets no jobs."""
     app = application(make_service(tmp_path_factory.mktemp("data")))
-    with serving(app) as url, httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
+    with asking(app, timeout=60) as client:
         yield client
 
 
@@ -34,7 +34,7 @@ def http(tmp_path_factory):
 def own(service):
     """A client of a service of the test's own."""
     app = application(service)
-    with serving(app) as url, httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
+    with asking(app, timeout=60) as client:
         yield client
 
 

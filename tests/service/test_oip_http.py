@@ -16,7 +16,7 @@ import torch
 from hetune.service.http.app import application
 from hetune.variants import errors
 
-from ._serving import LIMITS, make_service, serving, tiny_features, tiny_graph
+from ._serving import LIMITS, asking, make_service, serving, tiny_features, tiny_graph
 
 GRAPH = tiny_graph()
 X = tiny_features()
@@ -36,7 +36,7 @@ def http(tmp_path_factory):
     """A client of a service for tests that leave it as it is."""
     service = make_service(tmp_path_factory.mktemp("data"))
     app = application(service, hosts={"127.0.0.1"})
-    with serving(app) as url, httpx.Client(base_url=url, trust_env=False) as client:
+    with asking(app) as client:
         yield client
 
 

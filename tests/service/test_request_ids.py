@@ -10,7 +10,7 @@ from hetune.service.http.app import application
 from hetune.variants import errors
 
 from ._logs import logged
-from ._serving import make_service, serving
+from ._serving import asking, make_service, serving
 
 GRAPH = {"src": [0, 1], "dst": [1, 2], "etype": [0, 1], "num_nodes": 3}
 SELECT = "/v1/models/m/select"
@@ -21,10 +21,7 @@ def http(tmp_path_factory):
     """A client with the key of a service."""
     service = make_service(tmp_path_factory.mktemp("data"))
     headers = {"Authorization": "Bearer sesame"}
-    with (
-        serving(application(service, key="sesame")) as url,
-        httpx.Client(base_url=url, trust_env=False, headers=headers) as client,
-    ):
+    with asking(application(service, key="sesame"), headers=headers) as client:
         yield client
 
 

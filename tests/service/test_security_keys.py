@@ -21,7 +21,7 @@ from hetune.service.pages.sessions import Sessions
 
 from ._logs import logged
 from ._routes import concrete, every_route
-from ._serving import make_service, serving
+from ._serving import asking, make_service, serving
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 # Pages are refused otherwise: `tests/pages/test_access.py`.
@@ -247,10 +247,7 @@ def test_keys_are_compared_in_constant_time_only(site, monkeypatch):
 
 def test_a_running_service_sees_new_and_revoked_keys(service):
     keys = Keys(service.folder.root / FILE)
-    with (
-        serving(application(service, key="sesame")) as url,
-        httpx.Client(base_url=url, trust_env=False) as http,
-    ):
+    with asking(application(service, key="sesame")) as http:
         _, secret = keys.create("late", [Scope.infer])
         assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
         keys.revoke("late")
@@ -263,7 +260,7 @@ def test_a_running_service_sees_new_and_revoked_keys(service):
 
 def test_a_service_that_gets_a_key_is_closed_from_then_on(service):
     keys = Keys(service.folder.root / FILE)
-    with serving(application(service)) as url, httpx.Client(base_url=url, trust_env=False) as http:
+    with asking(application(service)) as http:
         assert http.get("/v1/models").status_code == 200
         keys.create("first", [Scope.infer])
         is_refused(http.get("/v1/models"), 401, "AccessError")
@@ -273,7 +270,7 @@ def test_a_service_that_gets_a_key_is_closed_from_then_on(service):
 
 def test_a_service_whose_first_keys_are_damaged_is_closed(service):
     keys = Keys(service.folder.root / FILE)
-    with serving(application(service)) as url, httpx.Client(base_url=url, trust_env=False) as http:
+    with asking(application(service)) as http:
         keys.path.write_bytes(b"{")
         assert http.get("/v1/health/live").status_code == 200
         is_refused(http.get("/v1/models"), 401, "AccessError")
