@@ -1,6 +1,5 @@
 """Pages in a browser: they lead somewhere, ask for nothing elsewhere, and all can use them."""
 
-import importlib.util
 import os
 import re
 import shutil
@@ -14,6 +13,9 @@ from hetune.service.http.app import application
 
 from ._world import LIMITS, campaign, work
 
+playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install it")
+expect = playwright.expect
+expect.set_options(timeout=60_000)
 pytestmark = pytest.mark.browser
 
 CHECKS = (Path(__file__).parent / "checks.js").read_text(encoding="utf-8")
@@ -33,15 +35,11 @@ def check(page, name):
 @pytest.fixture(scope="module")
 def chromium():
     """A headless Chromium."""
-    if importlib.util.find_spec("playwright") is None:
-        pytest.skip("no playwright: pip install playwright")
     if CHROMIUM is None:
         pytest.skip("no Chromium: install it (Debian: apt-get install chromium)")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
+    with playwright.sync_playwright() as started:
         # The tests may run as root, where its sandbox does not work; pages are ours.
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
 
@@ -116,8 +114,8 @@ def test_the_keyboard_reaches_everything(opened, url, pages, name):
     page.reload()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    assert page.url.endswith("#content")
-    assert page.evaluate("document.activeElement.id") == "content"
+    expect(page).to_have_url(re.compile("#content$"))
+    expect(page.locator("#content")).to_be_focused()
 
 
 @pytest.mark.parametrize("script", [True, False])
@@ -128,11 +126,11 @@ def test_from_page_to_page(opened, url, script):
         *(("Cost models", "Cost models"), ("Playground", "Playground"), ("hetune", "Overview")),
     ):
         page.get_by_label("Pages").get_by_role("link", name=link, exact=True).click()
-        assert page.locator("h1").inner_text() == heading
+        expect(page.locator("h1")).to_have_text(heading)
     page.get_by_role("link", name="Graphs", exact=True).first.click()
     page.locator("main a.id").first.click()
     page.locator("table a", has_text=re.compile("^m$")).click()
-    assert page.get_by_role("heading", name="Layer 0: rgcn").is_visible()
+    expect(page.get_by_role("heading", name="Layer 0: rgcn")).to_be_visible()
 
 
 @pytest.mark.parametrize("script", [True, False])
@@ -141,10 +139,9 @@ def test_the_theme_is_remembered(opened, url, pages, script):
     grounds = {}
     for theme in ("dark", "light", "auto"):
         page.get_by_role("button", name=theme, exact=True).click()
-        assert page.url == url + pages["choice"]  # the query, too
-        assert page.locator(f"html[data-theme={theme}]").count() == 1
-        pressed = page.locator("button[aria-pressed=true]").all_inner_texts()
-        assert pressed == [theme]
+        expect(page.locator(f"html[data-theme={theme}]")).to_have_count(1)
+        expect(page.locator("button[aria-pressed=true]")).to_have_text([theme])
+        expect(page).to_have_url(url + pages["choice"])  # the query, too
         if script:
             ground = "getComputedStyle(document.body).backgroundColor"
             grounds[theme] = page.evaluate(ground)
@@ -159,10 +156,11 @@ def test_the_playground(opened, url, script):
     page.get_by_label("Model", exact=True).select_option("rgat")
     page.get_by_label("Heads").select_option("2")
     page.get_by_role("button", name="Run").click()
-    assert page.get_by_role("heading", name="What came out").is_visible()
-    assert "drawn rgat on 3 nodes, 2 edges" in page.locator("main").inner_text()
-    assert page.get_by_label("First rows of the output").get_by_text("<b>c</b>").is_visible()
-    assert page.get_by_label("Heads").input_value() == "2"  # to be run again, changed
+    expect(page.get_by_role("heading", name="What came out")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("drawn rgat on 3 nodes, 2 edges")
+    first = page.get_by_label("First rows of the output")
+    expect(first.get_by_text("<b>c</b>")).to_be_visible()
+    expect(page.get_by_label("Heads")).to_have_value("2")  # to be run again, changed
 
 
 @pytest.fixture
@@ -181,18 +179,18 @@ def test_a_job_is_watched_as_it_goes_on(opened, mine):
     page.get_by_role("button", name="Submit").click()
     page.wait_for_url("**/ui/jobs/1")
     state = page.locator("[data-state]")
-    assert state.inner_text() == "queued"
+    expect(state).to_have_text("queued")
     lines = page.locator("[data-log] li").count()
     work(service, most=2)
     page.locator("[data-state] .running").wait_for()
     page.locator("[data-figure=problems_done]", has_text=re.compile("^2$")).wait_for()
     page.locator("[data-log] li").nth(lines + 3).wait_for()
-    assert int(page.locator("progress").evaluate("bar => bar.value")) > 0
+    expect(page.locator("progress")).not_to_have_js_property("value", 0)
     texts = page.locator("[data-log] li").all_inner_texts()
     assert len(texts) == len(set(texts))  # none is told twice
     page.get_by_role("button", name="Cancel").click()
     page.get_by_text("cancelled", exact=True).first.wait_for()
-    assert page.get_by_role("button", name="Cancel").count() == 0
+    expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
 
 
 def test_the_page_of_a_job_that_ends_shows_how_it_ended(opened, mine):
@@ -203,7 +201,7 @@ def test_the_page_of_a_job_that_ends_shows_how_it_ended(opened, mine):
     work(service)
     page.locator("#job:not([data-events]) [data-state] .succeeded").wait_for()
     assert "live.js" not in page.content()
-    assert page.get_by_label("Variants of problem 1").is_visible()
+    expect(page.get_by_label("Variants of problem 1")).to_be_visible()
 
 
 def test_without_javascript_the_page_of_a_job_loads_itself_anew(opened, mine):
@@ -223,10 +221,10 @@ def test_a_cost_model_is_promoted_and_rolled_back(opened, mine, script):
     champion.wait_for()
     page.get_by_role("button", name="Roll back").click()
     page.get_by_role("button", name="Promote").wait_for()
-    assert champion.count() == 0
+    expect(champion).to_have_count(0)
     page.get_by_role("link", name=re.compile(r"^\d{8}-")).first.click()
     pictures = page.locator("main img")
-    assert pictures.count() >= 3
+    expect(pictures.nth(2)).to_be_attached()
     pictures.first.scroll_into_view_if_needed()
     assert pictures.first.evaluate("image => image.decode().then(() => image.naturalWidth)") > 100
 
@@ -240,10 +238,9 @@ def test_a_model_is_measured(opened, mine, script):
     table = page.get_by_label("Variants of layer 0", exact=True)
     assert "×" not in table.inner_text()
     page.get_by_role("button", name="Measure").click()
-    page.locator("td", has_text="×").first.wait_for()
-    assert table.inner_text().count("×") > 4
+    expect(table.locator("td", has_text="×").nth(4)).to_be_visible()
     page.get_by_text("Why: predicted time by launch").first.click()
-    assert page.get_by_label("Launches of layer 0").is_visible()
+    expect(page.get_by_label("Launches of layer 0")).to_be_visible()
     page.get_by_role("button", name="Unload").click()
     page.get_by_text("on disk").wait_for()
     assert not service.models.is_loaded("m", 1)
@@ -258,10 +255,7 @@ def test_a_key_is_asked_for(opened, tmp_path, script):
             assert found == [[], [], []]
         page.get_by_label("Key").fill("close sesame")
         page.get_by_role("button", name="Log in").click()
-        assert "none of this service's keys" in page.get_by_role("alert").inner_text()
-        # That a form was answered by a 401 is told in the console, and nowhere else.
-        while opened.wrong and "401 (Unauthorized)" in opened.wrong[-1]:
-            opened.wrong.pop()
+        expect(page.get_by_role("alert")).to_contain_text("none of this service's keys")
         page.get_by_label("Key").fill(KEY)
         page.get_by_role("button", name="Log in").click()
         page.wait_for_url("**/ui/jobs")
@@ -274,17 +268,23 @@ def test_a_key_is_asked_for(opened, tmp_path, script):
         page.get_by_role("button", name="Log out").click()
         page.get_by_label("Key").wait_for()
         page.goto(f"{url}/ui/jobs")
-        assert page.url.startswith(f"{url}/ui/login")
+        expect(page).to_have_url(re.compile("/ui/login"))
+    # That a form was answered by a 401 is told in the console, and nowhere else.
+    opened.wrong[:] = [text for text in opened.wrong if "401 (Unauthorized)" not in text]
 
 
 def test_the_policy_lets_no_script_of_a_page_run(opened, url):
     page = opened(url)
-    page.evaluate(
-        "() => { const s = document.createElement('script'); s.textContent = 'window.ran = 1';"
-        " document.head.append(s); document.body.setAttribute('style', 'color: red') }"
-    )
+    with (
+        page.expect_console_message(lambda message: "script-src" in message.text),
+        page.expect_console_message(lambda message: "style-src" in message.text),
+    ):
+        page.evaluate(
+            "() => { const s = document.createElement('script'); s.textContent = 'window.ran = 1';"
+            " document.head.append(s); document.body.setAttribute('style', 'color: red') }"
+        )
     assert page.evaluate("window.ran") is None
     assert page.evaluate("getComputedStyle(document.body).color") != "rgb(255, 0, 0)"
-    said = [text for text in opened.wrong if "Content Security Policy" in text]
-    assert len(said) == 2
+    assert len(opened.wrong) == 2
+    assert all("Content Security Policy" in text for text in opened.wrong)
     opened.wrong.clear()
