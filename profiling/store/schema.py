@@ -122,7 +122,7 @@ def prepare(engine: Engine, place: str) -> None:
         SQLAlchemyError: The database cannot be used.
     """
     with engine.connect() as connection:
-        if _revision(connection, place) == REVISION:
+        if _recorded(connection) == REVISION:
             return
     with engine.connect() as connection:
         lock(connection)
@@ -146,22 +146,28 @@ def lock(connection: Connection) -> None:
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_POSTGRESQL_LOCK})"))
 
 
+def _recorded(connection: Connection) -> str | None:
+    """The revision that the tables are said to have; None where nothing says."""
+    if not inspect(connection).has_table(REVISIONS_TABLE):
+        return None
+    found = connection.execute(select(text("version_num")).select_from(text(REVISIONS_TABLE)))
+    return ", ".join(map(str, found.scalars().all())) or None
+
+
 def _revision(connection: Connection, place: str) -> str | None:
     """That of the tables; None if there are none, or they are older than revisions.
+
+    Asked where nobody else writes: what is read in turn belongs together only there.
 
     Raises:
         StoreError: They are of a version that never was.
     """
-    tables = inspect(connection)
-    if tables.has_table(REVISIONS_TABLE):
-        found = connection.execute(select(text("version_num")).select_from(text(REVISIONS_TABLE)))
-        if known := found.scalars().all():
-            return ", ".join(map(str, known))
-    if tables.has_table(schema.name):
+    recorded = _recorded(connection)
+    if recorded is None and inspect(connection).has_table(schema.name):
         versions = connection.execute(select(schema.c.version)).scalars().all()
         if versions != [_BEFORE_REVISIONS]:
             raise _unknown(place, f"version {', '.join(map(str, versions)) or 'none'}")
-    return None
+    return recorded
 
 
 def _unknown(place: str, found: str) -> StoreError:
