@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import lru_cache
 from re import Pattern
 
 from starlette.routing import compile_path
@@ -117,6 +118,7 @@ for _route, _need in NEEDS.items():
     _PLACES[_method].append((compile_path(_template)[0], _need))
 
 
+@lru_cache(maxsize=1024)
 def needs_of(method: str, path: str) -> tuple[Need, ...]:
     """What a request needs: all of these, for several templates may fit its path.
 
@@ -128,6 +130,7 @@ def needs_of(method: str, path: str) -> tuple[Need, ...]:
     return tuple(need for pattern, need in places if pattern.match(path)) or (_ADMIN,)
 
 
+@lru_cache(maxsize=1024)
 def is_public(method: str, path: str) -> bool:
     """Whether a request needs no key."""
     return all(need is None for need in needs_of(method, path))

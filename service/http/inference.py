@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 
 from fastapi import APIRouter, Request, Response
 from torch import Tensor
@@ -25,6 +26,9 @@ from hetune.service.http.schema import gives, takes
 from hetune.service.http.work import Work
 from hetune.variants.errors import InputError
 
+INFER = "/v1/models/{name}/infer"
+"""Where models run."""
+
 
 class InferAnswer(Report):
     """What ran, and rows of its outputs: by the layer's number; of nodes, or by node type."""
@@ -32,16 +36,10 @@ class InferAnswer(Report):
     outputs: dict[str, list[list[float]] | dict[str, list[list[float]]]]
 
 
-def router(work: Work) -> APIRouter:
-    """The routes."""
-    routes = APIRouter(prefix="/v1/models", tags=["inference"])
+def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
+    """What answers at `INFER`."""
     service = work.service
 
-    @routes.post(
-        "/{name}/infer",
-        openapi_extra=takes(InferDocument, safetensors=True),
-        responses=gives(InferAnswer),
-    )
     async def infer(name: ModelReference, request: Request) -> Response:
         """Runs a model on a graph, by the variants that suit it."""
         media = media_of(request, *Media)
@@ -53,8 +51,21 @@ def router(work: Work) -> APIRouter:
             return PiecesResponse(content, wanted.value)
         return Response(content, media_type=wanted.value)
 
+    return infer
+
+
+def router(work: Work) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(tags=["inference"])
+    service = work.service
+    routes.post(
+        INFER,
+        openapi_extra=takes(InferDocument, safetensors=True),
+        responses=gives(InferAnswer),
+    )(endpoint(work))
+
     @routes.post(
-        "/{name}/select",
+        "/v1/models/{name}/select",
         openapi_extra=takes(SelectDocument, safetensors=True),
     )
     async def select(name: ModelReference, request: Request) -> Report:
