@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import ipaddress
 import signal
 import socket
@@ -141,10 +142,15 @@ def run_until_told(
         while not server.started and not running.done():
             await asyncio.sleep(0.01)
         if server.started:
+            # What is there now stays: the collector need not look at it again and again.
+            gc.collect()
+            gc.freeze()
             started()
         await running
 
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    import os
+
+    sys.setswitchinterval(float(os.environ.get("SW", _SWITCH_SECONDS)))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve())
 
