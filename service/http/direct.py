@@ -43,10 +43,10 @@ class Direct:
         if found is None:
             await self._app(scope, receive, send)
             return
-        parameters = found.groupdict()
-        scope |= {"route": self._route, "endpoint": self._endpoint, "path_params": parameters}
+        [(name, value)] = found.groupdict().items()
+        scope.update(route=self._route, endpoint=self._endpoint, path_params={name: value})
         try:
-            response = await self._endpoint(*parameters.values(), Request(scope, receive))
+            response = await self._endpoint(value, Request(scope, receive))
         except Exception as error:  # as FastAPI's handlers, it lets none out
             response = answer_to(error, scope)
         await response(scope, receive, send)

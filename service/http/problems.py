@@ -142,10 +142,16 @@ def add_handlers(app: FastAPI) -> None:
             found.headers["Allow"] = ", ".join(_methods(app, request.scope))
         return found
 
-    for kind in (ClientDisconnect, HetuneError, Exception, RequestValidationError):
+    answered: tuple[type[Exception], ...] = (
+        ClientDisconnect,
+        HetuneError,
+        Exception,
+        RequestValidationError,
+    )
+    for kind in answered:
         app.add_exception_handler(kind, answer)
-    for kind in (HTTPException, RoutingError):
-        app.add_exception_handler(kind, routing)
+    app.add_exception_handler(HTTPException, routing)
+    app.add_exception_handler(RoutingError, routing)
 
 
 def _methods(app: FastAPI, scope: Scope) -> list[str]:

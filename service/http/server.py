@@ -148,9 +148,7 @@ def run_until_told(
             started()
         await running
 
-    import os
-
-    sys.setswitchinterval(float(os.environ.get("SW", _SWITCH_SECONDS)))
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve())
 

@@ -54,9 +54,9 @@ def read_call(
         InputError: They are not the arguments of such a call.
     """
     match args:
-        case Tensor() as x, HeteroGraph() as graph if not kwargs:  # as most calls are: no binding
-            reason = _feature_refusal("x", x)
-            return Call(x, graph) if reason is None else Unsupported(reason)
+        case Tensor() as rows, HeteroGraph() as graph if not kwargs:  # most calls: no binding
+            reason = _feature_refusal("x", rows)
+            return Call(rows, graph) if reason is None else Unsupported(reason)
     signature = _signature(type(adapter.module).forward)
     try:
         bound = signature.bind(adapter.module, *args, **kwargs).arguments
