@@ -131,6 +131,8 @@ def serve(
             store=settings.store,
             regret_rate=settings.regret_samples,
             warm=settings.warm or (),
+            batch_requests=settings.batch_requests,
+            batch_delay=settings.batch_delay,
         )
         activity = None
         if settings.worker:

@@ -82,6 +82,20 @@ class SubsetReport(Document):
     edges: tuple[int, ...] = ()
 
 
+class BatchReport(Document):
+    """The run that answered a request together with others.
+
+    Attributes:
+        requests: How many.
+        nodes: Of their graphs together.
+        edges: Likewise.
+    """
+
+    requests: int
+    nodes: int
+    edges: int
+
+
 class Report(Document):
     """An answer without its outputs.
 
@@ -91,6 +105,7 @@ class Report(Document):
         graph: Id of the graph.
         layers: One for each of the model's.
         subset: How rows of some nodes were computed, if not all were asked for.
+        batch: The run, if it answered other requests, too: `measured_seconds` are of all of it.
     """
 
     model: str
@@ -98,6 +113,7 @@ class Report(Document):
     graph: str
     layers: tuple[LayerReport, ...]
     subset: SubsetReport | None = None
+    batch: BatchReport | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ class GraphStore:
     def __init__(self, root: Path, limits: Limits) -> None:
         self.folder = Folder(root)
         self._limits = limits
-        self._loaded: BytesCache[str, HeteroGraph] = BytesCache(limits.loaded_bytes, _held_bytes)
+        self._loaded: BytesCache[str, HeteroGraph] = BytesCache(limits.loaded_bytes, held_bytes)
 
     def add(self, graph: HeteroGraph) -> str:
         """Keeps a graph, and gives its id. One that is there already is kept as it is.
@@ -270,5 +270,6 @@ def _array_bytes(graph: HeteroGraph) -> int:
     return 4 * (3 * graph.num_edges + graph.num_nodes)
 
 
-def _held_bytes(graph: HeteroGraph) -> int:
+def held_bytes(graph: HeteroGraph) -> int:
+    """What a graph takes in memory with its indexes, by estimate."""
     return _INDEXED * _array_bytes(graph) + Workspace.of(graph).nbytes

@@ -94,13 +94,13 @@ class Inference:
         """
         check_deadline(deadline)
         found, given, expected_runs = self._selection.resolve(model, version, graph)
-        joined, wanted = len(found.modules), _outputs(outputs, found.description.num_outputs)
+        joined, wanted = len(found.modules), outputs_of(outputs, found.description.num_outputs)
         needed = frozenset(range(joined)) if joined in wanted else wanted
         x = features_of(features, given, found.description.in_channels)
         check_nodes(nodes, given)
 
         def layers(graphs: Sequence[HeteroGraph], once: bool) -> tuple[LayerReport, ...]:
-            self._check_memory(found, max(graph.num_nodes for graph in graphs), wanted | needed)
+            self.check_memory(found, max(graph.num_nodes for graph in graphs), wanted | needed)
             return self._selection.layers(
                 found,
                 graphs,
@@ -136,8 +136,17 @@ class Inference:
         )
         return Answer(report, {number: kept[number] for number in sorted(wanted)})
 
-    def _check_memory(self, model: Model, nodes: int, outputs: frozenset[int]) -> None:
-        """What is held at the same time: the outputs to give, a layer's input and its result."""
+    def check_memory(self, model: Model, nodes: int, outputs: frozenset[int]) -> None:
+        """Checks what is held at the same time: outputs, a layer's input and its result.
+
+        Args:
+            model: What is to run.
+            nodes: Of what it runs on.
+            outputs: Which are given.
+
+        Raises:
+            TooLargeError: It is over the service's limit.
+        """
         widths = model.description.widths
         kept = sum((*widths, model.description.out_channels)[number + 1] for number in outputs)
         at_work = max(a + b for a, b in itertools.pairwise(widths))
@@ -181,7 +190,12 @@ def _run(
         return ACTIVATIONS[model.description.layers[number].activation](out), seconds
 
 
-def _outputs(outputs: Sequence[int] | None, count: int) -> frozenset[int]:
+def outputs_of(outputs: Sequence[int] | None, count: int) -> frozenset[int]:
+    """The outputs that are asked for, of so many; the last one if None are named.
+
+    Raises:
+        InputError: There is no such output, or an empty list of them.
+    """
     if outputs is None:
         return frozenset({count - 1})
     for number in outputs:

@@ -10,11 +10,13 @@ from typing import Self
 from hetune.costmodel.following import Following, Given
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
+from hetune.service.core.batching import Batching
 from hetune.service.core.cost_models import CostModels
 from hetune.service.core.folder import Folder
 from hetune.service.core.graphs import GraphStore
 from hetune.service.core.inference import Inference
 from hetune.service.core.jobs import Jobs
+from hetune.service.core.joined import JoinedRuns
 from hetune.service.core.limits import Limits
 from hetune.service.core.measurements import Measurements
 from hetune.service.core.metrics import Metrics
@@ -23,6 +25,9 @@ from hetune.service.core.regret import RegretSamples
 from hetune.service.core.selection import Selection
 from hetune.service.core.warm_up import WarmUp
 from hetune.service.core.work import Lending
+
+_JOINED = 16
+"""Joined graphs in memory take at most this part of what graphs may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,7 @@ class Service:
         models: Models by name and version.
         selection: Choices without running.
         inference: Runs.
+        batching: Runs for requests that wait, of which it may join several.
         regret: What is run again when nothing else is to be done.
         measurements: Where measurements and jobs are.
         jobs: Profiling jobs.
@@ -52,6 +58,7 @@ class Service:
     models: ModelStore
     selection: Selection
     inference: Inference
+    batching: Batching
     regret: RegretSamples
     measurements: Measurements
     jobs: Jobs
@@ -73,6 +80,8 @@ class Service:
         shelf: Shelf | None = None,
         regret_rate: float = 0.0,
         warm: Sequence[str] = (),
+        batch_requests: int = 1,
+        batch_delay: float = 0.0,
     ) -> Self:
         """The service over a folder, which is created if it is missing.
 
@@ -87,10 +96,12 @@ class Service:
             regret_rate: Share of runs, 0 to 1, of which a layer is run again when nothing else is
                 to be done, to see what the choice has lost.
             warm: Models, by name or ``name@alias``, without which it is not ready.
+            batch_requests: Most requests that wait at the same time and one run may answer.
+            batch_delay: Seconds that a request waits for others to be joined with.
 
         Raises:
             FolderError: The folder cannot be used.
-            InputError: The share is none.
+            InputError: The share is none, or requests cannot be joined so.
         """
         limits = limits or Limits()
         shelf = shelf or Shelf()
@@ -102,13 +113,18 @@ class Service:
         metrics = Metrics(graphs, models, following, lambda: measurements.queue.counts())
         selection = Selection(graphs, models, following, limits, metrics)
         regret = RegretSamples(regret_rate, following, limits, metrics)
+        inference = Inference(selection, limits, metrics, regret)
+        joined = JoinedRuns(selection, inference, metrics, limits.loaded_bytes // _JOINED)
         return cls(
             limits,
             folder,
             graphs,
             models,
             selection,
-            Inference(selection, limits, metrics, regret),
+            inference,
+            Batching(
+                inference, joined, selection, metrics, requests=batch_requests, delay=batch_delay
+            ),
             regret,
             measurements,
             Jobs(measurements, limits),

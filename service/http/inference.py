@@ -9,8 +9,10 @@ from fastapi import APIRouter, Request, Response
 from torch import Tensor
 
 from hetune.service.core.answers import Answer, Report, Rows
+from hetune.service.core.asked import Asked
+from hetune.service.core.batching import Waiting
 from hetune.service.core.container import Content
-from hetune.service.core.limits import check_limit
+from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE, Media, media_of, read, size_of
@@ -46,7 +48,10 @@ def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
         wanted = _answered(request.headers.get("accept", ""), media)
         with work.computing.entered(size_of(request, service.limits)):
             body = await read(request, media, service.limits)
-            content = await work.compute(lambda: _infer(service, name, media, body, wanted))
+            with service.batching.waiting(
+                name, lambda: _asked(media, body, service.limits), len(body)
+            ) as waiting:
+                content = await work.compute(lambda: _infer(service, waiting, wanted))
         if isinstance(content, Pieces):
             return PiecesResponse(content, wanted.value)
         return Response(content, media_type=wanted.value)
@@ -86,13 +91,10 @@ def _answered(accept: str, media: Media) -> Media:
     return Media.JSON if JSON_TYPE in types else media
 
 
-def _infer(
-    service: Service, name: str, media: Media, body: Content, wanted: Media
-) -> bytes | Pieces:
-    request = read_infer(media, body, service.limits)
+def _asked(media: Media, body: Content, limits: Limits) -> Asked:
+    request = read_infer(media, body, limits)
     header = request.header
-    answer = service.inference.run(
-        name,
+    return Asked(
         request.graph,
         request.features,
         version=header.version,
@@ -103,6 +105,10 @@ def _infer(
         memory_limit=header.memory_limit,
         explain=header.explain,
     )
+
+
+def _infer(service: Service, waiting: Waiting, wanted: Media) -> bytes | Pieces:
+    answer = service.batching.answer(waiting)
     if wanted is Media.JSON:
         return _as_json(answer, service.limits.json_elements)
     tensors: dict[str, Tensor] = {}

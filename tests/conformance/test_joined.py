@@ -1,0 +1,65 @@
+"""Graphs side by side: each row has the bits that it has alone, at a width that is not unrolled.
+
+At widths of 16 and less compilers unroll products for some heights of tiles and not for others,
+and round differently; nothing is promised there. `tests/service/test_batching.py` has what then
+follows.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hetune.variants.graph.blocks import block_diagonal
+from hetune.variants.runtime.compiled import compile
+from hetune.variants.testing.conformance import features
+from hetune.variants.testing.graphs import AWKWARD, typed_graph
+from hetune.variants.testing.layers import LAYERS, randomized
+
+from .covering import chosen
+
+SHAPES = [(name, 64, 2 if 2 in layer.heads else 1) for name, layer in LAYERS.items()]
+RELATIONS = [(0, 1), (1, 0), (0, 0), (1, 1), (2, 0)]
+
+
+def draw(nodes, edges, seed):
+    return typed_graph(nodes, [(*r, n) for r, n in zip(RELATIONS, edges, strict=True)], seed)
+
+
+def several():
+    """Of few edges and many, with isolated nodes, without edges, without nodes."""
+    return [
+        draw((30, 20, 5), (60, 30, 10, 0, 7), 1),
+        draw((300, 100, 2), (6, 5, 0, 4, 0), 2),
+        draw((0, 0, 0), (0, 0, 0, 0, 0), 3),
+        draw((4, 3, 0), (0, 0, 0, 0, 0), 4),
+        draw((500, 300, 100), (350, 250, 150, 80, 70), 6),
+    ]
+
+
+GROUPS = {
+    "copies": lambda: [AWKWARD["several blocks"]()] * 3,
+    "copies with a hub": lambda: [AWKWARD["hub"]()] * 4,
+    "several": several,
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape[0])
+@pytest.mark.parametrize("group", GROUPS)
+def test_rows_have_the_bits_that_they_have_alone(group, shape, compile_ahead):
+    compile_ahead(SHAPES)
+    graphs = GROUPS[group]()
+    module = randomized(LAYERS[shape[0]].make(graphs[0], *shape[1:]))
+    layer = compile(module)
+    blocks = block_diagonal(graphs)
+    xs = [features(module, graph, seed) for seed, graph in enumerate(graphs)]
+    ran = 0
+    for variant in filter(chosen(*shape), layer.variants):
+        if group == "several" and "hybrid" in variant:
+            continue  # a relation's side is that of all graphs together
+        with torch.no_grad():
+            found = blocks.split(layer(blocks.stacked(xs), blocks.graph, variant=variant))
+            for x, graph, rows in zip(xs, graphs, found, strict=True):
+                assert torch.equal(rows, layer(x, graph, variant=variant)), variant
+        ran += 1
+    assert ran >= 8
