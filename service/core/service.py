@@ -11,6 +11,7 @@ from hetune.costmodel.following import Following, Given
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.service.core.cost_models import CostModels
+from hetune.service.core.features import FeatureStore
 from hetune.service.core.folder import Folder
 from hetune.service.core.graphs import GraphStore
 from hetune.service.core.inference import Inference
@@ -33,6 +34,7 @@ class Service:
         limits: What is accepted and held.
         folder: Everything else's, and where uploads are received.
         graphs: Graphs by id.
+        features: Features of their nodes, by name.
         models: Models by name and version.
         selection: Choices without running.
         inference: Runs.
@@ -49,6 +51,7 @@ class Service:
     limits: Limits
     folder: Folder
     graphs: GraphStore
+    features: FeatureStore
     models: ModelStore
     selection: Selection
     inference: Inference
@@ -106,6 +109,7 @@ class Service:
             limits,
             folder,
             graphs,
+            FeatureStore(graphs, limits),
             models,
             selection,
             Inference(selection, limits, metrics, regret),
