@@ -29,6 +29,7 @@ from hetune.service.core.work_documents import (
 from hetune.service.http import (
     catalogue,
     cost_models,
+    features,
     graphs,
     inference,
     jobs,
@@ -138,6 +139,7 @@ def routes(
         inference.router(work),  # routes are tried in order, and these are asked for most
         _health(service),
         graphs.router(work),
+        features.router(work),
         models.router(work),
         jobs.router(work),
         cost_models.router(work),

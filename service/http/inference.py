@@ -83,7 +83,7 @@ def _infer(
     answer = service.inference.run(
         name,
         request.graph,
-        request.features,
+        service.features.resolve(request.graph, request.features),
         version=header.version,
         nodes=request.nodes,
         subset=header.subset,
