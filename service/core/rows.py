@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -33,8 +33,7 @@ def features_of(features: Tensor | Mapping[str, Tensor], graph: HeteroGraph, wid
             raise InputError(f"features of the node type {name!r} are missing: give one row a node")
         if name in features:
             _check_rows(f"the features of {name!r}", features[name], last - first, width)
-    parts = [features[name].view(-1, width) for name in spans if name in features]
-    return torch.cat(parts) if parts else torch.empty(0, width)
+    return _joined([features[name].view(-1, width) for name in spans if name in features], width)
 
 
 def pick(out: Tensor, graph: HeteroGraph, nodes: Nodes | None, by_type: bool) -> Rows:
@@ -49,10 +48,10 @@ def pick(out: Tensor, graph: HeteroGraph, nodes: Nodes | None, by_type: bool) ->
     Raises:
         InputError: There are no such nodes.
     """
-    spans = _spans(graph)
     if nodes is None:
-        return {name: out[a:b] for name, (a, b) in spans.items()} if by_type else out
+        return rows_by_type(out, graph) if by_type else out
     check_nodes(nodes, graph)
+    spans = _spans(graph)
     if isinstance(nodes, Tensor):
         return out[nodes.long()]
     return {name: out[spans[name][0] : spans[name][1]][ids.long()] for name, ids in nodes.items()}
@@ -101,6 +100,25 @@ def check_nodes(nodes: Nodes | None, graph: HeteroGraph) -> None:
     for name, ids in nodes.items():
         first, last = spans[name]
         _check_ids(f"nodes of the type {name!r}", ids, last - first)
+
+
+def rows_by_type(rows: Tensor, graph: HeteroGraph) -> dict[str, Tensor]:
+    """Rows of all nodes in the graph's order, [N, width], as views by node type."""
+    return {name: rows[first:last] for name, (first, last) in _spans(graph).items()}
+
+
+def _joined(parts: Sequence[Tensor], width: int) -> Tensor:
+    """Rows one after the other, not copied if they lie so already, as those of `rows_by_type`."""
+    parts = [part for part in parts if part.numel()]
+    if not parts:
+        return torch.empty(0, width)
+    memory, end = parts[0].untyped_storage().data_ptr(), parts[0].data_ptr()
+    for part in parts:
+        follows = part.untyped_storage().data_ptr() == memory and part.data_ptr() == end
+        if not (follows and part.is_contiguous()):
+            return torch.cat(parts)
+        end += part.nbytes
+    return parts[0].as_strided((sum(part.shape[0] for part in parts), width), (width, 1))
 
 
 def _spans(graph: HeteroGraph) -> dict[str, tuple[int, int]]:

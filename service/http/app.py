@@ -29,6 +29,7 @@ from hetune.service.core.work_documents import (
 from hetune.service.http import (
     catalogue,
     cost_models,
+    features,
     graphs,
     inference,
     jobs,
@@ -136,6 +137,7 @@ def routes(work: Work, sessions: Sessions | None = None) -> FastAPI:
         _health(service),
         inference.router(work),
         graphs.router(work),
+        features.router(work),
         models.router(work),
         jobs.router(work),
         cost_models.router(work),

@@ -96,7 +96,7 @@ def _asked(media: Media, body: Content, limits: Limits) -> Asked:
     header = request.header
     return Asked(
         request.graph,
-        request.features,
+        service.features.resolve(request.graph, request.features),
         version=header.version,
         nodes=request.nodes,
         subset=header.subset,

@@ -34,7 +34,7 @@ class RequestOutput(_Given):
 
 
 class InferenceRequest(_Given):
-    """A run. Parameters: `graph_id`, `timeout` (microseconds), `binary_data_output`."""
+    """A run. Parameters: `graph_id`, `features`, `timeout` (microseconds), `binary_data_output`."""
 
     id: str | None = None
     parameters: Parameters | None = None

@@ -68,7 +68,7 @@ def _run(
 ) -> tuple[bytes, int | None]:
     laps.lap(statistics.QUEUE)
     description = service.models.get(name, version).description
-    graph, features = inputs_of(asked, description, service.limits)
+    graph, features = inputs_of(asked, description, service.limits, service.features)
     laps.lap(statistics.INPUT)
     answer = service.inference.run(name, graph, features, version=version, deadline=deadline)
     laps.lap(statistics.INFER)

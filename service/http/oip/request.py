@@ -42,6 +42,7 @@ class Asked:
     Attributes:
         id: What the client calls it; None if it does not.
         graph_id: Of a graph that is kept; None for one that is among the tensors.
+        features: Name of features that are kept with it; None for those among the tensors.
         seconds: How long it may take; None for as long as it takes.
         tensors: By what they are of, and the types that their names hold, in the request's order.
         outputs: None for all.
@@ -50,6 +51,7 @@ class Asked:
 
     id: str | None
     graph_id: str | None
+    features: str | None
     seconds: float | None
     tensors: dict[Key, Tensor]
     outputs: tuple[Wanted, ...] | None
@@ -82,6 +84,7 @@ def read_request(body: Buffer, header: str | None, limits: Limits) -> Asked:
     return Asked(
         document.id,
         parameter(given, "graph_id", str),
+        parameter(given, "features", str),
         timeout / _MICROSECONDS if timeout else None,
         _tensors(document, data),
         _outputs(document, binary),
