@@ -16,6 +16,7 @@ from torch import Tensor
 import hetune
 from hetune.clients.cli import console
 from hetune.clients.cli.files import check_writable, read_arrays, write_whole
+from hetune.clients.cli.nodes import NodesOption, SubsetOption, Way, nodes_of
 from hetune.clients.cli.options import (
     Format,
     GraphName,
@@ -152,16 +153,19 @@ def infer(
             help="Write the output here: .npy, or safetensors with `out` or `out/<node type>`."
         ),
     ],
+    nodes: NodesOption = None,
+    subset: SubsetOption = Way.auto,
     version: Version = None,
     memory_limit: MemoryLimit = None,
     url: Url = _URL,
 ) -> None:
     """Run a model of the service on a graph, and write its output."""
-    x = _features(features)
-    if out.suffix == ".npy" and not isinstance(x, Tensor):
+    x, ids = _features(features), nodes_of(nodes or ())
+    if out.suffix == ".npy" and isinstance(x if ids is None else ids, dict):
+        what = f"{features} has features" if ids is None else "--nodes has ids"
         raise InputError(
-            f"{features} has features by node type, and so is the output: write it to a "
-            f".safetensors file, for {out} can hold one array only"
+            f"{what} by node type, and so is the output: write it to a .safetensors file, for "
+            f"{out} can hold one array only"
         )
     check_writable(out)
     with _client(url) as client:
@@ -169,12 +173,16 @@ def infer(
             model,
             _graph(graph),
             x,
+            nodes=ids,
+            subset=subset.value,
             version=version,
             memory_limit=size_of(memory_limit, "--memory-limit"),
         )
     write_whole(out, _content(answer, is_npy=out.suffix == ".npy"))
     terminal = console.out()
     terminal.print(_table(answer.report))
+    if (how := answer.report.subset) is not None:
+        terminal.print(f"rows by {how.how}: {how.reason}", markup=False, soft_wrap=True)
     terminal.print(f"wrote {_shapes(answer.out)} float32 to {out}", markup=False, soft_wrap=True)
 
 
