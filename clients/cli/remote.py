@@ -16,6 +16,7 @@ from torch import Tensor
 import hetune
 from hetune.clients.cli import console, remote_features
 from hetune.clients.cli.files import check_writable, read_arrays, write_whole
+from hetune.clients.cli.nodes import NodesOption, SubsetOption, Way, nodes_of
 from hetune.clients.cli.options import (
     Format,
     GraphName,
@@ -156,6 +157,8 @@ def infer(
         str | None,
         typer.Option(help="Name of features that the service keeps with the graph."),
     ] = None,
+    nodes: NodesOption = None,
+    subset: SubsetOption = Way.auto,
     version: Version = None,
     memory_limit: MemoryLimit = None,
     url: Url = URL,
@@ -163,25 +166,31 @@ def infer(
     """Run a model of the service on a graph, and write its output."""
     if (features is None) == (stored is None):
         raise InputError("give either --features or --stored: a file, or a name")
-    x = stored if features is None else read_features(features)
+    x, ids = stored if features is None else read_features(features), nodes_of(nodes or ())
     assert x is not None
     check_writable(out)
     with connected(url) as client:
-        if out.suffix == ".npy" and _is_by_type(x, client, graph):
+        by_type = _is_by_type(x, client, graph) if ids is None else isinstance(ids, dict)
+        if out.suffix == ".npy" and by_type:
+            what = f"{features or stored} has features" if ids is None else "--nodes has ids"
             raise InputError(
-                f"{features or stored} has features by node type, and so is the output: write it "
-                f"to a .safetensors file, for {out} can hold one array only"
+                f"{what} by node type, and so is the output: write it to a .safetensors file, for "
+                f"{out} can hold one array only"
             )
         answer = client.infer(
             model,
             _graph(graph),
             x,
+            nodes=ids,
+            subset=subset.value,
             version=version,
             memory_limit=size_of(memory_limit, "--memory-limit"),
         )
     write_whole(out, _content(answer, is_npy=out.suffix == ".npy"))
     terminal = console.out()
     terminal.print(_table(answer.report))
+    if (how := answer.report.subset) is not None:
+        terminal.print(f"rows by {how.how}: {how.reason}", markup=False, soft_wrap=True)
     terminal.print(f"wrote {_shapes(answer.out)} float32 to {out}", markup=False, soft_wrap=True)
 
 

@@ -10,12 +10,14 @@ from torch import Tensor
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.features import Features, FeatureStore
 from hetune.service.core.limits import Limits, check_limit
-from hetune.service.http.oip.names import triple
+from hetune.service.core.rows import Nodes
+from hetune.service.http.oip.names import output_type, triple
 from hetune.service.http.oip.request import Asked, Key
 from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.graph import from_edge_index_dict
 from hetune.variants.graph.hetero import HeteroGraph
 
+_BESIDE = ("x", "nodes")
 _GRAPH = ("x", "edge_index", "edge_type", "num_nodes")
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
 
@@ -59,7 +61,7 @@ def inputs_of(
         if rows.dim() != 2:
             raise InputError(f"features have the shape {list(rows.shape)}: give [nodes, width]")
     if asked.graph_id is not None:
-        if any(what != "x" for what, _ in given):
+        if any(what not in _BESIDE for what, _ in given):
             raise MalformedError("there are tensors of a graph beside a graph_id: give one")
         return asked.graph_id, features
     if isinstance(features, Mapping):
@@ -73,6 +75,37 @@ def _stored(asked: Asked, name: str, stored: FeatureStore) -> tuple[str, Feature
     if any(what in _GRAPH for what, _ in asked.tensors):
         raise MalformedError("there are tensors beside the names of a graph and features: give one")
     return asked.graph_id, stored.get(asked.graph_id, name)
+
+
+def nodes_of(asked: Asked, features: Features) -> Nodes | None:
+    """Whose rows to give; None for all.
+
+    By node type these are of the types whose outputs are asked for; if none are, of those that
+    ids are given of. Without ids it is all of a type.
+
+    Args:
+        asked: The request.
+        features: As `inputs_of` gives them.
+
+    Raises:
+        MalformedError: There is no such output, or ids are given where it is not asked for.
+    """
+    ids = {types: tensor for (what, types), tensor in asked.tensors.items() if what == "nodes"}
+    if not isinstance(features, Mapping):
+        return ids.get(())
+    given = {types[0]: tensor for types, tensor in ids.items()}
+    if asked.outputs is None:
+        return given or None
+    wanted = [output_type(output.name) for output in asked.outputs]
+    for ntype in given:
+        if ntype not in wanted:
+            raise MalformedError(
+                f"there are nodes of {ntype!r}, whose output is not asked for: leave out the "
+                "one, or ask for the other"
+            )
+    if not given and features.keys() <= set(wanted):
+        return None
+    return {ntype: given.get(ntype) for ntype in wanted}
 
 
 def _flat_graph(
