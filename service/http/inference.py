@@ -12,7 +12,7 @@ from hetune.service.core.answers import Answer, Report, Rows
 from hetune.service.core.asked import Asked
 from hetune.service.core.batching import Waiting
 from hetune.service.core.container import Content
-from hetune.service.core.limits import Limits, check_limit
+from hetune.service.core.limits import check_limit
 from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE, Media, media_of, read, size_of
@@ -49,7 +49,7 @@ def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
         with work.computing.entered(size_of(request, service.limits)):
             body = await read(request, media, service.limits)
             with service.batching.waiting(
-                name, lambda: _asked(media, body, service.limits), len(body)
+                name, lambda: _asked(service, media, body), len(body)
             ) as waiting:
                 content = await work.compute(lambda: _infer(service, waiting, wanted))
         if isinstance(content, Pieces):
@@ -91,8 +91,8 @@ def _answered(accept: str, media: Media) -> Media:
     return Media.JSON if JSON_TYPE in types else media
 
 
-def _asked(media: Media, body: Content, limits: Limits) -> Asked:
-    request = read_infer(media, body, limits)
+def _asked(service: Service, media: Media, body: Content) -> Asked:
+    request = read_infer(media, body, service.limits)
     header = request.header
     return Asked(
         request.graph,
