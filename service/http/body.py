@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from fastapi import HTTPException, Request
+from starlette.requests import ClientDisconnect
 
 from hetune.service.core import message
 from hetune.service.core.container import Content
@@ -74,16 +75,30 @@ async def read(request: Request, media: Media, limits: Limits) -> Content:
     limit = _limit(media, limits)
     announced = _announced(request, limit)
     async with in_time(limits):
+        chunk, more = await _received(request)
+        check_limit("bytes of the body", len(chunk), limit)
+        if not more:
+            return memoryview(bytearray(chunk))
         # What is announced is taken at once: memory that is never written to costs nothing, and
         # NumPy's is in huge pages where it is large, which spares most of the page faults.
         body, end = np.empty(announced or _CHUNK, dtype=np.uint8), 0
-        async for chunk in request.stream():
+        while True:
             first, end = end, end + len(chunk)
             check_limit("bytes of the body", end, limit)
             if end > body.size:
                 body = np.concatenate((body, np.empty(end, dtype=np.uint8)))
             body[first:end] = np.frombuffer(chunk, dtype=np.uint8)
-    return body[:end].data
+            if not more:
+                return body[:end].data
+            chunk, more = await _received(request)
+
+
+async def _received(request: Request) -> tuple[bytes, bool]:
+    """The next piece of a body, and whether there is more."""
+    event = await request.receive()
+    if event["type"] == "http.disconnect":
+        raise ClientDisconnect
+    return event.get("body", b""), event.get("more_body", False)
 
 
 @asynccontextmanager
