@@ -278,6 +278,11 @@ def _default() -> Selector:
     return Selector.adapted(load_best())
 
 
+@functools.lru_cache(maxsize=256)
+def _named(layer: str, d_in: int, d_out: int, heads: int) -> tuple[Variant, ...]:
+    return variants_of(layer_program(layer, d_in, d_out, heads))
+
+
 def _variants(
     layer: nn.Module | str, widths: tuple[int, int] | int | None, heads: int
 ) -> tuple[Variant, ...]:
@@ -285,7 +290,7 @@ def _variants(
         if widths is None:
             raise InputError(f"{layer} has no widths: give widths=(d_in, d_out)")
         d_in, d_out = (widths, widths) if isinstance(widths, int) else widths
-        return variants_of(layer_program(layer, d_in, d_out, heads))
+        return _named(layer, d_in, d_out, heads)
     adapter = adapt(layer)
     if isinstance(adapter, Unsupported):
         raise VariantError(f"{type(layer).__name__} has no variants: {adapter.reason}")

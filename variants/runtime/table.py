@@ -174,14 +174,12 @@ class CandidateTable:
     def preparation(self, domain: Domain) -> np.ndarray:
         """What indexing and binding each variant takes, float64 [variants, `PREPARATION`]."""
         graph = domain.graph
-        found = np.zeros((len(self.variants), len(PREPARATION)))
+        needed = np.array([*map(domain.count, self._needed)], np.float64)
+        found = np.empty((len(self.variants), len(PREPARATION)))
         found[:, 0], found[:, 1] = graph.num_nodes, graph.num_edges
-        for position, needed in enumerate(self._needed):
-            groups = {rows.group for rows in needed if rows.group}
-            found[position, 2] = graph.num_edges * len(groups)
-            found[position, 3] = sum(domain.count(r) for r in needed if r.space in _SOURCE_ROWS)
-            found[position, 4] = sum(domain.count(r) for r in needed if r.space is Space.DST_PAIR)
-            found[position, 5] = len(self.rows_of[position])
+        found[:, 2] = graph.num_edges * self._groups
+        found[:, 3], found[:, 4] = self._sources @ needed, self._destinations @ needed
+        found[:, 5] = [len(rows) for rows in self.rows_of]
         return found
 
     def _add_gathers(self, found: np.ndarray, counts: np.ndarray) -> None:
@@ -214,10 +212,15 @@ class CandidateTable:
 
     def _prepare(self) -> None:
         self._owner = np.array([v for v, rows in enumerate(self.rows_of) for _ in rows], np.intp)
-        self._needed = tuple(
+        needed = [
             {rows for launch in variant.plan.launches for rows in _loops(launch)}
             for variant in self.variants
-        )
+        ]
+        self._needed = tuple(dict.fromkeys(rows for each in needed for rows in each))
+        uses = np.array([[r in each for r in self._needed] for each in needed], np.float64)
+        self._sources = uses * [r.space in _SOURCE_ROWS for r in self._needed]
+        self._destinations = uses * [r.space is Space.DST_PAIR for r in self._needed]
+        self._groups = np.array([len({r.group for r in each if r.group}) for each in needed])
         self._owned = np.array([row for rows in self.rows_of for row in rows], np.intp)
         self._fixed = np.zeros((len(self.launches), len(COLUMNS)))
         work: list[tuple[int, Term]] = []
