@@ -128,16 +128,6 @@ def train(
     return keep(model, data, judge(model, data, folds), shelf)[0]
 
 
-def onto_shelf(store: Store, shelf: Shelf | None = None) -> Callable[[str], str]:
-    """How workers of jobs train: `train` for a machine.
-
-    Args:
-        store: Where measurements are.
-        shelf: Where models go; the user's by default.
-    """
-    return lambda machine: train(store, machine, shelf or Shelf())
-
-
 def cards_folder(shelf: Shelf, key: str) -> Path:
     """Where a model's card and report are kept."""
     return shelf.root / "cards" / key

@@ -11,14 +11,11 @@ from __future__ import annotations
 import json
 import os
 import queue
-import resource
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Protocol
-
-import psutil
 
 from hetune.profiling.corpus import build
 from hetune.profiling.heartbeat import SETTING_UP, Heartbeat
@@ -28,6 +25,7 @@ from hetune.profiling.measure.problem import SETUP, graph_facts, measure_problem
 from hetune.profiling.measure.record import Stamp
 from hetune.profiling.measure.reference import Reference
 from hetune.profiling.measure.rounds import Yardstick
+from hetune.profiling.memory import limit_memory
 from hetune.profiling.records import Measurement
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.profiling.wire import Json, Order, facts_to_json, measurement_to_json
@@ -69,7 +67,7 @@ class Worker:
     def answer(self, order: Order) -> None:
         """Measures what is ordered; sends the graph's facts ahead, so that they outlive a crash."""
         self._heartbeat.beat(SETTING_UP)
-        _limit_memory(order.limits.memory_bytes or usable_memory())
+        limit_memory(order.limits.memory_bytes or usable_memory())
         try:
             graph = self._graph_of(order.problem.graph)
             self._send({"graph": facts_to_json(graph_facts(graph))})
@@ -129,16 +127,6 @@ def _orders() -> Iterator[str]:
     threading.Thread(target=read, daemon=True).start()
     while True:
         yield lines.get()
-
-
-def _limit_memory(nbytes: int) -> None:
-    """Allocating more than that beside what is held now raises an error, where the system can."""
-    held = int(psutil.Process().memory_info().vms)
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    wanted = held + nbytes
-    if most != resource.RLIM_INFINITY:
-        wanted = min(wanted, most)
-    resource.setrlimit(resource.RLIMIT_AS, (wanted, most))
 
 
 if __name__ == "__main__":

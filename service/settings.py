@@ -76,7 +76,7 @@ class Settings(BaseSettings):
     store: str | None = Field(
         None, repr=False, description="where jobs and records are: a file, or a database's URL"
     )
-    worker: bool = Field(True, description="whether to work on jobs, too: true or false")
+    worker: bool = Field(True, description="whether to measure for jobs, too: true or false")
     insecure: bool = Field(
         False, description="whether to let other machines in without a key: true or false"
     )

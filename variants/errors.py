@@ -13,7 +13,7 @@ HetuneError
 ├── RegistryError         the registry's folder cannot be used
 ├── StoreError            the store of profiling records cannot be reached, read or written
 ├── CampaignError         a profiling campaign, or a graph of one, is described wrongly
-├── WorkerError           the process that measures cannot be started
+├── WorkerError           the process that measures or trains is lost
 ├── ModelError            a cost model cannot be fitted, read or kept
 │   └── PromotionError    a cost model may not become the champion, or there is none before it
 └── ServiceError          the service cannot do what it was asked for
@@ -88,7 +88,7 @@ class CampaignError(HetuneError, ValueError):
 
 
 class WorkerError(HetuneError, RuntimeError):
-    """The process that measures cannot be started."""
+    """The process that measures cannot be started, or the one that trains was lost."""
 
 
 class ModelError(HetuneError):

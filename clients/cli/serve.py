@@ -49,7 +49,8 @@ def serve(
         bool | None,
         typer.Option(
             "--worker/--no-worker",
-            help="Work on profiling jobs, too, in a process of its own; it does by default.",
+            help="Measure what profiling jobs ask for, too, in a process of its own; it does by "
+            "default. Cost models are trained in any case.",
         ),
     ] = None,
     insecure: Annotated[
@@ -84,6 +85,7 @@ def serve(
     with importing_the_service():
         from hetune.profiling.jobs.activity import Activity
         from hetune.profiling.jobs.keeper import Keeper
+        from hetune.profiling.jobs.trainer import Trainer
         from hetune.service.core.keys import FILE, Keys
         from hetune.service.core.service import Service
         from hetune.service.http import server
@@ -140,6 +142,7 @@ def serve(
             activity = Activity.create()
             stack.callback(activity.close)
             stack.enter_context(Keeper(activity, settings.store))
+        stack.enter_context(Trainer(settings.store))
         hosts = _OWN_NAMES | {settings.host.lower()} if is_open and is_local else None
         app = application(
             service, key=key, hosts=hosts, stopping=stopping, activity=activity, tracer=tracer

@@ -13,11 +13,12 @@ import typer
 from hetune.clients.cli import console
 from hetune.clients.cli.models import StoreUrl
 from hetune.clients.cli.options import importing_the_service
+from hetune.profiling.jobs.apart import Apart
 from hetune.profiling.jobs.leases import Leases
+from hetune.profiling.jobs.records import Trains
 from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
-from hetune.profiling.train import onto_shelf
 from hetune.variants.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,6 +37,13 @@ def worker(
             "HETUNE_API_KEY."
         ),
     ] = None,
+    train: Annotated[
+        bool,
+        typer.Option(
+            "--train/--no-train",
+            help="Train the cost models of a store's jobs, too; it does by default.",
+        ),
+    ] = True,
     once: Annotated[bool, typer.Option("--once", help="Stop when there is nothing to do.")] = False,
 ) -> None:
     """Measure what profiling jobs ask for, until it is interrupted.
@@ -52,7 +60,8 @@ def worker(
             if url is None:
                 opened = stack.enter_context(Store.open(store))
                 place, poll_seconds = opened.place, _POLL_SECONDS
-                found = JobWorker(Leases(opened), supervisor, train=onto_shelf(opened))
+                leases = Leases(opened, trains=Trains.OWN if train else Trains.NOTHING)
+                found = JobWorker(leases, supervisor, train=Apart(store))
             else:
                 lender = stack.enter_context(_remote(url))
                 place, poll_seconds = lender.place, _POLL_HTTP_SECONDS

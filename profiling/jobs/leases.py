@@ -46,7 +46,7 @@ class Leases:
         store: Where measurements and jobs are; stays the caller's.
         seconds: How long a lease lasts from the last heartbeat.
         attempts: How often a unit is lent before it is given up.
-        trains: Which trainings are lent.
+        trains: Which trainings are lent, and whether anything else is.
         clock: Tells the time in UTC; by default the database's.
 
     Raises:
@@ -94,7 +94,7 @@ class Leases:
                 if unit is None:
                     return None
                 job = one_job(connection, unit.job, locked=True)
-                anywhere = unit.is_training and self._trains is Trains.ALL
+                anywhere = unit.is_training and self._trains in (Trains.ALL, Trains.ONLY)
                 if job.state not in _OPEN or not (anywhere or job.machine in (None, machine)):
                     continue  # somebody was faster
                 if unit.state == State.RUNNING and not self._taken_back(connection, unit, job, now):
@@ -365,6 +365,8 @@ def _claimable(machine: str, trains: Trains, now: datetime) -> Select[Any]:
             is_its = and_(is_its, units.c.is_training.is_(False))
         case Trains.ALL:
             is_its = or_(is_its, units.c.is_training.is_(True))
+        case Trains.ONLY:
+            is_its = units.c.is_training.is_(True)
     return (
         select(units)
         .join(jobs, jobs.c.id == units.c.job)

@@ -122,13 +122,15 @@ class LogLine:
 
 
 class Trains(StrEnum):
-    """Which cost models a worker trains."""
+    """Which cost models a worker trains, beside what it measures."""
 
     NOTHING = "nothing"
     OWN = "own"
     """Those of jobs that were measured on its own machine."""
     ALL = "all"
     """Those of any machine."""
+    ONLY = "only"
+    """Those of any machine, and it measures nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class JobWorker:
 
     Args:
         lender: Whom to ask for work; stays the caller's.
-        supervisor: Measures; stays the caller's.
+        supervisor: Measures; stays the caller's. Not needed where the lender lends trainings only.
         train: Trains a cost model for a machine, by the digest of its fingerprint, and gives the
             model's id; not needed where the lender lends no trainings.
         owner: Its name; by default the machine's, and the process's number.
@@ -63,7 +63,7 @@ class JobWorker:
     def __init__(
         self,
         lender: Lender,
-        supervisor: Measures,
+        supervisor: Measures | None = None,
         *,
         train: Callable[[str], str] | None = None,
         owner: str | None = None,
@@ -80,7 +80,7 @@ class JobWorker:
         self._machine = machine or this_machine()
         self._heartbeat_seconds = heartbeat_seconds
         self._quiet = quiet
-        if quiet is not None:
+        if quiet is not None and supervisor is not None:
             supervisor.look = quiet.check
 
     def step(self) -> bool:
@@ -166,6 +166,8 @@ class JobWorker:
             raise
 
     def _measured(self, lease: Lease, work: Measure) -> list[Measurement]:
+        if self._supervisor is None:
+            raise InputError("this worker measures nothing: run `hetune worker`")
         wanted = [unit for unit in work.units if unit.key not in work.known]
         if not wanted:
             return []

@@ -16,6 +16,7 @@ from hetune.profiling.measure.problem import units_of
 from hetune.profiling.records import Status
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.jobs import some_units
+from hetune.profiling.testing.records import measurement
 from hetune.profiling.units import ProblemSpec
 from hetune.service.http.app import application
 
@@ -78,6 +79,23 @@ def test_it_works_for_a_service(hetune, path, monkeypatch):
     gone = hetune("worker", "--url", url, "--once")
     assert gone.exit_code == 1
     assert "no answer from" in gone.stderr
+
+
+def test_it_trains_unless_it_is_told_not_to(hetune, path):
+    """What is known is not measured again; it is nothing to train on."""
+    graph = recipe("tiny", "typed", options={"nodes": 30, "edges": 90})
+    [unit] = units_of(ProblemSpec(graph, "rgcn", 4, 4, 1, 1))[:1]
+    machine = this_machine()
+    with Store.open(path) as store:
+        failed = measurement(unit=unit.key, machine=machine.digest, status=Status.FAILED)
+        store.add([failed], machine)
+        queue = JobQueue(store)
+        job = queue.submit_units("mine", [unit], retrain=True)
+        assert hetune("worker", "--store", path, "--once", "--no-train").exit_code == 0
+        assert [u.state for u in queue.units(job.id)] == [State.SUCCEEDED, State.QUEUED]
+        assert hetune("worker", "--store", path, "--once").exit_code == 0
+        found = queue.get(job.id)
+    assert (found.state, "to train on" in found.error) == (State.FAILED, True), found.error
 
 
 def test_it_works_for_one_of_both(hetune, path):

@@ -566,13 +566,15 @@ class DatabaseConformance(JobsConformance):
         """Workers on the machine that was measured, or all, or none."""
         with self.open(url) as bench:
             job = bench.submit(1, retrain=True)
+            trainer = Leases(bench.store, trains=Trains.ONLY, clock=lambda: bench.now)
+            assert trainer.claim("c", MACHINE.digest) is None
             bench.complete(bench.claim())
-            none, own, every = (
+            none, own, every, only = (
                 Leases(bench.store, trains=trains, clock=lambda: bench.now) for trains in Trains
             )
             assert none.claim("a", MACHINE.digest) is None
             assert own.claim("b", OTHER_MACHINE.digest) is None
-            for leases, machine in ((every, OTHER_MACHINE), (own, MACHINE)):
+            for leases, machine in ((every, OTHER_MACHINE), (only, OTHER_MACHINE), (own, MACHINE)):
                 bench.wait(60)
                 assert none.claim("a", MACHINE.digest) is None
                 lease = leases.claim("c", machine.digest)

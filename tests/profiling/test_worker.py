@@ -166,7 +166,7 @@ def test_a_real_worker_measures_and_ends_with_its_supervisor():
 
 
 def test_a_worker_keeps_the_last_graph(monkeypatch):
-    monkeypatch.setattr("hetune.profiling.worker._limit_memory", lambda nbytes: None)
+    monkeypatch.setattr("hetune.profiling.worker.limit_memory", lambda nbytes: None)
     heartbeat, answers, graphs = Heartbeat.create(), [], []
 
     def measure(problem, graph, variants, stamp, *, limits, yardstick, seed, beat):

@@ -1,0 +1,107 @@
+"""Trains cost models for jobs, each in a process of its own that may be lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from hetune.variants.errors import ModelError, WorkerError
+
+TRAINING_SECONDS = 3600.0
+"""How long a training may take."""
+TRAIN_COMMAND = (sys.executable, "-m", "hetune.profiling.jobs.train_once")
+_LOOK_SECONDS = 0.2
+_LAST_WORDS = 2000
+
+
+class Apart:
+    """Trains, when it is called; the process gives way to all others, and ends with this one.
+
+    Args:
+        store: Of the measurements, as `Store.open` takes it; by default HETUNE_STORE, or the
+            user's.
+        seconds: How long a training may take.
+        look: Called a few times a second meanwhile; what it raises ends the training.
+        command: Starts a training.
+    """
+
+    def __init__(
+        self,
+        store: str | Path | None = None,
+        *,
+        seconds: float = TRAINING_SECONDS,
+        look: Callable[[], None] = lambda: None,
+        command: Sequence[str] = TRAIN_COMMAND,
+    ) -> None:
+        # Not an argument: everybody may read those, and a URL may hold a password.
+        self._environment = {} if store is None else {"HETUNE_STORE": str(store)}
+        self._seconds, self._look, self._command = seconds, look, tuple(command)
+
+    def __call__(self, machine: str) -> str:
+        """The id of a new candidate on the shelf.
+
+        Args:
+            machine: Digest of the fingerprint of the machine to train for.
+
+        Raises:
+            ModelError: There is none, and would be none the next time.
+            WorkerError: The process was lost, or something went wrong that may pass.
+        """
+        with tempfile.TemporaryFile() as words:
+            try:
+                process = subprocess.Popen(  # noqa: S603
+                    [*self._command, machine],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=words,
+                    env=os.environ | self._environment,
+                    process_group=0,  # Ctrl-C is the parent's, which ends this in order
+                )
+            except OSError as error:
+                raise WorkerError(f"the process that trains cannot be started ({error})") from None
+            with process:
+                try:
+                    self._wait(process)
+                finally:
+                    process.kill()
+                assert process.stdout is not None
+                return _model(process.stdout.read(), process.wait(), words)
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> None:
+        end = time.monotonic() + self._seconds
+        while True:
+            try:
+                process.wait(_LOOK_SECONDS)
+                return
+            except subprocess.TimeoutExpired:
+                self._look()
+            if time.monotonic() > end:
+                raise ModelError(f"training took longer than the limit of {self._seconds:g} s")
+
+
+def _model(answer: bytes, status: int, words: IO[bytes]) -> str:
+    """The model's id, of what the process answered and how it ended."""
+    if status != 0:
+        raise WorkerError(_death(status, words))
+    found: dict[str, Any] = json.loads(answer)
+    if "model" in found:
+        return str(found["model"])
+    raise (ModelError if found["final"] else WorkerError)(found["error"])
+
+
+def _death(status: int, words: IO[bytes]) -> str:
+    if status == -signal.SIGKILL:
+        return "the process that trains was killed, as the system does where memory runs out"
+    how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+    words.seek(0, 2)
+    words.seek(max(0, words.tell() - _LAST_WORDS))
+    said = words.read().decode(errors="replace").strip()
+    return f"the process that trains ended with {how}{': ' if said else ''}{said}"

@@ -1,0 +1,73 @@
+"""A training: a process that trains one cost model, after all others, and ends with its parent.
+
+Run by `hetune.profiling.jobs.apart` as ``python -m hetune.profiling.jobs.train_once MACHINE``, with
+the digest of a machine's fingerprint. The store is that of HETUNE_STORE, and the shelf the user's.
+The answer is one JSON object on the standard output: the model's id, or what went wrong. The
+standard input is only watched: it ends with the parent, however that ended.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from hetune.costmodel.shelf.shelf import Shelf
+from hetune.profiling.jobs.lender import AWAY
+from hetune.profiling.measure.limits import usable_memory
+from hetune.profiling.memory import limit_memory
+from hetune.profiling.store.store import Store
+from hetune.profiling.train import train
+from hetune.variants.errors import HetuneError
+
+_NICE = 19
+_log = logging.getLogger(__name__)
+
+
+def main(do: Callable[[Store, str, Shelf], str] = train) -> None:
+    """Trains, and answers.
+
+    Args:
+        do: As `hetune.profiling.train.train`.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what libraries print is no answer
+    os.nice(_NICE)
+    limit_memory(usable_memory())
+    answers.write(json.dumps(answer(sys.argv[1], do)))
+    answers.close()
+
+
+def answer(machine: str, do: Callable[[Store, str, Shelf], str]) -> dict[str, Any]:
+    """The id of the model that was trained, or what went wrong, and whether it would do so again.
+
+    Args:
+        machine: Digest of the fingerprint of the machine to train for.
+        do: As `hetune.profiling.train.train`.
+    """
+    try:
+        with Store.open() as store:
+            return {"model": do(store, machine, Shelf())}
+    except HetuneError as error:
+        # What the system refused may go well next time.
+        return {"error": str(error), "final": not isinstance(error, (OSError, *AWAY))}
+    except Exception as error:
+        _log.exception("a cost model for the machine %s", machine)
+        return {"error": f"{type(error).__name__}: {error}", "final": False}
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

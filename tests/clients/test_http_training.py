@@ -1,0 +1,83 @@
+"""Jobs with `retrain` where workers come over HTTP only: `hetune serve --no-worker` trains."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hetune.clients import Client
+from hetune.costmodel.fingerprint import this_machine
+from hetune.costmodel.shelf.shelf import Shelf
+from hetune.profiling.corpus import recipe
+from hetune.profiling.jobs.queue import JobQueue
+from hetune.profiling.jobs.records import State
+from hetune.profiling.measure.problem import units_of
+from hetune.profiling.store.store import Store
+from hetune.profiling.units import ProblemSpec
+
+COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()")
+SECONDS = 300
+
+
+def units(problems):
+    """Two variants on each of some tiny graphs, of three families."""
+    found = []
+    for n in range(problems):
+        options = {"nodes": 60 + 20 * n, "edges": 200 + 50 * n, "seed": n}
+        graph = recipe(f"g{n}", "typed", options=options, family=f"f{n % 3}")
+        found += units_of(ProblemSpec(graph, "rgcn", 4, 4, 1, 1))[:2]
+    return found
+
+
+def ended(queue, job):
+    """A job, once it is final."""
+    end = time.monotonic() + SECONDS
+    while not queue.get(job.id).state.is_final and time.monotonic() < end:
+        time.sleep(0.1)
+    return queue.get(job.id)
+
+
+@pytest.mark.slow
+def test_the_service_trains_what_others_measured(tmp_path):
+    """A job that measures too little fails, and says so; one more measures enough."""
+    own = {"HETUNE_STORE": "", "HETUNE_API_KEY": "", "HETUNE_MODELS": str(tmp_path / "models")}
+    there = os.environ | own | {"XDG_DATA_HOME": str(tmp_path / "there")}
+    here = os.environ | own | {"XDG_DATA_HOME": str(tmp_path / "here")}
+    path = tmp_path / "store.db"
+    arguments = ("--no-worker", "--port", "0", "--data", str(tmp_path / "data"))
+    service = subprocess.Popen(
+        (*COMMAND, "serve", *arguments, "--store", str(path)),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=here,
+    )
+    try:
+        url = re.search(r"http://127\.0\.0\.1:\d+", service.stdout.readline())[0]
+
+        def work():
+            subprocess.run((*COMMAND, "worker", "--url", url, "--once"), env=there, check=True)
+
+        with Store.open(path) as store:
+            queue = JobQueue(store)
+            little = queue.submit_units("little", units(1), retrain=True)
+            work()
+            failed = ended(queue, little)
+            enough = queue.submit_units("enough", units(12), retrain=True)
+            work()
+            succeeded = ended(queue, enough)
+        with Client(url) as client:
+            listed = client.cost_models.list()
+    finally:
+        service.terminate()
+        service.communicate(timeout=60)
+    assert failed.state is State.FAILED
+    assert failed.progress.problems_done == 1
+    assert "measure more" in failed.error
+    assert (succeeded.state, succeeded.error) == (State.SUCCEEDED, "")
+    assert succeeded.machine == this_machine().digest
+    assert listed.candidate == succeeded.model
+    assert Shelf(tmp_path / "models").find("candidate") == succeeded.model
+    assert service.returncode == 0

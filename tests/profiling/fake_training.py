@@ -1,0 +1,24 @@
+"""A training that trains nothing: ``python fake_training.py MACHINE``.
+
+Where that is ``hang``, it says so and never ends. Otherwise it gives, in place of a model, how nice
+it is and whether its memory is limited.
+"""
+
+import os
+import resource
+import time
+
+from hetune.profiling.jobs.train_once import main
+
+
+def do(store, machine, shelf):
+    print("what libraries print is no answer")
+    if machine == "hang":
+        os.write(2, b"hangs\n")
+        time.sleep(600)
+    is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    return f"nice {os.nice(0)}, limited {is_limited}"
+
+
+if __name__ == "__main__":
+    main(do)

@@ -1,0 +1,285 @@
+"""Training in a process of its own, and the service's trainer, who looks for it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from tests.profiling.test_jobs_beside import until
+
+from hetune.profiling.jobs.apart import Apart
+from hetune.profiling.jobs.leases import Leases
+from hetune.profiling.jobs.queue import JobQueue
+from hetune.profiling.jobs.records import State, Trains
+from hetune.profiling.jobs.train_once import answer
+from hetune.profiling.jobs.trainer import Trainer
+from hetune.profiling.store.store import Store
+from hetune.profiling.testing.jobs import measured, some_units
+from hetune.profiling.testing.records import MACHINE
+from hetune.variants.errors import (
+    FolderError,
+    InputError,
+    LeaseError,
+    ModelError,
+    StoreError,
+    WorkerError,
+)
+
+FAKE = (sys.executable, str(Path(__file__).with_name("fake_training.py")))
+ONE = '"model-of-" + sys.argv[-1]'
+
+
+def script(*lines):
+    """A command that runs lines of Python; the digest of the machine is the last argument."""
+    return (sys.executable, "-c", "\n".join(("import json, os, sys, time", *lines)))
+
+
+def answers(text):
+    return f"print(json.dumps({text}))"
+
+
+TRAINS = script(answers(f'{{"model": {ONE}}}'))
+FAILS = script(answers('{"error": "too few families", "final": True}'))
+HANGS = "time.sleep(600)"
+
+
+# A process of its own.
+
+
+def test_it_gives_the_model():
+    assert Apart(command=TRAINS)("abc") == "model-of-abc"
+
+
+@pytest.mark.parametrize(
+    ("lines", "error", "says"),
+    [
+        ([answers('{"error": "never", "final": True}')], ModelError, "^never$"),
+        ([answers('{"error": "not now", "final": False}')], WorkerError, "^not now$"),
+        (["os.kill(os.getpid(), 9)"], WorkerError, "was killed, as the system does"),
+        (["os.abort()"], WorkerError, "signal SIGABRT"),
+        (["sys.exit('its last words')"], WorkerError, "exit status 1: its last words$"),
+        ([HANGS], ModelError, "longer than the limit of 0.01 s"),
+    ],
+    ids=range(6),
+)
+def test_there_is_no_model(lines, error, says):
+    with pytest.raises(error, match=says):
+        Apart(command=script(*lines), seconds=0.01 if lines == [HANGS] else 60)("abc")
+
+
+def test_a_process_that_cannot_be_started():
+    with pytest.raises(WorkerError, match="cannot be started"):
+        Apart(command=("no-such-program",))("abc")
+
+
+def test_who_looks_may_end_it(tmp_path):
+    class StopError(BaseException):
+        pass
+
+    path = tmp_path / "pid"
+    command = script(f"open({str(path)!r}, 'w').write(str(os.getpid()))", HANGS)
+
+    def look():
+        if path.exists() and path.read_text():
+            raise StopError
+
+    with pytest.raises(StopError):
+        Apart(command=command, look=look)("abc")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(path.read_text()), 0)
+
+
+def test_a_real_one_tells_why_there_is_no_model(tmp_path):
+    with Store.open(tmp_path / "store.db"):
+        pass
+    with pytest.raises(ModelError, match=r"store\.db holds no measurements"):
+        Apart(tmp_path / "store.db")("abc")
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "final"),
+    [
+        (InputError("too few families"), "too few families", True),
+        (StoreError("it is away"), "it is away", False),
+        (FolderError("no space"), "no space", False),
+        (RuntimeError("a bug"), "RuntimeError: a bug", False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_may_pass_is_told_apart(tmp_path, monkeypatch, error, says, final):
+    def fail(store, machine, shelf):
+        raise error
+
+    monkeypatch.setenv("HETUNE_STORE", str(tmp_path / "store.db"))
+    assert answer("abc", fail) == {"error": says, "final": final}
+
+
+def test_it_gives_way_to_all_others(tmp_path):
+    assert Apart(tmp_path / "store.db", command=FAKE)("abc") == "nice 19, limited True"
+
+
+def test_it_ends_with_its_parent(tmp_path):
+    process = subprocess.Popen(
+        [*FAKE, "hang"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"HETUNE_STORE": str(tmp_path / "store.db")},
+    )
+    with process:
+        while b"hangs" not in process.stderr.readline():
+            assert process.poll() is None
+        process.stdin.close()
+        assert process.wait(60) == 1
+
+
+# Beside a service.
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "store.db") as store:
+        yield store
+
+
+@pytest.fixture
+def queue(store):
+    return JobQueue(store)
+
+
+@pytest.fixture
+def job(store, queue):
+    """The number of a job where all is measured, and a model has to be trained."""
+    id = queue.submit_units("mine", some_units(1), retrain=True).id
+    leases = Leases(store, trains=Trains.NOTHING)
+    lease = leases.claim("over HTTP", MACHINE.digest)
+    leases.complete(lease, measured(lease), MACHINE)
+    assert leases.claim("over HTTP", MACHINE.digest) is None
+    return id
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    def trainer(command, **options):
+        given = {"poll_seconds": 0.01, "lock": tmp_path / "lock"} | options
+        return Trainer(tmp_path / "store.db", command=command, **given)
+
+    return trainer
+
+
+def training(queue, job):
+    return queue.units(job)[-1]
+
+
+def is_final(queue, job):
+    return lambda: queue.get(job).state.is_final
+
+
+def test_it_trains_for_the_machine_that_was_measured(queue, job, trainer):
+    with trainer(TRAINS):
+        until(is_final(queue, job))
+    found = queue.get(job)
+    assert (found.state, found.model) == (State.SUCCEEDED, f"model-of-{MACHINE.digest}")
+
+
+def test_a_training_that_fails_is_the_job_s_failure(queue, job, trainer):
+    with trainer(FAILS):
+        until(is_final(queue, job))
+    found = queue.get(job)
+    assert (found.state, found.error, found.model) == (State.FAILED, "too few families", None)
+    assert training(queue, job).attempt == 1
+
+
+def test_it_measures_nothing(queue, trainer, job):
+    other = queue.submit_units("other", some_units(2), retrain=True).id
+    with trainer(TRAINS):
+        until(is_final(queue, job))
+    assert {unit.attempt for unit in queue.units(other)} == {0}
+
+
+def test_who_is_killed_is_followed_by_another_attempt(queue, job, trainer, tmp_path):
+    path = tmp_path / "killed"
+    dies = f"os.path.exists({str(path)!r}) or open({str(path)!r}, 'w') and os.kill(os.getpid(), 9)"
+    with trainer(script(dies, answers(f'{{"model": {ONE}}}'))):
+        until(is_final(queue, job))
+    unit = training(queue, job)
+    assert (unit.state, unit.attempt, unit.token) == (State.SUCCEEDED, 2, 2)
+    assert any("was killed, as the system does" in line.text for line in queue.log(job))
+
+
+def test_who_is_killed_too_often_is_given_up(queue, job, trainer):
+    with trainer(script("os.kill(os.getpid(), 9)")):
+        until(is_final(queue, job))
+    found = queue.get(job)
+    assert found.state is State.FAILED
+    assert "the process that trains was killed" in found.error
+    assert training(queue, job).attempt == 3
+
+
+def test_a_training_is_given_back_in_the_end(queue, job, trainer, tmp_path):
+    path = tmp_path / "pid"
+    command = script(f"open({str(path)!r}, 'w').write(str(os.getpid()))", HANGS)
+    with trainer(command):
+        until(lambda: path.exists() and path.read_text())
+    unit = training(queue, job)
+    assert (unit.state, unit.attempt) == (State.QUEUED, 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(path.read_text()), 0)
+
+
+def test_it_says_that_it_lives(queue, job, trainer):
+    with trainer(script(HANGS), lease_seconds=0.4):
+        until(lambda: training(queue, job).state is State.RUNNING)
+        first = training(queue, job).heartbeat
+        until(lambda: training(queue, job).heartbeat > first + timedelta(seconds=1))
+    assert training(queue, job).token == 1
+
+
+def test_no_worker_measures_meanwhile(queue, job, trainer, tmp_path):
+    with FileLock(tmp_path / "lock"), trainer(TRAINS):
+        time.sleep(0.2)
+        assert training(queue, job).state is State.QUEUED
+    with trainer(TRAINS):
+        until(is_final(queue, job))
+
+
+def test_a_service_that_is_killed_loses_its_lease(store, queue, job, tmp_path):
+    """Its training ends with it, another one gets the next token, and it could write no more."""
+    path = tmp_path / "pid"
+    command = script(
+        f"open({str(path)!r}, 'w').write(str(os.getpid()))", "sys.stdin.read()", "os._exit(1)"
+    )
+    line = (
+        "import time; from hetune.profiling.jobs.trainer import Trainer; "
+        f"Trainer({str(tmp_path / 'store.db')!r}, command={command!r}, "
+        f"lock=__import__('pathlib').Path({str(tmp_path / 'lock')!r})).__enter__(); "
+        "time.sleep(600)"
+    )
+    service = subprocess.Popen([sys.executable, "-c", line])
+    try:
+        until(lambda: path.exists() and path.read_text())
+        before = Leases(store).find(training(queue, job).id, 1)
+    finally:
+        service.send_signal(signal.SIGKILL)
+        service.wait()
+    until(lambda: not Path(f"/proc/{path.read_text()}").exists())
+    later = Leases(
+        store, trains=Trains.ONLY, clock=lambda: datetime.now(UTC) + timedelta(minutes=2)
+    )
+    after = later.claim("another", MACHINE.digest)
+    assert (after.unit, after.token, after.attempt) == (before.unit, 2, 2)
+    with pytest.raises(LeaseError, match="has ended"):
+        Leases(store).complete_training(before, "late")
+    later.complete_training(after, "m")
+    assert queue.get(job).model == "m"
+
+
+def test_a_database_that_is_away_is_tried_again(tmp_path, caplog):
+    folder = tmp_path / "store.db"
+    folder.mkdir()
+    with Trainer(folder, command=TRAINS, lock=tmp_path / "lock"):
+        until(lambda: "cost models cannot be trained" in caplog.text)
