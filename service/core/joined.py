@@ -99,7 +99,7 @@ class JoinedRuns:
     def __init__(
         self, selection: Selection, inference: Inference, metrics: Metrics, held: int
     ) -> None:
-        self.after, self.gain = 3, 1.0
+        self.after, self.gain = 3, 1.1
         self._selection, self._inference, self._metrics = selection, inference, metrics
         self._blocks: BytesCache[tuple[str, ...], Blocks] = BytesCache(
             held, lambda blocks: held_bytes(blocks.graph)
