@@ -44,6 +44,7 @@ LIMITS = {
     "max_types": "types",
     "memory_limit": "run_bytes",
     "graph_memory": "loaded_bytes",
+    "feature_memory": "feature_bytes",
     "max_waiting": "waiting",
     "max_waiting_bytes": "waiting_bytes",
     "max_uploads": "uploads",
@@ -99,7 +100,7 @@ class Settings(BaseSettings):
     grace_seconds: float = Field(
         30.0, ge=0, allow_inf_nan=False, description="time to finish in when it is told to stop"
     )
-    quota: Size | None = Field(None, description="graphs on disk, such as 50GB")
+    quota: Size | None = Field(None, description="graphs and their features on disk, such as 50GB")
     max_body: Size | None = Field(None, description="a body in safetensors, such as 2GB")
     max_json: Size | None = Field(None, description="a body in JSON, such as 8MiB")
     max_json_numbers: Most | None = Field(None, description="numbers in an answer in JSON")
@@ -114,6 +115,9 @@ class Settings(BaseSettings):
     )
     graph_memory: Size | None = Field(
         None, description="graphs held in memory, by estimate, such as 4GiB"
+    )
+    feature_memory: Size | None = Field(
+        None, description="features of graphs held in memory, such as 2GiB"
     )
     max_waiting: Most | None = Field(None, description="computations that wait or run")
     max_waiting_bytes: Size | None = Field(

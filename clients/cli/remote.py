@@ -14,8 +14,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 import hetune
-from hetune.clients.cli import console
+from hetune.clients.cli import console, remote_features
 from hetune.clients.cli.files import check_writable, read_arrays, write_whole
+from hetune.clients.cli.nodes import NodesOption, SubsetOption, Way, nodes_of
 from hetune.clients.cli.options import (
     Format,
     GraphName,
@@ -27,13 +28,13 @@ from hetune.clients.cli.options import (
     size_of,
 )
 from hetune.clients.cli.problem import GraphSource
+from hetune.clients.cli.service import URL, Url, connected, read_features
 from hetune.variants.errors import InputError
 
 if TYPE_CHECKING:
     from hetune.clients import Client
     from hetune.service.core.answers import Answer, LayerReport, Report, Rows
 
-_URL = "http://127.0.0.1:8000"
 _ID = re.compile(r"[0-9a-f]{32}")
 
 app = typer.Typer(
@@ -44,8 +45,8 @@ graphs = typer.Typer(no_args_is_help=True, help="The graphs that a service keeps
 models = typer.Typer(no_args_is_help=True, help="The models that a service keeps.")
 app.add_typer(graphs, name="graphs")
 app.add_typer(models, name="models")
+app.add_typer(remote_features.app, name="features")
 
-Url = Annotated[str, typer.Option(envvar="HETUNE_URL", help="Of the service.")]
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Name of a model.")]
 KeptGraph = Annotated[
     str,
@@ -57,9 +58,9 @@ Version = Annotated[int | None, typer.Option(help="Of the model; the latest by d
 
 
 @graphs.command("list")
-def list_graphs(url: Url = _URL) -> None:
+def list_graphs(url: Url = URL) -> None:
     """List the ids of the graphs that the service keeps, the one used last first."""
-    with _client(url) as client:
+    with connected(url) as client:
         for id in client.graphs():
             typer.echo(id)
 
@@ -72,10 +73,10 @@ def upload_graph(
     format: Format = None,
     scale: Scale = 1.0,
     seed: Seed = 0,
-    url: Url = _URL,
+    url: Url = URL,
 ) -> None:
     """Send a graph to the service, and print its id."""
-    with _client(url) as client:
+    with connected(url) as client:
         found = GraphSource(graph, format, scale, inverse, self_loops, seed).open()
         with console.progress_bar("bytes sent") as update:
             id = client.upload_graph(found, progress=update)
@@ -97,10 +98,10 @@ def edit_graph(
     each: Annotated[
         bool, typer.Option("--each", help="Of parallel edges only as many go as are named.")
     ] = False,
-    url: Url = _URL,
+    url: Url = URL,
 ) -> None:
     """Change a graph of the service, which keeps it, too, and print the id of the new one."""
-    with _client(url) as client:
+    with connected(url) as client:
         typer.echo(
             client.edit_graph(
                 id,
@@ -115,18 +116,18 @@ def edit_graph(
 @graphs.command("delete")
 def delete_graphs(
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of graphs.")],
-    url: Url = _URL,
+    url: Url = URL,
 ) -> None:
     """Delete graphs from the service."""
-    with _client(url) as client:
+    with connected(url) as client:
         for id in ids:
             client.delete_graph(id)
 
 
 @models.command("list")
-def list_models(url: Url = _URL) -> None:
+def list_models(url: Url = URL) -> None:
     """List the models that the service keeps, and their versions."""
-    with _client(url) as client:
+    with connected(url) as client:
         found = client.models()
     rows = console.table("model", "versions", left=("model", "versions"))
     for name, versions in found.items():
@@ -140,41 +141,56 @@ def list_models(url: Url = _URL) -> None:
 def infer(
     model: ModelName,
     graph: KeptGraph,
-    features: Annotated[
-        Path,
-        typer.Option(
-            help="Features, .npy, .npz or .safetensors: one array [N, width], or one per node type."
-        ),
-    ],
     out: Annotated[
         Path,
         typer.Option(
             help="Write the output here: .npy, or safetensors with `out` or `out/<node type>`."
         ),
     ],
+    features: Annotated[
+        Path | None,
+        typer.Option(
+            help="Features, .npy, .npz or .safetensors: one array [N, width], or one per node type."
+        ),
+    ] = None,
+    stored: Annotated[
+        str | None,
+        typer.Option(help="Name of features that the service keeps with the graph."),
+    ] = None,
+    nodes: NodesOption = None,
+    subset: SubsetOption = Way.auto,
     version: Version = None,
     memory_limit: MemoryLimit = None,
-    url: Url = _URL,
+    url: Url = URL,
 ) -> None:
     """Run a model of the service on a graph, and write its output."""
-    x = _features(features)
-    if out.suffix == ".npy" and not isinstance(x, Tensor):
-        raise InputError(
-            f"{features} has features by node type, and so is the output: write it to a "
-            f".safetensors file, for {out} can hold one array only"
-        )
+    if (features is None) == (stored is None):
+        raise InputError("give either --features or --stored: a file, or a name")
+    x, ids = stored if features is None else read_features(features), nodes_of(nodes or ())
+    assert x is not None
     check_writable(out)
-    with _client(url) as client:
+    with connected(url) as client:
+        by_type = _is_by_type(x, client, graph) if ids is None else isinstance(ids, dict)
+        if out.suffix == ".npy" and by_type:
+            what = f"{features or stored} has features" if ids is None else "--nodes has ids"
+            raise InputError(
+                f"{what} by node type, and so is the output: write it to a .safetensors file, for "
+                f"{out} can hold one array only"
+            )
         answer = client.infer(
             model,
             _graph(graph),
             x,
+            nodes=ids,
+            subset=subset.value,
             version=version,
             memory_limit=size_of(memory_limit, "--memory-limit"),
         )
     write_whole(out, _content(answer, is_npy=out.suffix == ".npy"))
     terminal = console.out()
     terminal.print(_table(answer.report))
+    if (how := answer.report.subset) is not None:
+        terminal.print(f"rows by {how.how}: {how.reason}", markup=False, soft_wrap=True)
     terminal.print(f"wrote {_shapes(answer.out)} float32 to {out}", markup=False, soft_wrap=True)
 
 
@@ -184,10 +200,10 @@ def select(
     graph: KeptGraph,
     version: Version = None,
     memory_limit: MemoryLimit = None,
-    url: Url = _URL,
+    url: Url = URL,
 ) -> None:
     """Say which variants the service would run, and why; nothing is run."""
-    with _client(url) as client:
+    with connected(url) as client:
         report = client.select(
             model,
             _graph(graph),
@@ -200,12 +216,10 @@ def select(
         terminal.print(f"{number} {layer.variant}: {layer.reason}", markup=False, soft_wrap=True)
 
 
-def _client(url: str) -> Client:
-    try:
-        from hetune.clients import Client
-    except ImportError as error:
-        raise InputError(str(error)) from error
-    return Client(url)
+def _is_by_type(x: Tensor | dict[str, Tensor] | str, client: Client, graph: str) -> bool:
+    if isinstance(x, str):
+        return any(each.name == x and each.by_type for each in client.features(graph))
+    return isinstance(x, dict)
 
 
 def _graph(name: str) -> hetune.HeteroGraph | str:
@@ -220,11 +234,6 @@ def _type_and_count(given: str) -> tuple[str, int]:
     if not (name and count.isdecimal()):
         raise InputError(f"--add-nodes {given}: give a node type and a number, such as paper=2")
     return name, int(count)
-
-
-def _features(path: Path) -> Tensor | dict[str, Tensor]:
-    arrays = {name: rows.float() for name, rows in read_arrays(path).items()}
-    return next(iter(arrays.values())) if len(arrays) == 1 else arrays
 
 
 def _content(answer: Answer, is_npy: bool) -> bytes:

@@ -37,7 +37,8 @@ def serve(
     ] = None,
     data: Data = None,
     quota: Annotated[
-        str | None, typer.Option(help="Keep at most so much of graphs on disk, such as 50GB.")
+        str | None,
+        typer.Option(help="Keep at most so much of graphs and features on disk, such as 50GB."),
     ] = None,
     max_body: Annotated[
         str | None, typer.Option(help="Accept bodies of at most so much, such as 2GB.")

@@ -240,7 +240,7 @@ def delete_alias(name: str, alias: str) -> Call[None]:
 def infer(
     model: str,
     graph: GraphLike | str,
-    features: Features | None = None,
+    features: Features | str | None = None,
     *,
     version: int | None = None,
     nodes: NodeIds | None = None,
@@ -257,7 +257,8 @@ def infer(
         graph: The id of one that the service keeps, which is the fastest; or a graph, one of PyG
             or DGL, or a dictionary of `edge_index`, which travels along.
         features: Rows of all nodes in the graph's order, float32 [N, in_channels]; or those of
-            each node type. Tensors or NumPy arrays; by default `x` of PyG's graphs.
+            each node type. Tensors or NumPy arrays; by default `x` of PyG's graphs. Or the name of
+            features that the service keeps with the graph, which spares sending them.
         version: Of the model; the latest by default.
         nodes: Ids whose rows to get, or for each node type ids from 0; all by default.
         subset: How to compute rows of some nodes: "full" cuts them out of a run on the whole graph,
@@ -272,14 +273,16 @@ def infer(
         `outputs` by the layer's number, `out` for the last; `report` of what ran.
 
     Raises:
-        NotFoundError: There is no such model or graph.
+        NotFoundError: There is no such model or graph, or the graph has no such features.
         GraphError: The graph is none.
         InputError: Graph, features, nodes or outputs do not fit.
         MemoryLimitError: No variant fits the limit.
         BusyError: Too many requests wait.
     """
-    rows = features_of(features, graph)
+    name = features if isinstance(features, str) else None
+    rows = None if isinstance(features, str) else features_of(features, graph)
     demands = {
+        "features": name,
         "version": version,
         "outputs": None if outputs is None else list(outputs),
         "subset": None if subset == "auto" else subset,

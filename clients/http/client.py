@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import httpx
 
-from hetune.clients.http import calls
+from hetune.clients.http import calls, feature_calls
 from hetune.clients.http.call import Call, as_method
 from hetune.clients.http.exchange import Exchange, Outcome
 from hetune.clients.http.options import options_of, retries_of
@@ -74,6 +74,10 @@ class Client(Closing):
     delete_graph = _sends(calls.delete_graph)
     pin_graph = _sends(calls.pin_graph)
     unpin_graph = _sends(calls.unpin_graph)
+
+    put_features = _sends(feature_calls.put_features)
+    features = _sends(feature_calls.features)
+    delete_features = _sends(feature_calls.delete_features)
 
     put_model = _sends(calls.put_model)
     models = _sends(calls.models)

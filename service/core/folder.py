@@ -6,7 +6,7 @@ import errno
 import logging
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -80,8 +80,12 @@ class Folder:
                 "seconds: end that process, or try again"
             ) from None
 
-    def publish(self, content: bytes, path: Path) -> None:
+    def publish(self, content: bytes | Iterable[bytes], path: Path) -> None:
         """Writes a file, whole or not at all, in place of one that may be there.
+
+        Args:
+            content: Its bytes, or pieces of them.
+            path: In the folder, or in one below it, which is created if it is missing.
 
         Raises:
             FolderError: It cannot be written.
@@ -89,7 +93,7 @@ class Folder:
         with self.staged() as draft:
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
+                file.writelines((content,) if isinstance(content, bytes) else content)
                 file.flush()
                 os.fsync(file.fileno())
             path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -30,7 +30,8 @@ class Limits:
         types: Of a graph's nodes, and of its edges.
         run_bytes: What running a model may hold beside its input; half of the memory there is.
         loaded_bytes: Graphs held in memory, by estimate; a quarter of the memory there is.
-        stored_bytes: Graphs held on disk.
+        feature_bytes: Features of graphs held in memory; an eighth of the memory there is.
+        stored_bytes: Graphs and their features held on disk.
         waiting: Computations that wait or run at the same time.
         waiting_bytes: Of their requests' bodies together; a quarter of the memory there is.
         uploads: Uploads at the same time.
@@ -45,6 +46,7 @@ class Limits:
     types: int = 100_000
     run_bytes: int = field(default_factory=lambda: _share_of_memory(2))
     loaded_bytes: int = field(default_factory=lambda: _share_of_memory(4))
+    feature_bytes: int = field(default_factory=lambda: _share_of_memory(8))
     stored_bytes: int = 16 << 30
     waiting: int = 64
     waiting_bytes: int = field(default_factory=lambda: _share_of_memory(4))

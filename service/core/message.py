@@ -157,5 +157,19 @@ def read(path: Path) -> Message:
         raise _malformed(error) from None
 
 
+def read_document(path: Path) -> str:
+    """The document of a container in a file, whose tensors are not read.
+
+    Raises:
+        MalformedError: It is none.
+        FileNotFoundError: There is no such file.
+    """
+    try:
+        with safe_open(path, "pt") as file:
+            return str((file.metadata() or {}).get(_DOCUMENT, "{}"))
+    except _FAILURES as error:
+        raise _malformed(error) from None
+
+
 def _malformed(error: Exception) -> MalformedError:
     return MalformedError(f"this is no safetensors container ({error}): write it with safetensors")

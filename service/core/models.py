@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from torch import Tensor
@@ -28,6 +30,7 @@ from hetune.variants.runtime.compiled import CompiledLayer, compile
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 LATEST = 2**31 - 1
+_ENDING = ".safetensors"
 _PREFIX = "model-"  # no name can meet the folder's own files
 
 
@@ -157,7 +160,7 @@ class ModelStore:
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""
         with self.folder.io("read"):
-            found = [p.parent.name for p in self.folder.root.glob(f"{_PREFIX}*/*.safetensors")]
+            found = [p.parent.name for p in self.folder.root.glob(f"{_PREFIX}*/*{_ENDING}")]
         return tuple(sorted({name.removeprefix(_PREFIX) for name in found}))
 
     def versions(self, name: str) -> tuple[int, ...]:
@@ -167,8 +170,10 @@ class ModelStore:
             NotFoundError: There is none of that name.
         """
         folder = self._folder_of(name)
-        with self.folder.io("read"):
-            found = sorted(int(path.stem) for path in folder.glob("*.safetensors"))
+        found: list[int] = []
+        with self.folder.io("read"), suppress(FileNotFoundError):
+            # Asked for by every run, and a pattern takes several times as long.
+            found = sorted(int(path.stem) for path in folder.iterdir() if path.suffix == _ENDING)
         if not found:
             raise NotFoundError(f"there is no model {name}: give it to the service first")
         return tuple(found)
@@ -245,14 +250,7 @@ class ModelStore:
         return self._path(name, LATEST).parent
 
     def _path(self, name: str, version: int) -> Path:
-        if not re.fullmatch(NAME_PATTERN, name):
-            raise MalformedError(
-                f"{name[:64]!r} is no name of a model: take up to 64 letters, digits, dots, dashes "
-                "and underscores, first a letter or digit"
-            )
-        if not 1 <= version <= LATEST:
-            raise MalformedError(f"{version} is no version: take a number from 1 to {LATEST}")
-        return self.folder.root / f"{_PREFIX}{name}" / f"{version}.safetensors"
+        return _path(self.folder.root, name, version)
 
     def _stamp(self, name: str, version: int, path: Path) -> int:
         """Tells a version from one that was there before it under the same number."""
@@ -275,6 +273,18 @@ class ModelStore:
                 f"version {version} of {name} is damaged on disk ({error}): delete it, and give it "
                 "to the service again"
             ) from error
+
+
+@lru_cache(maxsize=256)  # every run asks, and making paths takes a while
+def _path(root: Path, name: str, version: int) -> Path:
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise MalformedError(
+            f"{name[:64]!r} is no name of a model: take up to 64 letters, digits, dots, dashes "
+            "and underscores, first a letter or digit"
+        )
+    if not 1 <= version <= LATEST:
+        raise MalformedError(f"{version} is no version: take a number from 1 to {LATEST}")
+    return root / f"{_PREFIX}{name}" / f"{version}{_ENDING}"
 
 
 def _unknown(name: str, version: int) -> NotFoundError:

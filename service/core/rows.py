@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -12,8 +12,9 @@ from hetune.service.core.answers import Rows
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 
-Nodes = Tensor | Mapping[str, Tensor]
-"""Ids of nodes in the graph's order, int64 [n]; or by node type, from 0 in each type."""
+Nodes = Tensor | Mapping[str, Tensor | None]
+"""Ids of nodes in the graph's order, int64 [n]; or by node type, from 0 in each type, where None
+stands for all."""
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
 
 
@@ -33,8 +34,7 @@ def features_of(features: Tensor | Mapping[str, Tensor], graph: HeteroGraph, wid
             raise InputError(f"features of the node type {name!r} are missing: give one row a node")
         if name in features:
             _check_rows(f"the features of {name!r}", features[name], last - first, width)
-    parts = [features[name].view(-1, width) for name in spans if name in features]
-    return torch.cat(parts) if parts else torch.empty(0, width)
+    return _joined([features[name].view(-1, width) for name in spans if name in features], width)
 
 
 def pick(out: Tensor, graph: HeteroGraph, nodes: Nodes | None, by_type: bool) -> Rows:
@@ -49,13 +49,16 @@ def pick(out: Tensor, graph: HeteroGraph, nodes: Nodes | None, by_type: bool) ->
     Raises:
         InputError: There are no such nodes.
     """
-    spans = _spans(graph)
     if nodes is None:
-        return {name: out[a:b] for name, (a, b) in spans.items()} if by_type else out
+        return rows_by_type(out, graph) if by_type else out
     check_nodes(nodes, graph)
+    spans = _spans(graph)
     if isinstance(nodes, Tensor):
         return out[nodes.long()]
-    return {name: out[spans[name][0] : spans[name][1]][ids.long()] for name, ids in nodes.items()}
+    rows = {name: out[spans[name][0] : spans[name][1]] for name in nodes}
+    return {
+        name: rows[name] if ids is None else rows[name][ids.long()] for name, ids in nodes.items()
+    }
 
 
 def reached(out: Tensor, among: Tensor, graph: HeteroGraph, nodes: Nodes) -> Rows:
@@ -71,7 +74,7 @@ def reached(out: Tensor, among: Tensor, graph: HeteroGraph, nodes: Nodes) -> Row
     if isinstance(nodes, Tensor):
         return out[torch.searchsorted(among, nodes.long())]
     return {
-        name: out[torch.searchsorted(among, ids.long() + spans[name][0])]
+        name: out[torch.searchsorted(among, _in_order(ids, spans[name]))]
         for name, ids in nodes.items()
     }
 
@@ -81,7 +84,7 @@ def ids_of(nodes: Nodes, graph: HeteroGraph) -> Tensor:
     if isinstance(nodes, Tensor):
         return nodes.long()
     spans = _spans(graph)
-    parts = [ids.long() + spans[name][0] for name, ids in nodes.items()]
+    parts = [_in_order(ids, spans[name]) for name, ids in nodes.items()]
     return torch.cat([torch.empty(0, dtype=torch.int64), *parts])
 
 
@@ -100,7 +103,27 @@ def check_nodes(nodes: Nodes | None, graph: HeteroGraph) -> None:
     _check_types(nodes, spans)
     for name, ids in nodes.items():
         first, last = spans[name]
-        _check_ids(f"nodes of the type {name!r}", ids, last - first)
+        if ids is not None:
+            _check_ids(f"nodes of the type {name!r}", ids, last - first)
+
+
+def rows_by_type(rows: Tensor, graph: HeteroGraph) -> dict[str, Tensor]:
+    """Rows of all nodes in the graph's order, [N, width], as views by node type."""
+    return {name: rows[first:last] for name, (first, last) in _spans(graph).items()}
+
+
+def _joined(parts: Sequence[Tensor], width: int) -> Tensor:
+    """Rows one after the other, not copied if they lie so already, as those of `rows_by_type`."""
+    parts = [part for part in parts if part.numel()]
+    if not parts:
+        return torch.empty(0, width)
+    memory, end = parts[0].untyped_storage().data_ptr(), parts[0].data_ptr()
+    for part in parts:
+        follows = part.untyped_storage().data_ptr() == memory and part.data_ptr() == end
+        if not (follows and part.is_contiguous()):
+            return torch.cat(parts)
+        end += part.nbytes
+    return parts[0].as_strided((sum(part.shape[0] for part in parts), width), (width, 1))
 
 
 def _spans(graph: HeteroGraph) -> dict[str, tuple[int, int]]:
@@ -108,7 +131,12 @@ def _spans(graph: HeteroGraph) -> dict[str, tuple[int, int]]:
     return dict(zip(graph.ntype_names, itertools.pairwise(offsets), strict=True))
 
 
-def _check_types(given: Mapping[str, Tensor], spans: Mapping[str, tuple[int, int]]) -> None:
+def _in_order(ids: Tensor | None, span: tuple[int, int]) -> Tensor:
+    """Ids of a type as those of the graph's order; None stands for all."""
+    return torch.arange(*span) if ids is None else ids.long() + span[0]
+
+
+def _check_types(given: Iterable[str], spans: Mapping[str, tuple[int, int]]) -> None:
     for name in given:
         if name not in spans:
             raise InputError(

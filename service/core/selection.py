@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
+from weakref import WeakKeyDictionary
+
+import torch
 
 from hetune.costmodel.following import Following, Given
 from hetune.costmodel.selector import LEARNED, Selector
@@ -19,6 +23,7 @@ from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.choice import Candidate, Choice
 
+_Told: TypeAlias = tuple[LayerReport, str]
 _ONCE = 1.0
 """Runs that a graph which is not kept is prepared for."""
 
@@ -126,13 +131,23 @@ class Selection:
             )
         limit = self._limits.run_bytes
         limit = limit if memory_limit is None else min(limit, memory_limit)
+        is_usual = memory_limit is None and variants is None and not explain
         active = self._following.active
         selector = active.selector
+        key = expected_runs, torch.get_num_threads()
+        reports = []
         with self._metrics.select_seconds.time(), step("select", cost_model=active.model):
-            return tuple(
-                self._layer(selector, module, graph, expected_runs, variant, limit, explain)
-                for module, graph, variant in zip(model.modules, graphs, wanted, strict=True)
-            )
+            for module, graph, variant in zip(model.modules, graphs, wanted, strict=True):
+                known = _known(selector, module, graph) if is_usual else {}
+                if (found := known.get(key)) is None:
+                    found = known[key] = self._layer(
+                        selector, module, graph, expected_runs, variant, limit, explain
+                    )
+                report, source = found
+                if source != LEARNED:
+                    self._metrics.fallbacks.labels(module.kind).inc()
+                reports.append(report)
+        return tuple(reports)
 
     def _layer(
         self,
@@ -143,7 +158,7 @@ class Selection:
         variant: str | None,
         limit: int,
         explain: bool,
-    ) -> LayerReport:
+    ) -> _Told:
         explanation = None
         if explain:
             explanation = selector.explain(
@@ -152,12 +167,10 @@ class Selection:
             choice = explanation.choice
         else:
             choice = selector.choose(module, graph, memory_limit=limit, expected_runs=expected_runs)
-        if choice.source != LEARNED:
-            self._metrics.fallbacks.labels(module.kind).inc()
         reason, chosen = choice.reason, choice.chosen
         if variant is not None:
             reason, chosen = "as asked for", _candidate(choice, variant, limit)
-        return LayerReport(
+        report = LayerReport(
             layer=module.kind,
             variant=chosen.id,
             reason=reason,
@@ -165,6 +178,20 @@ class Selection:
             peak_bytes=chosen.peak_bytes,
             explanation=None if explanation is None else explained(explanation),
         )
+        return report, choice.source
+
+
+def _known(
+    selector: Selector, module: RelationalLayer, graph: HeteroGraph
+) -> dict[tuple[float, int], _Told]:
+    """What was chosen for a layer on a graph, by expected runs and threads, and who predicted.
+
+    Kept for as long as the graph, the selector and the layer.
+    """
+    layers: WeakKeyDictionary[RelationalLayer, dict[tuple[float, int], _Told]] = graph.cached(
+        "layer reports", WeakKeyDictionary, owner=selector
+    )
+    return layers.setdefault(module, {})
 
 
 def _candidate(choice: Choice, variant: str, limit: int) -> Candidate:

@@ -12,6 +12,7 @@ from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.service.core.batching import Batching
 from hetune.service.core.cost_models import CostModels
+from hetune.service.core.features import FeatureStore
 from hetune.service.core.folder import Folder
 from hetune.service.core.graphs import GraphStore
 from hetune.service.core.inference import Inference
@@ -38,6 +39,7 @@ class Service:
         limits: What is accepted and held.
         folder: Everything else's, and where uploads are received.
         graphs: Graphs by id.
+        features: Features of their nodes, by name.
         models: Models by name and version.
         selection: Choices without running.
         inference: Runs.
@@ -55,6 +57,7 @@ class Service:
     limits: Limits
     folder: Folder
     graphs: GraphStore
+    features: FeatureStore
     models: ModelStore
     selection: Selection
     inference: Inference
@@ -119,6 +122,7 @@ class Service:
             limits,
             folder,
             graphs,
+            FeatureStore(graphs, limits),
             models,
             selection,
             inference,

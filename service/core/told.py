@@ -24,7 +24,7 @@ _FRESH_SECONDS, _PATIENCE_SECONDS = 5.0, 1.0
 
 _KEPT = {
     "hetune_graphs": "Graphs that are kept",
-    "hetune_graph_bytes": "Bytes of graphs on disk",
+    "hetune_graph_bytes": "Bytes of graphs and their features on disk",
     "hetune_models": "Versions of models that are kept",
 }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import lru_cache
 from re import Pattern
 
 from starlette.routing import compile_path
@@ -33,6 +34,10 @@ NEEDS: Mapping[str, Need] = {
     "GET /v1/graphs/{id}": _INFER,
     "PATCH /v1/graphs/{id}": _INFER,
     "DELETE /v1/graphs/{id}": _INFER,
+    "PUT /v1/graphs/{id}/features/{name}": _INFER,
+    "GET /v1/graphs/{id}/features": _INFER,
+    "GET /v1/graphs/{id}/features/{name}": _INFER,
+    "DELETE /v1/graphs/{id}/features/{name}": _INFER,
     "GET /v1/models": _INFER,
     "GET /v1/models/{name}": _INFER,
     "GET /v1/models/{name}/versions/{version}": _INFER,
@@ -117,6 +122,7 @@ for _route, _need in NEEDS.items():
     _PLACES[_method].append((compile_path(_template)[0], _need))
 
 
+@lru_cache(maxsize=1024)
 def needs_of(method: str, path: str) -> tuple[Need, ...]:
     """What a request needs: all of these, for several templates may fit its path.
 
@@ -128,6 +134,7 @@ def needs_of(method: str, path: str) -> tuple[Need, ...]:
     return tuple(need for pattern, need in places if pattern.match(path)) or (_ADMIN,)
 
 
+@lru_cache(maxsize=1024)
 def is_public(method: str, path: str) -> bool:
     """Whether a request needs no key."""
     return all(need is None for need in needs_of(method, path))

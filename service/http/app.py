@@ -29,6 +29,7 @@ from hetune.service.core.work_documents import (
 from hetune.service.http import (
     catalogue,
     cost_models,
+    features,
     graphs,
     inference,
     jobs,
@@ -39,6 +40,7 @@ from hetune.service.http import (
 from hetune.service.http.access_schema import add_security
 from hetune.service.http.ambiguous import Unambiguous
 from hetune.service.http.asgi import App
+from hetune.service.http.direct import Direct
 from hetune.service.http.draining import Draining
 from hetune.service.http.following import follow
 from hetune.service.http.layers import Failures, Guard, RequestIds
@@ -93,22 +95,19 @@ def application(
     stopping = stopping or threading.Event()
     access = Access(Keys(service.folder.root / FILE), key)
     sessions = Sessions(access.is_good, lambda: access.is_open)
-    app = routes(service, stopping, activity, sessions)
+    work = Work.of(service, stopping, activity)
+    app = routes(work, sessions)
     if not access.is_open:
         add_security(app)
-    guarded = Failures(Unambiguous(Draining(Guard(app, access, hosts, sessions), stopping)))
+    direct = Direct(app, "POST", inference.INFER, inference.endpoint(work))
+    guarded = Failures(Unambiguous(Draining(Guard(direct, access, hosts, sessions), stopping)))
     observed: App = Observed(guarded, service.metrics)
     return RequestIds(observed if tracer is None else Traced(observed, tracer))
 
 
-def routes(
-    service: Service,
-    stopping: threading.Event | None = None,
-    activity: Activity | None = None,
-    sessions: Sessions | None = None,
-) -> FastAPI:
+def routes(work: Work, sessions: Sessions | None = None) -> FastAPI:
     """The routes alone."""
-    work = Work.of(service, stopping, activity)
+    service = work.service
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -135,9 +134,10 @@ def routes(
     )
     add_handlers(app)
     for part in (
-        inference.router(work),  # routes are tried in order, and these are asked for most
         _health(service),
+        inference.router(work),
         graphs.router(work),
+        features.router(work),
         models.router(work),
         jobs.router(work),
         cost_models.router(work),

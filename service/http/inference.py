@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 
 from fastapi import APIRouter, Request, Response
 from torch import Tensor
@@ -11,7 +12,7 @@ from hetune.service.core.answers import Answer, Report, Rows
 from hetune.service.core.asked import Asked
 from hetune.service.core.batching import Waiting
 from hetune.service.core.container import Content
-from hetune.service.core.limits import Limits, check_limit
+from hetune.service.core.limits import check_limit
 from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE, Media, media_of, read, size_of
@@ -27,6 +28,9 @@ from hetune.service.http.schema import gives, takes
 from hetune.service.http.work import Work
 from hetune.variants.errors import InputError
 
+INFER = "/v1/models/{name}/infer"
+"""Where models run."""
+
 
 class InferAnswer(Report):
     """What ran, and rows of its outputs: by the layer's number; of nodes, or by node type."""
@@ -34,16 +38,10 @@ class InferAnswer(Report):
     outputs: dict[str, list[list[float]] | dict[str, list[list[float]]]]
 
 
-def router(work: Work) -> APIRouter:
-    """The routes."""
-    routes = APIRouter(prefix="/v1/models", tags=["inference"])
+def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
+    """What answers at `INFER`."""
     service = work.service
 
-    @routes.post(
-        "/{name}/infer",
-        openapi_extra=takes(InferDocument, safetensors=True),
-        responses=gives(InferAnswer),
-    )
     async def infer(name: ModelReference, request: Request) -> Response:
         """Runs a model on a graph, by the variants that suit it."""
         media = media_of(request, *Media)
@@ -51,15 +49,28 @@ def router(work: Work) -> APIRouter:
         with work.computing.entered(size_of(request, service.limits)):
             body = await read(request, media, service.limits)
             with service.batching.waiting(
-                name, lambda: _asked(media, body, service.limits), len(body)
+                name, lambda: _asked(service, media, body), len(body)
             ) as waiting:
                 content = await work.compute(lambda: _infer(service, waiting, wanted))
         if isinstance(content, Pieces):
             return PiecesResponse(content, wanted.value)
         return Response(content, media_type=wanted.value)
 
+    return infer
+
+
+def router(work: Work) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(tags=["inference"])
+    service = work.service
+    routes.post(
+        INFER,
+        openapi_extra=takes(InferDocument, safetensors=True),
+        responses=gives(InferAnswer),
+    )(endpoint(work))
+
     @routes.post(
-        "/{name}/select",
+        "/v1/models/{name}/select",
         openapi_extra=takes(SelectDocument, safetensors=True),
     )
     async def select(name: ModelReference, request: Request) -> Report:
@@ -80,12 +91,12 @@ def _answered(accept: str, media: Media) -> Media:
     return Media.JSON if JSON_TYPE in types else media
 
 
-def _asked(media: Media, body: Content, limits: Limits) -> Asked:
-    request = read_infer(media, body, limits)
+def _asked(service: Service, media: Media, body: Content) -> Asked:
+    request = read_infer(media, body, service.limits)
     header = request.header
     return Asked(
         request.graph,
-        request.features,
+        service.features.resolve(request.graph, request.features),
         version=header.version,
         nodes=request.nodes,
         subset=header.subset,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-import uuid
+import secrets
 from collections.abc import Collection
 
 from hetune.service.core.access import Access
@@ -17,6 +17,7 @@ from hetune.service.pages.sessions import Sessions
 from hetune.variants.errors import AccessError
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_ID_BYTES = 16
 _FORBIDDEN, _MISDIRECTED = 403, 421
 _POLICY = 1008  # of a WebSocket that is closed
 _log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ class RequestIds:
             await self._app(scope, receive, send)
             return
         given = header(scope, b"x-request-id")
-        id = given if given and _ID.fullmatch(given) else uuid.uuid4().hex
+        id = given if given and _ID.fullmatch(given) else secrets.token_hex(_ID_BYTES)
         scope.setdefault("state", {})["request_id"] = id
 
         async def send_with_id(event: Event) -> None:

@@ -46,7 +46,9 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """A record as text."""
-        message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in record.getMessage())
+        message = record.getMessage()
+        if not message.isprintable():
+            message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
         id = request_id.get()
         whose = "" if id is None else f" [{id}]"
         line = f"{_time(record)} {record.levelname}{whose} {record.name}: {message}"

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 
 from hetune.service.core.metrics import Metrics
 from hetune.service.http.access import is_public
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send
+from hetune.variants.errors import BusyError
 
 UNMATCHED = "none"
 """The template of requests that led to no route, or were refused before."""
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _OTHER = "other"
+_BUSY = BusyError.__name__
+_APART_SECONDS = 1.0
+"""Between lines about refusals."""
 _log = logging.getLogger("hetune.access")
 
 
 class Observed:
-    """Counts, times and logs every request. Probes that go well are logged for debugging only.
+    """Counts, times and logs every request.
+
+    Probes that go well are logged for debugging only. So are requests that are refused because too
+    much is under way, lest there be more of it: one line a second tells how many they were.
 
     Args:
         app: What answers, and lets no error out.
@@ -26,6 +34,7 @@ class Observed:
 
     def __init__(self, app: App, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
+        self._busy = _Busy()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves an ASGI event."""
@@ -54,6 +63,11 @@ class Observed:
         self._metrics.request_seconds.labels(label, str(status)).observe(seconds)
         if failure is not None:
             self._metrics.failures.labels(failure).inc()
+        self._busy.note(failure == _BUSY)
+        is_quiet = failure == _BUSY or (failure is None and is_public(method, scope["path"]))
+        level = logging.DEBUG if is_quiet else logging.INFO
+        if not _log.isEnabledFor(level):
+            return
         fields = {
             "method": method,
             "route": route,
@@ -66,11 +80,24 @@ class Observed:
         caller = scope["state"].get("key")
         if caller is not None:
             fields["key"] = caller
-        is_probe = is_public(method, scope["path"]) and failure is None
         text = "%s %s: %d, %d bytes in %.6f s%s"
         whose = "" if caller is None else f", key {caller}"
-        level = logging.DEBUG if is_probe else logging.INFO
         _log.log(level, text, method, route, status, size, seconds, whose, extra=fields)
+
+
+class _Busy:
+    """Tells of requests that are refused while too much is under way."""
+
+    def __init__(self) -> None:
+        self._count, self._told = 0, -math.inf
+
+    def note(self, is_refused: bool) -> None:
+        """Counts a request, if it is one, and tells of all since the last line if that is due."""
+        self._count += is_refused
+        if self._count and (now := time.monotonic()) - self._told >= _APART_SECONDS:
+            text = "%d requests refused: too many are under way"
+            _log.warning(text, self._count, extra={"failure": _BUSY})
+            self._count, self._told = 0, now
 
 
 def template_of(scope: Scope) -> str:

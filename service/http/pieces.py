@@ -30,6 +30,8 @@ class PiecesResponse(Response):
                 "headers": self.raw_headers,
             }
         )
+        sent = 0
         for piece in self._pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+            sent += len(piece)
+            more = sent < len(self._pieces)
+            await send({"type": "http.response.body", "body": piece, "more_body": more})

@@ -109,37 +109,49 @@ def routing_problem(status: int, detail: str, scope: Scope) -> Response:
     return _response(status, "about:blank", detail, scope, {})
 
 
+def answer_to(error: Exception, scope: Scope) -> Response:
+    """Whatever ends a request, as a response.
+
+    Args:
+        error: Any.
+        scope: As `problem_of` takes it.
+    """
+    if isinstance(error, RoutingError):
+        found = routing_problem(error.status_code, error.detail, scope)
+        found.headers.update(error.headers or {})
+        return found
+    if isinstance(error, ClientDisconnect):
+        _log.info("request %s: the client went away", scope["state"]["request_id"])
+        return routing_problem(400, "the body ended early", scope)
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        error = errors.MalformedError(f"{where}: {first['msg']}")
+    return problem_of(error, scope)
+
+
 def add_handlers(app: FastAPI) -> None:
     """Lets an application answer every error with a problem."""
 
-    async def domain(request: Request, error: Exception) -> Response:
-        return problem_of(error, request.scope)
+    async def answer(request: Request, error: Exception) -> Response:
+        return answer_to(error, request.scope)
 
     async def routing(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RoutingError)
-        found = routing_problem(error.status_code, error.detail, request.scope)
-        found.headers.update(error.headers or {})
-        if error.status_code == _NO_METHOD:
+        found = answer_to(error, request.scope)
+        if found.status_code == _NO_METHOD:
             found.headers["Allow"] = ", ".join(_methods(app, request.scope))
         return found
 
-    async def parameters(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        malformed = errors.MalformedError(f"{where}: {first['msg']}")
-        return problem_of(malformed, request.scope)
-
-    async def gone(request: Request, error: Exception) -> Response:
-        _log.info("request %s: the client went away", request.state.request_id)
-        return routing_problem(400, "the body ended early", request.scope)
-
-    app.add_exception_handler(ClientDisconnect, gone)
-    app.add_exception_handler(HetuneError, domain)
-    app.add_exception_handler(Exception, domain)
+    answered: tuple[type[Exception], ...] = (
+        ClientDisconnect,
+        HetuneError,
+        Exception,
+        RequestValidationError,
+    )
+    for kind in answered:
+        app.add_exception_handler(kind, answer)
     app.add_exception_handler(HTTPException, routing)
     app.add_exception_handler(RoutingError, routing)
-    app.add_exception_handler(RequestValidationError, parameters)
 
 
 def _methods(app: FastAPI, scope: Scope) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hetune.service.core.container import Content
 from hetune.service.core.documents import Count, Document, Positive, parse
+from hetune.service.core.features import Features
 from hetune.service.core.graph_document import GraphDocument, GraphHeader, Int64, graph_of
 from hetune.service.core.limits import Limits
 from hetune.service.core.message import unpack
@@ -34,12 +35,19 @@ class SelectHeader(Document):
     explain: bool = False
 
 
-class InferHeader(SelectHeader):
-    """A run of a model on a graph, in safetensors: arrays are tensors."""
-
+class _RunHeader(SelectHeader):
     outputs: tuple[int, ...] | None = None
     subset: Subset = "auto"
     variants: tuple[str | None, ...] | None = None
+
+
+class InferHeader(_RunHeader):
+    """A run of a model on a graph, in safetensors: arrays are tensors.
+
+    Features are tensors, too, or the name of features that are kept with the graph.
+    """
+
+    features: str | None = None
 
 
 class SelectDocument(SelectHeader):
@@ -48,11 +56,15 @@ class SelectDocument(SelectHeader):
     graph: str | GraphDocument
 
 
-class InferDocument(InferHeader):
-    """A run of a model on a graph. Features are rows of numbers; of all nodes or by node type."""
+class InferDocument(_RunHeader):
+    """A run of a model on a graph.
+
+    Features are rows of numbers, of all nodes or by node type; or the name of features that are
+    kept with the graph.
+    """
 
     graph: str | GraphDocument
-    features: Matrix | dict[str, Matrix]
+    features: str | Matrix | dict[str, Matrix]
     nodes: Ids | dict[str, Ids] | None = None
 
 
@@ -63,13 +75,13 @@ class InferRequest:
     Attributes:
         header: The rest.
         graph: A graph, or an id.
-        features: Rows of all nodes, or by node type.
+        features: Rows of all nodes, or by node type; or the name of those that the graph has.
         nodes: Whose rows to answer with.
     """
 
-    header: InferHeader
+    header: _RunHeader
     graph: HeteroGraph | str
-    features: Tensor | Mapping[str, Tensor]
+    features: Features | str
     nodes: Nodes | None
 
 
@@ -87,7 +99,9 @@ def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
         return InferRequest(
             document,
             _given(document.graph, limits),
-            _each(document.features, _matrix),
+            document.features
+            if isinstance(document.features, str)
+            else _each(document.features, _matrix),
             None if document.nodes is None else _each(document.nodes, _ids),
         )
     message = unpack(body)
@@ -96,9 +110,7 @@ def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
     for name in message.tensors:
         if name.partition("/")[0] not in ("x", "nodes", "graph"):
             raise MalformedError(f"there is no use for the tensor {name!r}: give x, nodes, graph")
-    features = message.group("x")
-    if features is None:
-        raise MalformedError("features are missing: give a tensor x, or x/<node type> for each")
+    features = _one_of(header.features, message.group("x"))
     return InferRequest(header, graph, features, message.group("nodes"))
 
 
@@ -118,6 +130,18 @@ def read_select(
     message = unpack(body)
     header = parse(SelectHeader, message.document)
     return header, _contained(header.graph, message.group("graph"), limits)
+
+
+def _one_of(name: str | None, rows: Features | None) -> Features | str:
+    if name is not None and rows is not None:
+        raise MalformedError("there are features beside the name of features: give one")
+    found = rows if name is None else name
+    if found is None:
+        raise MalformedError(
+            "features are missing: give a tensor x, or x/<node type> for each, or the name of "
+            "features that are kept with the graph"
+        )
+    return found
 
 
 def _given(graph: str | GraphHeader, limits: Limits) -> HeteroGraph | str:

@@ -19,11 +19,15 @@ _REFERENCE = "#/components/schemas/{model}"
 
 
 def takes(
-    kind: type[Document], *, json: bool = True, safetensors: bool = False, required: bool = True
+    kind: type[Document] | None,
+    *,
+    json: bool = True,
+    safetensors: bool = False,
+    required: bool = True,
 ) -> dict[str, Any]:
-    """The extra of a route whose body is a document, or a container that holds one."""
+    """The extra of a route whose body is a document, or a container that may hold one."""
     content: dict[str, Any] = {}
-    if json:
+    if json and kind is not None:
         content[JSON_TYPE] = holds(kind)
     if safetensors:
         content[MEDIA_TYPE] = BYTES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import ipaddress
 import signal
 import socket
@@ -141,6 +142,9 @@ def run_until_told(
         while not server.started and not running.done():
             await asyncio.sleep(0.01)
         if server.started:
+            # What is there now stays: the collector need not look at it again and again.
+            gc.collect()
+            gc.freeze()
             started()
         await running
 

@@ -9,6 +9,7 @@ from hetune.service.core.keys import FILE, Keys
 from hetune.service.core.scopes import Scope
 from hetune.service.http.access import NEEDS, is_public, needs_of
 from hetune.service.http.app import application, routes
+from hetune.service.http.work import Work
 from hetune.service.pages import forms
 from hetune.service.pages.access import is_page, local
 from hetune.service.pages.sessions import COOKIE, SECONDS, Sessions
@@ -29,7 +30,7 @@ def closed(service):
 
 def places(service):
     """Method and path of every page, parameters filled in."""
-    for method, path in every_route(routes(service)):
+    for method, path in every_route(routes(Work.of(service))):
         if is_page(path):
             yield method, concrete(path)
 

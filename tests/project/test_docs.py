@@ -59,15 +59,24 @@ def test_make_targets_in_the_documents_exist():
         assert set(named) <= targets, document
 
 
-def test_the_readme_s_examples_run(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("document", "width", "needs"),
+    [
+        (README, 64, ("torch_geometric",)),
+        (ROOT / "docs" / "library.md", 32, ("torch_geometric", "dgl")),
+    ],
+    ids=["readme", "library"],
+)
+def test_examples_run(document, width, needs, tmp_path):
     """One after the other, in one module: a later example may use an earlier one's names."""
-    pytest.importorskip("torch_geometric")
-    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.M | re.S)
+    for package in needs:
+        pytest.importorskip(package, reason=f"no {package}: pip install it")
+    blocks = re.findall(r"^```python\n(.*?)^```", document.read_text(encoding="utf-8"), re.M | re.S)
     assert blocks
-    script = tmp_path / "readme.py"
+    script = tmp_path / "examples.py"
     script.write_text("\n".join(blocks), encoding="utf-8")
     names = runpy.run_path(str(script))
-    assert names["out"].shape == (names["graph"].num_nodes, 64)
+    assert names["out"].shape == (names["graph"].num_nodes, width)
 
 
 def test_every_public_name_is_documented():

@@ -12,6 +12,7 @@ WEIGHTS = {"0.weight": torch.ones(2, 4, 3), "0.bias": torch.ones(3), "0.root": t
 CONTAINERS = {
     "/v1/graphs": pack("{}", GRAPH),
     "/v1/graphs/{id}": pack("{}", {"add/0": torch.tensor([[0], [1]])}),
+    "/v1/graphs/{id}/features/{name}": pack("{}", {"x": torch.ones(3, 4)}),
     "/v1/models/{name}/infer": pack('{"graph": {}}', RUN),
     "/v1/models/{name}/select": pack('{"graph": {}}', RUN),
     "/v1/models/{name}/versions/{version}": pack(LAYER, WEIGHTS),

@@ -21,6 +21,7 @@ KILLS = 10
 GRAPH = {"src": [0, 1], "dst": [1, 2], "etype": [0, 1], "num_nodes": 3}
 RUN = {"graph": GRAPH, "features": [[0.0, 1.0, 2.0, 3.0]] * 3}
 BINARY = {"Content-Type": MEDIA_TYPE}
+ROWS = pack("{}", {"x": torch.ones(50, 4)})
 CAMPAIGN = {
     "name": "mine",
     "layers": ["rgcn"],
@@ -55,6 +56,7 @@ class Writers:
 
     def __init__(self, start: int) -> None:
         self.graphs: set[str] = set()
+        self.features: set[tuple[str, str]] = set()
         self.versions: set[int] = set()
         self.jobs: set[int] = set()
         self.runs = 0
@@ -70,7 +72,7 @@ class Writers:
 
     def write(self, url: str) -> list[threading.Thread]:
         """Starts all of them; each ends when the server does."""
-        kinds = (self._graph, self._model, self._job, self._run)
+        kinds = (self._graph, self._features, self._model, self._job, self._run)
         threads = [threading.Thread(target=self._loop, args=(url, kind)) for kind in kinds]
         for thread in threads:
             thread.start()
@@ -90,6 +92,13 @@ class Writers:
         found = http.post("/v1/graphs", content=graph(self.number()), headers=BINARY)
         assert found.status_code == 201, found.text
         self.graphs.add(found.json()["id"])
+
+    def _features(self, http) -> None:
+        for id in tuple(self.graphs):
+            name = f"f{self.number()}"
+            found = http.put(f"/v1/graphs/{id}/features/{name}", content=ROWS, headers=BINARY)
+            assert found.status_code == 201, found.text
+            self.features.add((id, name))
 
     def _model(self, http) -> None:
         version = self.number()
@@ -120,6 +129,8 @@ def check(url, written):
         for id in listed:
             found = http.get(f"/v1/graphs/{id}")  # its content is compared with its id
             assert found.status_code == 200, found.text
+            kept = http.get(f"/v1/graphs/{id}/features").json()["features"]
+            assert {each["name"] for each in kept} >= {n for of, n in written.features if of == id}
         models = {m["name"]: m["versions"] for m in http.get("/v1/models").json()["models"]}
         assert set(models.get("kept", ())) >= written.versions
         for version in models.get("kept", ()):
@@ -137,6 +148,9 @@ def check_folder(folder):
     assert not list(folder.rglob("staging/*"))
     assert not list(folder.rglob("*.damaged"))
     service = make_service(folder)
+    for graph in service.graphs.all():
+        for each in service.features.all(graph.id):
+            assert torch.equal(service.features.get(graph.id, each.name), torch.ones(50, 4))
     for version in service.models.versions("kept"):
         kept = service.models.get("kept", version).modules[0].state_dict()
         first = tiny_layers()[0].state_dict()
@@ -166,6 +180,7 @@ def test_killed_again_and_again(servers, tmp_path, seed, kills):
     os.kill(pid, signal.SIGTERM)
     assert servers.wait(pid) == 0
     assert written.graphs
+    assert written.features
     assert written.versions
     assert written.jobs
     assert written.runs

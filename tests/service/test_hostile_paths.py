@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from hetune.service.http.app import application, routes
+from hetune.service.http.work import Work
 
 from ._serving import asking, make_service, tiny_graph
 
@@ -47,7 +48,7 @@ def served(tmp_path_factory):
     service.graphs.add(tiny_graph())
     paths = [
         (method.upper(), path)
-        for path, methods in routes(service).openapi()["paths"].items()
+        for path, methods in routes(Work.of(service)).openapi()["paths"].items()
         for method in methods
         if "{" in path
     ]

@@ -14,6 +14,7 @@ import torch
 from hetune.service.core.message import MEDIA_TYPE, pack, unpack
 from hetune.service.http.app import application, routes
 from hetune.service.http.problems import status_of
+from hetune.service.http.work import Work
 from hetune.variants import errors
 
 from ._serving import LIMITS, asking, make_service, serving
@@ -509,7 +510,7 @@ def test_every_route_is_documented(service):
     documented = set(re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (/\S+)`", page))
     found = {
         (method.upper(), path)
-        for path, methods in routes(service).openapi()["paths"].items()
+        for path, methods in routes(Work.of(service)).openapi()["paths"].items()
         for method in methods
     }
     assert documented == found | {("GET", "/v1/openapi.json")}

@@ -1,12 +1,15 @@
 """Lines of the log: their form, the line of each request, and what is in none of them."""
 
+import asyncio
 import json
 import logging
 import sys
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from hetune.service.http import observe
 from hetune.service.http.app import application
 from hetune.service.http.logs import JsonFormatter, TextFormatter, request_id
 
@@ -82,6 +85,36 @@ def test_probes_that_go_well_are_for_debugging(service):
         httpx.get(f"{url}/v1/health/live")
         httpx.post(f"{url}/v1/health/live")
     assert [line["level"] for line in log.requests] == ["debug", "info"]
+
+
+def test_refusals_are_told_together(service, monkeypatch):
+    """However many there are: a busy service has better things to do."""
+    now = 100.0
+    monkeypatch.setattr(observe, "time", SimpleNamespace(monotonic=lambda: now, perf_counter=int))
+
+    async def app(scope, receive, send):
+        if scope["path"] == "/refused":
+            scope["state"]["failure"] = "BusyError"
+
+    async def ask(path):
+        scope = {"type": "http", "method": "POST", "path": path, "state": {}, "headers": []}
+        await observed(scope, None, None)
+
+    observed = observe.Observed(app, service.metrics)
+    with logged(logging.INFO) as log:
+        for path, seconds in (
+            *[("/refused", 0.0)] * 4,
+            ("/refused", 0.9),
+            ("/refused", 0.2),
+            ("/served", 0.9),
+            ("/served", 0.0),
+            ("/refused", 0.2),
+        ):
+            now += seconds
+            asyncio.run(ask(path))
+    told = [line["message"] for line in log.requests if line.get("failure") == "BusyError"]
+    assert [int(message.split()[0]) for message in told] == [1, 5, 1]
+    assert len(log.requests) == len(told) + 2
 
 
 def test_methods_of_a_client_s_own_are_not_repeated(service):

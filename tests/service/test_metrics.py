@@ -19,6 +19,7 @@ from hetune.service.core.job_documents import JobRequest
 from hetune.service.core.service import Service
 from hetune.service.core.stack import describe
 from hetune.service.http.app import application, routes
+from hetune.service.http.work import Work
 from hetune.variants.errors import CompileError, FolderError, MemoryLimitError
 from hetune.variants.registry.default import default_registry, override_default_registry
 from hetune.variants.registry.records import KernelSource
@@ -140,7 +141,7 @@ def test_the_dashboard_s_panels_have_names_and_places_of_their_own():
 def test_every_route_is_counted_under_its_template(service):
     found = [
         (method.upper(), path)
-        for path, methods in routes(service).openapi()["paths"].items()
+        for path, methods in routes(Work.of(service)).openapi()["paths"].items()
         for method in methods
     ]
     with serving(application(service)) as url:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hetune.service.http.oip.compression import Decompressor, accepted, compress
 from hetune.service.http.oip.framing import cut, join, split
-from hetune.service.http.oip.names import name_of, parse_name
+from hetune.service.http.oip.names import name_of, output_type, parse_name
 from hetune.service.http.oip.request import read_request
 from hetune.service.http.oip.tensors import to_bytes
 from hetune.variants.errors import HetuneError, MalformedError, TooLargeError
@@ -154,6 +154,7 @@ def test_inputs_that_are_none(change, reason):
         ({"parameters": {"timeout": -1}}, "timeout"),
         ({"parameters": {"timeout": "1"}}, "give a int"),
         ({"parameters": {"graph_id": 1}}, "give a str"),
+        ({"parameters": {"subset": "some"}}, "give auto, full, reach"),
         ({"id": 1}, "id"),
     ],
 )
@@ -173,6 +174,7 @@ def test_data_may_be_flat_and_parameters_unknown():
 @given(st.lists(st.text(min_size=1), min_size=3, max_size=3))
 def test_names_hold_any_types(types):
     assert parse_name(name_of("edge_index", *types)) == ("edge_index", tuple(types))
+    assert output_type(name_of("out", types[0])) == types[0]
 
 
 # Compression.

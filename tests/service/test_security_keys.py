@@ -16,6 +16,7 @@ from hetune.service.core.scopes import Scope
 from hetune.service.http.access import NEEDS, is_public, needs_of
 from hetune.service.http.app import application, routes
 from hetune.service.http.layers import Guard
+from hetune.service.http.work import Work
 from hetune.service.pages.access import is_page
 from hetune.service.pages.sessions import Sessions
 
@@ -77,7 +78,9 @@ def is_refused(response, status, kind):
 
 
 def test_every_route_has_its_line_and_every_line_its_route(service):
-    assert {f"{method} {path}" for method, path in every_route(routes(service))} == set(NEEDS)
+    assert {f"{method} {path}" for method, path in every_route(routes(Work.of(service)))} == set(
+        NEEDS
+    )
 
 
 def test_only_health_is_public():

@@ -77,6 +77,16 @@ def test_rows_by_node_type(run, graph, x):
         same(found.out[name], whole.out[name][ids])
 
 
+@pytest.mark.parametrize("subset", ["full", "reach"])
+def test_all_rows_of_a_node_type(run, graph, x, subset):
+    spans = dict(zip(graph.ntype_names, itertools.pairwise(graph.node_offsets), strict=True))
+    last, (first, end) = list(spans.items())[-1]
+    found = run(x, nodes={last: None}, subset=subset).out
+    assert found.keys() == {last}
+    expected = run(x, nodes={last: torch.arange(end - first)}, subset=subset).out
+    assert torch.equal(found[last], expected[last])
+
+
 def test_all_rows_cannot_be_reached(run, x):
     assert run(x).report.subset is None
     with pytest.raises(InputError, match="nodes are missing"):

@@ -130,18 +130,29 @@ class ParametersVersion:
 
 def refusal(module: nn.Module) -> str | None:
     """Why a module of a supported class cannot be replaced in the state it is in, or None."""
-    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        if tensor.dtype != torch.float32:
-            return f"{name} is {str(tensor.dtype).removeprefix('torch.')}, not float32"
+    parts = list(module.modules())
+    tensors = (t for part in parts for g in (part._parameters, part._buffers) for t in g.values())
+    if any(tensor is not None and tensor.dtype != torch.float32 for tensor in tensors):
+        return _wrong_dtype(module)
     if module.training and getattr(module, "dropout", 0) > 0:
         return f"dropout={module.dropout} in training mode: call eval() for inference"
     if getattr(module, "_explain", None):
         return "explain mode is on"
-    for name, part in module.named_modules():
-        for attribute in _HOOKS:
-            if vars(part).get(attribute):
-                return f"hooks are registered on {name or 'it'} ({attribute})"
+    if any(vars(part).get(attribute) for part in parts for attribute in _HOOKS):
+        return _hooked(module)
     return None
+
+
+def _wrong_dtype(module: nn.Module) -> str:
+    named = [*module.named_parameters(), *module.named_buffers()]
+    name, dtype = next((n, t.dtype) for n, t in named if t.dtype != torch.float32)
+    return f"{name} is {str(dtype).removeprefix('torch.')}, not float32"
+
+
+def _hooked(module: nn.Module) -> str:
+    named = [(name, kind) for name, part in module.named_modules() for kind in _HOOKS]
+    name, kind = next((n, k) for n, k in named if vars(module.get_submodule(n)).get(k))
+    return f"hooks are registered on {name or 'it'} ({kind})"
 
 
 _HOOKS = (

@@ -53,6 +53,10 @@ def read_call(
     Raises:
         InputError: They are not the arguments of such a call.
     """
+    match args:
+        case Tensor() as rows, HeteroGraph() as graph if not kwargs:  # most calls: no binding
+            reason = _feature_refusal("x", rows)
+            return Call(rows, graph) if reason is None else Unsupported(reason)
     signature = _signature(type(adapter.module).forward)
     try:
         bound = signature.bind(adapter.module, *args, **kwargs).arguments

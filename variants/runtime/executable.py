@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -121,7 +121,7 @@ class Executable:
                 f"{param.name} is {value.dtype} on {value.device}: what is compiled for this "
                 f"graph takes float32 on {self.device}; convert it with .float() and .to()"
             )
-        if value.numel() != np.prod(expected):
+        if value.numel() != math.prod(expected):
             raise InputError(
                 f"{param.name} has shape {tuple(value.shape)} but the graph and the layer need "
                 f"{expected}: give one row for every row of the graph"

@@ -34,7 +34,9 @@ class RequestOutput(_Given):
 
 
 class InferenceRequest(_Given):
-    """A run. Parameters: `graph_id`, `timeout` (microseconds), `binary_data_output`."""
+    """A run. Parameters: `graph_id`, `features`, `subset`, `timeout` (microseconds),
+    `binary_data_output`.
+    """
 
     id: str | None = None
     parameters: Parameters | None = None
@@ -53,7 +55,7 @@ class ResponseOutput(Document):
 
 
 class InferenceResponse(Document):
-    """What a run gave. Parameters: `variants`, which ran, layer by layer."""
+    """What a run gave. Parameters: `variants`, layer by layer; `subset`, for rows of some nodes."""
 
     model_name: str
     model_version: str

@@ -14,7 +14,7 @@ from hetune.service.http.oip import statistics
 from hetune.service.http.oip.body import json_length, read_body
 from hetune.service.http.oip.compression import accepted, compress
 from hetune.service.http.oip.documents import InferenceRequest, InferenceResponse
-from hetune.service.http.oip.inputs import inputs_of
+from hetune.service.http.oip.inputs import inputs_of, nodes_of
 from hetune.service.http.oip.outputs import write_answer
 from hetune.service.http.oip.request import Asked, read_request
 from hetune.service.http.oip.statistics import Laps, Statistics
@@ -68,9 +68,17 @@ def _run(
 ) -> tuple[bytes, int | None]:
     laps.lap(statistics.QUEUE)
     description = service.models.get(name, version).description
-    graph, features = inputs_of(asked, description, service.limits)
+    graph, features = inputs_of(asked, description, service.limits, service.features)
     laps.lap(statistics.INPUT)
-    answer = service.inference.run(name, graph, features, version=version, deadline=deadline)
+    answer = service.inference.run(
+        name,
+        graph,
+        features,
+        version=version,
+        nodes=nodes_of(asked, features),
+        subset=asked.subset,
+        deadline=deadline,
+    )
     laps.lap(statistics.INFER)
     written = write_answer(answer, asked, service.limits.json_elements)
     laps.lap(statistics.OUTPUT)

@@ -8,19 +8,22 @@ import torch
 from torch import Tensor
 
 from hetune.service.core.description import ModelDescription
+from hetune.service.core.features import Features, FeatureStore
 from hetune.service.core.limits import Limits, check_limit
-from hetune.service.http.oip.names import triple
+from hetune.service.core.rows import Nodes
+from hetune.service.http.oip.names import output_type, triple
 from hetune.service.http.oip.request import Asked, Key
 from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.graph import from_edge_index_dict
 from hetune.variants.graph.hetero import HeteroGraph
 
-Features = Tensor | dict[str, Tensor]
+_BESIDE = ("x", "nodes")
+_GRAPH = ("x", "edge_index", "edge_type", "num_nodes")
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
 
 
 def inputs_of(
-    asked: Asked, description: ModelDescription, limits: Limits
+    asked: Asked, description: ModelDescription, limits: Limits, stored: FeatureStore
 ) -> tuple[HeteroGraph | str, Features]:
     """A graph, or the id of one that is kept; and features, by node type if the tensors are.
 
@@ -29,14 +32,18 @@ def inputs_of(
         description: Of the model. If it has metadata, types of nodes and edges are in that order,
             otherwise in that of the request's tensors.
         limits: What is accepted.
+        stored: Where features are looked up by name.
 
     Raises:
         MalformedError: Tensors are missing, or there are some of both forms.
+        NotFoundError: There is no graph of that id, or it has no such features.
         TooLargeError: The graph is over a limit.
         GraphError: It is none.
         InputError: Shapes or dtypes do not fit.
     """
     given = asked.tensors
+    if asked.features is not None:
+        return _stored(asked, asked.features, stored)
     flat = {what: tensor for (what, types), tensor in given.items() if not types}
     typed = {key: tensor for key, tensor in given.items() if key[1]}
     if flat and typed:
@@ -50,16 +57,55 @@ def inputs_of(
         features = {types[0]: tensor for (what, types), tensor in typed.items() if what == "x"}
     else:
         features = flat["x"]
-    for rows in features.values() if isinstance(features, dict) else (features,):
+    for rows in features.values() if isinstance(features, Mapping) else (features,):
         if rows.dim() != 2:
             raise InputError(f"features have the shape {list(rows.shape)}: give [nodes, width]")
     if asked.graph_id is not None:
-        if any(what != "x" for what, _ in given):
+        if any(what not in _BESIDE for what, _ in given):
             raise MalformedError("there are tensors of a graph beside a graph_id: give one")
         return asked.graph_id, features
-    if isinstance(features, dict):
+    if isinstance(features, Mapping):
         return _typed_graph(typed, features, description, limits), features
     return _flat_graph(flat, features.shape[0], description, limits), features
+
+
+def _stored(asked: Asked, name: str, stored: FeatureStore) -> tuple[str, Features]:
+    if asked.graph_id is None:
+        raise MalformedError("there are features by name: give the graph_id that has them, too")
+    if any(what in _GRAPH for what, _ in asked.tensors):
+        raise MalformedError("there are tensors beside the names of a graph and features: give one")
+    return asked.graph_id, stored.get(asked.graph_id, name)
+
+
+def nodes_of(asked: Asked, features: Features) -> Nodes | None:
+    """Whose rows to give; None for all.
+
+    By node type these are of the types whose outputs are asked for; if none are, of those that
+    ids are given of. Without ids it is all of a type.
+
+    Args:
+        asked: The request.
+        features: As `inputs_of` gives them.
+
+    Raises:
+        MalformedError: There is no such output, or ids are given where it is not asked for.
+    """
+    ids = {types: tensor for (what, types), tensor in asked.tensors.items() if what == "nodes"}
+    if not isinstance(features, Mapping):
+        return ids.get(())
+    given = {types[0]: tensor for types, tensor in ids.items()}
+    if asked.outputs is None:
+        return given or None
+    wanted = [output_type(output.name) for output in asked.outputs]
+    for ntype in given:
+        if ntype not in wanted:
+            raise MalformedError(
+                f"there are nodes of {ntype!r}, whose output is not asked for: leave out the "
+                "one, or ask for the other"
+            )
+    if not given and features.keys() <= set(wanted):
+        return None
+    return {ntype: given.get(ntype) for ntype in wanted}
 
 
 def _flat_graph(

@@ -9,8 +9,7 @@ from hetune.service.http.oip.documents import (
     ModelMetadata,
     TensorMetadata,
 )
-from hetune.service.http.oip.names import name_of
-from hetune.service.http.oip.outputs import OUT
+from hetune.service.http.oip.names import OUT, name_of
 from hetune.service.http.oip.tensors import FEATURES, IDS
 
 PLATFORM = "hetune"
@@ -60,11 +59,13 @@ def _inputs(description: ModelDescription) -> tuple[TensorMetadata, ...]:
             _tensor("x", FEATURES, _ANY, width),
             _tensor("edge_index", IDS, 2, _ANY),
             _tensor("edge_type", IDS, _ANY),
+            _tensor("nodes", IDS, _ANY),
         )
     ntypes, etypes = description.metadata.ntypes, description.metadata.etypes
     return (
         *(_tensor(name_of("x", ntype), FEATURES, _ANY, width) for ntype in ntypes),
         *(_tensor(name_of("edge_index", *etype), IDS, 2, _ANY) for etype in etypes),
+        *(_tensor(name_of("nodes", ntype), IDS, _ANY) for ntype in ntypes),
     )
 
 

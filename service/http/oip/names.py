@@ -8,8 +8,9 @@ from urllib.parse import quote, unquote
 from hetune.variants.errors import MalformedError
 from hetune.variants.graph.hetero import CanonicalEtype
 
-FLAT = ("x", "edge_index", "edge_type")
-_TYPES = {"x": 1, "num_nodes": 1, "edge_index": 3}
+OUT = "out"
+FLAT = ("x", "edge_index", "edge_type", "nodes")
+_TYPES = {"x": 1, "num_nodes": 1, "edge_index": 3, "nodes": 1}
 
 
 def name_of(what: str, *types: str) -> str:
@@ -30,9 +31,25 @@ def parse_name(name: str) -> tuple[str, tuple[str, ...]]:
         except UnicodeDecodeError:
             pass
     raise MalformedError(
-        f"there is no input {name[:128]!r}: give x, edge_index and edge_type; or x/<node type>, "
-        "num_nodes/<node type> and edge_index/<source>/<relation>/<target>, each percent-encoded"
+        f"there is no input {name[:128]!r}: give x, edge_index, edge_type and nodes; or x/<node "
+        "type>, num_nodes/<node type>, edge_index/<source>/<relation>/<target> and nodes/<node "
+        "type>, each percent-encoded"
     )
+
+
+def output_type(name: str) -> str:
+    """The node type in an output's name.
+
+    Raises:
+        MalformedError: No output has such a name where features have types.
+    """
+    what, _, ntype = name.partition("/")
+    found = unquote(ntype)
+    if what != OUT or not ntype or name_of(OUT, found) != name:
+        raise MalformedError(
+            f"there is no output {name[:128]!r}: ask for out/<node type>, percent-encoded"
+        )
+    return found
 
 
 def triple(types: Iterable[str]) -> CanonicalEtype:

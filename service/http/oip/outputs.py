@@ -10,12 +10,10 @@ from torch import Tensor
 from hetune.service.core.answers import Answer
 from hetune.service.core.limits import check_limit
 from hetune.service.http.oip.framing import Buffer, join
-from hetune.service.http.oip.names import name_of
+from hetune.service.http.oip.names import OUT, name_of
 from hetune.service.http.oip.request import Asked, Wanted
 from hetune.service.http.oip.tensors import FEATURES, to_bytes
 from hetune.variants.errors import InputError, MalformedError
-
-OUT = "out"
 
 
 def write_answer(answer: Answer, asked: Asked, most: int) -> tuple[bytes, int | None]:
@@ -70,10 +68,14 @@ def _named(answer: Answer) -> dict[str, Tensor]:
 
 
 def _json(answer: Answer, id: str | None, outputs: list[dict[str, Any]]) -> bytes:
+    report = answer.report
+    parameters = {"variants": ", ".join(layer.variant for layer in report.layers)}
+    if report.subset is not None:
+        parameters["subset"] = report.subset.how
     document: dict[str, Any] = {
-        "model_name": answer.report.model,
-        "model_version": str(answer.report.version),
-        "parameters": {"variants": ", ".join(layer.variant for layer in answer.report.layers)},
+        "model_name": report.model,
+        "model_version": str(report.version),
+        "parameters": parameters,
         "outputs": outputs,
     }
     if id is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from torch import Tensor
 
 from hetune.service.core.documents import parse
 from hetune.service.core.limits import Limits, check_limit
+from hetune.service.core.subset import Subset
 from hetune.service.http.oip.documents import InferenceRequest, Parameters
 from hetune.service.http.oip.framing import Buffer, cut, split
 from hetune.service.http.oip.names import parse_name
@@ -19,6 +20,7 @@ P = TypeVar("P", bool, int, str)
 Key = tuple[str, tuple[str, ...]]
 _MICROSECONDS = 1_000_000
 _MOST_TIMEOUT = 2**63
+_WAYS: tuple[Subset, ...] = get_args(Subset)
 _REFUSED = ("shared_memory_region", "classification")
 
 
@@ -42,7 +44,9 @@ class Asked:
     Attributes:
         id: What the client calls it; None if it does not.
         graph_id: Of a graph that is kept; None for one that is among the tensors.
+        features: Name of features that are kept with it; None for those among the tensors.
         seconds: How long it may take; None for as long as it takes.
+        subset: How to compute rows of some nodes.
         tensors: By what they are of, and the types that their names hold, in the request's order.
         outputs: None for all.
         binary: Whether to send outputs that are not asked for by name behind the JSON.
@@ -50,7 +54,9 @@ class Asked:
 
     id: str | None
     graph_id: str | None
+    features: str | None
     seconds: float | None
+    subset: Subset
     tensors: dict[Key, Tensor]
     outputs: tuple[Wanted, ...] | None
     binary: bool
@@ -82,7 +88,9 @@ def read_request(body: Buffer, header: str | None, limits: Limits) -> Asked:
     return Asked(
         document.id,
         parameter(given, "graph_id", str),
+        parameter(given, "features", str),
         timeout / _MICROSECONDS if timeout else None,
+        _subset(given),
         _tensors(document, data),
         _outputs(document, binary),
         binary,
@@ -99,6 +107,14 @@ def parameter(given: Parameters, name: str, kind: type[P]) -> P | None:
     if value is not None and type(value) is not kind:
         raise MalformedError(f"the parameter {name} is {value!r:.64}: give a {kind.__name__}")
     return value
+
+
+def _subset(given: Parameters) -> Subset:
+    wanted = parameter(given, "subset", str) or "auto"
+    for way in _WAYS:
+        if wanted == way:
+            return way
+    raise MalformedError(f"the parameter subset is {wanted!r:.64}: give {', '.join(_WAYS)}")
 
 
 def _tensors(document: InferenceRequest, data: memoryview) -> dict[Key, Tensor]:
