@@ -6,6 +6,9 @@ Two layers of RGCN, and RGAT followed by HGT, on graphs of two node types and th
 half as many nodes as edges. Requests are asked of the service without HTTP, with all that it does
 for each: it looks up model and graph, chooses variants, checks features, and cuts rows out.
 "prepare" is the first joined run: joining, indexing, and trying whether it gives the same bits.
+
+Then two services, one of which joins requests, are asked over HTTP by 1, 8 and 32 clients that wait
+for their answers, in turns.
 """
 
 import argparse
@@ -18,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _batching_load import load
 from _machine import commit, fingerprint, set_threads
 from _measure import as_json
 from rich.console import Console
@@ -45,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--clients", type=int, nargs="*", default=(1, 8, 32), help="over HTTP")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of a turn over HTTP")
+    parser.add_argument("--turns", type=int, default=5, help="of each service")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     set_threads(options.threads)
@@ -54,16 +61,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for model in MODELS
         for requests in options.requests
     ]
+    loads = [
+        {"edges": graph.num_edges, "model": model, **cell}
+        for graph in map(drawn, options.edges)
+        for model in MODELS
+        for cell in load(graph, layers(model, graph, options.width), options.width, options)
+    ]
     report = {
         "width": options.width,
         "machine": fingerprint(options.threads),
         "commit": commit(),
         "cells": cells,
+        "http": loads,
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     console = Console()
     console.print(_table(cells))
+    console.print(_http_table(loads))
     console.print(f"wrote {options.out}")
     return 0
 
@@ -161,6 +176,29 @@ def _table(cells: Sequence[dict[str, Any]]) -> Table:
             f"{cell['ratio']:.2f}",
         )
     table.caption = f"times for each request; graphs of at most {batching.MOST_SIZE:,} are joined"
+    return table
+
+
+def _http_table(cells: Sequence[dict[str, Any]]) -> Table:
+    names = (
+        "edges",
+        "model",
+        "clients",
+        "requests/s apart",
+        "together",
+        "p99, ms apart",
+        "together",
+    )
+    table = Table(*names)
+    for cell in cells:
+        both = cell["apart"], cell["together"]
+        table.add_row(
+            f"{cell['edges']:,}",
+            cell["model"],
+            str(cell["clients"]),
+            *(f"{one['requests_per_second']:.0f}" for one in both),
+            *(f"{one['p99_ms']:.1f}" for one in both),
+        )
     return table
 
 

@@ -60,6 +60,7 @@ def test_rows_have_the_bits_that_they_have_alone(group, shape, compile_ahead):
         with torch.no_grad():
             found = blocks.split(layer(blocks.stacked(xs), blocks.graph, variant=variant))
             for x, graph, rows in zip(xs, graphs, found, strict=True):
-                assert torch.equal(rows, layer(x, graph, variant=variant)), variant
+                alone = layer(x, graph, variant=variant)
+                assert torch.equal(rows.view(torch.int32), alone.view(torch.int32)), variant
         ran += 1
     assert ran >= 8
