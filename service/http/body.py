@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from fastapi import HTTPException, Request
 
-from hetune.service.core import message
+from hetune.service.core import arrow_stream, message
 from hetune.service.core.container import Content
 from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.service import Service
@@ -26,6 +26,7 @@ class Media(Enum):
 
     JSON = JSON_TYPE
     SAFETENSORS = message.MEDIA_TYPE
+    ARROW = arrow_stream.MEDIA_TYPE
 
 
 @dataclass(frozen=True, slots=True)

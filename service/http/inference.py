@@ -25,6 +25,8 @@ from hetune.service.http.schema import gives, takes
 from hetune.service.http.work import Work
 from hetune.variants.errors import InputError
 
+_BODIES = (Media.JSON, Media.SAFETENSORS)
+
 
 class InferAnswer(Report):
     """What ran, and rows of its outputs: by the layer's number; of nodes, or by node type."""
@@ -44,7 +46,7 @@ def router(work: Work) -> APIRouter:
     )
     async def infer(name: ModelReference, request: Request) -> Response:
         """Runs a model on a graph, by the variants that suit it."""
-        media = media_of(request, *Media)
+        media = media_of(request, *_BODIES)
         wanted = _answered(request.headers.get("accept", ""), media)
         with work.computing.entered(size_of(request, service.limits)):
             body = await read(request, media, service.limits)
@@ -59,7 +61,7 @@ def router(work: Work) -> APIRouter:
     )
     async def select(name: ModelReference, request: Request) -> Report:
         """What would be chosen for a model on a graph, and why; nothing is run."""
-        media = media_of(request, *Media)
+        media = media_of(request, *_BODIES)
         with work.computing.entered(size_of(request, service.limits)):
             body = await read(request, media, service.limits)
             return await work.compute(lambda: _select(service, name, media, body))
