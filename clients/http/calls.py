@@ -43,8 +43,8 @@ def upload_graph(graph: GraphLike, *, progress: Progress | None = None) -> Call[
     It is streamed: its arrays are not copied as a whole.
 
     Args:
-        graph: A graph, one of PyG or DGL, or a dictionary of `edge_index`, which has as many
-            nodes of each type as its edges name.
+        graph: A graph, one of PyG or DGL, a `pyarrow.Table` of its edges, or a dictionary of
+            `edge_index`, which has as many nodes of each type as its edges name.
         progress: Called with the bytes that are sent and those that are to be sent; from the
             begin again where sending is tried again.
 

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hetune.service.core.arrow_graph import graph_of_batches
+from hetune.service.core.limits import Limits
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.graph.convert import from_dgl, from_edge_index_dict, from_pyg
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
@@ -46,11 +48,24 @@ class DglGraph(Protocol):
         """Names."""
 
 
+class ArrowTable(Protocol):
+    """`pyarrow.Table`."""
+
+    @property
+    def schema(self) -> Any:
+        """Columns src, dst and etype; metadata."""
+
+    @property
+    def to_batches(self) -> Any:
+        """A method that gives record batches."""
+
+
 Array: TypeAlias = Tensor | np.ndarray
 GraphLike: TypeAlias = (
-    HeteroGraph | PygData | PygHeteroData | DglGraph | Mapping[CanonicalEtype, Array]
+    HeteroGraph | PygData | PygHeteroData | DglGraph | ArrowTable | Mapping[CanonicalEtype, Array]
 )
-"""A graph, one of PyG or DGL, or `edge_index` [2, E] by (source type, relation, target type)."""
+"""A graph, one of PyG or DGL, a table of Arrow's with an edge a row, or `edge_index` [2, E] by
+(source type, relation, target type)."""
 Features: TypeAlias = Array | Mapping[str, Array]
 """Float32 rows of all nodes in the graph's order, or of the nodes of each type."""
 Ids: TypeAlias = Array | Sequence[int]
@@ -61,6 +76,8 @@ EdgesByType: TypeAlias = (
     Mapping[str, Array] | Mapping[CanonicalEtype, Array] | Mapping[str | CanonicalEtype, Array]
 )
 """Ids [2, n] by edge type, sources and destinations, from 0 in each node type."""
+
+_ANY = Limits(nodes=2**31, edges=2**63, types=2**31)
 
 
 def graph_of(given: GraphLike, features: Features | None = None) -> HeteroGraph:
@@ -133,10 +150,12 @@ def _imported(given: Any) -> HeteroGraph:
         return from_dgl(given)
     if hasattr(given, "edge_index") or hasattr(given, "edge_types"):
         return from_pyg(given)
+    if hasattr(given, "schema") and hasattr(given, "to_batches"):
+        return graph_of_batches(given.schema, given.to_batches(), _ANY)
     raise GraphError(
         f"a {type(given).__name__} is no graph: give a HeteroGraph, a Data or HeteroData of PyG, a "
-        "DGLGraph, a dictionary of edge_index by (source type, relation, target type), or the id "
-        "of a graph that the service keeps; of an edge_index make "
+        "DGLGraph, a pyarrow.Table, a dictionary of edge_index by (source type, relation, target "
+        "type), or the id of a graph that the service keeps; of an edge_index make "
         "hetune.HeteroGraph(edge_index[0], edge_index[1], edge_type, num_nodes=N)"
     )
 

@@ -147,8 +147,11 @@ class GraphFiles:
         return is_new
 
     def touch(self, graph: str, features: str | None = None) -> None:
-        """Notes that a graph is used, and features of it: by the time of their modification."""
-        for name in {features, None}:
+        """Notes that a graph is used, and features of it: by the time of their modification.
+
+        The graph's is the later one: it takes its features along when it goes.
+        """
+        for name in dict.fromkeys((features, None)):
             path = self.path(graph, name)
             try:
                 now = time.time_ns()  # the system's own clock for files is coarser

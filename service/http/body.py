@@ -13,7 +13,7 @@ import numpy as np
 from fastapi import HTTPException, Request
 from starlette.requests import ClientDisconnect
 
-from hetune.service.core import message
+from hetune.service.core import arrow_stream, message
 from hetune.service.core.container import Content
 from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.service import Service
@@ -27,6 +27,7 @@ class Media(Enum):
 
     JSON = JSON_TYPE
     SAFETENSORS = message.MEDIA_TYPE
+    ARROW = arrow_stream.MEDIA_TYPE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from fastapi import APIRouter, Request, Response
 from torch import Tensor
 
+from hetune.service.core.arrow_graph import graph_of_batches
+from hetune.service.core.arrow_stream import opened
 from hetune.service.core.documents import Document, parse
 from hetune.service.core.graph_document import GraphDocument, GraphHeader, graph_of
 from hetune.service.core.graph_edit import EditDocument, EditHeader, GraphEdit
@@ -19,6 +21,8 @@ from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
 from hetune.variants.errors import MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
+
+_BODIES = (Media.JSON, Media.SAFETENSORS)
 
 
 class GraphCreated(Document):
@@ -49,9 +53,12 @@ def router(work: Work) -> APIRouter:
     service = work.service
 
     async def keep(
-        request: Request, response: Response, make: Callable[[Upload], HeteroGraph]
+        request: Request,
+        response: Response,
+        make: Callable[[Upload], HeteroGraph],
+        *more: Media,
     ) -> GraphCreated:
-        """Keeps what is made of a body."""
+        """Keeps what is made of a body: JSON, safetensors, or one of more types."""
 
         def add(upload: Upload) -> GraphCreated:
             graph = make(upload)
@@ -59,15 +66,21 @@ def router(work: Work) -> APIRouter:
             return GraphCreated(id=key, num_nodes=graph.num_nodes, num_edges=graph.num_edges)
 
         with work.uploading.entered():
-            async with received(request, service, Media.JSON, Media.SAFETENSORS) as upload:
+            async with received(request, service, *_BODIES, *more) as upload:
                 created = await work.aside(lambda: add(upload))
         response.headers["Location"] = f"/v1/graphs/{created.id}"
         return created
 
-    @routes.post("", status_code=201, openapi_extra=takes(GraphDocument, safetensors=True))
+    @routes.post(
+        "", status_code=201, openapi_extra=takes(GraphDocument, safetensors=True, arrow=True)
+    )
     async def upload_graph(request: Request, response: Response) -> GraphCreated:
         """Keeps a graph under the fingerprint of its content. Giving it again changes nothing."""
-        return await keep(request, response, lambda upload: _read(upload, service.limits))
+
+        def read(upload: Upload) -> HeteroGraph:
+            return _read(upload, service.limits)
+
+        return await keep(request, response, read, Media.ARROW)
 
     @routes.patch("/{id}", status_code=201, openapi_extra=takes(EditDocument, safetensors=True))
     async def edit_graph(id: GraphId, request: Request, response: Response) -> GraphCreated:
@@ -115,6 +128,9 @@ def _read(upload: Upload, limits: Limits) -> HeteroGraph:
     if upload.media is Media.JSON:
         document = parse(GraphDocument, upload.path.read_bytes())
         return graph_of(document, document.arrays(), limits)
+    if upload.media is Media.ARROW:
+        with opened(upload.path, limits) as batches:
+            return graph_of_batches(batches.schema, batches, limits)
     message = read_container(upload.path)
     return graph_of(parse(GraphHeader, message.document), message.tensors, limits)
 

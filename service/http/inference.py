@@ -30,6 +30,7 @@ from hetune.variants.errors import InputError
 
 INFER = "/v1/models/{name}/infer"
 """Where models run."""
+_BODIES = (Media.JSON, Media.SAFETENSORS)
 
 
 class InferAnswer(Report):
@@ -44,7 +45,7 @@ def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
 
     async def infer(name: ModelReference, request: Request) -> Response:
         """Runs a model on a graph, by the variants that suit it."""
-        media = media_of(request, *Media)
+        media = media_of(request, *_BODIES)
         wanted = _answered(request.headers.get("accept", ""), media)
         with work.computing.entered(size_of(request, service.limits)):
             body = await read(request, media, service.limits)
@@ -75,7 +76,7 @@ def router(work: Work) -> APIRouter:
     )
     async def select(name: ModelReference, request: Request) -> Report:
         """What would be chosen for a model on a graph, and why; nothing is run."""
-        media = media_of(request, *Media)
+        media = media_of(request, *_BODIES)
         with work.computing.entered(size_of(request, service.limits)):
             body = await read(request, media, service.limits)
             return await work.compute(lambda: _select(service, name, media, body))

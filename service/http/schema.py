@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
+from hetune.service.core.arrow_stream import MEDIA_TYPE as ARROW_TYPE
 from hetune.service.core.documents import Document
 from hetune.service.core.message import MEDIA_TYPE
 from hetune.service.http.body import JSON_TYPE
@@ -23,6 +24,7 @@ def takes(
     *,
     json: bool = True,
     safetensors: bool = False,
+    arrow: bool = False,
     required: bool = True,
 ) -> dict[str, Any]:
     """The extra of a route whose body is a document, or a container that may hold one."""
@@ -31,6 +33,8 @@ def takes(
         content[JSON_TYPE] = holds(kind)
     if safetensors:
         content[MEDIA_TYPE] = BYTES
+    if arrow:
+        content[ARROW_TYPE] = BYTES
     return {"requestBody": {"required": required, "content": content}}
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request, Response
 
 from hetune.service.core.answers import LayerReport
+from hetune.service.core.features import StoredFeatures
 from hetune.service.core.service import Service
 from hetune.service.http.work import Work
 from hetune.service.pages.distributions import GraphView, view_of
@@ -48,18 +49,20 @@ def router(work: Work) -> APIRouter:
 
     @routes.get("/{id}")
     async def show_graph(id: str, request: Request) -> Response:
-        """Counts, degrees and relations of a graph, and what is chosen for it."""
+        """Counts, degrees, relations and features of a graph, and what is chosen for it."""
 
-        def look() -> tuple[GraphView, tuple[_Chosen, ...]]:
-            return view_of(service.graphs.get(id)), _choices(service, id)
+        def look() -> tuple[GraphView, tuple[_Chosen, ...], tuple[StoredFeatures, ...]]:
+            features = service.features.all(id)[:_MOST_LISTED]
+            return view_of(service.graphs.get(id)), _choices(service, id), features
 
         with work.computing.entered():
-            view, choices = await work.compute(look)
+            view, choices, features = await work.compute(look)
         return page(
             request,
             "graph",
             view=view,
             choices=choices,
+            features=features,
             models=len(service.models.names()),
             first_rows=_FIRST_ROWS,
             most_rows=_MOST_ROWS,

@@ -1,6 +1,9 @@
 """What clients accept as graphs, features and nodes, and what they say of the rest."""
 
+import json
+
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
@@ -8,7 +11,7 @@ import hetune
 from hetune.clients.http import calls
 from hetune.clients.http.inputs import edges_of, features_of, graph_of, nodes_of
 from hetune.service.core.message import unpack
-from hetune.variants.errors import GraphError, InputError
+from hetune.variants.errors import GraphError, InputError, MalformedError
 from hetune.variants.graph import from_edge_index_dict, to_dgl, to_pyg
 
 WRITES, READS = ("author", "writes", "paper"), ("author", "reads", "paper")
@@ -51,6 +54,23 @@ def dgl_graph():
 )
 def test_graphs(make):
     assert graph_of(make(), X).fingerprint == GRAPH.fingerprint
+
+
+def test_a_table_of_arrow_s_has_an_edge_a_row():
+    names = [GRAPH.etype_names[number] for number in GRAPH.etype.tolist()]
+    table = pa.table(
+        {
+            "src": GRAPH.src.numpy(),
+            "dst": GRAPH.dst.numpy(),
+            "etype": pa.array(names).dictionary_encode(),
+        }
+    )
+    header = {"nodes": {"author": 4, "paper": 2}, "etype_names": GRAPH.etype_names}
+    table = table.replace_schema_metadata({"document": json.dumps(header)})
+    assert graph_of(table).fingerprint == GRAPH.fingerprint
+    assert sent(calls.upload_graph(table)).tensors["src"].tolist() == GRAPH.src.tolist()
+    with pytest.raises(MalformedError, match="the column dst is missing"):
+        graph_of(table.drop_columns(["dst"]))
 
 
 def test_graphs_of_one_type():

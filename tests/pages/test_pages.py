@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import httpx
 import pytest
 import torch
-from tests.service._serving import make_service, serving, tiny_graph
+from tests.service._serving import make_service, serving, tiny_features, tiny_graph
 
 from hetune.service.http.app import application
 from hetune.service.pages import forms
@@ -151,6 +151,14 @@ def test_a_graph_s_figures(http, pages):
     # Three papers have three incoming edges each, all others none.
     assert re.search(r"2–3</th><td class=\"n\">3</td><td class=\"n\">42.9%", text)
     assert re.search(r">m</a> 1</th>\s*<td class=\"n\">0</td><td>rgcn</td>", text)
+
+
+def test_a_graph_s_features(own, service):
+    id = service.graphs.add(tiny_graph())
+    assert "Features kept with it" not in own.get(f"/ui/graphs/{id}").text
+    service.features.put(id, "base", tiny_features())
+    text = own.get(f"/ui/graphs/{id}").text
+    assert re.search(r">base</th><td class=\"n\">4</td><td>no</td>", text)
 
 
 def test_a_graph_without_edges_has_a_page(own):

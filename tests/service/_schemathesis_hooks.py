@@ -1,8 +1,10 @@
 """What schemathesis cannot know of bodies; its own process imports this."""
 
+import pyarrow as pa
 import schemathesis
 import torch
 
+from hetune.service.core import arrow_stream
 from hetune.service.core.message import MEDIA_TYPE, pack
 
 GRAPH = {"src": torch.tensor([0, 1]), "dst": torch.tensor([1, 2]), "etype": torch.tensor([0, 1])}
@@ -20,12 +22,25 @@ CONTAINERS = {
 """OpenAPI calls a container a string of bytes, and has no words for which strings are some."""
 
 
-@schemathesis.serializer(MEDIA_TYPE, "application/octet-stream")
+def _streamed(table):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+STREAM = _streamed(pa.table({name: tensor.numpy() for name, tensor in GRAPH.items()}))
+
+
+@schemathesis.serializer(MEDIA_TYPE, "application/octet-stream", arrow_stream.MEDIA_TYPE)
 def bytes_of(context, value):
     """What is right by the description is made right by what it has no words for."""
     case = context.case
-    if case.media_type == MEDIA_TYPE and case.meta.generation.mode.is_positive:
-        return CONTAINERS[case.operation.path]
+    if case.meta.generation.mode.is_positive:
+        if case.media_type == MEDIA_TYPE:
+            return CONTAINERS[case.operation.path]
+        if case.media_type == arrow_stream.MEDIA_TYPE:
+            return STREAM
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
 
 

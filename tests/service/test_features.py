@@ -189,6 +189,16 @@ def test_the_quota_takes_what_was_used_longest_ago(tmp_path):
     assert not list(tmp_path.rglob(f"{first}.features/*"))
 
 
+def test_a_graph_is_used_when_its_features_are(tmp_path):
+    graphs, features = opened(tmp_path)
+    first, second = graphs.add(ring(100)), graphs.add(ring(101))
+    for do in (features.put, lambda *what: features.get(*what[:2])):
+        graphs.get(second)
+        do(first, "a", torch.ones(100, 10))
+        used = [(file.graph, file.features) for file in graphs.files.all()]
+        assert used == [(second, None), (first, "a"), (first, None)]
+
+
 def test_a_graph_s_size_is_with_its_features(tmp_path):
     graphs, features = opened(tmp_path)
     id = graphs.add(ring(100))
