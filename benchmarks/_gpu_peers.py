@@ -45,9 +45,9 @@ from hetune.variants.runtime.backends import backend_named
 from hetune.variants.runtime.build import build
 from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.replay import PATIENCE
 
 TOLERANCES = {"ieee": 1e-4, "tf32": 5e-3, "bf16": 5e-2}
-_CHOICE = "hetune/compile"
 _FEW_ROUNDS = 3
 
 
@@ -112,6 +112,7 @@ class Cell:
     graph: str
     width: int
     _began: float = field(default_factory=time.perf_counter)
+    _best: str | None = None
 
     def measure(self, compiled: bool) -> dict[str, Any]:
         """The cell's record."""
@@ -143,25 +144,38 @@ class Cell:
             if best is None:
                 raise AssertionError(f"no plan of hetune ran: {plans}")
             baseline = _call(layer, problem, best)
+            self._best = best
             for candidate in self.candidates(compiled):
                 found["candidates"].append(self._candidate(candidate, problem, want, baseline))
         found["clocks_after"] = clocks(device)
         return found
 
     def candidates(self, compiled: bool) -> list[Candidate]:
-        """Those of hetune's first choice and of the peers, or those of torch.compile."""
+        """What hetune chooses, its best plan as a CUDA graph, and the peers; or torch.compile's."""
         every = pyg.candidates(self.layer)
         if compiled:
             return [candidate for candidate in every if candidate.compiled]
-        own = Candidate(_CHOICE, self.layer, self._chosen)
+        own = [
+            Candidate("hetune/compile", self.layer, self._chosen),
+            Candidate("hetune/cuda graph", self.layer, self._recorded),
+        ]
         plain = [candidate for candidate in every if not candidate.compiled]
         experts = (*torch_expert.candidates(self.layer), *grouped.candidates(self.layer))
-        return [own, *experts, *plain]
+        return [*own, *experts, *plain]
 
     def _chosen(self, problem: Problem) -> Run:
         from hetune import compile as compile_with_selector
 
         return _call(compile_with_selector(problem.conv, backend=self.cells.backend), problem)
+
+    def _recorded(self, problem: Problem) -> Run:
+        layer = compile_layer(
+            problem.conv, backend=self.cells.backend, cuda_graph=self.cells.device != "cpu"
+        )
+        run = _call(layer, problem, self._best)
+        for _ in range(PATIENCE + 1):
+            run()
+        return run
 
     def _plans(
         self, layer: CompiledLayer, problem: Problem, want: Tensor

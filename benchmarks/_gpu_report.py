@@ -12,7 +12,8 @@ WORST = 1.2
 """Least ratio on any graph."""
 SHARE = 0.7
 """Least share of a kernel's bounds."""
-_CHOICE = "hetune/compile"
+_OWN = ("best plan", "compile", "cuda graph")
+"""hetune's best plan of all, what `hetune.compile` runs, and the best plan as a CUDA graph."""
 
 
 def peers_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -26,11 +27,9 @@ def peers_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines = []
     for (kind, layer, width), graphs in groups.items():
         lines.append(f"{layer}, width {width}, {kind.partition('-')[2] or 'ieee'}")
-        lines.append(
-            f"  {'graph':<10}{'best plan ms':>13}{'compile ms':>12}  {'over best plan':>14}"
-            f"{'over compile':>14}  best peer"
-        )
-        ratios: dict[str, list[float]] = {"best plan": [], "compile": []}
+        titles = [f"{name} ms" for name in _OWN] + [f"over {name}" for name in _OWN]
+        lines.append(f"  {'graph':<10}{''.join(f'{title:>16}' for title in titles)}  best peer")
+        ratios: dict[str, list[float]] = {name: [] for name in _OWN}
         for graph in graphs:
             cell = _joined(units, kind, graph, layer, width)
             lines.append(f"  {graph:<10}{_row(cell, ratios)}")
@@ -66,21 +65,24 @@ def _joined(
 
 def _row(cell: Mapping[str, Any], ratios: dict[str, list[float]]) -> str:
     """Adds the cell's ratios, too."""
-    plan = cell["plans"][cell["best_plan"].rpartition("/")[0]]["median_ms"]
     known = {c["name"]: c for c in cell["candidates"] if c["status"] == "ok"}
-    own = known.pop(_CHOICE, None)
-    peers = [c for c in known.values() if c["precision"] == cell["precision"]]
+    plan = cell["plans"][cell["best_plan"].rpartition("/")[0]]
+    own = {"best plan": {**plan, "ratio": 1.0}}
+    own |= {name: known[f"hetune/{name}"] for name in _OWN if f"hetune/{name}" in known}
+    peers = [
+        c
+        for name, c in known.items()
+        if not name.startswith("hetune/") and c["precision"] == cell["precision"]
+    ]
     best = min(peers, key=lambda c: c["ratio"] or math.inf, default=None)
-    chosen = f"{own['median_ms']:>12.4f}" if own else f"{'':>12}"
-    if best is None:
-        return f"{plan:>13.4f}{chosen}  no peer ran"
-    over_plan = best["ratio"]
-    ratios["best plan"].append(over_plan)
-    over_choice = ""
-    if own:
-        ratios["compile"].append(over_plan / own["ratio"])
-        over_choice = f"{over_plan / own['ratio']:.2f}"
-    return f"{plan:>13.4f}{chosen}  {over_plan:>14.2f}{over_choice:>14}  {best['name']}"
+    times = [f"{own[name]['median_ms']:.4f}" if name in own else "" for name in _OWN]
+    over = []
+    for name in _OWN:
+        if best is not None and name in own:
+            ratios[name].append(best["ratio"] / own[name]["ratio"])
+        over.append(f"{ratios[name][-1]:.2f}" if best is not None and name in own else "")
+    cells = "".join(f"{text:>16}" for text in (*times, *over))
+    return f"{cells}  {best['name'] if best else 'no peer ran'}"
 
 
 def _verdict(layer: str, name: str, values: list[float]) -> str:

@@ -51,6 +51,7 @@ from hetune.variants.testing.graphs import AWKWARD
 from hetune.variants.testing.layers import LAYERS, randomized
 
 RESULTS = Path(__file__).resolve().parent / "results" / "gpu_check.json"
+_TIMED_LAYERS = ("rgcn-mean", "rgat-across", "hgt")
 SANITIZED = ("duplicate edges", "self loops", "relations without edges")
 
 
@@ -74,6 +75,10 @@ class Check:
         ]
         if self.device != "cpu":
             found.append(Unit("ahead", self.ahead))
+            found += [
+                Unit(f"replay/{n}/{g}", lambda n=n, g=g: self.replayed(n, g))
+                for n, g in itertools.product(_TIMED_LAYERS, ("several blocks", "aifb"))
+            ]
             tools = ("memcheck", "racecheck", "synccheck")
             found += [Unit(f"sanitizer/{t}", lambda t=t: self.sanitized(t)) for t in tools]
         right = [g for g in self.graphs if g in REAL or self.device == "cpu"]
@@ -92,9 +97,7 @@ class Check:
             found += Roofline(self.device, self.rounds).units(large)
         found += [
             Unit(f"time/{n}/{g}/{w}", lambda n=n, g=g, w=w: self.times(n, g, w))
-            for g, w, n in itertools.product(
-                self.graphs, self.widths, ("rgcn-mean", "rgat-across", "hgt")
-            )
+            for g, w, n in itertools.product(self.graphs, self.widths, _TIMED_LAYERS)
         ]
         return found + peers.compiled_units(self.graphs, PEER_LAYERS, widths)
 
@@ -128,6 +131,31 @@ class Check:
             raise AssertionError(f"{loaded} of {len(backend._kernels)} launches loaded: {report}")
         return {"plans": plans, "launches_loaded": loaded, "build_seconds": report.seconds}
 
+    def replayed(self, name: str, graph: str) -> dict[str, Any]:
+        """Every plan as a CUDA graph, on several streams with other features each time."""
+        module, at = self.problem(name, graph, 64, 1)
+        layer = compile_layer(module, backend=TritonBackend(), cuda_graph=True)
+        x = features(module, at)
+        expected = interpreted(module, x, at)
+        streams = [torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()]
+        worst = 0.0
+        for variant in filter(_each_plan, layer.variants):
+            results = []
+            for turn in range(6):
+                stream = streams[turn % len(streams)]
+                stream.wait_stream(streams[0])
+                with torch.cuda.stream(stream), torch.no_grad():
+                    rows = x if turn % 2 else torch.zeros_like(x)
+                    results.append(layer(rows, at, variant=variant))
+            torch.cuda.synchronize()
+            errors = [relative_error(out.flatten(1), expected) for out in results[1::2]]
+            worst = max(worst, *errors)
+            zeros = [out for out in results[0::2] if not torch.equal(out, results[0])]
+            # Sums of zeros are the same in any order.
+            if not worst <= TOLERANCE or zeros:
+                raise AssertionError(f"{variant}: errors {errors}, {len(zeros)} differ of zeros")
+        return {"error": worst, "tolerance": TOLERANCE}
+
     def sanitized(self, tool: str) -> dict[str, Any]:
         """A sample of the awkward units under compute-sanitizer."""
         program = shutil.which("compute-sanitizer")
@@ -145,7 +173,7 @@ class Check:
 
     def sample(self) -> None:
         """What runs under the sanitizer: every plan of each layer on a few small graphs."""
-        for name, graph in zip(("rgcn-mean", "rgat-across", "hgt"), SANITIZED, strict=True):
+        for name, graph in zip(_TIMED_LAYERS, SANITIZED, strict=True):
             module, at = self.problem(name, graph, 7, 1)
             check_variants(module, at, TritonBackend(), keep=_each_plan)
 

@@ -26,9 +26,13 @@ def test_a_cell_has_every_plan_and_every_peer():
     assert set(found["plans"]) >= {"vanilla", "src", "dst", "hybrid"}
     assert found["best_plan"] in {plan["variant"] for plan in found["plans"].values()}
     known = {c["name"]: c for c in found["candidates"]}
-    assert {"hetune/compile", "expert/compaction", "grouped/compaction", "pyg/RGCNConv"} <= set(
-        known
-    )
+    assert {
+        "hetune/compile",
+        "hetune/cuda graph",
+        "expert/compaction",
+        "grouped/compaction",
+        "pyg/RGCNConv",
+    } <= set(known)
     assert {c["status"] for c in known.values()} == {"ok"}
     for candidate in known.values():
         assert len(candidate["times_ms"]) == 3
@@ -101,7 +105,8 @@ def unit(graph_ms: float, peer_ratio: float, **more) -> dict:
     peer = {"name": "pyg/RGCNConv", "status": "ok", "ratio": peer_ratio}
     lost = {"name": "pyg/FastRGCNConv", "status": "out of memory"}
     fast = {"name": "grouped/x bf16", "status": "ok", "ratio": 0.1}
-    candidates = [{**c, "precision": "ieee"} for c in (own, peer, lost)]
+    graph = {**own, "name": "hetune/cuda graph", "median_ms": graph_ms / 2, "ratio": 0.5}
+    candidates = [{**c, "precision": "ieee"} for c in (own, graph, peer, lost)]
     candidates.append({**fast, "precision": "bf16"})
     return {
         "plans": {"src": plan},
@@ -123,13 +128,16 @@ def test_what_the_cells_say():
         }
     )
     assert lines[0] == "rgcn, width 64, ieee"
-    assert lines[2].split() == ["aifb", "0.5000", "1.0000", "8.00", "4.00", "pyg/RGCNConv"]
-    assert lines[3].split() == ["am", "1.0000", "2.0000", "3.00", "1.50", "pyg/RGCNConv+compile"]
+    times, over = ["0.5000", "1.0000", "0.2500"], ["8.00", "4.00", "16.00"]
+    assert lines[2].split() == ["aifb", *times, *over, "pyg/RGCNConv"]
+    times, over = ["1.0000", "2.0000", "0.5000"], ["3.00", "1.50", "6.00"]
+    assert lines[3].split() == ["am", *times, *over, "pyg/RGCNConv+compile"]
     assert "best plan: geometric mean 4.90x (goal 2.5x), least 3.00x" in lines[4]
     assert lines[4].endswith("of 2 graphs: kept")
     assert "compile: geometric mean 2.45x" in lines[5]
     assert lines[5].endswith("not kept")
-    assert lines[6].strip() == "without a result: pyg/FastRGCNConv out of memory (aifb, am)"
+    assert "cuda graph: geometric mean 9.80x" in lines[6]
+    assert lines[7].strip() == "without a result: pyg/FastRGCNConv out of memory (aifb, am)"
 
 
 def test_the_command_line(tmp_path, capsys, monkeypatch):
