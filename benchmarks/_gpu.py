@@ -1,12 +1,8 @@
-"""Timing on a GPU, and what its numbers were measured on. With "cpu" it times the interpreter."""
+"""What numbers were measured on: the card, its clocks, the versions of what runs on it."""
 
 import importlib.util
 import platform
-import statistics
 import subprocess
-import time
-from collections.abc import Callable
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,10 +11,7 @@ import torch
 
 _HERE = Path(__file__).resolve().parent
 PACKAGES = ("torch", "triton", "numpy", "torch_geometric", "platformdirs")
-_MOST_MS = 2000.0
-_LEAST_ROUNDS = 3
-_FLUSHED = 256 << 20
-"""Bytes that are written between two runs: more than the L2 cache of any card."""
+_CLOCKS = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw")
 
 
 def card(device: str) -> dict[str, Any]:
@@ -45,65 +38,26 @@ def commit() -> str | None:
     return f"{head}-dirty" if head and _said("git", "status", "--porcelain", "-uno") else head
 
 
-def clocks(device: str) -> str | None:
-    """Clocks of multiprocessors and memory in MHz, as they are now."""
-    return None if device == "cpu" else _smi("clocks.sm,clocks.mem")
+def clocks(device: str) -> dict[str, float] | None:
+    """Clocks of multiprocessors and memory in MHz, degrees and watts, as they are now.
 
-
-def milliseconds(run: Callable[[], Any], device: str, rounds: int) -> dict[str, Any]:
-    """Median, minimum and all times of a call, each with a cold L2 cache, after two to warm up.
-
-    There are fewer rounds where they would take more than two seconds. What a call enqueues is
-    timed between two events on its stream, so that starting it counts where the card waits for it.
+    None where nothing tells: on a CPU, or without nvidia-smi.
     """
-    if device == "cpu":
-        return _summary([_wall(run) for _ in range(rounds)])
-    slowest = max(_cold_time(run) for _ in range(2))
-    rounds = max(_LEAST_ROUNDS, min(rounds, int(_MOST_MS / slowest)))
-    return _summary([_cold_time(run) for _ in range(rounds)])
-
-
-def peak_bytes(run: Callable[[], Any], device: str) -> int | None:
-    """Bytes that torch's allocator held at most during a call, beside what it held before."""
-    if device == "cpu":
+    said = None if device == "cpu" else _smi(",".join(_CLOCKS))
+    if said is None:
         return None
-    torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    run()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before
+    found = {}
+    for name, value in zip(_CLOCKS, said.split(","), strict=False):
+        try:
+            found[name] = float(value)
+        except ValueError:  # "[N/A]"
+            continue
+    return found
 
 
 def missing() -> list[str]:
     """Packages that are not here, and are of use."""
     return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-
-
-def _cold_time(run: Callable[[], Any]) -> float:
-    _cold().zero_()
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    run()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end)
-
-
-def _wall(run: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    run()
-    return 1e3 * (time.perf_counter() - start)
-
-
-def _summary(times: list[float]) -> dict[str, Any]:
-    rounded = [round(value, 5) for value in times]
-    return {"median_ms": statistics.median(rounded), "min_ms": min(rounded), "times_ms": rounded}
-
-
-@cache
-def _cold() -> torch.Tensor:
-    return torch.empty(_FLUSHED, dtype=torch.int8, device="cuda")
 
 
 def _smi(fields: str) -> str | None:

@@ -163,7 +163,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether an exception says that memory could not be had."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or any(
-        sign in text for sign in ("can't allocate memory", "not enough memory", "bad_alloc")
+        sign in text
+        for sign in ("can't allocate memory", "not enough memory", "bad_alloc", "out of memory")
     )
 
 

@@ -48,5 +48,5 @@ def _pyg_fits(problem: Problem) -> bool:
             return graph.num_edges * d * d * 8 < _MAX_BYTES
         case "hgt":  # keys and values of all source nodes for each relation, several copies
             counts = torch.tensor(graph.node_offsets).diff()
-            rows = int(counts[graph.etype_src_ntype.long()].sum())
+            rows = int(counts[graph.etype_src_ntype.long().cpu()].sum())
             return (rows + graph.num_edges) * d * 8 * 6 < _MAX_BYTES

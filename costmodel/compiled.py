@@ -13,18 +13,21 @@ from hetune.variants.runtime.compiled import CompiledLayer
 def compile(
     module: nn.Module,
     *,
-    backend: str | Backend = "cpp",
+    backend: str | Backend | None = None,
     memory_limit: int | None = None,
     selector: Selector | None = None,
     expected_runs: float | None = None,
     explore: bool = False,
+    cuda_graph: bool | None = False,
 ) -> CompiledLayer:
     """Compiles a relational layer: for every graph it runs the variant that suits it.
 
     Args:
         module: A layer of `hetune.nn`, or PyG's `RGCNConv`, `FastRGCNConv`, `RGATConv` or
             `HGTConv`. Its parameters are shared, not copied: later changes are seen.
-        backend: ``"cpp"`` (compiled for this CPU) or ``"torch"`` (the interpreter).
+        backend: ``"cpp"`` (compiled for this CPU), ``"triton"`` (compiled for the GPU that the
+            features are on) or ``"torch"`` (the interpreter). None: ``"triton"`` if the module's
+            parameters are on a GPU, else ``"cpp"``.
         memory_limit: Most bytes that a run may hold beside its inputs; restricts the choice.
         selector: Who chooses; `Selector.load()` if None.
         expected_runs: How often a graph will be run on, which tells what is worth preparing. None:
@@ -33,6 +36,9 @@ def compile(
             the rounding of results; give a number to rule that out.
         explore: Whether the first calls on a graph try the variants between which the prediction
             cannot tell (3 at most, 4 calls each), and keep the fastest.
+        cuda_graph: Whether a GPU's kernels are recorded as a CUDA graph on the third call in a row
+            that runs the same variant on the same graph, and replayed from then on; None: where
+            16 MB at most have to be copied for it. Its memory is kept with the graph.
 
     Returns:
         A module with the same call signature, which also takes a `HeteroGraph` in place of the
@@ -46,4 +52,5 @@ def compile(
         pricer=selector or Selector.load(),
         expected_runs=expected_runs,
         explore=explore,
+        cuda_graph=cuda_graph,
     )

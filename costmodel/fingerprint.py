@@ -30,6 +30,8 @@ _INSTRUCTIONS = re.compile(
     r"s?sse\d\w*|sse|avx\w*|amx\w*|fma\d?|f16c|bmi\d|movbe|popcnt|gfni"
     r"|asimd\w*|neon|sve\w*|sme\d?|bf16|i8mm|fphp"
 )
+_LATER = ("gpu_capability", "gpu_memory", "triton")
+"""Facts that fingerprints of older versions do not have."""
 _FLOATS = ("cpu_quota", "memory_gib", "memory_limit_gib")
 
 
@@ -57,6 +59,9 @@ class Fingerprint:
         hetune: Version of hetune.
         torch: Version of PyTorch.
         numpy: Version of NumPy.
+        gpu_capability: Compute capabilities of the GPUs, e.g. ``"9.0"``.
+        gpu_memory: Memory of the GPUs, e.g. ``"81559 MiB"``.
+        triton: Version of Triton.
     """
 
     cpu: str | None
@@ -78,6 +83,9 @@ class Fingerprint:
     hetune: str | None
     torch: str | None
     numpy: str | None
+    gpu_capability: str | None = None
+    gpu_memory: str | None = None
+    triton: str | None = None
 
     @property
     def digest(self) -> str:
@@ -100,14 +108,15 @@ class Fingerprint:
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Fingerprint:
-        """What `as_dict` gave.
+        """What `as_dict` gave, of this version of hetune or an older one with fewer facts of GPUs.
 
         Raises:
-            ValueError: A fact is missing, unknown, or of the wrong type.
+            ValueError: Another fact is missing, unknown, or of the wrong type.
         """
         names = {field.name for field in fields(cls)}
         if not isinstance(facts, Mapping):
             raise ValueError(f"not a fingerprint: {type(facts).__name__}, not an object")
+        facts = {**dict.fromkeys(_LATER), **facts}
         if facts.keys() != names:
             raise ValueError(
                 f"not a fingerprint: missing {sorted(names - facts.keys())}, "
@@ -156,6 +165,7 @@ def this_machine() -> Fingerprint:
         limit = None
     compiler, flags = _compiler()
     gpu, driver = system.read_gpu()
+    capability, gpu_memory = (None, None) if gpu is None else system.read_gpu_details()
     quota = system.read_cpu_quota()
     every = hashlib.sha256(" ".join(cpu.flags).encode()).hexdigest()[:_DIGITS]
     return Fingerprint(
@@ -178,6 +188,9 @@ def this_machine() -> Fingerprint:
         hetune=_version("hetune"),
         torch=_version("torch"),
         numpy=_version("numpy"),
+        gpu_capability=capability,
+        gpu_memory=gpu_memory,
+        triton=None if gpu is None else _version("triton"),
     )
 
 

@@ -104,21 +104,35 @@ def read_gpu(root: Path = ROOT) -> tuple[str | None, str | None]:
     return ", ".join(names), driver[0] if driver else None
 
 
+def read_gpu_details() -> tuple[str | None, str | None]:
+    """Compute capabilities of the NVIDIA GPUs and their memory, e.g. ``"9.0"``, ``"81559 MiB"``."""
+    rows = _asked("compute_cap", "memory.total")
+    if not rows:
+        return None, None
+    return ", ".join(row[0] for row in rows), ", ".join(row[1] for row in rows)
+
+
 def _ask_gpu() -> tuple[str | None, str | None]:
+    rows = _asked("name", "driver_version")
+    if not rows:
+        return None, None
+    return ", ".join(name for name, _ in rows), rows[0][1]
+
+
+def _asked(*facts: str) -> list[list[str]]:
+    """What nvidia-smi says of two facts and more, a row for each GPU; nothing where it cannot."""
     command = shutil.which("nvidia-smi")
     if command is None:
-        return None, None
-    query = [command, "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        return []
+    query = [command, f"--query-gpu={','.join(facts)}", "--format=csv,noheader"]
     try:
         done = subprocess.run(  # noqa: S603  no shell; the arguments are ours
             query, capture_output=True, text=True, timeout=_GPU_SECONDS, check=True
         )
     except (OSError, ValueError, subprocess.SubprocessError):
-        return None, None
-    rows = [line.split(", ") for line in done.stdout.splitlines() if line.count(", ") == 1]
-    if not rows:
-        return None, None
-    return ", ".join(name for name, _ in rows), rows[0][1]
+        return []
+    rows = [line.split(", ") for line in done.stdout.splitlines()]
+    return [row for row in rows if len(row) == len(facts)]
 
 
 def _control_groups(root: Path, controller: str) -> Iterator[Path]:

@@ -8,15 +8,12 @@ side with fewer rows. All of this is preprocessing and is not timed with the cal
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from hetune.variants.graph.hetero import HeteroGraph
 
 Side: TypeAlias = Literal["source", "target", "smaller"]
-_Ids: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +24,13 @@ class Segments:
         nodes: Node of each pair, int64 [P].
         etypes: The relations that occur, ascending.
         sizes: Number of pairs of each of them.
+        ends: Where the pairs of each relation end, those without any too, int32 [R].
     """
 
     nodes: Tensor
     etypes: list[int]
     sizes: list[int]
+    ends: Tensor
 
     @property
     def rows(self) -> int:
@@ -39,11 +38,13 @@ class Segments:
         return self.nodes.numel()
 
     @staticmethod
-    def of(keys: _Ids, num_nodes: int) -> "Segments":
+    def of(keys: Tensor, graph: HeteroGraph) -> "Segments":
         """From sorted keys etype * num_nodes + node."""
-        etypes, sizes = np.unique(keys // max(num_nodes, 1), return_counts=True)
-        nodes = torch.from_numpy(keys % max(num_nodes, 1))
-        return Segments(nodes, etypes.tolist(), sizes.tolist())
+        n = max(graph.num_nodes, 1)
+        counts = torch.bincount(keys // n, minlength=graph.num_etypes)
+        etypes = counts.nonzero().flatten()
+        sizes = counts[etypes].tolist()
+        return Segments(keys % n, etypes.tolist(), sizes, counts.cumsum(0).int())
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,45 +79,54 @@ class PairPlan:
 
 
 def pair_plan(graph: HeteroGraph, side: Side) -> PairPlan:
-    """Build the indexes for `side`."""
-    n = graph.num_nodes
-    src, dst, etype = (ids.numpy().astype(np.int64) for ids in (graph.src, graph.dst, graph.etype))
-    source_keys, source_of = np.unique(etype * n + src, return_inverse=True)
-    target_keys, target_of = np.unique(etype * n + dst, return_inverse=True)
-    on_source = _sides(source_keys // n, target_keys // n, graph.num_etypes, side)
+    """Build the indexes for `side`, where the graph is."""
+    n, r = graph.num_nodes, graph.num_etypes
+    src, dst, etype = (ids.long() for ids in (graph.src, graph.dst, graph.etype))
+    source_keys, source_of = torch.unique(etype * n + src, return_inverse=True)
+    target_keys, target_of = torch.unique(etype * n + dst, return_inverse=True)
+    nodes = max(n, 1)
+    on_source = _sides(source_keys // nodes, target_keys // nodes, r, side)
 
-    source_kept, target_kept = on_source[source_keys // n], ~on_source[target_keys // n]
-    source = Segments.of(source_keys[source_kept], n)
-    target = Segments.of(target_keys[target_kept], n)
-    row_of_source, row_of_target = np.cumsum(source_kept) - 1, np.cumsum(target_kept) - 1
+    source_kept, target_kept = on_source[source_keys // nodes], ~on_source[target_keys // nodes]
+    source = Segments.of(source_keys[source_kept], graph)
+    target = Segments.of(target_keys[target_kept], graph)
+    row_of_source, row_of_target = source_kept.cumsum(0) - 1, target_kept.cumsum(0) - 1
 
-    left, right = np.flatnonzero(on_source[etype]), np.flatnonzero(~on_source[etype])
-    left = left[np.lexsort((source_of[left], dst[left]))]
-    right = right[np.lexsort((src[right], target_of[right]))]
+    side_of_edge = on_source[etype]
+    left, right = side_of_edge.nonzero().flatten(), (~side_of_edge).nonzero().flatten()
+    left = left[_order(dst[left], source_of[left])]
+    right = right[_order(target_of[right], src[right])]
     left_row, right_row = row_of_source[source_of[left]], row_of_target[target_of[right]]
 
-    final_node = np.concatenate([dst[left], target.nodes.numpy()])
-    final_row = np.concatenate([left_row, source.rows + np.arange(target.rows)])
-    order = np.lexsort((final_row, final_node))
+    final_node = torch.cat([dst[left], target.nodes])
+    target_rows = source.rows + torch.arange(target.rows, device=graph.device)
+    final_row = torch.cat([left_row, target_rows])
+    order = _order(final_node, final_row)
     return PairPlan(
         num_nodes=n,
         source=source,
         target=target,
-        edge=torch.from_numpy(np.concatenate([left, right])),
+        edge=torch.cat([left, right]),
         source_edges=len(left),
-        edge_row=torch.from_numpy(np.concatenate([left_row, right_row])),
+        edge_row=torch.cat([left_row, right_row]),
         target_ptr=pointers(right_row, target.rows),
-        final_row=torch.from_numpy(final_row[order]),
+        final_row=final_row[order],
         final_ptr=pointers(final_node, n),
-        final_entry=torch.from_numpy(order),
+        final_entry=order,
     )
 
 
-def pointers(groups: _Ids, count: int) -> Tensor:
+def pointers(groups: Tensor, count: int) -> Tensor:
     """CSR bounds [count + 1] of groups 0..count-1, given each member's group."""
-    bounds = np.zeros(count + 1, dtype=np.int64)
-    np.cumsum(np.bincount(groups, minlength=count), out=bounds[1:])
-    return torch.from_numpy(bounds)
+    bounds = groups.new_zeros(count + 1)
+    bounds[1:] = torch.bincount(groups, minlength=count).cumsum(0)
+    return bounds
+
+
+def _order(first: Tensor, second: Tensor) -> Tensor:
+    """Positions in the order of `first`, and of `second` where that is equal."""
+    by_second = second.argsort(stable=True)
+    return by_second[first[by_second].argsort(stable=True)]
 
 
 def mean_weights(graph: HeteroGraph) -> Tensor:
@@ -126,14 +136,12 @@ def mean_weights(graph: HeteroGraph) -> Tensor:
     return count[position].double().reciprocal()
 
 
-def _sides(
-    source_etypes: _Ids, target_etypes: _Ids, num_etypes: int, side: Side
-) -> NDArray[np.bool_]:
-    """For each relation, whether it is transformed on the source side."""
+def _sides(source_etypes: Tensor, target_etypes: Tensor, num_etypes: int, side: Side) -> Tensor:
+    """For each relation, whether it is transformed on the source side, bool [R]."""
     if side != "smaller":
-        return np.full(num_etypes, side == "source")
-    source_rows = np.bincount(source_etypes, minlength=num_etypes)
-    return source_rows <= np.bincount(target_etypes, minlength=num_etypes)
+        return torch.full((num_etypes,), side == "source", device=source_etypes.device)
+    source_rows = torch.bincount(source_etypes, minlength=num_etypes)
+    return source_rows <= torch.bincount(target_etypes, minlength=num_etypes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +187,7 @@ class HeadIndex:
         group, row = node.flatten()[order], row.flatten()[order]
         left *= heads
         targets = _spread(plan.target.nodes, heads).flatten()
-        target_rows = plan.source.rows * heads + torch.arange(targets.numel())
+        target_rows = plan.source.rows * heads + torch.arange(targets.numel(), device=dst.device)
         final_group = torch.cat([group[:left], targets])
         final_entry = final_group.argsort(stable=True)
         groups = plan.num_nodes * heads
@@ -189,10 +197,10 @@ class HeadIndex:
             group=group,
             left=left,
             row=row,
-            left_ptr=pointers(group[:left].numpy(), groups),
-            right_ptr=pointers(row[left:].numpy(), targets.numel()),
+            left_ptr=pointers(group[:left], groups),
+            right_ptr=pointers(row[left:], targets.numel()),
             final_row=torch.cat([row[:left], target_rows])[final_entry],
-            final_ptr=pointers(final_group.numpy(), groups),
+            final_ptr=pointers(final_group, groups),
             final_entry=final_entry,
         )
 
@@ -207,4 +215,4 @@ class HeadIndex:
 
 def _spread(index: Tensor, heads: int) -> Tensor:
     """Row ids [E] as ids of (row, head), [E, heads]."""
-    return index.unsqueeze(1) * heads + torch.arange(heads)
+    return index.unsqueeze(1) * heads + torch.arange(heads, device=index.device)

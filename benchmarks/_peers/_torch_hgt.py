@@ -18,6 +18,7 @@ from _peers._pairs import HeadIndex, Side, pair_plan
 from _peers._torch_ops import (
     WORKSPACE,
     HGTWeights,
+    Multiply,
     bag,
     csr_tensor,
     gather,
@@ -54,8 +55,9 @@ class _Folded:
 class _HGT:
     """Indexes of one form; calling it runs the layer."""
 
-    def __init__(self, problem: Problem, side: Side, light: bool) -> None:
+    def __init__(self, problem: Problem, side: Side, light: bool, multiply: Multiply) -> None:
         graph, heads = problem.graph, problem.heads
+        self.multiply = multiply
         self.x, self.d, self.heads, self.light = problem.x, problem.width, heads, light
         self.depth = problem.width // heads
         self.n, self.weights = graph.num_nodes, HGTWeights.of(problem)
@@ -70,7 +72,8 @@ class _HGT:
         self.sources = {t: slices[t] for t in sorted(set(self.source_type.tolist()))}
         self.targets = {t: slices[t] for t in sorted(set(graph.etype_dst_ntype.tolist()))}
 
-        few = graph.num_etypes * problem.width < graph.num_nodes
+        # Folded weights have biases, which a plain product by relation has not.
+        few = multiply is segment_mm and graph.num_etypes * problem.width < graph.num_nodes
         self.fold_source = few and self.plan.source.rows > 0
         # With several heads a folded query has d_in columns for each of them.
         self.fold_target = few and heads == 1 and self.plan.target.rows > 0
@@ -95,7 +98,7 @@ class _HGT:
             k = self._by_type(w.k, w.k_bias, self.sources, "k")
             v = self._by_type(w.v, w.v_bias, self.sources, "v")
 
-        table = WORKSPACE.take("table", (plan.source.rows + plan.target.rows, self.d), x.dtype)
+        table = WORKSPACE.take("table", (plan.source.rows + plan.target.rows, self.d), x)
         scores = []
         if plan.source.rows:
             keys = self._source_rows(folded, k, v, att, table[: plan.source.rows])
@@ -113,7 +116,7 @@ class _HGT:
         return self._output(h.div_(total.unsqueeze(1)).view(self.n, self.d))
 
     def _by_type(self, weight: Tensor, bias: Tensor, slices: dict[int, slice], name: str) -> Tensor:
-        out = WORKSPACE.take(name, (self.n, self.d), self.x.dtype)
+        out = WORKSPACE.take(name, (self.n, self.d), self.x)
         return linear_by_type(self.x, slices, weight, bias, out)
 
     def _source_rows(
@@ -121,27 +124,29 @@ class _HGT:
     ) -> Tensor:
         """Fill `messages`; return keys, both per source pair."""
         pairs = self.plan.source
-        keys = WORKSPACE.take("keys", (pairs.rows, self.d), self.x.dtype)
+        keys = WORKSPACE.take("keys", (pairs.rows, self.d), self.x)
         if folded is not None and self.fold_source:
             rows = gather(self.x, pairs.nodes, "rows")
             segment_addmm(rows, pairs, folded.k, folded.k_bias, keys)
             segment_addmm(rows, pairs, folded.v, folded.v_bias, messages)
         else:
-            segment_mm(gather(k, pairs.nodes, "rows"), pairs, _blocks(att), keys)
-            segment_mm(gather(v, pairs.nodes, "rows"), pairs, _blocks(self.weights.msg), messages)
+            self.multiply(gather(k, pairs.nodes, "rows"), pairs, _blocks(att), keys)
+            self.multiply(
+                gather(v, pairs.nodes, "rows"), pairs, _blocks(self.weights.msg), messages
+            )
         return keys
 
     def _target_scores(self, folded: _Folded | None, q: Tensor, k: Tensor, att: Tensor) -> Tensor:
         pairs = self.plan.target
-        queries = WORKSPACE.take("keys", (pairs.rows, self.d), self.x.dtype)
+        queries = WORKSPACE.take("keys", (pairs.rows, self.d), self.x)
         rows = gather(q, pairs.nodes, "rows")
         if folded is None or not self.fold_target:
-            segment_mm(rows, pairs, _blocks(att).transpose(1, 2), queries)
+            self.multiply(rows, pairs, _blocks(att).transpose(1, 2), queries)
             return _sampled(self.right, queries.view(-1, self.depth), k.view(-1, self.depth))
-        segment_mm(rows, pairs, folded.k.transpose(1, 2), queries)
+        self.multiply(rows, pairs, folded.k.transpose(1, 2), queries)
         scores = _sampled(self.right, queries, self.x)
-        share = WORKSPACE.take("share", (pairs.rows, 1), self.x.dtype)
-        segment_mm(rows, pairs, folded.k_bias.unsqueeze(2), share)
+        share = WORKSPACE.take("share", (pairs.rows, 1), self.x)
+        self.multiply(rows, pairs, folded.k_bias.unsqueeze(2), share)
         return scores.add_(share.view(-1).index_select(0, self.plan.edge_row[self.index.left :]))
 
     def _target_rows(
@@ -150,9 +155,9 @@ class _HGT:
         pairs, ptr = self.plan.target, self.index.right_ptr
         if folded is None or not self.fold_target:
             summed = bag(self.summed, ptr, v.view(-1, self.depth), terms).view(-1, self.d)
-            segment_mm(summed, pairs, _blocks(self.weights.msg), messages)
+            self.multiply(summed, pairs, _blocks(self.weights.msg), messages)
             return
-        segment_mm(bag(self.summed, ptr, self.x, terms), pairs, folded.v, messages)
+        self.multiply(bag(self.summed, ptr, self.x, terms), pairs, folded.v, messages)
         if not self.light:
             attention = torch.segment_reduce(terms, "sum", offsets=ptr, axis=0)
             parts = zip(
@@ -176,15 +181,19 @@ class _HGT:
         return out
 
 
-def pairs(problem: Problem, *, side: Side, light: bool = False) -> Callable[[], Tensor]:
+def pairs(
+    problem: Problem, *, side: Side, light: bool = False, multiply: Multiply = segment_mm
+) -> Callable[[], Tensor]:
     """HGT with keys and values on the chosen side.
 
     Args:
         problem: The cell.
         side: "source", "target", or "smaller": which of them decided per relation.
         light: Without biases and without the GELU: DGL's model.
+        multiply: The product of messages by relation; with another than the default, weights are
+            not folded.
     """
-    return _HGT(problem, side, light)
+    return _HGT(problem, side, light, multiply)
 
 
 def _blocks(matrices: Tensor) -> Tensor:
@@ -199,4 +208,15 @@ def _blocks(matrices: Tensor) -> Tensor:
 
 def _sampled(pattern: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """Row . row for each entry of the pattern."""
+    if left.is_cuda and left.dtype == torch.float64:
+        return dots(pattern, left, right)  # the reference takes no chances
     return torch.sparse.sampled_addmm(pattern, left, right.t(), beta=0.0).values()
+
+
+def dots(pattern: Tensor, left: Tensor, right: Tensor, entries: int = 1 << 22) -> Tensor:
+    """The same by picking both rows of so many entries at a time."""
+    columns = pattern.col_indices()
+    rows = torch.arange(left.shape[0], device=left.device)
+    rows = rows.repeat_interleave(pattern.crow_indices().diff(), output_size=columns.numel())
+    parts = zip(rows.split(entries), columns.split(entries), strict=True)
+    return torch.cat([(left[one] * right[other]).sum(1) for one, other in parts])

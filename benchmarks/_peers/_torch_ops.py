@@ -7,6 +7,7 @@ times faster than the CSR one.
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,15 +26,18 @@ class Workspace:
     """
 
     def __init__(self) -> None:
-        self._buffers: dict[tuple[str, torch.dtype], Tensor] = {}
+        self._buffers: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
 
-    def take(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """Uninitialized tensor of `shape`; the last one of that name is overwritten."""
-        size = math.prod(shape)
-        held = self._buffers.get((name, dtype))
+    def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """Uninitialized tensor of `shape`, of the dtype and on the device of `like`.
+
+        The last one of that name is overwritten.
+        """
+        size, key = math.prod(shape), (name, like.dtype, like.device)
+        held = self._buffers.get(key)
         if held is None or held.numel() < size:
-            self._buffers.pop((name, dtype), None)
-            held = self._buffers[name, dtype] = torch.empty(size, dtype=dtype)
+            self._buffers.pop(key, None)
+            held = self._buffers[key] = like.new_empty(size)
         return held[:size].view(shape)
 
     def clear(self) -> None:
@@ -66,8 +70,12 @@ def csr_tensor(ptr: Tensor, column: Tensor, values: Tensor, width: int) -> Tenso
 
 def gather(table: Tensor, rows: Tensor, name: str) -> Tensor:
     """table[rows] in a kept buffer."""
-    out = WORKSPACE.take(name, (rows.numel(), *table.shape[1:]), table.dtype)
+    out = WORKSPACE.take(name, (rows.numel(), *table.shape[1:]), table)
     return torch.index_select(table, 0, rows, out=out)
+
+
+Multiply = Callable[[Tensor, Segments, Tensor, Tensor], None]
+"""From rows by relation and a weight for each: out[rows of r] = x[rows of r] @ weight[r]."""
 
 
 def segment_mm(x: Tensor, segments: Segments, weight: Tensor, out: Tensor) -> None:
@@ -76,6 +84,17 @@ def segment_mm(x: Tensor, segments: Segments, weight: Tensor, out: Tensor) -> No
     parts = zip(segments.etypes, x.split(segments.sizes), out.split(segments.sizes), strict=True)
     for r, rows, target in parts:
         torch.mm(rows, weights[r], out=target)
+
+
+def grouped_mm(dtype: torch.dtype | None = None) -> Multiply:
+    """The same with one call of `torch._grouped_mm`, operands rounded to `dtype`."""
+
+    def multiply(x: Tensor, segments: Segments, weight: Tensor, out: Tensor) -> None:
+        kind = dtype or x.dtype
+        rows, weights = x.contiguous().to(kind), weight.to(kind)
+        out.copy_(torch._grouped_mm(rows, weights, offs=segments.ends))
+
+    return multiply
 
 
 def segment_addmm(x: Tensor, segments: Segments, weight: Tensor, bias: Tensor, out: Tensor) -> None:

@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu
 
 from _peers._pairs import HeadIndex, Segments, Side, pair_plan
-from _peers._torch_ops import WORKSPACE, bag, gather, segment_mm, softmax_terms
+from _peers._torch_ops import WORKSPACE, Multiply, bag, gather, segment_mm, softmax_terms
 from _peers.problem import Problem
 
-# Measured: seconds of a score per (node, etype) in one dense product, of a score per existing
-# pair, and of a small product's launch. They only decide which of the two ways is taken.
-_DENSE, _PAIR, _LAUNCH = 1.2e-9, 10e-9, 5e-6
+# Seconds of a score per (node, etype) in one dense product, of a score per existing pair, and of a
+# small product's launch: measured on a CPU, for a GPU from what data sheets say of its memory. They
+# only decide which of the two ways is taken.
+_COSTS = {"cpu": (1.2e-9, 10e-9, 5e-6), "cuda": (6e-12, 0.3e-9, 8e-6)}
 
 
 class _Scores:
@@ -25,29 +26,31 @@ class _Scores:
     def __init__(self, node: Tensor, etype: Tensor, head: Tensor, problem: Problem) -> None:
         n, r, heads = problem.graph.num_nodes, problem.graph.num_etypes, problem.heads
         keys, pair = (etype * n + node).unique(return_inverse=True)
-        self._pairs = Segments.of(keys.numpy(), n)
-        per_pair = self._pairs.rows * _PAIR + len(self._pairs.etypes) * _LAUNCH
-        self._dense = n * r * _DENSE < per_pair
+        self._pairs = Segments.of(keys, problem.graph)
+        dense, each, launch = _COSTS[problem.graph.device.type]
+        per_pair = self._pairs.rows * each + len(self._pairs.etypes) * launch
+        self._dense = n * r * dense < per_pair
         self._entry = (node * r + etype if self._dense else pair) * heads + head
 
     def __call__(self, x: Tensor, w: Tensor, name: str) -> Tensor:
         """Scores [E H] from x [N, d] and w [R, d, H]."""
         r, d, heads = w.shape
         if self._dense:
-            table = WORKSPACE.take(name, (x.shape[0], r * heads), x.dtype)
+            table = WORKSPACE.take(name, (x.shape[0], r * heads), x)
             torch.mm(x, w.transpose(0, 1).reshape(d, r * heads), out=table)
         else:
-            table = WORKSPACE.take(name, (self._pairs.rows, heads), x.dtype)
+            table = WORKSPACE.take(name, (self._pairs.rows, heads), x)
             segment_mm(gather(x, self._pairs.nodes, "rows"), self._pairs, w, table)
         return table.view(-1).index_select(0, self._entry)
 
 
-def pairs(problem: Problem, *, side: Side) -> Callable[[], Tensor]:
+def pairs(problem: Problem, *, side: Side, multiply: Multiply = segment_mm) -> Callable[[], Tensor]:
     """Scores per pair, softmax over each node's edges, messages on the chosen side.
 
     Args:
         problem: The cell.
         side: "source" is compaction, "target" aggregates first, "smaller" decides per relation.
+        multiply: The product of messages by relation.
     """
     conv: Any = problem.conv
     x, graph, heads = problem.x, problem.graph, problem.heads
@@ -69,17 +72,17 @@ def pairs(problem: Problem, *, side: Side) -> Callable[[], Tensor]:
         leaky_relu(scores, conv.negative_slope, inplace=True)
         terms, total = softmax_terms(scores, index.group, graph.num_nodes * heads)
 
-        table = WORKSPACE.take("table", (sources + plan.target.rows, heads * depth), x.dtype)
+        table = WORKSPACE.take("table", (sources + plan.target.rows, heads * depth), x)
         if sources:
             gathered = gather(x, plan.source.nodes, "rows")
-            segment_mm(gathered, plan.source, conv.weight, table[:sources])
+            multiply(gathered, plan.source, conv.weight, table[:sources])
         if plan.target.rows:
             summed = bag(summed_nodes, index.right_ptr, x, terms[index.left :])
             summed = summed.view(plan.target.rows, heads, -1)
             for h in range(heads):
                 columns = slice(h * depth, (h + 1) * depth)
                 weight, out = conv.weight[:, :, columns], table[sources:, columns]
-                segment_mm(summed[:, h], plan.target, weight, out)
+                multiply(summed[:, h], plan.target, weight, out)
         weights = index.final_weights(terms)
         out = bag(index.final_row, index.final_ptr, table.view(-1, depth), weights)
         out.div_(total.unsqueeze(1))

@@ -20,7 +20,7 @@ class Problem:
 
     Args:
         layer: Which layer.
-        graph: Edges sorted by relation; canonical for "hgt".
+        graph: Edges sorted by relation; canonical for "hgt". Everything is on its device.
         width: d_in = d_out; of all heads together.
         heads: Attention heads; 1 for "rgcn".
         dtype: float32 to measure, float64 for the reference.
@@ -54,14 +54,14 @@ class Problem:
             for name, parameter in module.named_parameters():
                 if name == "bias" or name.startswith(("skip", "p_rel")):
                     parameter.add_(torch.randn_like(parameter) * 0.1)
-            return module.to(self.dtype).eval().requires_grad_(False)
+            return module.to(self.graph.device, self.dtype).eval().requires_grad_(False)
 
     @cached_property
     def x(self) -> Tensor:
         """Input [N, width], signed."""
         generator = torch.Generator().manual_seed(self.seed + 1)
         x = torch.randn(self.graph.num_nodes, self.width, generator=generator)
-        return x.to(self.dtype)
+        return x.to(self.graph.device, self.dtype)
 
     @cached_property
     def edge_index(self) -> Tensor:
@@ -88,7 +88,7 @@ class Problem:
         counts = torch.bincount(self.edge_type, minlength=graph.num_etypes).tolist()
         parts = self.edge_index.split(counts, dim=1)
         return {
-            triple: part - torch.tensor([[first[triple[0]]], [first[triple[2]]]])
+            triple: part - part.new_tensor([[first[triple[0]]], [first[triple[2]]]])
             for triple, part in zip(graph.canonical_etypes, parts, strict=True)
         }
 
@@ -96,11 +96,12 @@ class Problem:
     def compared_rows(self) -> Tensor:
         """Mask of the nodes whose output is defined: PyG's HGT answers only for types that
         relations lead to."""
-        mask = torch.ones(self.graph.num_nodes, dtype=torch.bool)
+        ntype = self.graph.ntype.long()
+        mask = torch.ones_like(ntype, dtype=torch.bool)
         if self.layer == "hgt":
             reached = {triple[2] for triple in self.graph.canonical_etypes}
             known = [name in reached for name in self.graph.ntype_names]
-            mask = torch.tensor(known)[self.graph.ntype.long()]
+            mask = torch.tensor(known, device=ntype.device)[ntype]
         return mask
 
     def flatten(self, output: Tensor | dict[str, Tensor]) -> Tensor:
@@ -126,6 +127,7 @@ class Candidate:
         compiled: Built by torch.compile: runs only when asked for.
         model: "full", or "no-bias-no-gelu" where the peer's layer is a lighter one; it is then
             held to the reference of that lighter model.
+        precision: Of its products: "ieee" (float32), or "bf16" where it rounds operands.
     """
 
     name: str
@@ -133,6 +135,7 @@ class Candidate:
     build: Callable[[Problem], Callable[[], Any]] = field(compare=False)
     compiled: bool = False
     model: str = "full"
+    precision: str = "ieee"
 
     @property
     def family(self) -> str:

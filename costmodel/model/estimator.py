@@ -124,8 +124,14 @@ def library() -> Any:
     """The module `xgboost`, imported when trees are first asked for: not with hetune.
 
     It imports scikit-learn and pandas where they are installed, which takes seconds.
+
+    Raises:
+        ModelError: It is not installed.
     """
-    return importlib.import_module("xgboost")
+    try:
+        return importlib.import_module("xgboost")
+    except ImportError as error:
+        raise ModelError(f"trees need xgboost ({error}): pip install xgboost-cpu") from error
 
 
 def table_of(X: ArrayLike) -> NDArray[np.float32]:

@@ -28,15 +28,16 @@ ROW_BYTES = 256
 _FMA_FLOPS = 384
 _BLOCKS, _SMALLEST_BLOCK = 2, 16
 
-_PRODUCT = """
+PRODUCT = """
 launch
   buffer x: node[{d}]
   buffer w: etype[{d},{d}]
   buffer t: src_pair[{d}]
   gemm t[src_pair] = x[src] @ w heads=1 k={d} n={d}
 """
+"""A typed product for each source pair, of rows of ``d`` floats."""
 
-_AGGREGATION = """
+AGGREGATION = """
 launch
   buffer x: node[64]
   buffer a: edge[]
@@ -50,6 +51,7 @@ launch
       update acc m
     store y = acc
 """
+"""A weighted sum over each node's edges, of rows of 64 floats."""
 
 _EXPONENTIALS = """
 launch
@@ -137,13 +139,13 @@ def random_graph(nodes: int, edges: int, relations: int) -> HeteroGraph:
 def product(width: int, graph: HeteroGraph, schedule: Schedule | None = None) -> Probe:
     """Operations of a typed matrix product [rows, width] @ [width, width] over source pairs."""
     pairs = GraphIndex.of(graph).num_src_pairs
-    run = _bound(_PRODUCT.format(d=width), graph, schedule)
+    run = _bound(PRODUCT.format(d=width), graph, schedule)
     return Probe(run, 2.0 * pairs * width * width)
 
 
 def aggregation(graph: HeteroGraph, schedule: Schedule | None = None) -> Probe:
     """Bytes of source rows that a weighted sum over each node's edges gathers."""
-    return Probe(_bound(_AGGREGATION, graph, schedule), float(graph.num_edges * ROW_BYTES))
+    return Probe(_bound(AGGREGATION, graph, schedule), float(graph.num_edges * ROW_BYTES))
 
 
 def exponentials(graph: HeteroGraph) -> Probe:

@@ -1,11 +1,10 @@
 """hetune compiles every worthwhile way of running a relational GNN layer and picks per graph."""
 
-from importlib.metadata import version
-
 from hetune import nn
 from hetune.costmodel.compiled import compile
 from hetune.costmodel.explain import Explanation
 from hetune.costmodel.selector import Selector
+from hetune.costmodel.version import release
 from hetune.variants import errors
 from hetune.variants.errors import HetuneError
 from hetune.variants.graph.generate import generate
@@ -14,7 +13,7 @@ from hetune.variants.graph.loaders import load
 from hetune.variants.runtime.choice import Candidate, Choice
 from hetune.variants.runtime.compiled import CompiledLayer, FallbackWarning
 
-__version__ = version("hetune")
+__version__ = release()
 
 __all__ = [
     "Candidate",

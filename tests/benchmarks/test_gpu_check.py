@@ -37,7 +37,7 @@ def test_it_goes_on_where_it_was(tmp_path, capsys):
         assert unit["error_ieee"] < 1e-5
     assert len(timed["plans"]) == 12
     assert len(timed["plans"]["vanilla ieee"]["times_ms"]) == 2
-    assert {"edges", "nodes", "pyg"} <= set(timed)
+    assert {"edges", "nodes", "clocks_mhz"} <= set(timed)
     # All of it is known now, so nothing runs.
     assert gpu_check.main(arguments) == 0
 
@@ -60,6 +60,7 @@ def test_the_units_of_a_gpu(capsys):
     assert gpu_check.main(["--list"]) == 0
     keys = capsys.readouterr().out.splitlines()
     expected = {"ahead", "sanitizer/memcheck", "correct/hgt/2/fb15k237/64", "time/hgt/mag/64"}
+    expected |= {"peers/wikikg2/hgt/64", "compiled/am/rgcn/64", "roofline/aggregation/mag"}
     assert expected <= set(keys)
     assert len(set(keys)) == len(keys)
 
@@ -68,3 +69,51 @@ def test_without_a_gpu_it_says_so(capsys, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert gpu_check.main([]) == 2
     assert "torch sees no GPU here" in capsys.readouterr().err
+
+
+BARE = """
+import importlib.abc, importlib.metadata, runpy, sys
+
+BLOCKED = {"hetune", *ABSENT.split()}
+
+
+class Blocker(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in BLOCKED - {"hetune"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def version(name, known=importlib.metadata.version):
+    if name in BLOCKED:
+        raise importlib.metadata.PackageNotFoundError(name)
+    return known(name)
+
+
+sys.meta_path.insert(0, Blocker())
+importlib.metadata.version = version
+import torch
+
+import hetune
+from hetune.variants.testing.graphs import AWKWARD
+
+graph = AWKWARD["duplicate edges"]()
+layer = hetune.compile(hetune.nn.RGCN(8, 8, graph.num_etypes), backend="torch")
+with torch.no_grad():
+    layer(torch.randn(graph.num_nodes, 8), graph)
+sys.argv = [SCRIPT, "--list"]
+runpy.run_path(SCRIPT, run_name="__main__")
+"""
+ABSENT = "xgboost sklearn rich typer click sqlalchemy alembic safetensors torch_geometric dgl"
+ABSENT += " pandas matplotlib pydantic fastapi jinja2 httpx"
+
+
+def test_it_needs_no_installation_and_few_packages():
+    script = str(ROOT / "benchmarks" / "gpu_check.py")
+    code = f"SCRIPT, ABSENT = {script!r}, {ABSENT!r}\n{BARE}"
+    path = os.pathsep.join((str(ROOT / "src"), str(ROOT / "benchmarks")))
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert "peers/am/rgcn/64" in done.stdout

@@ -7,8 +7,9 @@ import torch
 
 pytest.importorskip("torch_geometric")
 
-from _peers import _torch_hgt, pyg, torch_expert
+from _peers import _torch_hgt, grouped, pyg, torch_expert
 from _peers._pairs import pair_plan
+from _peers._torch_ops import csr_tensor
 from _peers.problem import LAYERS, Layer, Problem
 
 from hetune.variants.graph.hetero import HeteroGraph
@@ -63,6 +64,35 @@ def test_equals_pyg_in_float64(candidate, heads, seed):
         run()
         got = problem.flatten(run())  # a second run: kept buffers must not leak into it
     assert relative_error(got[mask], want[mask]) < 1e-12
+
+
+GROUPED = [candidate for layer in LAYERS for candidate in grouped.candidates(layer)]
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("candidate", GROUPED, ids=lambda c: f"{c.layer}-{c.name}")
+def test_grouped_products_are_near(candidate, heads):
+    """The operator has no float64, and wants rows of a multiple of 16 bytes."""
+    heads = heads if candidate.layer != "rgcn" else 1
+    problem = Problem(candidate.layer, random_graph(1), 32, heads)
+    with torch.inference_mode():
+        want = problem.flatten(torch_expert.candidates(candidate.layer)[0].build(problem)())
+        got = problem.flatten(candidate.build(problem)())
+    error = relative_error(got[problem.compared_rows], want[problem.compared_rows])
+    assert error < (1e-5 if candidate.precision == "ieee" else 0.03)
+
+
+def test_dots_are_those_of_the_sparse_product():
+    graph = random_graph(2)
+    order = graph.dst.argsort(stable=True)
+    columns = graph.src.long()[order]
+    ptr = torch.zeros(24, dtype=torch.int64)
+    ptr[1:] = torch.bincount(graph.dst, minlength=23).cumsum(0)
+    pattern = csr_tensor(ptr, columns, torch.zeros(90, dtype=torch.float64), 23)
+    left, right = torch.randn(2, 23, 5, dtype=torch.float64)
+    found = _torch_hgt.dots(pattern, left, right, entries=7)
+    torch.testing.assert_close(found, (left[graph.dst[order]] * right[columns]).sum(1))
+    torch.testing.assert_close(found, _torch_hgt._sampled(pattern, left, right))
 
 
 @pytest.mark.dgl

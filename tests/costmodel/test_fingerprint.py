@@ -60,6 +60,9 @@ DOES_NOT_DECIDE = [
     {"compiler": "g++-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0"},
     {"compiler": "c++ (GCC) 12.3.0"},
     {"gpu_driver": "550.54.15"},
+    {"gpu_capability": "9.0"},
+    {"gpu_memory": "81559 MiB"},
+    {"triton": "3.6.0"},
     {"python": "3.12.1", "hetune": "9.9", "torch": "2.10.0", "numpy": "2.1.0"},
 ]
 
@@ -260,6 +263,31 @@ def test_gpus_are_asked_for_where_there_are_no_such_pages(tmp_path, monkeypatch,
     command.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert system.read_gpu(tmp_path) == found
+
+
+def test_more_is_asked_of_gpus_that_are_there(tmp_path, monkeypatch):
+    command = tmp_path / "nvidia-smi"
+    answers = "*name*) echo 'NVIDIA H100, 580.1';; *) echo '9.0, 81559 MiB'; echo '9.0, 2 MiB';;"
+    command.write_text(f'#!/bin/sh\ncase "$1" in {answers} esac\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert system.read_gpu_details() == ("9.0, 9.0", "81559 MiB, 2 MiB")
+    monkeypatch.setattr(system, "read_gpu", lambda read=system.read_gpu: read(tmp_path))
+    found = this_machine.__wrapped__()
+    assert (found.gpu, found.gpu_driver, found.gpu_capability) == (
+        "NVIDIA H100",
+        "580.1",
+        "9.0, 9.0",
+    )
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    assert system.read_gpu_details() == (None, None)
+
+
+def test_fingerprints_of_older_versions_are_read():
+    facts = MACHINE.as_dict()
+    for name in ("gpu_capability", "gpu_memory", "triton"):
+        del facts[name]
+    assert Fingerprint.from_dict(facts) == MACHINE
 
 
 def test_an_odd_system_has_no_facts_but_no_errors_either(tmp_path, monkeypatch):

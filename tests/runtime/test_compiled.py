@@ -13,6 +13,7 @@ from hetune.variants.errors import GraphError, InputError, MemoryLimitError, Var
 from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import BLOCK_NODES
+from hetune.variants.runtime.backends import backend_for, backend_named
 from hetune.variants.runtime.compiled import FallbackWarning
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
@@ -394,3 +395,27 @@ def test_nothing_to_explain(x, edges):
     layer, _ = warned(compile_layer, geometric.RGCNConv(8, 8, 3, aggr="max"), backend="torch")
     with pytest.raises(VariantError, match="this call runs in the original module: the module is"):
         layer.explain(x, *edges)
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [((), "cpp"), (("cpu", "cpu"), "cpp"), (("cuda:1",), "triton"), (("cpu", "cuda"), "triton")],
+)
+def test_the_backend_follows_the_module(devices, expected):
+    assert backend_for(map(torch.device, devices)).name == expected
+
+
+def test_on_a_cpu_modules_run_in_cpp(rgcn):
+    assert "backend='cpp'" in repr(compile_layer(rgcn))
+
+
+def test_who_runs_where_is_said(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    refusal = backend_named("triton").refusal(torch.device("cpu"))
+    assert refusal.endswith("torch sees no GPU here, so compile with backend='cpp'")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    refusal = backend_named("triton").refusal(torch.device("cpu"))
+    assert refusal.endswith("move module, graph and features to the GPU")
+    refusal = backend_named("cpp").refusal(torch.device("cuda"))
+    assert "compile the module once it is on the GPU" in refusal

@@ -71,4 +71,9 @@ class Backend(Protocol):
 
 def only_on_cpu(device: torch.device) -> str:
     """The `Backend.refusal` of those that know the CPU alone."""
-    return "" if device.type == "cpu" else f"features are on {device}: this backend runs on cpu"
+    if device.type == "cpu":
+        return ""
+    return (
+        f"features are on {device}: this backend runs on cpu; compile the module once it is on the "
+        "GPU, or with backend='triton'"
+    )

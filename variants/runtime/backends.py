@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import torch
+
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import VariantError
+
+
+def backend_for(devices: Iterable[torch.device]) -> Backend:
+    """The backend for a module whose parameters are on these devices.
+
+    That is Triton if one of them is a GPU, else C++.
+    """
+    on_gpu = any(device.type == "cuda" for device in devices)
+    return TritonBackend() if on_gpu else CppBackend()
 
 
 def backend_named(backend: str | Backend) -> Backend:

@@ -23,13 +23,14 @@ from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.variants import Variant, variants_of
-from hetune.variants.runtime.backends import backend_named
+from hetune.variants.runtime.backends import backend_for, backend_named
 from hetune.variants.runtime.choice import Choice, choose
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
 from hetune.variants.runtime.pricing import Pricer, RooflinePricer
+from hetune.variants.runtime.replay import CudaRecorder, Recorder, Replays
 from hetune.variants.runtime.use import Policy, Use
 
 
@@ -40,11 +41,12 @@ class FallbackWarning(UserWarning):
 def compile(
     module: nn.Module,
     *,
-    backend: str | Backend = "cpp",
+    backend: str | Backend | None = None,
     memory_limit: int | None = None,
     pricer: Pricer | None = None,
     expected_runs: float | None = None,
     explore: bool = False,
+    cuda_graph: bool | None = False,
 ) -> CompiledLayer:
     """Compiles a relational layer.
 
@@ -52,13 +54,17 @@ def compile(
         module: A layer of `hetune.nn`, or PyG's `RGCNConv`, `FastRGCNConv`, `RGATConv` or
             `HGTConv`. Its parameters are shared, not copied: later changes are seen.
         backend: ``"cpp"`` (compiled for this CPU), ``"triton"`` (compiled for the GPU that the
-            features are on) or ``"torch"`` (the interpreter).
+            features are on) or ``"torch"`` (the interpreter). None: ``"triton"`` if the module's
+            parameters are on a GPU, else ``"cpp"``.
         memory_limit: Most bytes that a run may hold beside its inputs; restricts the choice.
         pricer: Who predicts times; the roofline model if None.
         expected_runs: How often a graph will be run on, for what is worth preparing; learned
             from the calls if None.
         explore: Whether the first calls on a graph try the variants between which predictions
             cannot tell, and keep the one that was fastest.
+        cuda_graph: Whether a GPU's kernels are recorded as a CUDA graph on the third call in a row
+            that runs the same variant on the same graph, and replayed from then on; None: where
+            16 MB at most have to be copied for it. Its memory is kept with the graph.
 
     Returns:
         A module with the same call signature, which also takes a `HeteroGraph` in place of the
@@ -66,7 +72,11 @@ def compile(
         says why.
     """
     policy = Policy(pricer or RooflinePricer(), memory_limit, expected_runs, explore)
-    return CompiledLayer(module, adapt(module), backend_named(backend), policy)
+    if backend is None:
+        chosen = backend_for(parameter.device for parameter in module.parameters())
+    else:
+        chosen = backend_named(backend)
+    return CompiledLayer(module, adapt(module), chosen, policy, cuda_graph)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +101,15 @@ class CompiledLayer(nn.Module):
         adapter: Adapter | Unsupported,
         backend: Backend,
         policy: Policy,
+        cuda_graph: bool | None = False,
     ) -> None:
         super().__init__()
         self.module = module
         self.train(module.training)
         self._backend = backend
         self._policy = policy
+        self._cuda_graph = cuda_graph
+        self._recorder: Recorder = CudaRecorder()
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
         self._weights: dict[int, _Weights] = {}
@@ -151,7 +164,7 @@ class CompiledLayer(nn.Module):
         executable = self._executable(chosen, graph)
         weights = self._weights_of(chosen.plan, adapter, graph)
         start = _now(rows.device, tell is not None)
-        result = executable.run({"x": rows}, weights, out)
+        result = self._run(graph, executable, {"x": rows}, weights, out)
         if tell is not None:
             tell(_now(rows.device, True) - start)
         return result_of(adapter, call, graph, result.flatten(1))
@@ -240,6 +253,20 @@ class CompiledLayer(nn.Module):
             ),
         )
 
+    def _run(
+        self,
+        graph: HeteroGraph,
+        executable: Executable,
+        features: dict[str, Tensor],
+        weights: dict[str, Tensor],
+        out: Tensor | None,
+    ) -> Tensor:
+        if self._cuda_graph is False:
+            return executable.run(features, weights, out)
+        wanted, recorder = self._cuda_graph, self._recorder
+        replays = graph.cached(("replays", self._identity), lambda: Replays(wanted, recorder))
+        return replays.run(executable, features, weights, out)
+
     def _weights_of(self, plan: Plan, adapter: Adapter, graph: HeteroGraph) -> dict[str, Tensor]:
         version = adapter.parameters_version()
         known = self._weights.get(id(plan))
@@ -277,7 +304,7 @@ class CompiledLayer(nn.Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledLayer:
         module = copy.deepcopy(self.module, memo)
-        return CompiledLayer(module, adapt(module), self._backend, self._policy)
+        return CompiledLayer(module, adapt(module), self._backend, self._policy, self._cuda_graph)
 
     def extra_repr(self) -> str:
         """How many variants there are, and of which backend."""

@@ -70,13 +70,10 @@ class Executable:
             InputError: A tensor's dtype, shape or device does not fit.
         """
         with self.workspace.lock if self.workspace else nullcontext():
-            buffers = {**self._constants, **weights, **self.memory()}
-            for param in self.plan.program.params:
-                if param.role == "feature":
-                    buffers[param.name] = self._checked(param, features)
+            buffers = {**self._constants, **weights, **self.memory(), **self.inputs(features)}
             result = buffers.get(self.plan.result)
             if result is None:
-                result = self._result(out, buffers)
+                result = self.result(out, buffers)
                 buffers[self.plan.result] = result
             for view in self.plan.views:
                 buffers[view.name] = buffers[view.base]
@@ -89,6 +86,18 @@ class Executable:
                     runner(buffers)
                     times.append(time.perf_counter() - start)
         return result
+
+    def inputs(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The features that the program takes, checked and contiguous.
+
+        Raises:
+            InputError: A tensor's dtype, shape or device does not fit.
+        """
+        return {
+            param.name: self._checked(param, features)
+            for param in self.plan.program.params
+            if param.role == "feature"
+        }
 
     def memory(self) -> dict[str, Tensor]:
         """What a run writes beside its result, by buffer; the workspace's lock must be held.
@@ -128,7 +137,12 @@ class Executable:
             )
         return value.contiguous()
 
-    def _result(self, out: Tensor | None, inputs: Mapping[str, Tensor]) -> Tensor:
+    def result(self, out: Tensor | None, inputs: Mapping[str, Tensor]) -> Tensor:
+        """Memory for the result, [rows, *row shape]: what was given for it, or new.
+
+        Raises:
+            InputError: What was given does not fit, or overlaps with one of the inputs.
+        """
         kind = next(b.type for b in self.plan.temporaries if b.name == self.plan.result)
         rows = self._domain.buffer_rows(kind)
         if out is None and self.workspace is None:

@@ -72,7 +72,10 @@ class TritonBackend:
             return "TRITON_INTERPRET is set, which is for tensors on the cpu: unset it"
         if device.type == "cuda" or (device.type == "cpu" and interpreting()):
             return ""
-        return f"features are on {device}: the triton backend runs on cuda"
+        mend = "move module, graph and features to the GPU"
+        if not torch.cuda.is_available():
+            mend = "torch sees no GPU here, so compile with backend='cpp'"
+        return f"features are on {device}: the triton backend runs on cuda; {mend}"
 
     def is_ready(self, launch: Launch, schedule: Schedule) -> bool:
         """Never: Triton compiles at the first run, and its cache does not tell what it holds."""

@@ -1,0 +1,187 @@
+"""The benchmark of `peers.py` on a CPU: memory in a process of its own, then turns."""
+
+import argparse
+import gc
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import psutil
+import torch
+from _graphs import MissingGraphError
+from _machine import commit, fingerprint, set_threads
+from _measure import as_json, keep_heap, rounds_within
+from _memory import Cell, Probe, describe, is_out_of_memory, probe
+from _peers._torch_ops import WORKSPACE
+from _peers.problem import Candidate, Problem
+from _peers.torch_expert import applies
+from _reference import TOLERANCE, reference, relative_error
+from _registry import candidates, missing
+from _results import Results, print_tables
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from torch import Tensor
+
+from hetune.profiling.measure.rounds import interleave
+
+
+class CellRunner:
+    """Measures one cell: probes each candidate, checks its output, times all interleaved."""
+
+    def __init__(self, cell: Cell, options: argparse.Namespace, progress: Progress) -> None:
+        self._cell, self._options, self._progress = cell, options, progress
+        self._task = progress.add_task(cell.key, total=None)
+        self._references: dict[str, tuple[Tensor, str]] = {}
+        self._entries: dict[str, dict[str, Any]] = {}
+        self._runs: dict[str, Any] = {}
+        self._seconds: dict[str, float] = {}
+
+    def measure(self, chosen: Sequence[Candidate]) -> dict[str, Any]:
+        """The cell's record for the results file."""
+        problem = self._cell.problem()
+        graph = problem.graph
+        self._progress.update(self._task, total=2 * len(chosen))
+        with torch.inference_mode():
+            for candidate in chosen:
+                entry = {"name": candidate.name, "model": candidate.model, "status": "ok"}
+                self._entries[candidate.name] = entry
+                self._prepare(candidate, problem, entry)
+            self._time()
+        self._progress.remove_task(self._task)
+        return {
+            "key": self._cell.key,
+            "layer": self._cell.layer,
+            "graph": self._cell.graph,
+            "width": self._cell.width,
+            "heads": self._cell.heads,
+            "nodes": graph.num_nodes,
+            "edges": graph.num_edges,
+            "etypes": graph.num_etypes,
+            "references": {model: author for model, (_, author) in self._references.items()},
+            "candidates": list(self._entries.values()),
+        }
+
+    def _prepare(self, candidate: Candidate, problem: Problem, entry: dict[str, Any]) -> None:
+        self._say(candidate.name, "memory")
+        reason = missing(candidate) or applies(candidate, problem)
+        if reason is not None:
+            entry.update(status="not run", detail=reason)
+        else:
+            limit = int(psutil.virtual_memory().available * self._options.memory_share)
+            found = probe(
+                self._cell,
+                candidate.name,
+                threads=self._options.threads,
+                limit_bytes=limit,
+                timeout=self._options.timeout,
+            )
+            entry.update(_probe_record(found))
+            if found.status == "ok":
+                self._say(candidate.name, "checking")
+                try:
+                    self._check(candidate, problem, entry, found.seconds)
+                except Exception as error:  # whatever a peer raises is its result
+                    lost = is_out_of_memory(error)
+                    entry.update(status="out of memory" if lost else "failed")
+                    entry["detail"] = describe(error)
+        self._progress.advance(self._task)
+
+    def _check(
+        self, candidate: Candidate, problem: Problem, entry: dict[str, Any], seconds: float
+    ) -> None:
+        if candidate.model not in self._references:
+            self._references[candidate.model] = reference(problem, candidate.model)
+            WORKSPACE.clear()
+            gc.collect()
+        want, _ = self._references[candidate.model]
+        # PyG's module and inputs are there for all; making them is nobody's preprocessing.
+        for inputs in ("conv", "x", "edge_index", "edge_type"):
+            getattr(problem, inputs)
+        start = time.perf_counter()
+        run = candidate.build(problem)
+        built = time.perf_counter()
+        output = problem.flatten(run())
+        first = time.perf_counter() - built
+        # What the first call takes beyond a warm one is preparation, too: compiling, indexing.
+        entry["preprocess_s"] = round(built - start + max(0.0, first - seconds), 4)
+        error = relative_error(output, want, problem.compared_rows)
+        entry["relative_error"] = error
+        if not error <= TOLERANCE:
+            entry.update(status="wrong", detail=f"relative error {error:.1e} > {TOLERANCE:.0e}")
+            return
+        self._runs[candidate.name], self._seconds[candidate.name] = run, seconds
+
+    def _time(self) -> None:
+        options = self._options
+        budget = options.budget / max(1, len(self._runs))
+        rounds = {
+            name: rounds_within(seconds, options.rounds, budget)
+            for name, seconds in self._seconds.items()
+        }
+        total = self._progress.tasks[-1].completed + sum(rounds.values())
+        self._progress.update(self._task, total=total)
+
+        def say(name: str) -> None:
+            self._say(name, "timing")
+            self._progress.advance(self._task)
+
+        samples = interleave(self._runs, rounds, seed=options.seed, progress=say)
+        for name, sample in samples.items():
+            self._entries[name].update(as_json(sample))
+        self._runs.clear()
+        WORKSPACE.clear()
+
+    def _say(self, name: str, what: str) -> None:
+        self._progress.update(self._task, description=f"{self._cell.key}  {what} {name}")
+
+
+def _probe_record(found: Probe) -> dict[str, Any]:
+    if found.status != "ok":
+        return {"status": found.status, "detail": found.detail}
+    return {"peak_bytes": found.peak_bytes, "total_bytes": found.total_bytes}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure what is missing in the results file; print the tables."""
+    console = Console()
+    if options.allocator == "keep":
+        keep_heap()
+    set_threads(options.threads)
+    warnings.filterwarnings("ignore", category=UserWarning)  # the peers' own
+    results = Results.open(
+        options.out, fingerprint(options.threads, options.allocator), commit(), options.fresh
+    )
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    if not options.table:
+        with Progress(*columns, console=console, transient=True) as progress:
+            cells = _cells(options)
+            overall = progress.add_task("cells", total=len(cells))
+            for cell in cells:
+                chosen = candidates(cell.layer, compiled=options.compile, only=options.only)
+                if not results.has(cell.key, [candidate.name for candidate in chosen]):
+                    try:
+                        results.put(CellRunner(cell, options, progress).measure(chosen))
+                    except MissingGraphError as error:
+                        progress.console.print(f"[yellow]skipped {cell.key}: {error}")
+                progress.advance(overall)
+    print_tables(results.cells, console, options.statistic)
+    if options.plot:
+        from _plot import plot_peers
+
+        console.print(f"wrote {plot_peers(results.cells, options.out.with_suffix('.png'))}")
+    return 0
+
+
+def _cells(options: argparse.Namespace) -> list[Cell]:
+    return [
+        Cell(layer, graph, width, 1 if layer == "rgcn" else options.heads)
+        for layer in options.layers
+        for width in options.widths
+        for graph in options.graphs
+    ]

@@ -1,0 +1,299 @@
+"""hetune against PyG, `torch._grouped_mm` and expert PyTorch on a GPU, cell by cell.
+
+A cell is a layer on a graph at a width. First every plan of hetune runs: checked, timed for a few
+rounds. Then the best plan takes turns with each other candidate, one after the other, so that no
+more than two candidates have their indexes in memory at once. A candidate's output is checked
+against float64 before its time counts; one that is wrong, fails, takes too long or runs out of
+memory is recorded as such.
+"""
+
+import gc
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from _gpu import clocks, missing
+from _gpu_graphs import fresh_graph, origin
+from _gpu_timing import (
+    OutOfTime,
+    Run,
+    Stopwatch,
+    at_most,
+    held_bytes,
+    in_turns,
+    peak_bytes,
+    stopwatch,
+)
+from _gpu_units import UNIT_S, Unit, answers
+from _memory import describe, is_out_of_memory
+from _peers import grouped, pyg, torch_expert
+from _peers._torch_ops import WORKSPACE
+from _peers.problem import Candidate, Layer, Problem
+from _reference import reference, relative_error
+from torch import Tensor, nn
+
+from hetune.variants.backends.base import Backend
+from hetune.variants.backends.triton.backend import TritonBackend
+from hetune.variants.backends.triton.schedule import TritonSchedule
+from hetune.variants.backends.triton.toolkit import interpreting
+from hetune.variants.frontend.adapt import adapt
+from hetune.variants.registry import BuildReport
+from hetune.variants.runtime.backends import backend_named
+from hetune.variants.runtime.build import build
+from hetune.variants.runtime.compiled import CompiledLayer
+from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.replay import PATIENCE
+
+TOLERANCES = {"ieee": 1e-4, "tf32": 5e-3, "bf16": 5e-2}
+_FEW_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Makes the units.
+
+    Attributes:
+        device: "cuda", or "cpu" to see that it works.
+        rounds: How often a candidate takes its turn.
+        precision: Of products, of hetune and of torch's own: "ieee" or "tf32".
+        unit_s: Seconds after which a cell begins no further candidate.
+        ahead_of_time: Whether hetune's kernels are compiled ahead, many at once.
+    """
+
+    device: str
+    rounds: int = 20
+    precision: str = "ieee"
+    unit_s: float = UNIT_S
+    ahead_of_time: bool = True
+
+    def units(
+        self, graphs: Sequence[str], layers: Sequence[Layer], widths: Sequence[int]
+    ) -> list[Unit]:
+        """All peers but those of torch.compile."""
+        return self._units("peers", graphs, layers, widths)
+
+    def compiled_units(
+        self, graphs: Sequence[str], layers: Sequence[Layer], widths: Sequence[int]
+    ) -> list[Unit]:
+        """The peers under torch.compile, which take long."""
+        return self._units("compiled", graphs, layers, widths)
+
+    def _units(
+        self, kind: str, graphs: Sequence[str], layers: Sequence[Layer], widths: Sequence[int]
+    ) -> list[Unit]:
+        shown = kind if self.precision == "ieee" else f"{kind}-{self.precision}"
+        return [
+            Unit(
+                f"{shown}/{graph}/{layer}/{width}",
+                lambda g=graph, n=layer, w=width: Cell(self, n, g, w).measure(kind == "compiled"),
+            )
+            for graph in graphs
+            for width in widths
+            for layer in layers
+        ]
+
+    @property
+    def backend(self) -> Backend:
+        """What runs hetune's plans; away from a GPU, torch's interpreter does."""
+        if self.device == "cpu" and not interpreting():
+            return backend_named("torch")
+        return TritonBackend(TritonSchedule(precision=self.precision))
+
+
+@dataclass
+class Cell:
+    """One layer on one graph."""
+
+    cells: Cells
+    layer: Layer
+    graph: str
+    width: int
+    _began: float = field(default_factory=time.perf_counter)
+    _best: str | None = None
+
+    def measure(self, compiled: bool) -> dict[str, Any]:
+        """The cell's record."""
+        if "torch_geometric" in missing():
+            return {"skipped": "torch_geometric, whose modules hold the weights, is missing"}
+        device = self.cells.device
+        fast = "highest" if self.cells.precision == "ieee" else "high"
+        torch.set_float32_matmul_precision(fast)
+        problem = Problem(self.layer, fresh_graph(self.graph, device), self.width)
+        graph = problem.graph
+        found: dict[str, Any] = {
+            "graph": origin(self.graph),
+            "nodes": graph.num_nodes,
+            "edges": graph.num_edges,
+            "etypes": graph.num_etypes,
+            "precision": self.cells.precision,
+            "clocks_before": clocks(device),
+            "candidates": [],
+        }
+        with torch.inference_mode(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the peers' own
+            if self.cells.ahead_of_time:
+                compile_ahead(problem.conv, device, (self.cells.precision,))
+            want, found["reference"] = reference(problem)
+            _settle(device)
+            layer = compile_layer(problem.conv, backend=self.cells.backend)
+            plans, best = self._plans(layer, problem, want)
+            found["plans"], found["best_plan"] = plans, best
+            if best is None:
+                raise AssertionError(f"no plan of hetune ran: {plans}")
+            baseline = _call(layer, problem, best)
+            self._best = best
+            for candidate in self.candidates(compiled):
+                found["candidates"].append(self._candidate(candidate, problem, want, baseline))
+        found["clocks_after"] = clocks(device)
+        return found
+
+    def candidates(self, compiled: bool) -> list[Candidate]:
+        """What hetune chooses, its best plan as a CUDA graph, and the peers; or torch.compile's."""
+        every = pyg.candidates(self.layer)
+        if compiled:
+            return [candidate for candidate in every if candidate.compiled]
+        own = [
+            Candidate("hetune/compile", self.layer, self._chosen),
+            Candidate("hetune/cuda graph", self.layer, self._recorded),
+        ]
+        plain = [candidate for candidate in every if not candidate.compiled]
+        experts = (*torch_expert.candidates(self.layer), *grouped.candidates(self.layer))
+        return [*own, *experts, *plain]
+
+    def _chosen(self, problem: Problem) -> Run:
+        from hetune import compile as compile_with_selector
+
+        return _call(compile_with_selector(problem.conv, backend=self.cells.backend), problem)
+
+    def _recorded(self, problem: Problem) -> Run:
+        layer = compile_layer(
+            problem.conv, backend=self.cells.backend, cuda_graph=self.cells.device != "cpu"
+        )
+        run = _call(layer, problem, self._best)
+        for _ in range(PATIENCE + 1):
+            run()
+        return run
+
+    def _plans(
+        self, layer: CompiledLayer, problem: Problem, want: Tensor
+    ) -> tuple[dict[str, Any], str | None]:
+        """All plans by what they take, and the fastest that is right."""
+        plans: dict[str, Any] = {}
+        watch = stopwatch(self.cells.device)
+        for variant in _each_plan(layer.variants):
+            name = variant.rpartition("/")[0]
+            record = self._guarded(
+                lambda v=variant: self._plan(_call(layer, problem, v), problem, want, watch)
+            )
+            plans[name] = {"variant": variant, **record}
+        right = {p["variant"]: p["median_ms"] for p in plans.values() if p["status"] == "ok"}
+        return plans, min(right, key=right.__getitem__, default=None)
+
+    def _plan(self, run: Run, problem: Problem, want: Tensor, watch: Stopwatch) -> dict[str, Any]:
+        wrong = self._wrong(problem, run(), want, self.cells.precision)
+        if wrong["status"] != "ok":
+            return wrong
+        peak = peak_bytes(run, self.cells.device)
+        times = in_turns({"plan": run}, watch, _FEW_ROUNDS)["plan"]
+        return {**wrong, "peak_bytes": peak, **times}
+
+    def _candidate(
+        self, candidate: Candidate, problem: Problem, want: Tensor, baseline: Run
+    ) -> dict[str, Any]:
+        precision = candidate.precision if candidate.precision != "ieee" else self.cells.precision
+        entry = {"name": candidate.name, "precision": precision}
+        reason = torch_expert.applies(candidate, problem)
+        if reason is not None:
+            return {**entry, "status": "not run", "detail": reason}
+        record = self._guarded(lambda: self._timed(candidate, problem, want, baseline, precision))
+        return {**entry, **record}
+
+    def _timed(
+        self, candidate: Candidate, problem: Problem, want: Tensor, baseline: Run, precision: str
+    ) -> dict[str, Any]:
+        device = self.cells.device
+        for inputs in ("conv", "x", "edge_index", "edge_type"):
+            getattr(problem, inputs)
+        before, start = held_bytes(device), time.perf_counter()
+        run = candidate.build(problem)
+        output = run()
+        kept = held_bytes(device) - before - _bytes_of(output)
+        seconds = time.perf_counter() - start
+        record = self._wrong(problem, output, want, precision)
+        del output
+        record["preprocess_s"] = round(seconds, 4)
+        if record["status"] != "ok":
+            return record
+        peak = peak_bytes(run, device)
+        turns = in_turns({"own": baseline, "it": run}, stopwatch(device), self.cells.rounds)
+        own = turns["own"]
+        ratio = turns["it"]["median_ms"] / own["median_ms"] if own["median_ms"] else None
+        return {
+            **record,
+            "peak_bytes": peak,
+            "kept_bytes": kept,
+            **turns["it"],
+            "beside_ms": own["median_ms"],
+            "ratio": ratio,
+        }
+
+    def _wrong(self, problem: Problem, output: Any, want: Tensor, precision: str) -> dict[str, Any]:
+        error = relative_error(problem.flatten(output), want, problem.compared_rows)
+        record = {"status": "ok", "relative_error": error}
+        if not error <= TOLERANCES[precision]:
+            record |= {"status": "wrong", "detail": f"more than {TOLERANCES[precision]:.0e}"}
+        return record
+
+    def _guarded(self, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """A record, or what came in between; nothing of it stays in memory."""
+        left = self.cells.unit_s - (time.perf_counter() - self._began)
+        if left <= 0:
+            return {"status": "not run", "detail": "no time was left for it in its unit"}
+        try:
+            with at_most(left):
+                record = measure()
+        except OutOfTime as error:
+            record = {"status": "too slow", "detail": str(error)}
+        except Exception as error:  # whatever a candidate raises is its result
+            lost = is_out_of_memory(error)
+            record = {"status": "out of memory" if lost else "failed", "detail": describe(error)}
+        _settle(self.cells.device)
+        if record["status"] == "failed" and not answers(self.cells.device):
+            raise RuntimeError(f"the card answers no more: {record['detail']}")
+        return record
+
+
+def compile_ahead(
+    module: nn.Module, device: str, precisions: Sequence[str] = ("ieee",)
+) -> list[BuildReport]:
+    """Compiles a layer's kernels for this card, many at once, but for those that are there."""
+    if device == "cpu":
+        return []
+    major, minor = torch.cuda.get_device_capability(0)
+    target, program = f"cuda:sm_{major}{minor}", adapt(module).program
+    return [build([program], device=target, precision=p).report for p in precisions]
+
+
+def _call(layer: nn.Module, problem: Problem, variant: str | None = None) -> Run:
+    """A compiled layer as a user calls it; without a variant, as it chooses."""
+    x, graph = problem.x_dict if problem.layer == "hgt" else problem.x, problem.graph
+    return lambda: layer(x, graph, variant=variant)
+
+
+def _each_plan(variants: Sequence[str]) -> list[str]:
+    return [variant for variant in variants if variant.endswith("/b256")]
+
+
+def _bytes_of(output: Any) -> int:
+    tensors = [output] if isinstance(output, Tensor) else output.values()
+    return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+
+
+def _settle(device: str) -> None:
+    WORKSPACE.clear()
+    gc.collect()
+    if device != "cpu":
+        torch.cuda.empty_cache()

@@ -1,0 +1,106 @@
+"""What the results of a GPU say: ratios, shares and milliseconds, as lines of text."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from _measure import geometric_mean
+
+GOALS = {"rgcn": 2.5, "rgat": 9.0, "hgt": 4.0}
+"""Least geometric mean, over the graphs, of the best peer's time over hetune's."""
+WORST = 1.2
+"""Least ratio on any graph."""
+SHARE = 0.7
+"""Least share of a kernel's bounds."""
+_OWN = ("best plan", "compile", "cuda graph")
+"""hetune's best plan of all, what `hetune.compile` runs, and the best plan as a CUDA graph."""
+
+
+def peers_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """For each layer, width and precision: milliseconds, the best peer, and ratios to it."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for key in units:
+        kind, graph, *rest = key.split("/")
+        if kind.partition("-")[0] == "peers" and "best_plan" in units[key]:
+            layer, width = rest
+            groups.setdefault((kind, layer, width), []).append(graph)
+    lines = []
+    for (kind, layer, width), graphs in groups.items():
+        lines.append(f"{layer}, width {width}, {kind.partition('-')[2] or 'ieee'}")
+        titles = [f"{name} ms" for name in _OWN] + [f"over {name}" for name in _OWN]
+        lines.append(f"  {'graph':<10}{''.join(f'{title:>16}' for title in titles)}  best peer")
+        ratios: dict[str, list[float]] = {name: [] for name in _OWN}
+        for graph in graphs:
+            cell = _joined(units, kind, graph, layer, width)
+            lines.append(f"  {graph:<10}{_row(cell, ratios)}")
+        lines += [_verdict(layer, name, values) for name, values in ratios.items() if values]
+        lines.append(f"  without a result: {', '.join(_lost(units, kind, graphs, layer, width))}")
+    return lines
+
+
+def roofline_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """For each kernel and graph: its time, what bounds it, and its share."""
+    lines = []
+    for key, unit in units.items():
+        if key.startswith("roofline/") and "share" in unit:
+            lines.append(
+                f"{key.removeprefix('roofline/'):<28}{unit['best_ms']:>10.4f} ms  "
+                f"{unit['share']:>6.1%} of {unit['bound']:<6}"
+                f"{'' if unit['share'] >= SHARE else f' below {SHARE:.0%}':<11}"
+                f" {unit['tflops']:.1f} TFLOP/s, {unit['copy_gb_s']:.0f} GB/s;"
+                f" default schedule {unit['default_ms']:.4f} ms; best: {unit['best']}"
+            )
+    return lines
+
+
+def _joined(
+    units: Mapping[str, Mapping[str, Any]], kind: str, graph: str, layer: str, width: str
+) -> dict[str, Any]:
+    """A cell with the candidates of torch.compile, where they have been measured."""
+    rest = f"{graph}/{layer}/{width}"
+    compiled = units.get(f"{kind.replace('peers', 'compiled')}/{rest}", {})
+    cell = units[f"{kind}/{rest}"]
+    return {**cell, "candidates": [*cell["candidates"], *compiled.get("candidates", ())]}
+
+
+def _row(cell: Mapping[str, Any], ratios: dict[str, list[float]]) -> str:
+    """Adds the cell's ratios, too."""
+    known = {c["name"]: c for c in cell["candidates"] if c["status"] == "ok"}
+    plan = cell["plans"][cell["best_plan"].rpartition("/")[0]]
+    own = {"best plan": {**plan, "ratio": 1.0}}
+    own |= {name: known[f"hetune/{name}"] for name in _OWN if f"hetune/{name}" in known}
+    peers = [
+        c
+        for name, c in known.items()
+        if not name.startswith("hetune/") and c["precision"] == cell["precision"]
+    ]
+    best = min(peers, key=lambda c: c["ratio"] or math.inf, default=None)
+    times = [f"{own[name]['median_ms']:.4f}" if name in own else "" for name in _OWN]
+    over = []
+    for name in _OWN:
+        if best is not None and name in own:
+            ratios[name].append(best["ratio"] / own[name]["ratio"])
+        over.append(f"{ratios[name][-1]:.2f}" if best is not None and name in own else "")
+    cells = "".join(f"{text:>16}" for text in (*times, *over))
+    return f"{cells}  {best['name'] if best else 'no peer ran'}"
+
+
+def _verdict(layer: str, name: str, values: list[float]) -> str:
+    mean, least, goal = geometric_mean(values), min(values), GOALS[layer]
+    kept = "kept" if mean >= goal and least >= WORST else "not kept"
+    return (
+        f"  {name}: geometric mean {mean:.2f}x (goal {goal:g}x), least {least:.2f}x "
+        f"(goal {WORST:g}x), of {len(values)} graphs: {kept}"
+    )
+
+
+def _lost(
+    units: Mapping[str, Mapping[str, Any]], kind: str, graphs: Iterable[str], layer: str, width: str
+) -> list[str]:
+    """Candidates without a time, with their reason."""
+    found: dict[str, list[str]] = {}
+    for graph in graphs:
+        for candidate in _joined(units, kind, graph, layer, width)["candidates"]:
+            if candidate["status"] != "ok":
+                found.setdefault(f"{candidate['name']} {candidate['status']}", []).append(graph)
+    return [f"{what} ({', '.join(graphs)})" for what, graphs in found.items()] or ["none"]

@@ -1,0 +1,265 @@
+"""Kernels of a GPU against what the card can do, measured beside them in the same turns.
+
+The limits of a kernel: its operations at the rate of a large product by torch in the same
+precision; the bytes that it cannot do without (every row once) at the rate of a large copy; and
+picking the very rows that it picks, in the same order, which is timed, not computed. Its share is
+the longest of the three over the time of the best schedule.
+"""
+
+import gc
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from _gpu import clocks
+from _gpu_graphs import fresh_graph, origin
+from _gpu_timing import Run, in_turns, stopwatch
+from _gpu_units import UNIT_S, Unit
+from _memory import describe, is_out_of_memory
+from torch import Tensor
+
+from hetune.profiling.calibrate.probes import AGGREGATION, PRODUCT
+from hetune.variants.backends.triton.backend import TritonBackend
+from hetune.variants.backends.triton.schedule import TritonSchedule
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.kernel.nodes import Launch, Schedule
+from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.verify import verify
+from hetune.variants.runtime.domain import Domain
+
+_FLOAT = 4
+_AGGREGATED = 64
+"""Width of the rows of `AGGREGATION`."""
+PRODUCTS = tuple(
+    TritonSchedule(tile_rows=rows, tile_k=k, warps=warps, stages=stages)
+    for rows, k, warps, stages in (
+        (64, 32, 4, 2),
+        (64, 64, 4, 2),
+        (128, 32, 4, 2),
+        (128, 64, 4, 2),
+        (128, 32, 8, 2),
+        (128, 64, 8, 3),
+        (32, 64, 4, 2),
+    )
+)
+SUMS = (
+    TritonSchedule(),
+    TritonSchedule(edges=8),
+    TritonSchedule(edges=8, elements=2048),
+    TritonSchedule(edges=2),
+    TritonSchedule(elements=512),
+    TritonSchedule(hub_edges=128),
+    TritonSchedule(edges=16, elements=4096),
+)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a kernel has to do.
+
+    Attributes:
+        launch: The kernel.
+        flop: Operations of its products.
+        nbytes: Bytes of what it reads and writes, every row once.
+        picks: Ways of picking the rows that it picks.
+        schedules: Ways of running it.
+    """
+
+    launch: Launch
+    flop: float
+    nbytes: float
+    picks: Mapping[str, Run]
+    schedules: Sequence[TritonSchedule]
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Makes the units.
+
+    Attributes:
+        device: "cuda", or "cpu" under TRITON_INTERPRET=1.
+        rounds: How often a kernel takes its turn.
+        product: Side of the square product that tells the rate of operations.
+        copied: Bytes of the copy that tells the rate of bytes.
+        unit_s: Seconds after which a unit tries no further schedule.
+    """
+
+    device: str
+    rounds: int = 20
+    product: int = 8192
+    copied: int = 1 << 30
+    unit_s: float = UNIT_S
+
+    def units(self, graphs: Sequence[str], width: int = 64) -> list[Unit]:
+        """Products in two precisions and sums, of rows of `width`, on each of the graphs."""
+        found = [
+            Unit(
+                f"roofline/gather-gemm {p}/{g}",
+                lambda g=g, p=p: self.measure(self.products(g, width, p), p, g),
+            )
+            for g in graphs
+            for p in ("ieee", "tf32")
+        ]
+        return found + [
+            Unit(f"roofline/aggregation/{g}", lambda g=g: self.measure(self.sums(g), "ieee", g))
+            for g in graphs
+        ]
+
+    def products(
+        self, graph: str, width: int, precision: str
+    ) -> Callable[[], tuple[HeteroGraph, Work]]:
+        """A typed product for each source pair."""
+
+        def make() -> tuple[HeteroGraph, Work]:
+            from _gpu_gather import copies
+
+            at = fresh_graph(graph, self.device)
+            index = Domain(at, at.device).index("")
+            ids, weights = index.src_pair_node, at.num_etypes * width * width
+            table = torch.randn(at.num_nodes, width, device=at.device)
+            rows = ids.numel()
+            work = Work(
+                _parsed(PRODUCT.format(d=width)),
+                2.0 * rows * width * width,
+                _FLOAT * (width * (_distinct(ids) + rows) + rows + weights),
+                copies(table, ids),
+                [replace(schedule, precision=precision) for schedule in PRODUCTS],
+            )
+            return at, work
+
+        return make
+
+    def sums(self, graph: str) -> Callable[[], tuple[HeteroGraph, Work]]:
+        """A weighted sum over each node's edges."""
+
+        def make() -> tuple[HeteroGraph, Work]:
+            from _gpu_gather import sums
+
+            at = fresh_graph(graph, self.device)
+            index = Domain(at, at.device).index("")
+            table = torch.randn(at.num_nodes, _AGGREGATED, device=at.device)
+            rows = _distinct(index.src) + at.num_nodes
+            work = Work(
+                _parsed(AGGREGATION),
+                2.0 * at.num_edges * _AGGREGATED,
+                _FLOAT * (_AGGREGATED * rows + 3 * at.num_edges + at.num_nodes),
+                sums(table, index.src),
+                SUMS,
+            )
+            return at, work
+
+        return make
+
+    def measure(
+        self, make: Callable[[], tuple[HeteroGraph, Work]], precision: str, graph: str
+    ) -> dict[str, Any]:
+        """A unit's record."""
+        began = time.perf_counter()
+        at, work = make()
+        before = clocks(self.device)
+        torch.set_float32_matmul_precision("highest" if precision == "ieee" else "high")
+        limits = {**self._limits(), **{f"pick {name}": run for name, run in work.picks.items()}}
+        domain = Domain(at, at.device)
+        values = _values(work.launch, domain, at.device)
+        runs: dict[str, Run] = {}
+        refused: dict[str, str] = {}
+        for schedule in work.schedules:
+            name = str(schedule)
+            if time.perf_counter() - began > self.unit_s:
+                refused[name] = "no time was left for it in its unit"
+                continue
+            try:
+                run = _bound(work.launch, domain, schedule, values)
+                run()
+                self._wait()
+                runs[name] = run
+            except Exception as error:  # a schedule that a card refuses is a result
+                if is_out_of_memory(error):
+                    gc.collect()
+                refused[name] = describe(error)
+        if not runs:
+            raise AssertionError(f"no schedule ran: {refused}")
+        watch = stopwatch(self.device)
+        times = in_turns({**limits, **runs}, watch, self.rounds)
+        return {
+            "graph": origin(graph),
+            "nodes": at.num_nodes,
+            "edges": at.num_edges,
+            "flop": work.flop,
+            "bytes": work.nbytes,
+            **self.shares(work, times, list(runs)),
+            "times": times,
+            "refused": refused,
+            "clocks_before": before,
+            "clocks_after": clocks(self.device),
+        }
+
+    def shares(
+        self, work: Work, times: Mapping[str, Mapping[str, Any]], runs: Sequence[str]
+    ) -> dict[str, Any]:
+        """Rates of the card, the kernel's bounds, and its share of them; medians all."""
+
+        def ms(name: str) -> float:
+            value: float = times[name]["median_ms"]
+            return max(value, 1e-6)
+
+        flop_rate = 2.0 * self.product**3 / ms("product")
+        byte_rate = 2.0 * self.copied / ms("copy")
+        best = min(runs, key=ms)
+        bounds = {
+            "flop": work.flop / flop_rate,
+            "bytes": work.nbytes / byte_rate,
+            "pick": min(ms(name) for name in times if name.startswith("pick ")),
+        }
+        share = {name: round(bound / ms(best), 4) for name, bound in bounds.items()}
+        return {
+            "tflops": round(flop_rate * 1e-9, 3),
+            "copy_gb_s": round(byte_rate * 1e-6, 2),
+            "best": best,
+            "best_ms": ms(best),
+            "default_ms": ms(runs[0]),
+            "bounds_ms": {name: round(bound, 5) for name, bound in bounds.items()},
+            "shares": share,
+            "share": max(share.values()),
+            "bound": max(share, key=share.__getitem__),
+        }
+
+    def _limits(self) -> dict[str, Run]:
+        a, b = (torch.randn(self.product, self.product, device=self.device) for _ in range(2))
+        c = torch.empty_like(a)
+        source = torch.zeros(self.copied // _FLOAT, device=self.device)
+        target = torch.empty_like(source)
+        return {
+            "product": lambda: torch.mm(a, b, out=c),
+            "copy": lambda: target.copy_(source),
+        }
+
+    def _wait(self) -> None:
+        if self.device != "cpu":
+            torch.cuda.synchronize()
+
+
+def _values(launch: Launch, domain: Domain, device: torch.device) -> dict[str, Tensor]:
+    return {
+        buffer.name: torch.randn(domain.buffer_rows(buffer.type), *buffer.type.shape, device=device)
+        for buffer in launch.buffers
+    }
+
+
+def _bound(
+    launch: Launch, domain: Domain, schedule: TritonSchedule, values: dict[str, Tensor]
+) -> Run:
+    run = TritonBackend(schedule).bind(launch, Schedule(), domain)
+    return lambda: run(values)
+
+
+def _parsed(text: str) -> Launch:
+    launch = parse(text)
+    verify(launch)
+    return launch
+
+
+def _distinct(ids: Tensor) -> int:
+    return torch.unique(ids).numel()

@@ -1,0 +1,176 @@
+"""Timing on a GPU: CUDA events around a call from idle, with a cold L2 cache, in turns.
+
+With "cpu" the same functions read a clock, so that everything but the events is tested anywhere.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Protocol
+
+import torch
+from _measure import as_json, rounds_within
+
+from hetune.profiling.measure.rounds import take_rounds
+from hetune.profiling.measure.timing import Timing
+
+Run = Callable[[], Any]
+BUDGET_S = 2.0
+"""Seconds that the rounds of one candidate may take."""
+_FLUSHED = 256 << 20
+"""Bytes that are written between two runs: more than the L2 cache of any card."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One call.
+
+    Attributes:
+        seconds: Until what it started on the device was done.
+        host_seconds: Until it returned.
+    """
+
+    seconds: float
+    host_seconds: float
+
+
+class Stopwatch(Protocol):
+    """Times one call at a time."""
+
+    def time(self, run: Run) -> Sample:
+        """What a call took."""
+        ...
+
+
+@cache
+def _scratch() -> torch.Tensor:
+    return torch.empty(_FLUSHED, dtype=torch.int8, device="cuda")
+
+
+@dataclass(frozen=True, slots=True)
+class CudaStopwatch:
+    """Two events on the current stream, around a call that finds the device idle.
+
+    Starting kernels thus counts where the device waits for it, as it does for whoever waits for
+    one result.
+
+    Attributes:
+        event: Makes an event that keeps its time.
+        wait: Until the device has done everything.
+        flush: Overwrites the L2 cache.
+    """
+
+    event: Callable[[], Any] = lambda: torch.cuda.Event(enable_timing=True)
+    wait: Run = lambda: torch.cuda.synchronize()
+    flush: Run = lambda: _scratch().zero_()
+
+    def time(self, run: Run) -> Sample:
+        """Seconds between the events, and on the host."""
+        self.flush()
+        self.wait()
+        begin, end = self.event(), self.event()
+        begin.record()
+        start = time.perf_counter()
+        result = run()
+        host = time.perf_counter() - start
+        end.record()
+        end.synchronize()
+        del result
+        return Sample(begin.elapsed_time(end) * 1e-3, host)
+
+
+@dataclass(frozen=True, slots=True)
+class WallStopwatch:
+    """A clock, for the CPU."""
+
+    clock: Callable[[], float] = field(default=time.perf_counter)
+
+    def time(self, run: Run) -> Sample:
+        """Seconds until the call returned."""
+        start = self.clock()
+        run()
+        seconds = self.clock() - start
+        return Sample(seconds, seconds)
+
+
+def stopwatch(device: str) -> Stopwatch:
+    """What times calls on a device."""
+    return WallStopwatch() if device == "cpu" else CudaStopwatch()
+
+
+def in_turns(
+    runs: Mapping[str, Run], watch: Stopwatch, rounds: int, *, budget_s: float = BUDGET_S
+) -> dict[str, dict[str, Any]]:
+    """Times of candidates that take turns, in random order, after one call each to warm up.
+
+    Args:
+        runs: What to call, by name; each has run before.
+        watch: What times.
+        rounds: How often each runs; less often, but at least 3 times, where that would take more
+            than the budget.
+        budget_s: Seconds for each of them.
+
+    Returns:
+        For each `as_json` of its times, and the median of what the host was busy, ``host_ms``.
+    """
+    warm = {name: watch.time(run).seconds for name, run in runs.items()}
+    counts = {name: rounds_within(seconds, rounds, budget_s) for name, seconds in warm.items()}
+    samplers = {name: (lambda run=run: watch.time(run)) for name, run in runs.items()}
+    taken = take_rounds(samplers, counts)
+    return {name: summary(samples) for name, samples in taken.samples.items()}
+
+
+def summary(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Times in milliseconds with their median, minimum and interquartile range."""
+    host = Timing(tuple(sample.host_seconds for sample in samples))
+    times = as_json(Timing(tuple(sample.seconds for sample in samples)))
+    return {**times, "host_ms": round(host.median * 1e3, 4)}
+
+
+def peak_bytes(run: Run, device: str) -> int | None:
+    """Bytes that torch's allocator held at most during a call, beside what it held before."""
+    if device == "cpu":
+        run()
+        return None
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    result = run()
+    torch.cuda.synchronize()
+    del result
+    return torch.cuda.max_memory_allocated() - before
+
+
+def held_bytes(device: str) -> int:
+    """Bytes that torch's allocator holds for tensors; 0 on the CPU."""
+    if device == "cpu":
+        return 0
+    torch.cuda.synchronize()
+    return torch.cuda.memory_allocated()
+
+
+class OutOfTime(BaseException):
+    """A call took longer than it may."""
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Interrupts what takes longer, between two instructions of Python, in the main thread.
+
+    Raises:
+        OutOfTime: It took longer.
+    """
+
+    def stop(*_: object) -> None:
+        raise OutOfTime(f"no result within {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)

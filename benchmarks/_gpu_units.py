@@ -1,0 +1,99 @@
+"""Work in units, each of whose results is written when it is there: an interrupted run goes on."""
+
+import json
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hetune.variants.registry.whole import write_whole
+
+LIMIT = 480.0
+"""Seconds after which no unit begins."""
+UNIT_S = 55.0
+"""Seconds after which a unit begins no further part of its work."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of work of at most a minute or so."""
+
+    key: str
+    run: Callable[[], dict[str, Any]]
+
+
+class Held:
+    """The results so far, of this card and commit."""
+
+    def __init__(self, path: Path, machine: dict[str, Any], commit: str | None) -> None:
+        self.path, self.head = path, {"machine": machine, "commit": commit}
+        self.units: dict[str, Any] = {}
+        if path.is_file():
+            known = json.loads(path.read_text())
+            if {key: known.get(key) for key in self.head} == self.head:
+                self.units = known["units"]
+
+    def put(self, key: str, result: dict[str, Any]) -> None:
+        """Keep a unit's result."""
+        self.units[key] = result
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        content = json.dumps({**self.head, "units": self.units}, indent=1)
+        write_whole(self.path, f"{content}\n".encode(), 0o644)
+
+
+def run_unit(unit: Unit) -> dict[str, Any]:
+    """A unit's result, or why there is none."""
+    start = time.perf_counter()
+    try:
+        result = unit.run()
+    except Exception as error:
+        last = traceback.format_exc().splitlines()[-4:]
+        result = {"failed": f"{type(error).__name__}: {error}"[:2000], "where": last}
+    return {**result, "seconds": round(time.perf_counter() - start, 2)}
+
+
+def work(
+    units: Sequence[Unit], held: Held, *, device: str, limit: float = LIMIT, again: bool = False
+) -> int:
+    """Runs what is missing, until the limit.
+
+    Args:
+        units: All of them, in order.
+        held: Where results are kept.
+        device: What they run on.
+        limit: Seconds after which no unit begins.
+        again: Whether failed units run again.
+
+    Returns:
+        0 if all are there and good, 1 if one has failed, 3 if some are left.
+    """
+    deadline = time.monotonic() + limit
+    for unit in units:
+        known = held.units.get(unit.key)
+        if known is not None and not (again and "failed" in known):
+            continue
+        if time.monotonic() > deadline:
+            break
+        held.put(unit.key, result := run_unit(unit))
+        print(f"{unit.key}: {result.get('failed') or result.get('skipped') or 'ok'}", flush=True)
+        if "failed" in result and not answers(device):
+            print("the card answers no more in this process: start again", flush=True)
+            break
+    bad = [unit.key for unit in units if "failed" in held.units.get(unit.key, {})]
+    left = sum(unit.key not in held.units for unit in units)
+    print(f"{len(units) - left} of {len(units)} units, {len(bad)} failed, in {held.path}")
+    for key in bad:
+        print(f"failed: {key}: {held.units[key]['failed'][:200]}")
+    return 1 if bad else 3 if left else 0
+
+
+def answers(device: str) -> bool:
+    """Whether the device still computes: after an illegal access it does not, in this process."""
+    try:
+        return float(torch.ones(2, device=device).sum()) == 2.0
+    except RuntimeError:
+        return False

@@ -1,0 +1,159 @@
+"""The GPU's comparison with peers, on the CPU: every step but events and memory."""
+
+import json
+
+import pytest
+import torch
+
+pytest.importorskip("torch_geometric")
+
+import _gpu_peers
+import peers
+from _gpu_peers import Cell, Cells
+from _gpu_report import peers_lines
+from _peers.problem import Candidate
+
+GRAPH = "duplicate edges"
+
+
+def cell(**options) -> Cell:
+    return Cell(Cells("cpu", rounds=3, **options), "rgcn", GRAPH, 16)
+
+
+def test_a_cell_has_every_plan_and_every_peer():
+    found = cell().measure(compiled=False)
+    assert found["reference"] == "PyG"
+    assert set(found["plans"]) >= {"vanilla", "src", "dst", "hybrid"}
+    assert found["best_plan"] in {plan["variant"] for plan in found["plans"].values()}
+    known = {c["name"]: c for c in found["candidates"]}
+    assert {
+        "hetune/compile",
+        "hetune/cuda graph",
+        "expert/compaction",
+        "grouped/compaction",
+        "pyg/RGCNConv",
+    } <= set(known)
+    assert {c["status"] for c in known.values()} == {"ok"}
+    for candidate in known.values():
+        assert len(candidate["times_ms"]) == 3
+        assert candidate["ratio"] == candidate["median_ms"] / candidate["beside_ms"]
+    assert {c["precision"] for n, c in known.items() if n.endswith("bf16")} == {"bf16"}
+    assert all(c["relative_error"] < 1e-5 for c in known.values() if c["precision"] == "ieee")
+
+
+@pytest.fixture
+def one_plan(monkeypatch) -> None:
+    """Of hetune's plans only the first is looked at."""
+    monkeypatch.setattr(_gpu_peers, "_each_plan", lambda variants: variants[:1])
+
+
+def fails(error: BaseException):
+    def build(problem):
+        def run():
+            raise error
+
+        return run
+
+    return build
+
+
+def wrong(problem):
+    return lambda: problem.x * 2
+
+
+@pytest.mark.parametrize(
+    ("build", "status", "detail"),
+    [
+        (fails(torch.OutOfMemoryError("CUDA out of memory. Tried to")), "out of memory", "CUDA"),
+        (fails(ValueError("no such shape")), "failed", "ValueError: no such shape"),
+        (fails(_gpu_peers.OutOfTime("no result within 3 s")), "too slow", "within 3 s"),
+        (wrong, "wrong", "more than 1e-04"),
+    ],
+)
+def test_what_goes_wrong_is_a_result(build, status, detail, monkeypatch, one_plan):
+    candidate = Candidate("peer/bad", "rgcn", build)
+    monkeypatch.setattr(Cell, "candidates", lambda self, compiled: [candidate])
+    (entry,) = cell().measure(compiled=False)["candidates"]
+    assert entry["status"] == status
+    assert detail in entry["detail"]
+
+
+def test_a_card_that_answers_no_more_fails_the_unit(monkeypatch, one_plan):
+    candidate = Candidate("peer/bad", "rgcn", fails(RuntimeError("illegal memory access")))
+    monkeypatch.setattr(Cell, "candidates", lambda self, compiled: [candidate])
+    monkeypatch.setattr(_gpu_peers, "answers", lambda device: False)
+    with pytest.raises(RuntimeError, match="answers no more: RuntimeError: illegal memory"):
+        cell().measure(compiled=False)
+
+
+def test_candidates_for_which_no_time_is_left_are_named():
+    with pytest.raises(AssertionError, match="no time was left"):
+        cell(unit_s=0.0).measure(compiled=False)
+
+
+def test_the_compiled_peers_are_cells_of_their_own():
+    names = [c.name for c in cell().candidates(compiled=True)]
+    assert names == ["pyg/RGCNConv+compile", "pyg/FastRGCNConv+compile"]
+    assert not [c for c in cell().candidates(compiled=False) if c.compiled]
+    keys = [u.key for u in Cells("cuda", precision="tf32").units(["am"], ["hgt"], [64])]
+    assert keys == ["peers-tf32/am/hgt/64"]
+
+
+def unit(graph_ms: float, peer_ratio: float, **more) -> dict:
+    plan = {"variant": "src/b256", "status": "ok", "median_ms": graph_ms}
+    own = {"name": "hetune/compile", "status": "ok", "median_ms": 2 * graph_ms, "ratio": 2.0}
+    peer = {"name": "pyg/RGCNConv", "status": "ok", "ratio": peer_ratio}
+    lost = {"name": "pyg/FastRGCNConv", "status": "out of memory"}
+    fast = {"name": "grouped/x bf16", "status": "ok", "ratio": 0.1}
+    graph = {**own, "name": "hetune/cuda graph", "median_ms": graph_ms / 2, "ratio": 0.5}
+    candidates = [{**c, "precision": "ieee"} for c in (own, graph, peer, lost)]
+    candidates.append({**fast, "precision": "bf16"})
+    return {
+        "plans": {"src": plan},
+        "best_plan": "src/b256",
+        "precision": "ieee",
+        "candidates": candidates,
+        **more,
+    }
+
+
+def test_what_the_cells_say():
+    compiled = {"name": "pyg/RGCNConv+compile", "status": "ok", "ratio": 3.0, "precision": "ieee"}
+    lines = peers_lines(
+        {
+            "peers/aifb/rgcn/64": unit(0.5, 8.0),
+            "peers/am/rgcn/64": unit(1.0, 6.0),
+            "compiled/am/rgcn/64": {"candidates": [compiled]},
+            "peers/bgs/rgcn/64": {"failed": "ValueError"},
+        }
+    )
+    assert lines[0] == "rgcn, width 64, ieee"
+    times, over = ["0.5000", "1.0000", "0.2500"], ["8.00", "4.00", "16.00"]
+    assert lines[2].split() == ["aifb", *times, *over, "pyg/RGCNConv"]
+    times, over = ["1.0000", "2.0000", "0.5000"], ["3.00", "1.50", "6.00"]
+    assert lines[3].split() == ["am", *times, *over, "pyg/RGCNConv+compile"]
+    assert "best plan: geometric mean 4.90x (goal 2.5x), least 3.00x" in lines[4]
+    assert lines[4].endswith("of 2 graphs: kept")
+    assert "compile: geometric mean 2.45x" in lines[5]
+    assert lines[5].endswith("not kept")
+    assert "cuda graph: geometric mean 9.80x" in lines[6]
+    assert lines[7].strip() == "without a result: pyg/FastRGCNConv out of memory (aifb, am)"
+
+
+def test_the_command_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(Cell, "measure", lambda self, compiled: unit(1.0, 3.0))
+    out = tmp_path / "peers_cuda.json"
+    arguments = ["--device", "cuda", "--layers", "rgcn", "--graphs", "am", "--out", str(out)]
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert peers.main(arguments) == 2
+    assert "torch sees no GPU here" in capsys.readouterr().err
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("_gpu_run.card", lambda device: {"card": "made up"})
+    assert peers.main([*arguments, "--limit", "-1"]) == 3
+    assert peers.main(arguments) == 0
+    held = json.loads(out.read_text())
+    assert list(held["units"]) == ["peers/am/rgcn/64"]
+    assert held["machine"] == {"card": "made up"}
+    capsys.readouterr()
+    assert peers.main([*arguments, "--table"]) == 0
+    assert "geometric mean 3.00x" in capsys.readouterr().out

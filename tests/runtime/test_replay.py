@@ -1,0 +1,265 @@
+"""Recorded runs, by a recorder that a test makes up: what is copied, when, and in which order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import hetune
+from hetune.variants.errors import CompileError, InputError
+from hetune.variants.runtime import replay as module
+from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.replay import CudaRecorder
+from hetune.variants.testing.layers import LAYERS, randomized
+
+
+@dataclass
+class FakeRecorder:
+    """A replay runs the call again, and writes the tensor that the first run gave."""
+
+    refused: str = ""
+    error: Exception | None = None
+    said: list[str] = field(default_factory=list)
+
+    def refusal(self, device: torch.device) -> str:
+        return self.refused
+
+    def on(self, device: torch.device) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def event(self) -> Event:
+        return Event(self.said)
+
+    def record(self, run):
+        self.said.append("record")
+        if self.error:
+            raise self.error
+        result = run().clone()
+
+        def again() -> None:
+            self.said.append("replay")
+            result.copy_(run())
+
+        return again, result
+
+
+@dataclass
+class Event:
+    said: list[str]
+
+    def record(self) -> None:
+        self.said.append("mark")
+
+    def wait(self) -> None:
+        self.said.append("wait")
+
+    def synchronize(self) -> None:
+        self.said.append("synchronize")
+
+
+@pytest.fixture
+def made(graph):
+    """A layer that records with a fake, the fake, and the same layer without."""
+
+    def make(wanted: bool | None = True, **fake):
+        layer = randomized(LAYERS["rgcn-mean"].make(graph, 8, 1)).eval()
+        recorded = compile_layer(layer, backend="torch", cuda_graph=wanted)
+        recorded._recorder = FakeRecorder(**fake)
+        return recorded, recorded._recorder, compile_layer(layer, backend="torch")
+
+    return make
+
+
+pytestmark = pytest.mark.usefixtures("no_grad")
+VARIANT = "dst/b256"
+
+
+def test_the_third_run_in_a_row_is_recorded_and_replayed(made, graph, x):
+    layer, recorder, plain = made()
+    for turn in range(5):
+        found = layer(x * turn, graph, variant=VARIANT)
+        assert torch.equal(found, plain(x * turn, graph, variant=VARIANT))
+    assert recorder.said.count("record") == 1
+    assert recorder.said.count("replay") == 3
+    assert recorder.said[:5] == ["record", "mark", "wait", "replay", "mark"]
+
+
+def test_results_are_the_caller_s(made, graph, x):
+    layer, _, plain = made()
+    results = [layer(x * turn, graph, variant=VARIANT) for turn in range(5)]
+    for turn, result in enumerate(results):
+        assert torch.equal(result, plain(x * turn, graph, variant=VARIANT))
+    out = torch.empty_like(results[0])
+    assert layer(x, graph, variant=VARIANT, out=out).data_ptr() == out.data_ptr()
+    assert torch.equal(out, results[1])
+    with pytest.raises(InputError, match="out must be"):
+        layer(x, graph, variant=VARIANT, out=out.double())
+    with pytest.raises(InputError, match="float32"):
+        layer(x.double(), graph, variant=VARIANT)
+
+
+def test_new_parameters_and_other_variants_are_recorded_anew(made, graph, x):
+    layer, recorder, plain = made()
+    for _ in range(3):
+        layer(x, graph, variant=VARIANT)
+    layer.module.weight.mul_(2)
+    for _ in range(3):
+        found = layer(x, graph, variant=VARIANT)
+        assert torch.equal(found, plain(x, graph, variant=VARIANT))
+    assert recorder.said.count("record") == 2
+    # What is dropped waits for the streams that still use its memory.
+    assert recorder.said.count("synchronize") == 1
+    for _ in range(3):
+        for variant in ("src/b256", VARIANT):
+            layer(x, graph, variant=variant)
+    assert recorder.said.count("record") == 2
+
+
+def test_another_graph_has_its_own(made, graph, x):
+    layer, recorder, plain = made()
+    other = hetune.HeteroGraph(graph.dst, graph.src, graph.etype, graph.ntype)
+    for _ in range(4):
+        for at in (graph, other):
+            found = layer(x, at, variant=VARIANT)
+            assert torch.equal(found, plain(x, at, variant=VARIANT))
+    assert recorder.said.count("record") == 2
+
+
+def test_recorded_in_inference_mode_and_replayed_outside(made, graph, x):
+    layer, recorder, plain = made()
+    with torch.inference_mode():
+        for _ in range(3):
+            layer(x, graph, variant=VARIANT)
+    assert torch.equal(layer(x * 2, graph, variant=VARIANT), plain(x * 2, graph, variant=VARIANT))
+    assert recorder.said.count("replay") == 2
+
+
+def test_threads_take_turns(made, graph, x):
+    layer, _, plain = made()
+    for _ in range(3):
+        layer(x, graph, variant=VARIANT)
+    wrong: list[int] = []
+
+    def work(factor: int) -> None:
+        with torch.no_grad():
+            for _ in range(10):
+                found = layer(x * factor, graph, variant=VARIANT)
+                if not torch.equal(found, expected[factor]):
+                    wrong.append(factor)
+
+    expected = [plain(x * factor, graph, variant=VARIANT) for factor in range(4)]
+    threads = [threading.Thread(target=work, args=(factor,)) for factor in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_by_default_nothing_is_recorded(made, graph, x):
+    layer, recorder, _ = made(wanted=False)
+    for _ in range(4):
+        layer(x, graph, variant=VARIANT)
+    assert recorder.said == []
+
+
+@pytest.mark.parametrize(("most", "recorded"), [(0, 0), (1 << 24, 1)])
+def test_left_to_hetune_small_graphs_are_recorded(most, recorded, made, graph, x, monkeypatch):
+    monkeypatch.setattr(module, "SMALL_BYTES", most)
+    layer, recorder, _ = made(wanted=None)
+    for _ in range(4):
+        layer(x, graph, variant=VARIANT)
+    assert recorder.said.count("record") == recorded
+
+
+def test_where_it_is_impossible(made, graph, x, caplog):
+    layer, _, _ = made(refused="features are on cpu, not on a GPU")
+    with pytest.raises(InputError, match="cuda_graph=True, but features are on cpu"):
+        layer(x, graph, variant=VARIANT)
+    layer, _, plain = made(wanted=None, refused="features are on cpu, not on a GPU")
+    assert torch.equal(layer(x, graph, variant=VARIANT), plain(x, graph, variant=VARIANT))
+    error = RuntimeError("operation not permitted when stream is capturing")
+    layer, _, _ = made(error=error)
+    layer(x, graph, variant=VARIANT)
+    layer(x, graph, variant=VARIANT)
+    with pytest.raises(CompileError, match=r"not permitted .*: pass cuda_graph=False"):
+        layer(x, graph, variant=VARIANT)
+    layer, recorder, plain = made(wanted=None, error=error)
+    for _ in range(5):
+        assert torch.equal(layer(x, graph, variant=VARIANT), plain(x, graph, variant=VARIANT))
+    assert recorder.said == ["record"]
+    assert "kernel by kernel" in caplog.text
+
+
+def test_a_gpu_records_and_nothing_else():
+    recorder = CudaRecorder()
+    assert recorder.refusal(torch.device("cuda:0")) == ""
+    assert "cpu" in recorder.refusal(torch.device("cpu"))
+
+
+class Cuda:
+    """What of `torch.cuda` recording uses; notes the calls."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.now = Stream(self, "caller's")
+
+    def current_stream(self) -> Stream:
+        return self.now
+
+    def Stream(self) -> Stream:
+        return Stream(self, "side")
+
+    @contextmanager
+    def stream(self, stream: Stream) -> Iterator[None]:
+        self.now, before = stream, self.now
+        yield
+        self.now = before
+
+    def CUDAGraph(self) -> SimpleNamespace:
+        return SimpleNamespace(replay=lambda: self.said.append(f"replay on {self.now.name}"))
+
+    @contextmanager
+    def graph(self, graph: object, capture_error_mode: str) -> Iterator[None]:
+        with self.stream(Stream(self, f"capture, {capture_error_mode}")):
+            yield
+
+
+@dataclass
+class Stream:
+    cuda: Cuda
+    name: str
+
+    def wait_stream(self, other: Stream) -> None:
+        self.cuda.said.append(f"{self.name} waits for {other.name}")
+
+
+def test_a_run_warms_up_on_another_stream_before_it_is_recorded(monkeypatch):
+    cuda = Cuda()
+    monkeypatch.setattr(module.torch, "cuda", cuda)
+
+    def run() -> torch.Tensor:
+        cuda.said.append(f"run on {cuda.now.name}")
+        return torch.zeros(1)
+
+    again, _ = CudaRecorder().record(run)
+    again()
+    assert cuda.said == [
+        "side waits for caller's",
+        "run on side",
+        "caller's waits for side",
+        "run on capture, thread_local",
+        "replay on caller's",
+    ]
+
+
+def test_the_option_is_that_of_hetune_compile(graph, x):
+    layer = hetune.compile(hetune.nn.RGCN(8, 8, 3), backend="torch", cuda_graph=True)
+    with pytest.raises(InputError, match="not on a GPU"):
+        layer(x, graph)

@@ -1,0 +1,209 @@
+"""Runs recorded once and replayed: a plan's kernels as one CUDA graph.
+
+A plan starts a handful of kernels, each of which costs the host microseconds; on a small graph that
+is most of its time. A CUDA graph starts them all at once, over the very memory that it was recorded
+with: features are copied in, the result is copied out.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from hetune.variants.errors import CompileError, InputError
+from hetune.variants.runtime.executable import Executable
+
+SMALL_BYTES = 16 << 20
+"""With `cuda_graph=None`, most bytes that are copied in and out: a card copies them in the time
+that starting a few kernels takes. An estimate; nothing was measured."""
+PATIENCE = 2
+"""Runs with the same kernels and weights before they are recorded."""
+
+_log = logging.getLogger(__name__)
+
+
+class Recorder(Protocol):
+    """Records what a call starts on a device, to start it again."""
+
+    def refusal(self, device: torch.device) -> str:
+        """Why it records nothing on a device; "" if it does."""
+        ...
+
+    def record(self, run: Callable[[], Tensor]) -> tuple[Callable[[], object], Tensor]:
+        """What replays a call, and the tensor that each replay writes.
+
+        Raises:
+            RuntimeError: The call does what cannot be recorded.
+        """
+        ...
+
+    def on(self, device: torch.device) -> AbstractContextManager[object]:
+        """Makes a device the current one."""
+        ...
+
+    def event(self) -> Any:
+        """With ``record()``, ``wait()`` and ``synchronize()``, as of a `torch.cuda.Event`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CudaRecorder:
+    """Records CUDA graphs."""
+
+    def refusal(self, device: torch.device) -> str:
+        """Why it records nothing on a device; "" if it does."""
+        return "" if device.type == "cuda" else f"features are on {device}, not on a GPU"
+
+    def record(self, run: Callable[[], Tensor]) -> tuple[Callable[[], object], Tensor]:
+        """Runs the call once on another stream, as recording asks for, and then records it."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            run()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may go on allocating meanwhile.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            result = run()
+        return graph.replay, result
+
+    def on(self, device: torch.device) -> AbstractContextManager[object]:
+        """Makes a device the current one."""
+        return torch.cuda.device(device)
+
+    def event(self) -> Any:
+        """An event of the current device."""
+        return torch.cuda.Event()
+
+
+class Replay:
+    """A recorded run of an executable with certain weights. Safe to call from several threads.
+
+    Runs on different streams take turns on the device: the memory is one run's.
+
+    Args:
+        executable: What runs.
+        features: Checked, as `Executable.inputs` gives them: they tell the shapes.
+        weights: As for `Executable.run`; read in every replay, so they are kept.
+        recorder: What records.
+
+    Raises:
+        RuntimeError: It cannot be recorded.
+    """
+
+    def __init__(
+        self,
+        executable: Executable,
+        features: Mapping[str, Tensor],
+        weights: Mapping[str, Tensor],
+        recorder: Recorder,
+    ) -> None:
+        self._weights = weights
+        self._lock = threading.Lock()
+        # Tensors made in inference mode could not be written outside of it.
+        with torch.inference_mode(False), torch.no_grad():
+            static = {name: rows.detach().clone() for name, rows in features.items()}
+            self._replay, self._result = recorder.record(lambda: executable.run(static, weights))
+        self._features = static
+        self._free = recorder.event()
+        self._free.record()
+        # Streams may still work on the memory when nobody refers to it any more.
+        weakref.finalize(self, self._free.synchronize).atexit = False
+
+    def run(self, features: Mapping[str, Tensor], target: Tensor) -> Tensor:
+        """Replays the run on the current stream.
+
+        Args:
+            features: As given when it was recorded, with other values.
+            target: Takes the result.
+        """
+        with self._turn(), torch.no_grad():
+            for name, rows in features.items():
+                self._features[name].copy_(rows)
+            self._replay()
+            return target.copy_(self._result)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        with self._lock:
+            self._free.wait()
+            yield
+            self._free.record()
+
+
+class Replays:
+    """A layer's runs on one graph: as they come, until the same one has come often enough.
+
+    Args:
+        wanted: Whether runs are recorded; None: where little has to be copied.
+        recorder: What records.
+    """
+
+    def __init__(self, wanted: bool | None, recorder: Recorder) -> None:
+        self._wanted, self._recorder = wanted, recorder
+        self._lock = threading.Lock()
+        self._last: tuple[Executable, Mapping[str, Tensor]] | None = None
+        self._runs = 0
+        self._replay: Replay | None = None
+
+    def run(
+        self,
+        executable: Executable,
+        features: Mapping[str, Tensor],
+        weights: Mapping[str, Tensor],
+        out: Tensor | None,
+    ) -> Tensor:
+        """As `Executable.run`.
+
+        Raises:
+            InputError: A tensor does not fit, or recording was asked for and is impossible there.
+            CompileError: Recording was asked for and failed.
+        """
+        if reason := self._recorder.refusal(executable.device):
+            if self._wanted:
+                raise InputError(f"cuda_graph=True, but {reason}: leave it out, or move them")
+            return executable.run(features, weights, out)
+        with self._recorder.on(executable.device):
+            with self._lock:
+                replay = self._replay_of(executable, features, weights)
+            if replay is None:
+                return executable.run(features, weights, out)
+            given = executable.inputs(features)
+            return replay.run(given, executable.result(out, {**weights, **given}))
+
+    def _replay_of(
+        self,
+        executable: Executable,
+        features: Mapping[str, Tensor],
+        weights: Mapping[str, Tensor],
+    ) -> Replay | None:
+        if self._last is None or self._last[0] is not executable or self._last[1] is not weights:
+            self._last, self._runs, self._replay = (executable, weights), 0, None
+        self._runs += 1
+        if self._runs == PATIENCE + 1:
+            given = executable.inputs(features)
+            copied = sum(rows.nbytes for rows in given.values()) + executable.layout.result_bytes
+            if self._wanted or copied <= SMALL_BYTES:
+                self._replay = self._recorded(executable, given, weights)
+        return self._replay
+
+    def _recorded(
+        self, executable: Executable, given: Mapping[str, Tensor], weights: Mapping[str, Tensor]
+    ) -> Replay | None:
+        try:
+            return Replay(executable, given, weights, self._recorder)
+        except RuntimeError as error:
+            if self._wanted:
+                raise CompileError(
+                    f"a run cannot be recorded as a CUDA graph ({error}): pass cuda_graph=False"
+                ) from error
+            _log.warning("runs start kernel by kernel, for they cannot be recorded: %s", error)
+            return None
