@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import sleep, to_thread
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -12,7 +12,9 @@ import httpx
 from hetune.clients.http import calls, feature_calls
 from hetune.clients.http.call import Call, as_method
 from hetune.clients.http.exchange import Exchange, Outcome
+from hetune.clients.http.light import is_light
 from hetune.clients.http.options import options_of, retries_of
+from hetune.clients.http.requests import Requests
 from hetune.variants.errors import HetuneError
 
 P = ParamSpec("P")
@@ -25,8 +27,10 @@ def _sends(
     """The method that sends a call and gives its result."""
 
     async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        # Graphs are converted there, which may take a while.
-        made = await to_thread(call, *args, **kwargs)
+        if is_light((args, kwargs)):
+            made = call(*args, **kwargs)
+        else:
+            made = await to_thread(call, *args, **kwargs)
         return await self._send(made, self._retries)
 
     return as_method(method, call)
@@ -35,7 +39,8 @@ def _sends(
 class AsyncClient:
     """`Client` for asyncio: it has the same methods, and they are awaited.
 
-    Graphs and tensors are made ready, and answers are read, in threads beside the event loop.
+    What may take more than a millisecond, such as converting a graph or reading a large answer, is
+    done in threads beside the event loop.
 
     Args:
         url: As for `Client`; so are the others.
@@ -60,6 +65,7 @@ class AsyncClient:
     ) -> None:
         self._retries = retries_of(retries)
         self._http = httpx.AsyncClient(**options_of(url, key, timeout), transport=transport)
+        self._requests = Requests(self._http)
 
     upload_graph = _sends(calls.upload_graph)
     edit_graph = _sends(calls.edit_graph)
@@ -113,20 +119,13 @@ class AsyncClient:
             outcome = await self._try(call)
             pause = exchange.pause(outcome)
             if pause is None:
+                if isinstance(outcome, httpx.HTTPError) or is_light(outcome.content):
+                    return exchange.result(outcome)
                 return await to_thread(exchange.result, outcome)
             await sleep(pause)
 
     async def _try(self, call: Call[Any]) -> Outcome:
-        pieces = call.pieces()
-        content = None if pieces is None else _asynchronous(pieces)
         try:
-            return await self._http.request(
-                call.method, call.path, content=content, headers=call.headers
-            )
+            return await self._http.send(self._requests.of(call))
         except httpx.HTTPError as error:
             return error
-
-
-async def _asynchronous(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    for piece in pieces:
-        yield piece

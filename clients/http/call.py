@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import httpx
 
@@ -19,6 +19,10 @@ M = TypeVar("M", bound=Callable[..., Any])
 Progress: TypeAlias = Callable[[int, int], None]
 """Called while a body is sent, with the bytes that are sent and those that are to be sent."""
 _JSON = "application/json"
+_WITH_LENGTH = ("POST", "PUT", "PATCH")
+_SHORT = 1 << 18
+_LONGEST = 1 << 20
+"""Most bytes between two words on progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +53,25 @@ class Call(Generic[T]):
         if self.body is not None:
             kind = _JSON if isinstance(self.body, bytes) else MEDIA_TYPE
             found |= {"Content-Type": kind, "Content-Length": str(len(self.body))}
+        elif self.method in _WITH_LENGTH:
+            found["Content-Length"] = "0"
         return found
 
-    def pieces(self) -> Iterator[bytes] | None:
+    @property
+    def stream(self) -> Body:
         """The body, from its begin."""
-        return None if self.body is None else self._pieces(self.body)
+        return Body(self)
 
-    def _pieces(self, body: Pieces | bytes) -> Iterator[bytes]:
-        sent = 0
-        for piece in [body] if isinstance(body, bytes) else body:
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """The body where it lies, in pieces."""
+        if self.body is None:
+            return
+        sent, length = 0, len(self.body)
+        for piece in _gathered([self.body] if isinstance(self.body, bytes) else self.body.views()):
             yield piece
             sent += len(piece)
             if self.progress is not None:
-                self.progress(sent, len(body))
+                self.progress(sent, length)
 
     def result(self, response: httpx.Response) -> T:
         """What an answer says.
@@ -75,6 +85,36 @@ class Call(Generic[T]):
             return self.read(response)
         except (ValueError, KeyError, IndexError, TypeError) as error:
             raise foreign(response, str(error)) from None
+
+
+class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A call's body as httpx has it; each time from its begin."""
+
+    def __init__(self, call: Call[Any]) -> None:
+        self._call = call
+
+    def __iter__(self) -> Iterator[bytes]:
+        return cast(Iterator[bytes], self._call.pieces())  # views are joined and sent alike
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self:
+            yield piece
+
+
+def _gathered(contents: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """What is short comes together, copied; what is long comes in pieces, where it lies."""
+    waiting = bytearray()
+    for content in contents:
+        if len(waiting) + len(content) <= _SHORT:
+            waiting += content
+            continue
+        if waiting:
+            yield bytes(waiting)
+            waiting.clear()
+        view = memoryview(content)
+        yield from (view[first : first + _LONGEST] for first in range(0, len(view), _LONGEST))
+    if waiting:
+        yield bytes(waiting)
 
 
 def as_method(method: M, call: Callable[..., Call[Any]]) -> M:

@@ -13,6 +13,9 @@ from hetune.clients.http.call import Call, as_method
 from hetune.clients.http.exchange import Exchange, Outcome
 from hetune.clients.http.options import options_of, retries_of
 from hetune.clients.http.profiling import CostModelsClient, JobsClient
+from hetune.clients.http.received import Received
+from hetune.clients.http.requests import Requests
+from hetune.clients.http.transport import Transport
 from hetune.profiling.closing import Closing
 from hetune.variants.errors import HetuneError
 
@@ -63,7 +66,9 @@ class Client(Closing):
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._retries = retries_of(retries)
-        self._http = httpx.Client(**options_of(url, key, timeout), transport=transport)
+        self._transport = transport or Transport()
+        self._http = httpx.Client(**options_of(url, key, timeout), transport=self._transport)
+        self._requests = Requests(self._http)
         self.jobs = JobsClient(self._http)
         self.cost_models = CostModelsClient(self._http)
 
@@ -112,9 +117,13 @@ class Client(Closing):
             sleep(pause)
 
     def _try(self, call: Call[Any]) -> Outcome:
+        # Past httpx's client, whose cookies, redirects and hooks take longer than all else here.
+        request = self._requests.of(call)
         try:
-            return self._http.request(
-                call.method, call.path, content=call.pieces(), headers=call.headers
-            )
+            response = self._transport.handle_request(request)
+            response.request = request
+            if not isinstance(response, Received):
+                response.read()
         except httpx.HTTPError as error:
             return error
+        return response

@@ -10,6 +10,7 @@ import httpx
 from torch import Tensor
 
 from hetune.clients.http.inputs import NodeIds, nodes_of
+from hetune.clients.http.received import body_of
 from hetune.service.core.answers import Answer, Report, Rows
 from hetune.service.core.documents import parse
 from hetune.service.core.graph_document import arrays_of, header_of
@@ -71,7 +72,7 @@ def answer_of(response: httpx.Response) -> Answer:
     Raises:
         ValueError: It is none.
     """
-    message = unpack(response.content)
+    message = unpack(body_of(response))
     report = parse(Report, message.document)
     numbers = {int(name.split("/", 2)[1]) for name in message.tensors}
     return Answer(report, {number: _rows(message, number) for number in sorted(numbers)})

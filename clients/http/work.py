@@ -13,6 +13,7 @@ import hetune
 from hetune.clients.http.call import Call
 from hetune.clients.http.exchange import Exchange, Outcome
 from hetune.clients.http.options import options_of
+from hetune.clients.http.transport import Transport
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.closing import Closing
 from hetune.profiling.jobs.leases import ended
@@ -69,7 +70,7 @@ class HttpLender(Closing):
         self, url: str, *, key: str | None = None, transport: httpx.BaseTransport | None = None
     ) -> None:
         options = options_of(url, key, _TIMEOUT_SECONDS)
-        self._http = httpx.Client(**options, transport=transport)
+        self._http = httpx.Client(**options, transport=transport or Transport())
 
     @property
     def place(self) -> str:

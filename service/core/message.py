@@ -119,10 +119,15 @@ class Pieces:
     def __len__(self) -> int:
         return self._length
 
-    def __iter__(self) -> Iterator[bytes]:
-        gathered = bytearray(self._head)
+    def views(self) -> Iterator[memoryview]:
+        """The container where it lies in memory; nothing is copied."""
+        yield memoryview(self._head)
         for tensor in self._tensors:
-            content = tensor.reshape(-1).view(torch.uint8).numpy().data
+            yield tensor.reshape(-1).view(torch.uint8).numpy().data
+
+    def __iter__(self) -> Iterator[bytes]:
+        gathered = bytearray()
+        for content in self.views():
             for first in range(0, len(content), _PIECE):
                 gathered += content[first : first + _PIECE]
                 if len(gathered) >= _PIECE:

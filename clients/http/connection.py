@@ -1,0 +1,99 @@
+"""A connection to a service: one request after the other."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Iterable
+from contextlib import suppress
+from time import monotonic
+
+import httpx
+
+from hetune.clients.http.answer import Answer
+from hetune.clients.http.channel import Channel
+
+_SHORT = 1 << 16
+"""What is no longer is sent together with the head: a service that is woken by a head alone has to
+be woken again for the body."""
+_RESTING_SECONDS = 5.0
+"""What lies between may forget a connection that rests for longer, and not say so."""
+_PORTS = {"http": 80, "https": 443}
+_FIRST = re.compile(rb"[A-Z]+ [!-~]+")
+_FIELD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\r\n\0]*")
+
+
+class Connection:
+    """A connection, for one thread at a time.
+
+    Args:
+        url: Of what to connect to.
+        context: For HTTPS.
+        seconds: Longest time that connecting takes.
+
+    Raises:
+        httpx.ConnectTimeout: It takes longer.
+        httpx.ConnectError: Nobody answers, or one with a wrong certificate.
+    """
+
+    def __init__(
+        self, url: httpx.URL, context: ssl.SSLContext | None, seconds: float | None
+    ) -> None:
+        host, port = url.raw_host.decode("ascii"), url.port or _PORTS[url.scheme]
+        self._channel = Channel(host, port, context, seconds)
+        self._since = monotonic()
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether a connection that has rested can serve: its other end has not hung up."""
+        return monotonic() - self._since < _RESTING_SECONDS and not self._channel.is_readable
+
+    def rest(self) -> None:
+        """Begins to rest."""
+        self._since = monotonic()
+
+    def close(self) -> None:
+        """Ends it."""
+        self._channel.close()
+
+    def ask(self, request: httpx.Request) -> Answer:
+        """Sends a request, and reads the head of the answer.
+
+        Raises:
+            httpx.TransportError: Either fails.
+        """
+        seconds = request.extensions.get("timeout", {})
+        head = _head(request)
+        self._channel.wait_at_most(seconds.get("write"))
+        with suppress(httpx.WriteError):  # who refuses a body unread has answered, and hung up
+            self._send(head, request)
+        self._channel.wait_at_most(seconds.get("read"))
+        return Answer(self._channel, request.method)
+
+    def _send(self, head: bytes, request: httpx.Request) -> None:
+        assert isinstance(request.stream, Iterable)
+        for piece in request.stream:
+            if len(piece) <= _SHORT:
+                self._channel.write(b"".join((head, piece)))
+            else:
+                self._channel.write(head)
+                self._channel.write(piece)
+            head = b""
+        self._channel.write(head)
+
+
+def _head(request: httpx.Request) -> bytes:
+    """A request without its body.
+
+    Raises:
+        httpx.LocalProtocolError: It would be read as something else, or its end not be known.
+    """
+    lines = [request.method.encode() + b" " + request.url.raw_path]
+    lines += [name + b": " + value for name, value in request.headers.raw]
+    for line, form in zip(lines, (_FIRST, *[_FIELD] * (len(lines) - 1)), strict=True):
+        if not form.fullmatch(line):
+            raise httpx.LocalProtocolError(f"{line[:40]!r} cannot be sent in the head of a request")
+    if "transfer-encoding" in request.headers:
+        raise httpx.LocalProtocolError("the request's length is not known: set Content-Length")
+    lines[0] += b" HTTP/1.1"
+    return b"\r\n".join((*lines, b"", b""))

@@ -1,0 +1,42 @@
+"""Requests of calls. No IO."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import httpx
+
+from hetune.clients.http.call import Call
+
+_PATHS = 256
+
+
+class Requests:
+    """Makes requests of calls. What is the same in all of them is made once.
+
+    Args:
+        http: Whose URL, headers and times they have.
+    """
+
+    def __init__(self, http: httpx.Client | httpx.AsyncClient) -> None:
+        self._base = str(http.base_url).rstrip("/")
+        own = [(name, value) for name, value in http.headers.raw if name.lower() != b"accept"]
+        self._headers = [(b"Host", http.base_url.netloc), *own]
+        self._extensions = {"timeout": http.timeout.as_dict()}
+
+    def of(self, call: Call[Any]) -> httpx.Request:
+        """The request that sends a call."""
+        own = [(name.encode(), value.encode()) for name, value in call.headers.items()]
+        return httpx.Request(
+            call.method,
+            _url(self._base, call.path),
+            headers=[*self._headers, *own],
+            stream=call.stream,
+            extensions=self._extensions,
+        )
+
+
+@lru_cache(_PATHS)
+def _url(base: str, path: str) -> httpx.URL:
+    return httpx.URL(base + path)
