@@ -134,6 +134,8 @@ class Check:
     def replayed(self, name: str, graph: str) -> dict[str, Any]:
         """Every plan as a CUDA graph, on several streams with other features each time."""
         module, at = self.problem(name, graph, 64, 1)
+        if self.ahead_of_time:
+            compile_ahead(module, self.device)
         layer = compile_layer(module, backend=TritonBackend(), cuda_graph=True)
         x = features(module, at)
         expected = interpreted(module, x, at)
@@ -149,11 +151,11 @@ class Check:
                     results.append(layer(rows, at, variant=variant))
             torch.cuda.synchronize()
             errors = [relative_error(out.flatten(1), expected) for out in results[1::2]]
+            # The first run was none of the graph's.
+            errors += [relative_error(out, results[0].double()) for out in results[2::2]]
             worst = max(worst, *errors)
-            zeros = [out for out in results[0::2] if not torch.equal(out, results[0])]
-            # Sums of zeros are the same in any order.
-            if not worst <= TOLERANCE or zeros:
-                raise AssertionError(f"{variant}: errors {errors}, {len(zeros)} differ of zeros")
+            if not worst <= TOLERANCE:
+                raise AssertionError(f"{variant}: errors {errors}")
         return {"error": worst, "tolerance": TOLERANCE}
 
     def sanitized(self, tool: str) -> dict[str, Any]:

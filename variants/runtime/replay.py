@@ -64,7 +64,7 @@ class CudaRecorder:
 
     def record(self, run: Callable[[], Tensor]) -> tuple[Callable[[], object], Tensor]:
         """Runs the call once on another stream, as recording asks for, and then records it."""
-        side = torch.cuda.Stream()
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             run()
@@ -81,7 +81,7 @@ class CudaRecorder:
 
     def event(self) -> Any:
         """An event of the current device."""
-        return torch.cuda.Event()
+        return torch.cuda.Event()  # type: ignore[no-untyped-call]
 
 
 class Replay:
