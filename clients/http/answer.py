@@ -11,14 +11,15 @@ import numpy as np
 
 from hetune.clients.http.channel import Channel
 
-_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n\0]*)?")
-_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\r\n\0]*)")
-_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n\0]*)?")
+_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t -~\x80-\xff]*)?")
+_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t -~\x80-\xff]*)")
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t -~\x80-\xff]*)?")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _MOST_HEAD = 1 << 16
 _MOST_HEADS = 8
 """An answer's, after those that only say that one will come."""
 _PIECE = 1 << 16
+_ANOTHER_PROTOCOL = 101
 _FINAL = 200
 _EMPTY = (204, 304)
 
@@ -85,8 +86,8 @@ class Answer:
                 yield from self._some(left)
                 if self._line():
                     _refuse("a chunk is longer than it says")
-            while self._line():
-                pass
+            while line := self._line():
+                _field(line)
         elif self.length is not None:
             yield from self._some(self.length)
         else:
@@ -105,12 +106,9 @@ class Answer:
         if first is None:
             _refuse(f"it begins with {bytes(lines[0][:40])!r}")
         self._version, self.status = int(first[1]), int(first[2])
-        self.headers: list[tuple[bytes, bytes]] = []
-        for line in lines[1:]:
-            field = _FIELD.fullmatch(line)
-            if field is None:
-                _refuse(f"it has the header {bytes(line[:40])!r}")
-            self.headers.append((field[1], field[2].strip(b" \t")))
+        if self.status == _ANOTHER_PROTOCOL:
+            _refuse("it changes to another protocol")
+        self.headers = [_field(line) for line in lines[1:]]
 
     def _body_length(self, method: str) -> int | None:
         found: dict[bytes, list[bytes]] = {}
@@ -118,22 +116,19 @@ class Answer:
             found.setdefault(name.lower(), []).append(value)
         wishes = b",".join(found.get(b"connection", [])).lower()
         self._is_last = b"close" in wishes or (self._version == 0 and b"keep-alive" not in wishes)
-        if method == "HEAD" or self.status in _EMPTY:
-            return 0
         lengths = set(found.get(b"content-length", []))
         codings = b",".join(found.get(b"transfer-encoding", [])).lower()
-        if codings:
-            if codings != b"chunked" or lengths:
-                _refuse("it does not say where it ends")
-            self._is_chunked = True
-            return None
-        if not lengths:
-            self._is_last = True
-            return None
-        length = lengths.pop()
-        if lengths or not _LENGTH.fullmatch(length):
-            _refuse(f"it has a Content-Length that is none, {length[:40]!r}")
-        return int(length)
+        if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
+            _refuse(f"it has a Content-Length that is none, {b' and '.join(lengths)[:80]!r}")
+        if codings and (codings != b"chunked" or lengths):
+            _refuse("it does not say where it ends")
+        if method == "HEAD" or self.status in _EMPTY:
+            return 0
+        self._is_chunked = bool(codings)
+        if lengths:
+            return int(lengths.pop())
+        self._is_last = self._is_last or not codings
+        return None
 
     # Bytes.
 
@@ -176,6 +171,14 @@ class Answer:
         piece = bytes(self._unread[:most])
         del self._unread[:most]
         return piece
+
+
+def _field(line: bytearray) -> tuple[bytes, bytes]:
+    """Name and value of a header."""
+    found = _FIELD.fullmatch(line)
+    if found is None:
+        _refuse(f"it has the header {bytes(line[:40])!r}")
+    return bytes(found[1]), bytes(found[2]).strip(b" \t")
 
 
 def _refuse(reason: str) -> NoReturn:
