@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+# Triton looks when it is imported, and PyG imports it.
+os.environ["TRITON_INTERPRET"] = "1"
+
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:

@@ -1,17 +1,14 @@
 """Runs launches through Triton's interpreter, on the CPU, beside our own.
 
-Triton decides when it is imported whether it interprets. No other test imports it, and those that
+Triton decides when it is imported whether it interprets: `tests/conftest.py` tells it to. Tests that
 compile do so in processes of their own. Before 3.7.1 it cannot interpret beside NumPy 2.4.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 import torch
-
-os.environ["TRITON_INTERPRET"] = "1"
 
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.schedule import TritonSchedule
