@@ -1,7 +1,7 @@
 """Runs launches through Triton's interpreter, on the CPU, beside our own.
 
-Triton decides when it is imported whether it interprets: `tests/conftest.py` tells it to. Tests that
-compile do so in processes of their own. Before 3.7.1 it cannot interpret beside NumPy 2.4.
+Triton decides when it is imported whether it interprets: `tests/conftest.py` tells it to. Tests
+that compile do so in processes of their own. Before 3.7.1 it cannot interpret beside NumPy 2.4.
 """
 
 from collections.abc import Callable
