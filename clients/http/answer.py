@@ -1,26 +1,20 @@
-"""Answers of HTTP/1.1, read from a connection. What is not quite one is refused (RFC 9112)."""
+"""Answers of HTTP/1.1: h11 reads them, but for bodies of known length, which need no reading."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NoReturn
 
+import h11
 import httpx
 import numpy as np
 
 from hetune.clients.http.channel import Channel
 
-_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t -~\x80-\xff]*)?")
-_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t -~\x80-\xff]*)")
-_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t -~\x80-\xff]*)?")
-_LENGTH = re.compile(rb"[0-9]{1,18}")
-_MOST_HEAD = 1 << 16
+MOST_HEAD = 1 << 16
 _MOST_HEADS = 8
 """An answer's, after those that only say that one will come."""
 _PIECE = 1 << 16
-_ANOTHER_PROTOCOL = 101
-_FINAL = 200
 _EMPTY = (204, 304)
 
 
@@ -29,6 +23,7 @@ class Answer:
 
     Args:
         channel: Where it comes from.
+        protocol: Of this exchange alone; the request's head has been sent by it.
         method: Of the request.
 
     Attributes:
@@ -41,17 +36,19 @@ class Answer:
         httpx.TransportError: It does not come, or is none.
     """
 
-    def __init__(self, channel: Channel, method: str) -> None:
-        self._channel = channel
-        self._unread = bytearray()
-        self._is_last = self._is_chunked = self.is_over = False
-        for _ in range(_MOST_HEADS):
-            self._read_head()
-            if self.status >= _FINAL:
-                break
-        else:
-            _refuse("it goes on saying that it will come")
-        self.length = self._body_length(method)
+    def __init__(self, channel: Channel, protocol: h11.Connection, method: str) -> None:
+        self._channel, self._protocol = channel, protocol
+        self.is_over = False
+        head = self._head()
+        self.status, self.headers = head.status_code, head.headers.raw_items()
+        given = dict(head.headers)
+        wishes = given.get(b"connection", b"").lower()
+        self._is_last = b"close" in wishes or head.http_version != b"1.1"
+        self.length: int | None = None
+        if method == "HEAD" or self.status in _EMPTY:
+            self.length = 0
+        elif b"content-length" in given and b"transfer-encoding" not in given:
+            self.length = int(given[b"content-length"])
 
     def whole(self, length: int) -> memoryview:
         """The body, of that length, in memory of its own that may be written to.
@@ -62,17 +59,17 @@ class Answer:
         try:
             # NumPy's is in huge pages where it is large, which spares most of the page faults.
             memory = np.empty(length, dtype=np.uint8).data
-        except (MemoryError, ValueError):
+        except (MemoryError, ValueError, OverflowError):
             raise httpx.ReadError(f"there is no memory for {length} bytes of an answer") from None
-        found = min(len(self._unread), length)
-        memory[:found] = self._unread[:found]
-        del self._unread[:found]
+        unread, _ = self._protocol.trailing_data
+        found = min(len(unread), length)
+        memory[:found] = unread[:found]
         while found < length:
             more = self._channel.read_into(memory[found:])
             if not more:
                 _refuse(f"it ends after {found} of {length} bytes")
             found += more
-        self._end()
+        self.is_over = not self._is_last and len(unread) <= length
         return memory
 
     def pieces(self) -> Iterator[bytes]:
@@ -81,104 +78,29 @@ class Answer:
         Raises:
             httpx.TransportError: It does not come.
         """
-        if self._is_chunked:
-            while left := self._chunk():
-                yield from self._some(left)
-                if self._line():
-                    _refuse("a chunk is longer than it says")
-            while line := self._line():
-                _field(line)
-        elif self.length is not None:
-            yield from self._some(self.length)
-        else:
-            while piece := self._piece(_PIECE):
-                yield piece
-        self._end()
+        while not isinstance(event := self._event(), h11.EndOfMessage):
+            if not isinstance(event, h11.Data):
+                _refuse("it ends too early")
+            yield bytes(event.data)
+        unread, _ = self._protocol.trailing_data
+        self.is_over = self._protocol.their_state is h11.DONE and not unread
 
-    def _end(self) -> None:
-        self.is_over = not (self._is_last or self._unread)
+    def _head(self) -> h11.Response:
+        for _ in range(_MOST_HEADS):
+            event = self._event()
+            if not isinstance(event, h11.InformationalResponse):
+                break
+        if not isinstance(event, h11.Response):
+            _refuse("there is none")
+        return event
 
-    # The head.
-
-    def _read_head(self) -> None:
-        lines = self._until(b"\r\n\r\n").split(b"\r\n")
-        first = _STATUS.fullmatch(lines[0])
-        if first is None:
-            _refuse(f"it begins with {bytes(lines[0][:40])!r}")
-        self._version, self.status = int(first[1]), int(first[2])
-        if self.status == _ANOTHER_PROTOCOL:
-            _refuse("it changes to another protocol")
-        self.headers = [_field(line) for line in lines[1:]]
-
-    def _body_length(self, method: str) -> int | None:
-        found: dict[bytes, list[bytes]] = {}
-        for name, value in self.headers:
-            found.setdefault(name.lower(), []).append(value)
-        wishes = b",".join(found.get(b"connection", [])).lower()
-        self._is_last = b"close" in wishes or (self._version == 0 and b"keep-alive" not in wishes)
-        lengths = set(found.get(b"content-length", []))
-        codings = b",".join(found.get(b"transfer-encoding", [])).lower()
-        if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
-            _refuse(f"it has a Content-Length that is none, {b' and '.join(lengths)[:80]!r}")
-        if codings and (codings != b"chunked" or lengths):
-            _refuse("it does not say where it ends")
-        if method == "HEAD" or self.status in _EMPTY:
-            return 0
-        self._is_chunked = bool(codings)
-        if lengths:
-            return int(lengths.pop())
-        self._is_last = self._is_last or not codings
-        return None
-
-    # Bytes.
-
-    def _chunk(self) -> int:
-        line = self._line()
-        size = _SIZE.fullmatch(line)
-        if size is None:
-            _refuse(f"a chunk begins with {bytes(line[:40])!r}")
-        return int(size[1], 16)
-
-    def _line(self) -> bytearray:
-        return self._until(b"\r\n")
-
-    def _until(self, mark: bytes) -> bytearray:
-        """What comes before the mark, which is read, too."""
-        begin = 0
-        while (end := self._unread.find(mark, begin)) < 0 and len(self._unread) <= _MOST_HEAD:
-            begin = max(0, len(self._unread) - len(mark) + 1)
-            more = self._channel.read(_PIECE)
-            if not more:
-                _refuse("it ends too early" if self._unread else "there is none")
-            self._unread += more
-        if not 0 <= end <= _MOST_HEAD:
-            _refuse(f"its head, or a line in it, has more than {_MOST_HEAD} bytes")
-        found = self._unread[:end]
-        del self._unread[: end + len(mark)]
-        return found
-
-    def _some(self, left: int) -> Iterator[bytes]:
-        while left:
-            piece = self._piece(min(left, _PIECE))
-            if not piece:
-                _refuse(f"it ends {left} bytes too early")
-            left -= len(piece)
-            yield piece
-
-    def _piece(self, most: int) -> bytes:
-        if not self._unread:
-            return self._channel.read(most)
-        piece = bytes(self._unread[:most])
-        del self._unread[:most]
-        return piece
-
-
-def _field(line: bytearray) -> tuple[bytes, bytes]:
-    """Name and value of a header."""
-    found = _FIELD.fullmatch(line)
-    if found is None:
-        _refuse(f"it has the header {bytes(line[:40])!r}")
-    return bytes(found[1]), bytes(found[2]).strip(b" \t")
+    def _event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        try:
+            while (event := self._protocol.next_event()) is h11.NEED_DATA:
+                self._protocol.receive_data(self._channel.read(_PIECE))
+        except h11.RemoteProtocolError as error:
+            _refuse(str(error))
+        return event
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Iterable
 from contextlib import suppress
 from time import monotonic
 
+import h11
 import httpx
 
-from hetune.clients.http.answer import Answer
+from hetune.clients.http.answer import MOST_HEAD, Answer
 from hetune.clients.http.channel import Channel
 
 _SHORT = 1 << 16
@@ -19,8 +19,6 @@ be woken again for the body."""
 _RESTING_SECONDS = 5.0
 """What lies between may forget a connection that rests for longer, and not say so."""
 _PORTS = {"http": 80, "https": 443}
-_FIRST = re.compile(rb"[A-Z]+ [!-~]+")
-_FIELD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\r\n\0]*")
 
 
 class Connection:
@@ -63,12 +61,13 @@ class Connection:
             httpx.TransportError: Either fails.
         """
         seconds = request.extensions.get("timeout", {})
-        head = _head(request)
+        protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_HEAD)
+        head = _head(protocol, request)
         self._channel.wait_at_most(seconds.get("write"))
         with suppress(httpx.WriteError):  # who refuses a body unread has answered, and hung up
             self._send(head, request)
         self._channel.wait_at_most(seconds.get("read"))
-        return Answer(self._channel, request.method)
+        return Answer(self._channel, protocol, request.method)
 
     def _send(self, head: bytes, request: httpx.Request) -> None:
         assert isinstance(request.stream, Iterable)
@@ -82,18 +81,18 @@ class Connection:
         self._channel.write(head)
 
 
-def _head(request: httpx.Request) -> bytes:
+def _head(protocol: h11.Connection, request: httpx.Request) -> bytes:
     """A request without its body.
 
     Raises:
         httpx.LocalProtocolError: It would be read as something else, or its end not be known.
     """
-    lines = [request.method.encode() + b" " + request.url.raw_path]
-    lines += [name + b": " + value for name, value in request.headers.raw]
-    for line, form in zip(lines, (_FIRST, *[_FIELD] * (len(lines) - 1)), strict=True):
-        if not form.fullmatch(line):
-            raise httpx.LocalProtocolError(f"{line[:40]!r} cannot be sent in the head of a request")
     if "transfer-encoding" in request.headers:
         raise httpx.LocalProtocolError("the request's length is not known: set Content-Length")
-    lines[0] += b" HTTP/1.1"
-    return b"\r\n".join((*lines, b"", b""))
+    try:
+        head = h11.Request(
+            method=request.method, target=request.url.raw_path, headers=request.headers.raw
+        )
+        return protocol.send(head) or b""
+    except h11.LocalProtocolError as error:
+        raise httpx.LocalProtocolError(f"this cannot be sent in a request: {error}") from error

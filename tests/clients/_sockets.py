@@ -39,7 +39,10 @@ class Played:
                 length = int(line.partition(b":")[2])
         content = bytearray(body)
         while len(content) < length:
-            content += peer.recv(1 << 20)
+            more = peer.recv(1 << 20)
+            if not more:
+                return None
+            content += more
         return bytes(content)
 
 

@@ -133,7 +133,7 @@ def test_tensors_are_sent_from_where_they_lie_and_received_where_they_stay(trans
     assert sum(map(len, views)) == tensors["x"].nbytes
     told.clear()
     with playing(echo) as server:
-        headers = {"Content-Length": str(len(body))}
+        headers = {"Host": "here", "Content-Length": str(len(body))}
         request = httpx.Request("POST", server.url, headers=headers, stream=call.stream)
         assert body_of(transport.handle_request(request)) == b"".join(body)
     assert len(told) > 8

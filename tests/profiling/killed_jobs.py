@@ -25,7 +25,7 @@ from hetune.clients.http.work import HttpLender
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.lender import Lender
 from hetune.profiling.jobs.queue import JobQueue
-from hetune.profiling.jobs.records import State
+from hetune.profiling.jobs.records import JobUnit, State
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
@@ -170,13 +170,19 @@ def _kill_one(lending: _Lending, problems: int, seconds: float) -> None:
 def _check(url: str, job: int) -> int:
     """Compares what is done with what was measured; how many problems that are."""
     with Store.open(url) as store:
-        found = [measurement.unit for measurement in store.measurements()]
+        done, before = _done(store, job), None
+        while done != before:  # a service may still do what a killed worker has sent
+            found = [measurement.unit for measurement in store.measurements()]
+            done, before = _done(store, job), done
         if len(found) != len({*found}):
             raise SystemExit("a unit was counted twice")
-        done = [u for u in JobQueue(store).units(job) if u.state is State.SUCCEEDED]
         if len(found) != sum(unit.variants for unit in done):
             raise SystemExit(f"{len(found)} measurements, but {len(done)} problems are done")
         return len(done)
+
+
+def _done(store: Store, job: int) -> list[JobUnit]:
+    return [unit for unit in JobQueue(store).units(job) if unit.state is State.SUCCEEDED]
 
 
 if __name__ == "__main__":
