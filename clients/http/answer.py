@@ -14,7 +14,8 @@ from hetune.clients.http.channel import Channel
 MOST_HEAD = 1 << 16
 _MOST_HEADS = 8
 """An answer's, after those that only say that one will come."""
-_PIECE = 1 << 16
+_PIECE = 1 << 14
+"""Bytes that are read at a time, but for bodies of known length: well below `MOST_HEAD`."""
 _EMPTY = (204, 304)
 
 
