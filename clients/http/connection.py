@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from time import monotonic
 
 import h11
@@ -18,6 +19,7 @@ _SHORT = 1 << 16
 be woken again for the body."""
 _RESTING_SECONDS = 5.0
 """What lies between may forget a connection that rests for longer, and not say so."""
+_HEADS = 64
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -90,9 +92,13 @@ def _head(protocol: h11.Connection, request: httpx.Request) -> bytes:
     if "transfer-encoding" in request.headers:
         raise httpx.LocalProtocolError("the request's length is not known: set Content-Length")
     try:
-        head = h11.Request(
-            method=request.method, target=request.url.raw_path, headers=request.headers.raw
-        )
-        return protocol.send(head) or b""
+        url, headers = request.url.raw_path, tuple(request.headers.raw)
+        return protocol.send(_checked(request.method, url, headers)) or b""
     except h11.LocalProtocolError as error:
         raise httpx.LocalProtocolError(f"this cannot be sent in a request: {error}") from error
+
+
+@lru_cache(_HEADS)
+def _checked(method: str, target: bytes, headers: tuple[tuple[bytes, bytes], ...]) -> h11.Request:
+    """The head of a request. Checking it takes longer than sending it, and most are sent again."""
+    return h11.Request(method=method, target=target, headers=list(headers))
