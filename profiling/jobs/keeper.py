@@ -6,14 +6,12 @@ import logging
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from hetune.profiling.jobs.activity import Activity
+from hetune.profiling.jobs.beside import Beside
 
 _COMMAND = (sys.executable, "-m", "hetune.profiling.jobs.attached")
 _LOOK_SECONDS = 0.2
@@ -22,7 +20,7 @@ _STEADY_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
-class Keeper:
+class Keeper(Beside):
     """Starts the process, starts it again when it ends, and ends it in the end.
 
     A context manager. The first restart comes after a second, each further one after twice as
@@ -48,27 +46,13 @@ class Keeper:
         pause: float = 1.0,
         most: float = 60.0,
     ) -> None:
+        super().__init__("hetune-keeper")
         self.starts = 0
         self._activity = activity
         self._command = tuple(command)
         # Not an argument: everybody may read those, and a URL may hold a password.
         self._environment = {} if store is None else {"HETUNE_STORE": str(store)}
         self._pause, self._most = pause, most
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="hetune-keeper", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        self._thread.join()
 
     def _keep(self) -> None:
         pause = self._pause

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from hetune.profiling.jobs.apart import TRAIN_COMMAND, Apart
+from hetune.profiling.jobs.beside import Beside
 from hetune.profiling.jobs.leases import LEASE_SECONDS, Leases
 from hetune.profiling.jobs.records import Trains
 from hetune.profiling.jobs.worker import JobWorker
@@ -24,7 +22,7 @@ class _Stopped(BaseException):
     """A training is under way, and nobody waits for it any more."""
 
 
-class Trainer:
+class Trainer(Beside):
     """A thread that looks for trainings; each is one of `Apart`, in a process of its own.
 
     A context manager. A training that is under way in the end is given back, as a measurement is;
@@ -48,24 +46,10 @@ class Trainer:
         lock: Path | None = None,
         command: Sequence[str] = TRAIN_COMMAND,
     ) -> None:
+        super().__init__("hetune-trainer")
         self._store, self._lock = store, lock
         self._poll_seconds, self._lease_seconds = poll_seconds, lease_seconds
         self._train = Apart(store, look=self._look, command=command)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="hetune-trainer", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        self._thread.join()
 
     def _keep(self) -> None:
         pause = 1.0
