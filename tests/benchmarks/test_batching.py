@@ -2,19 +2,10 @@
 
 import json
 from argparse import Namespace
-from collections.abc import Iterator
 
 import batching
 import pytest
-import torch
 from _batching_load import load
-
-
-@pytest.fixture
-def threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.slow

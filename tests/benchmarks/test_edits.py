@@ -1,20 +1,12 @@
 """The benchmark of edits runs, and compares what it says."""
 
 import json
-from collections.abc import Iterator
 
 import edits
 import pytest
 import torch
 
 from hetune.variants.graph.index import GraphIndex
-
-
-@pytest.fixture
-def threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.usefixtures("threads")

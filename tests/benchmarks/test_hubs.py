@@ -1,12 +1,10 @@
 """What follows from the times of blocks: when the last of several threads finishes."""
 
 import json
-from collections.abc import Iterator
 
 import hubs
 import numpy as np
 import pytest
-import torch
 
 
 @pytest.mark.parametrize(
@@ -31,13 +29,6 @@ def test_a_hub_that_begins_first_holds_up_nobody_it_need_not():
     two, twelve = (hubs.over_even_share(blocks, threads) for threads in (2, 12))
     assert two == {"as they lie": 8 / 6, "hubs first": 1.0, "hubs split": 1.0}
     assert twelve == pytest.approx({"as they lie": 4.0, "hubs first": 4.0, "hubs split": 4 / 3})
-
-
-@pytest.fixture
-def threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.slow

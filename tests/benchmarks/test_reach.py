@@ -1,18 +1,9 @@
 """The benchmark of rows of a few nodes runs, and its fit finds what was put in."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 import reach
-import torch
-
-
-@pytest.fixture
-def threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def test_the_list_is_complete():
 
 def test_kustomize_renders_all_of_it():
     if shutil.which("kubectl") is None:
-        pytest.skip("no kubectl")
+        pytest.skip("no kubectl: install it to have the manifests rendered")
     command = ["kubectl", "kustomize", KUBERNETES]
     found = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     assert found.stdout.count("\nkind: ") + found.stdout.startswith("kind: ") == len(OBJECTS)

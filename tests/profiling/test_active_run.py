@@ -40,12 +40,6 @@ def units() -> list[Unit]:
     return [unit for spec in specs() for unit in units_of(spec)[:6]]
 
 
-@pytest.fixture
-def store(tmp_path):
-    with Store.open(tmp_path / "store.db") as opened:
-        yield opened
-
-
 @pytest.fixture(scope="module")
 def supervisor():
     """One process measures in all tests: starting it takes the most time."""

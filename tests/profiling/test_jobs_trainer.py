@@ -14,7 +14,6 @@ from tests.profiling.test_jobs_beside import until
 
 from hetune.profiling.jobs.apart import Apart
 from hetune.profiling.jobs.leases import Leases
-from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import State, Trains
 from hetune.profiling.jobs.train_once import answer
 from hetune.profiling.jobs.trainer import Trainer
@@ -138,17 +137,6 @@ def test_it_ends_with_its_parent(tmp_path):
 
 
 # Beside a service.
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store.open(tmp_path / "store.db") as store:
-        yield store
-
-
-@pytest.fixture
-def queue(store):
-    return JobQueue(store)
 
 
 @pytest.fixture

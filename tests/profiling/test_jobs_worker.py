@@ -9,13 +9,11 @@ from filelock import FileLock
 from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.corpus import recipe
 from hetune.profiling.jobs.leases import Leases
-from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import State
 from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.records import Status
-from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.testing.jobs import some_units
 from hetune.profiling.testing.records import MACHINE, measurement
@@ -53,17 +51,6 @@ class Fake:
             )
             for unit in members
         ]
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store.open(tmp_path / "store.db") as store:
-        yield store
-
-
-@pytest.fixture
-def queue(store):
-    return JobQueue(store)
 
 
 @pytest.fixture

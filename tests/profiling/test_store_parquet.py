@@ -11,15 +11,9 @@ import pytest
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.store import parquet
 from hetune.profiling.store.parquet import export_parquet
-from hetune.profiling.store.store import ALL, Store
+from hetune.profiling.store.store import ALL
 from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
 from hetune.variants.errors import StoreError
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store.open(tmp_path / "store.db") as opened:
-        yield opened
 
 
 @pytest.fixture

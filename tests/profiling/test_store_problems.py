@@ -14,12 +14,6 @@ from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
 from hetune.variants.errors import StoreError
 
 
-@pytest.fixture
-def store(tmp_path):
-    with Store.open(tmp_path / "store.db") as opened:
-        yield opened
-
-
 def test_an_empty_store_has_none(store):
     assert problems(store) == ()
 
