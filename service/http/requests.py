@@ -52,6 +52,20 @@ class InferHeader(_RunHeader):
     nodes: dict[str, None] | None = None
 
 
+class FeaturesDocument(Document):
+    """Features to keep: rows of numbers, of all nodes or by node type."""
+
+    x: Matrix | dict[str, Matrix]
+
+    def rows(self) -> Features:
+        """The rows as tensors.
+
+        Raises:
+            InputError: They are of different lengths, or do not fit float32.
+        """
+        return _each(self.x, _matrix)
+
+
 class SelectDocument(SelectHeader):
     """What would be chosen for a model on a graph."""
 
