@@ -16,6 +16,10 @@ from hetune.variants.runtime.compiled import CompiledLayer
 
 BRIEF_SECONDS = 1e-3
 """What takes less may be done where others wait for it."""
+SHORT_BYTES = 1 << 18
+"""What is read in less time than it takes to give it to another thread."""
+SHORT_JSON_BYTES = 1 << 14
+"""Likewise of JSON."""
 _KINDS = 32
 _KEPT = 2
 

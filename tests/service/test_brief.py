@@ -113,6 +113,24 @@ def test_other_widths_of_answers_and_features_by_name_are_kinds_of_their_own(ask
     assert asked(features="base")[0] == BESIDE
 
 
+def over_the_protocol(asked, *more, **parameters):
+    rows = {"name": "x", "shape": [7, 4], "datatype": "FP32", "data": asked.x.flatten().tolist()}
+    body = {"inputs": [rows, *more], "parameters": {"graph_id": asked.id} | parameters}
+    answer = asked.http.post("/v2/models/m/infer", json=body)
+    assert answer.status_code == 200, answer.text
+    return asked.places[-1], answer.json()["outputs"]
+
+
+def test_the_protocol_s_requests_may_be_brief_too(asked):
+    asks = [over_the_protocol(asked) for _ in range(SETTLED)]
+    assert (asks[0][0], asks[-1][0]) == (BESIDE, HERE)
+    assert all(outputs == asks[0][1] for _, outputs in asks)
+    nodes = {"name": "nodes", "shape": [1], "datatype": "INT64", "data": [2]}
+    assert {over_the_protocol(asked, nodes)[0] for _ in range(SETTLED)} == {BESIDE}
+    asked.service.batching._requests, asked.service.batching._delay = 2, 1e-3
+    assert over_the_protocol(asked)[0] == BESIDE
+
+
 def changed_version(asked):
     asked.service.models.add("m", 2, *describe(tiny_layers()))
 

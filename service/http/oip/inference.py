@@ -10,6 +10,7 @@ from fastapi import Request, Response
 
 from hetune.service.core.asked import Asked as Run
 from hetune.service.core.batching import Waiting
+from hetune.service.core.brief import SHORT_BYTES, SHORT_JSON_BYTES, Times, times_of
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE, size_of
 from hetune.service.http.oip import statistics
@@ -47,9 +48,12 @@ async def infer(
     with work.computing.entered(size_of(request, service.limits)):
         body = await read_body(request, service.limits)
         with counters.counted(name, version) as laps:
-            asked = await asyncio.to_thread(
-                read_request, body, json_length(request), service.limits
-            )
+            header = json_length(request)
+            short = SHORT_JSON_BYTES if header is None else SHORT_BYTES
+            if may_be_brief := len(body) <= short and work.is_idle:
+                asked = read_request(body, header, service.limits)
+            else:
+                asked = await asyncio.to_thread(read_request, body, header, service.limits)
             deadline = None if asked.seconds is None else arrived + asked.seconds
             laps.lap(statistics.INPUT)
 
@@ -59,9 +63,10 @@ async def infer(
                 laps.lap(statistics.INPUT)
                 return found
 
+            times = _times(service, name, version, asked, len(body)) if may_be_brief else None
             with service.batching.waiting(name, read, len(body)) as waiting:
                 content, length = await work.compute(
-                    lambda: _answer(service, waiting, asked, laps), deadline
+                    lambda: _answer(service, waiting, asked, laps), deadline, times
                 )
             headers = {} if length is None else {"Inference-Header-Content-Length": str(length)}
             coding = accepted(request.headers.get("accept-encoding", ""))
@@ -84,6 +89,15 @@ def _run_of(service: Service, name: str, version: int, asked: Asked, deadline: f
         subset=asked.subset,
         deadline=deadline,
     )
+
+
+def _times(service: Service, name: str, version: int, asked: Asked, size: int) -> Times | None:
+    """How long others of its kind took; None if it is none that may be brief."""
+    has_nodes = any(what == "nodes" for what, _ in asked.tensors)
+    if asked.graph_id is None or has_nodes or not service.batching.is_prompt:
+        return None
+    kind = ("protocol", size, asked.outputs, asked.binary, asked.subset)
+    return times_of(service, name, version, asked.graph_id, asked.features, kind)
 
 
 def _answer(
