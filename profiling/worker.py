@@ -30,7 +30,7 @@ from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.profiling.wire import Json, Order, facts_to_json, measurement_to_json
 from hetune.variants.errors import WorkerError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.variants import Variant
+from hetune.variants.plan.variants import Device, Variant
 
 
 class Measure(Protocol):
@@ -67,13 +67,13 @@ class Worker:
         heartbeat: Heartbeat,
         send: Callable[[Json], None],
         measure: Measure = measure_problem,
-        bench_of: Callable[[str], Bench] = bench_of,
+        bench_of: Callable[[Device], Bench] = bench_of,
     ) -> None:
         self._heartbeat = heartbeat
         self._send = send
         self._measure = measure
         self._bench_of = bench_of
-        self._benches: dict[str, Bench] = {}
+        self._benches: dict[Device, Bench] = {}
         self._graph: tuple[GraphRecipe, HeteroGraph] | None = None
 
     def answer(self, order: Order) -> None:
@@ -115,7 +115,7 @@ class Worker:
             beat=lambda variant: self._heartbeat.beat(numbers[variant]),
         )
 
-    def _bench(self, device: str) -> Bench:
+    def _bench(self, device: Device) -> Bench:
         if device not in self._benches:
             self._benches[device] = self._bench_of(device)
         return self._benches[device]

@@ -18,7 +18,7 @@ from hetune.variants.backends.triton.ahead import gpu_registry
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import WorkerError
 from hetune.variants.graph.index_primitives import primitives
-from hetune.variants.plan.variants import Variant
+from hetune.variants.plan.variants import DEVICES, Device, Variant
 from hetune.variants.runtime.build import sources_of
 from hetune.variants.runtime.devices import torch_device
 
@@ -60,7 +60,7 @@ class Bench:
     check: Callable[[], None] = lambda: None
 
 
-def bench_of(device: str) -> Bench:
+def bench_of(device: Device) -> Bench:
     """The bench of this CPU, or of this machine's GPU.
 
     Raises:
@@ -69,9 +69,9 @@ def bench_of(device: str) -> Bench:
     return cpu_bench() if device == "cpu" else gpu_bench(torch_device(device))
 
 
-def devices_here() -> tuple[str, ...]:
+def devices_here() -> tuple[Device, ...]:
     """The devices that problems can be measured on here."""
-    return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+    return DEVICES if torch.cuda.is_available() else ("cpu",)
 
 
 def cpu_bench() -> Bench:

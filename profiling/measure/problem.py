@@ -53,8 +53,7 @@ def promoted_for(problem: ProblemSpec) -> tuple[Variant, ...]:
     Raises:
         InputError: There is no such layer, or a width does not divide into the heads.
     """
-    variants = variants_of(program_of(problem))
-    return variants if problem.device == "cpu" else variants[::4]
+    return variants_of(program_of(problem), problem.device)
 
 
 def units_of(problem: ProblemSpec) -> tuple[Unit, ...]:
