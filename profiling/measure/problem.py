@@ -96,7 +96,7 @@ def measure_problem(
 
     Raises:
         GraphError: HGT was given a graph that is not canonical.
-        VariantError: The problem is one of GPUs, and there is none.
+        VariantError, CompileError: The problem is one of GPUs, and there is none, or no Triton.
         WorkerError: A variant has cost this process its GPU.
     """
     bench = bench or bench_of(problem.device)
