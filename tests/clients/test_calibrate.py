@@ -35,7 +35,7 @@ def calibrate(hetune, monkeypatch, tmp_path):
     monkeypatch.setenv("HETUNE_MODELS", str(tmp_path))
 
     def call(found, *arguments):
-        def measure(*, quick, progress):
+        def measure(*, quick, progress, device):
             progress("measuring rates", 1, 2)
             progress("compiling", 1, 1)
             assert quick == ("--quick" in arguments)
