@@ -243,7 +243,9 @@ def _row(**values: Any) -> dict[str, Any]:
 def _problem(facts: dict[str, Any]) -> str:
     widths = f"{facts['d_in']}x{facts['d_out']}"
     counts = f"heads {facts['heads']}, threads {facts['threads']}"
-    return f"{facts['layer']} {widths} on {facts['graph']['name']}, {counts}"
+    device = facts.get("device", "cpu")
+    place = "" if device == "cpu" else f", {device}"
+    return f"{facts['layer']} {widths} on {facts['graph']['name']}, {counts}{place}"
 
 
 def _job(connection: Connection, row: Row[Any]) -> Job:

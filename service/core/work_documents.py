@@ -138,6 +138,7 @@ class MeasuredUnit(Document):
     drift: Number
     code_version: Text
     measured_at: AwareDatetime
+    clocks: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, found: Measurement) -> Self:
@@ -157,6 +158,7 @@ class MeasuredUnit(Document):
             drift=_number(found.drift),
             code_version=found.code_version,
             measured_at=found.measured_at,
+            clocks=found.clocks,
         )
 
     def measurement(self, unit: Unit, lease: Lease) -> Measurement:
@@ -179,6 +181,7 @@ class MeasuredUnit(Document):
             relative_error=_float(self.relative_error),
             peak_bytes=self.peak_bytes,
             drift=_float(self.drift),
+            clocks=self.clocks,
         )
         stamp = Stamp(lease.campaign, lease.machine, self.code_version)
         graph = GraphFacts(self.graph_fingerprint, self.graph_features)
