@@ -70,7 +70,8 @@ class Selector:
         if machine is None:
             machine = model.manifest.machine if model else default_rates(device or "cpu")
         self.device = device_of(machine)
-        if any(other not in (None, self.device) for other in (device, model and model.manifest.device)):
+        others = device, model.manifest.device if model else None
+        if any(other not in (None, self.device) for other in others):
             raise ModelError(
                 f"a selector is for one device, and its rates are those of {self.device!r}: give "
                 "it a model, rates and device= of the same"
@@ -268,8 +269,8 @@ class Selector:
         if table.device == self.device:
             return True
         self._report(
-            f"it is for the device {self.device!r}, and variants for {table.device!r} are compared: "
-            f"take Selector.load(device={table.device!r})"
+            f"it is for the device {self.device!r}, and variants for {table.device!r} are "
+            f"compared: take Selector.load(device={table.device!r})"
         )
         return False
 

@@ -93,12 +93,12 @@ def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> tu
         StoreError: As `Store.measurements`.
     """
     known = {family for model in models for family in model.manifest.data.graph_families}
-    devices = {model.manifest.device for model in models}
-    found = (problem for problem in problems_of(store, machine) if problem.device in devices)
+    device = models[0].manifest.device
+    found = problems_of(store, machine, device=device)
     left = tuple(problem for problem in found if problem.family not in known)
     if not left:
         raise InputError(
-            f"{store.place} holds no measurements for the device {', '.join(sorted(devices))} on "
+            f"{store.place} holds no measurements for the device {device!r} on "
             "graphs of families that were not trained on: profile some (`hetune profile` with "
             "files of yours)"
         )

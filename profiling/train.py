@@ -51,7 +51,7 @@ def gather(store: Store, machine: str | None = None, device: Device = "cpu") -> 
         ModelError: It knows nothing.
         StoreError: As `Store.measurements`.
     """
-    found = tuple(p for p in problems_of(store, machine) if p.device == device)
+    found = problems_of(store, machine, device=device)
     if not found:
         option = "" if device == "cpu" else f" --device {device}"
         raise ModelError(

@@ -20,6 +20,7 @@ from hetune.costmodel.evaluate import noise
 from hetune.costmodel.evaluate.metrics import ROOFLINE, Chooser, Trial
 from hetune.costmodel.features.devices import Rates, default_rates, known, roofline_of
 from hetune.costmodel.features.graph import NAMES
+from hetune.variants.plan.variants import USUAL
 
 TRAINED_FIXED = "best fixed, in training"
 BY_WIDTH = "by width only"
@@ -30,8 +31,6 @@ FIRST_RUN = "first-run autotuning"
 _NEIGHBOURS = 5
 _WRITTEN = "vanilla"
 _AGGREGATED = "dst"
-_SCHEDULES = {"cpu": "b1024", "cuda": "t64-e1024"}
-"""The schedule with which a plan is taken that a baseline names, by device."""
 _Key = TypeVar("_Key", bound=Hashable)
 
 
@@ -169,7 +168,7 @@ def _pyg_rule() -> Callable[..., bool] | None:
 
 def _variant(plan: str, problem: Problem) -> str | None:
     """A plan with the default schedule of the problem's device; None if it was not measured."""
-    wanted = f"{plan}/{_SCHEDULES[problem.device]}"
+    wanted = f"{plan}/{USUAL[known(problem.device)]}"
     return next((c.variant for c in problem.candidates if c.variant == wanted), None)
 
 

@@ -7,11 +7,11 @@ import numpy as np
 from hetune.costmodel.features.graph import NAMES as GRAPH_NAMES
 from hetune.costmodel.features.graph import missing_share
 from hetune.variants.runtime.gpu_roofline import (
-    PARTS,
     GpuModel,
     gpu_roofline_parts,
     gpu_roofline_seconds,
 )
+from hetune.variants.runtime.roofline import PARTS
 from hetune.variants.runtime.table import column_names
 
 COLUMNS = column_names("cuda")
@@ -32,7 +32,7 @@ _AMOUNTS = (
     "gemm_rows",
     "edge_visits",
 )
-_PLAIN = ("kernels", "gemms", "segment_sums", "k", "n", "warps", "one_pass")
+_PLAIN = ("kernels", "starts", "gemms", "segment_sums", "k", "n")
 _GRAPH = (
     "in_degree_mean",
     "in_degree_gini",
@@ -49,6 +49,7 @@ _RATIOS = (
     "tile_waves",
     "tile_rows",
     "tile_columns",
+    "warps",
     "rows_per_tile",
     "flops_per_weight_byte",
     "walks",
@@ -85,7 +86,8 @@ NAMES = (
 - amounts: columns of the candidate table, as log(1 + amount);
 - `tiles`, `walks`: programs of typed products and of traversals; `..._waves`: how many times they
   fill the card; `rows_per_tile`, `edges_per_walk`, `longest_walk`, `bytes_per_program`: what one of
-  them has to do; `tile_rows`, `tile_columns`, `walk_elements`, `walk_edges`: as scheduled;
+  them has to do; `tile_rows`, `tile_columns`, `warps`, `walk_elements`, `walk_edges`: as scheduled,
+  where the launch has such programs;
 - `flops_per_weight_byte`: how often a weight is used; `gathered_row_bytes`; `gathers_per_read`:
   bytes gathered per distinct byte read; `flops_per_byte`: operations per compulsory byte;
 - `..._in_cache`: a working set as a share of the L2 cache: the rows gathered from, the edge types'
@@ -135,20 +137,22 @@ def _ratios(of: dict[str, np.ndarray], largest_degree: float, gpu: GpuModel) -> 
     compulsory = of["read_bytes"] + of["write_bytes"] + of["index_bytes"]
     flops = of["matrix_flops"] + of["vector_flops"] + of["special"]
     edges_per_walk = of["edge_visits"] / np.maximum(of["walks"], 1)
+    multiplies, walks = of["gemms"] > 0, of["kernels"] > of["gemms"]
     return np.column_stack(
         (
             of["tiles"],
             of["tiles"] / gpu.programs,
-            of["tile_rows"],
-            of["tile_columns"],
+            of["tile_rows"] * multiplies,
+            of["tile_columns"] * multiplies,
+            of["warps"] * multiplies,
             of["gemm_rows"] / np.maximum(of["tiles"], 1),
             of["matrix_flops"] / np.maximum(of["weight_bytes"], _ELEMENT),
             of["walks"],
             of["walks"] / gpu.programs,
-            of["walk_elements"],
-            of["walk_edges"],
+            of["walk_elements"] * walks,
+            of["walk_edges"] * walks,
             edges_per_walk,
-            np.where(of["walks"] > 0, np.maximum(edges_per_walk, largest_degree), 0),
+            np.maximum(edges_per_walk, largest_degree) * walks,
             of["touched_bytes"] / np.maximum(of["tiles"] + of["walks"], 1),
             of["gathered_bytes"] / np.maximum(of["gathers"], 1),
             of["gathered_bytes"] / np.maximum(of["read_bytes"], 1),
