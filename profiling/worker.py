@@ -19,8 +19,8 @@ from typing import Protocol
 
 from hetune.profiling.corpus import build
 from hetune.profiling.heartbeat import SETTING_UP, Heartbeat
-from hetune.profiling.measure.candidate import loss_of
 from hetune.profiling.measure.bench import Bench, bench_of
+from hetune.profiling.measure.candidate import loss_of
 from hetune.profiling.measure.limits import Limits, usable_memory
 from hetune.profiling.measure.problem import SETUP, graph_facts, measure_problem, promoted_for
 from hetune.profiling.measure.record import Stamp

@@ -69,6 +69,11 @@ def bench_of(device: str) -> Bench:
     return cpu_bench() if device == "cpu" else gpu_bench(torch_device(device))
 
 
+def devices_here() -> tuple[str, ...]:
+    """The devices that problems can be measured on here."""
+    return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+
+
 def cpu_bench() -> Bench:
     """Compiled by C++, timed by a clock."""
     backend = CppBackend()

@@ -24,9 +24,9 @@ def problems(
     """What a store knows of the inputs of the selector, sorted by graph, layer and widths.
 
     Only measurements that ended well count, and only those of one device and one protocol: times
-    of different ones are not compared. Graphs are told apart by family and content, not by name. Where a
-    variant was measured more than once on a problem (its code has changed in between), the
-    newest time counts; so does the newest reading of a graph's features.
+    of different ones are not compared. Graphs are told apart by family and content, not by name.
+    Where a variant was measured more than once on a problem (its code has changed in between),
+    the newest time counts; so does the newest reading of a graph's features.
 
     Args:
         store: Where the measurements are.

@@ -36,12 +36,14 @@ class ClaimRequest(Document):
         machine: Digest of its machine's fingerprint.
         version: Of its hetune: other releases have other variants.
         idempotency_key: Asking under the same key again gives the same lease, as long as it holds.
+        devices: What its machine can measure on.
     """
 
     owner: Name
     machine: Name
     version: Name
     idempotency_key: Annotated[str, Field(pattern=r"^[!-~]{1,200}$")] | None = None
+    devices: tuple[Literal["cpu", "cuda"], ...] = ("cpu",)
 
 
 class LeaseDocument(Document):

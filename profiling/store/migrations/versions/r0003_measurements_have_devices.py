@@ -1,4 +1,4 @@
-"""A measurement says what device it is of, and a GPU's clocks; what was measured before is a CPU's."""
+"""A measurement has a device, and a GPU's clocks; what was measured before is of CPUs."""
 
 from __future__ import annotations
 
