@@ -264,8 +264,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     held = hold(given.out, given.device)
     status = work(units, held, device=given.device, limit=given.limit, again=given.again)
-    lines = (*peers_lines(held.units), *roofline_lines(held.units), *selection_lines(held.units))
-    print("\n".join(lines))
+    for line in (
+        *peers_lines(held.units),
+        *roofline_lines(held.units),
+        *selection_lines(held.units),
+    ):
+        print(line)
     return status
 
 
