@@ -13,7 +13,7 @@ from hetune.variants.errors import CompileError, InputError
 from hetune.variants.kernel.parse import parse
 from hetune.variants.registry import KernelSource
 
-from ..launches import RGCN, SOFTMAX
+from ..launches import ATTENTION, RGCN, SOFTMAX
 
 pytest.importorskip("triton")
 GOLDEN = {"rgcn": RGCN.format(d=63), "softmax": SOFTMAX.format(d=16, h=2)}

@@ -6,7 +6,7 @@ from hetune.variants.backends.triton.emit import emit
 from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.kernel.parse import parse
 
-from ..launches import ATTEND, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
+from ..launches import ATTEND, ATTENTION, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
 
 TOGETHER = """
 launch
@@ -40,6 +40,8 @@ KERNELS = {
     "softmax": (SOFTMAX, TritonSchedule()),
     "softmax-in-order": (SOFTMAX, TritonSchedule(degree_order=False, nodes=1, edges=1)),
     "attend": (ATTEND, TritonSchedule(hub_edges=0)),
+    "attention": (ATTENTION, TritonSchedule()),
+    "attention-several-passes": (ATTENTION, TritonSchedule(one_pass=False, hub_edges=0)),
     "together": (TOGETHER, TritonSchedule(hub_edges=0)),
     "narrow": (NARROW, TritonSchedule()),
 }

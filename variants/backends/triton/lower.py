@@ -12,6 +12,7 @@ from hetune.variants.backends.triton.target import Function, Unit
 from hetune.variants.backends.triton.traversal import TraversalLowering
 from hetune.variants.backends.triton.values import HELPERS
 from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Rows, Traversal
+from hetune.variants.kernel.one_pass import one_pass
 from hetune.variants.program.nodes import Space
 
 
@@ -32,6 +33,11 @@ class Lowered:
     grid: Grid
 
 
+def as_run(launch: Launch, schedule: TritonSchedule) -> Launch:
+    """The launch after what the schedule rewrites."""
+    return one_pass(launch) if schedule.one_pass else launch
+
+
 def lower(launch: Launch, schedule: TritonSchedule) -> tuple[Unit, tuple[Lowered, ...]]:
     """The launch as a module, and how its kernels are called.
 
@@ -42,6 +48,7 @@ def lower(launch: Launch, schedule: TritonSchedule) -> tuple[Unit, tuple[Lowered
     Raises:
         KernelError: a kernel cannot be compiled as it stands.
     """
+    launch = as_run(launch, schedule)
     lowered: list[Lowered] = []
     helpers: set[str] = set()
     for i, kernels in enumerate(_together(launch.kernels)):

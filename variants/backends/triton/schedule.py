@@ -28,6 +28,8 @@ class TritonSchedule:
         hub_edges: Nodes with so many incoming edges are hubs: each gets a program of its own that
             takes `hub_elements` at once; 0: there are none. Needs `degree_order`.
         hub_elements: As `elements`, for a hub.
+        one_pass: Whether softmaxes walk edges with a running maximum, and where they can once for
+            scores, shares and weighted sums together; if not, once for each.
         warps: Warps of a Gemm's program; a Traversal has one for each 1024 elements.
         stages: Depth of a Gemm's software pipeline.
     """
@@ -42,6 +44,7 @@ class TritonSchedule:
     degree_order: bool = True
     hub_edges: int = 512
     hub_elements: int = 4096
+    one_pass: bool = True
     warps: int = 4
     stages: int = 2
 

@@ -42,6 +42,8 @@ from hetune.variants.program.nodes import Space
 _MOST_WARPS = 8
 _MOST_EDGES = 256
 """Edges of a hub in flight."""
+_LOWEST = "-3.4028234663852886e+38"
+"""Where a running maximum starts: unlike -inf, what is subtracted from it is a number."""
 
 
 class TraversalLowering:
@@ -65,6 +67,8 @@ class TraversalLowering:
         self.blocks = Blocks(launch, self.args)
         self.values: dict[str, Value] = {}
         self.reductions: dict[str, str] = {}
+        self.below: dict[str, list[str]] = {}
+        """Of each running maximum, the sums below it."""
         self.helpers: set[str] = set()
         self.stored = frozenset(name for each in traversals for name in writes(each))
         if self.rows.space not in VARIABLES:
@@ -114,6 +118,7 @@ class TraversalLowering:
         self.blocks.frames.append(frame)
         for traversal in self.traversals:
             self.values.clear()
+            self.below = _sums_below(traversal)
             for stmt in traversal.body:
                 self._lower(stmt)
         described = " Then ".join(f"{describe_traversal(each)}." for each in self.traversals)
@@ -149,6 +154,8 @@ class TraversalLowering:
         self.reductions[stmt.name] = stmt.reduce
         sizes = [self.size, *(power_of_two(extent) for extent in stmt.shape if extent > 1)]
         start = "0.0" if stmt.reduce == "sum" else 'float("-inf")'
+        if stmt.name in self.below:
+            start = _LOWEST
         name = self.args.local(stmt.name)
         self.blocks.emit(Let(name, f"tl.full({sizes}, {start}, tl.float32)"))
         self.values[stmt.name] = Value(name, stmt.shape, ("n", *row_axes(stmt.shape)))
@@ -165,10 +172,24 @@ class TraversalLowering:
         reduce = "tl.sum" if self.reductions[name] == "sum" else "tl.max"
         if "u" in axes:
             term = f"{reduce}({term}, axis=1)"
-        text = (
-            f"{total.text} + {term}" if reduce == "tl.sum" else f"tl.maximum({total.text}, {term})"
-        )
-        self.blocks.emit(Let(total.text, text))
+        if reduce == "tl.sum":
+            self.blocks.emit(Let(total.text, f"{total.text} + {term}"))
+        elif name in self.below:
+            self._raise(name, f"tl.maximum({total.text}, {term})")
+        else:
+            self.blocks.emit(Let(total.text, f"tl.maximum({total.text}, {term})"))
+
+    def _raise(self, name: str, raised: str) -> None:
+        """A maximum grows: what has been summed below it shrinks."""
+        top = self.values[name]
+        new, fade = (self.args.local(f"{name}_{suffix}") for suffix in ("new", "fade"))
+        self.blocks.emit(Let(new, raised))
+        self.blocks.emit(Let(fade, f"tl.exp({top.text} - {new})"))
+        for below in self.below[name]:
+            total = self.values[below]
+            factor = Value(fade, top.shape, top.axes).over(total.axes)
+            self.blocks.emit(Let(total.text, f"{total.text} * {factor}"))
+        self.blocks.emit(Let(top.text, new))
 
     def _store(self, stmt: Store) -> None:
         kind, frame = self.launch.type_of(stmt.buffer), self.blocks.inner
@@ -256,6 +277,14 @@ class TraversalLowering:
         if last in axes:
             product = f"tl.sum({product}, axis={axes.index(last)})"
         self._define(name, longer.shape[:-1], tuple(a for a in axes if a != last), product)
+
+
+def _sums_below(traversal: Traversal) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for stmt in statements(traversal.body):
+        if isinstance(stmt, Init) and stmt.below:
+            found.setdefault(stmt.below, []).append(stmt.name)
+    return found
 
 
 def _shifted(value: Value, by: int) -> Value:
