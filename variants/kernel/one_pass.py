@@ -14,12 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.names import join
 from hetune.variants.kernel.nodes import Kernel, Launch, Traversal
 from hetune.variants.kernel.one_walk import one_walk
 from hetune.variants.kernel.running import shares_stored, shares_where_read
 from hetune.variants.kernel.softmax import Softmax, find_softmax
 from hetune.variants.kernel.walk import reads, writes
+
+
+def as_run(launch: Launch, schedule: GpuSchedule) -> Launch:
+    """The launch that a GPU runs under a schedule."""
+    return one_pass(launch) if schedule.one_pass else launch
 
 
 def one_pass(launch: Launch) -> Launch:

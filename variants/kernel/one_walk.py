@@ -114,7 +114,8 @@ def _degree(expr: Expr, degrees: Mapping[str, int], share: str) -> int:
 def _merged(scores: ForEach, loops: Sequence[Stmt], softmax: Softmax, names: Names) -> ForEach:
     """The loop over scores with what the others do for the same edges."""
     power = names.fresh(f"{softmax.total}_term")
-    body = [s for s in summing(scores, power, softmax, names) if not isinstance(s, Store)]
+    summed = summing(scores, power, softmax, names)
+    body: list[Stmt] = [s for s in summed if not isinstance(s, Store)]
     known = {(s.shape, s.expr): s.name for s in body if isinstance(s, Def)}
     known[softmax.shape, Read(softmax.buffer)] = power
     for loop in loops:

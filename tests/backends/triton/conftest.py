@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.graph.device_index import DeviceIndex
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.interpret import interpret, row_count
-from hetune.variants.kernel.nodes import Launch, Rows, Schedule
+from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.kernel.testing import random_values
 from hetune.variants.kernel.verify import verify
 from hetune.variants.testing.graphs import typed_graph
@@ -61,7 +61,7 @@ def check() -> Callable[..., None]:
     def compare(
         launch: Launch,
         graph: HeteroGraph,
-        schedule: TritonSchedule | None = None,
+        schedule: GpuSchedule | None = None,
         factors: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         verify(launch)
@@ -72,7 +72,7 @@ def check() -> Callable[..., None]:
             found[buffer] *= factor
             expected[buffer] = found[buffer].double()
         interpret(launch, expected, place.index, graph)
-        TritonBackend(schedule).bind(launch, Schedule(), place)(found)
+        TritonBackend().bind(launch, schedule or GpuSchedule(), place)(found)
         for buffer in (buffer.name for buffer in launch.buffers if not buffer.scratch):
             want = expected[buffer]
             limit = 1e-5 * want.abs().max().item() if want.numel() else 0.0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hetune.variants.backends.triton.schedule import TritonSchedule
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.one_pass import one_pass
 from hetune.variants.kernel.parse import parse
 from hetune.variants.testing.graphs import typed_graph
@@ -10,11 +10,11 @@ from hetune.variants.testing.graphs import typed_graph
 from ..launches import ATTENTION
 
 SCHEDULES = {
-    "default": TritonSchedule(),
-    "one edge at once": TritonSchedule(nodes=8, edges=1),
-    "hubs": TritonSchedule(hub_edges=8, hub_elements=64),
-    "in order": TritonSchedule(degree_order=False, edges=8),
-    "several passes": TritonSchedule(one_pass=False),
+    "default": GpuSchedule(),
+    "one edge at once": GpuSchedule(nodes=8, edges=1),
+    "hubs": GpuSchedule(hub_edges=8, hub_elements=64),
+    "in order": GpuSchedule(degree_order=False, edges=8),
+    "several passes": GpuSchedule(one_pass=False),
 }
 FACTORS = {"usual": 1.0, "steep": 30.0, "far": 1e4, "extreme": 1e37}
 """What scores are multiplied by. Their sum stays exact: they are read, not computed."""
@@ -30,7 +30,7 @@ def test_it_is_exact(schedule, factor, check, small):
 @pytest.mark.parametrize("sign", [-1e30, 1e30])
 @pytest.mark.parametrize("one", [True, False], ids=["one pass", "several"])
 def test_all_scores_of_one_group_are_far_away(one, sign, check, small):
-    check(parse(ATTENTION.format(d=3, h=1)), small, TritonSchedule(one_pass=one), {"a": sign})
+    check(parse(ATTENTION.format(d=3, h=1)), small, GpuSchedule(one_pass=one), {"a": sign})
 
 
 @pytest.mark.parametrize("d", [1, 16])
