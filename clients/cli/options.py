@@ -44,6 +44,13 @@ class LayerName(StrEnum):
     hgt = "hgt"
 
 
+class DeviceName(StrEnum):
+    """What variants are made for."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
 GraphName = Annotated[
     str,
     typer.Argument(

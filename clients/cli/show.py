@@ -15,6 +15,7 @@ from hetune.clients.cli import console
 from hetune.clients.cli.compare import plan_of
 from hetune.clients.cli.job import Job, prepare
 from hetune.clients.cli.options import (
+    DeviceName,
     Format,
     GraphName,
     Heads,
@@ -86,6 +87,9 @@ def explain(
     ] = None,
     seed: Seed = 0,
     threads: Threads = None,
+    device: Annotated[
+        DeviceName, typer.Option(help="What variants are for: cpu, or cuda for GPUs.")
+    ] = DeviceName.cpu,
 ) -> None:
     """Say which variant would run on a graph, and why; nothing is compiled."""
     use_threads(threads)
@@ -98,7 +102,7 @@ def explain(
     )
     out = console.out()
     ready = prepare(job, lambda text: out.print(text, markup=False, soft_wrap=True))
-    explained = hetune.Selector.load().explain(
+    explained = hetune.Selector.load(device=device.value).explain(
         ready.layer.module, ready.graph, memory_limit=job.memory_limit
     )
     out.print(_launches(explained))
