@@ -12,9 +12,10 @@ softmax, and once more for every sum of rows that it weights. Of these remain
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 
-from hetune.variants.kernel.gpu_schedule import GpuSchedule
+from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.names import join
 from hetune.variants.kernel.nodes import Kernel, Launch, Traversal
 from hetune.variants.kernel.one_walk import one_walk
@@ -23,9 +24,12 @@ from hetune.variants.kernel.softmax import Softmax, find_softmax
 from hetune.variants.kernel.walk import reads, writes
 
 
-def as_run(launch: Launch, schedule: GpuSchedule) -> Launch:
-    """The launch that a GPU runs under a schedule."""
-    return one_pass(launch) if schedule.one_pass else launch
+@functools.lru_cache(maxsize=4096)
+def as_run(launch: Launch, schedule: AnySchedule) -> Launch:
+    """The launch that runs under a schedule: a GPU's may ask for `one_pass`."""
+    if isinstance(schedule, GpuSchedule) and schedule.one_pass:
+        return one_pass(launch)
+    return launch
 
 
 def one_pass(launch: Launch) -> Launch:
