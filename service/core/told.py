@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from hetune.costmodel.following import Following, Given
 from hetune.profiling.jobs.records import State
+from hetune.service.core.engine import Engine
 from hetune.service.core.graphs import GraphStore
 from hetune.service.core.models import ModelStore
 from hetune.variants.errors import HetuneError
@@ -76,6 +77,33 @@ class Chooses(Collector):
         chooses.add_metric([self._following.active.model], 1)
         refused.add_metric([], self._following.problem is not None)
         return iter((chooses, refused))
+
+
+class Computes(Collector):
+    """What runs layers, and where; and how a GPU's memory is used."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Names and help."""
+        labels = ["device", "backend"]
+        yield GaugeMetricFamily("hetune_device_info", "1 for what runs layers", labels=labels)
+        yield GaugeMetricFamily(
+            "hetune_device_bytes", "Bytes of a GPU's memory, by use", labels=["use"]
+        )
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Values; of memory there are none for the host, or where the device does not answer."""
+        info, memory = self.describe()
+        engine = self._engine
+        info.add_metric([str(engine.ground.device), engine.backend.name], 1)
+        usage = engine.usage()
+        if usage is not None:
+            copies = 0 if engine.copies is None else engine.copies.nbytes
+            for use, count in (*asdict(usage).items(), ("graphs", copies)):
+                memory.add_metric([use], count)
+        return iter((info, memory))
 
 
 class Registered(Collector):

@@ -48,7 +48,9 @@ def tiny_features() -> torch.Tensor:
     return torch.randn(7, 4, generator=torch.Generator().manual_seed(1))
 
 
-def make_service(folder: Path, backend: str = "torch", limits: Limits = LIMITS) -> Service:
+def make_service(
+    folder: Path, backend: str = "torch", limits: Limits = LIMITS, **options: Any
+) -> Service:
     """A service that keeps the model m."""
     service = Service.open(
         folder,
@@ -57,6 +59,7 @@ def make_service(folder: Path, backend: str = "torch", limits: Limits = LIMITS) 
         backend=backend,
         store=folder / "measurements.db",
         shelf=Shelf(folder / "shelf"),
+        **options,
     )
     service.models.add("m", 1, *describe(tiny_layers()))
     return service
