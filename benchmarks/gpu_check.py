@@ -36,7 +36,7 @@ from _peers.problem import LAYERS as PEER_LAYERS
 from torch import nn
 
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.backends.triton.schedule import PRECISIONS, TritonSchedule
+from hetune.variants.backends.triton.precision import PRECISIONS
 from hetune.variants.backends.triton.toolkit import interpreting
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.compiled import compile as compile_layer
@@ -113,7 +113,7 @@ class Check:
         x = features(module, at)
         expected = interpreted(module, x, at)
         for precision in PRECISIONS:
-            backend = TritonBackend(TritonSchedule(precision=precision))
+            backend = TritonBackend(precision)
             layer = compile_layer(module, backend=backend)
             with torch.no_grad():
                 out = layer(x, at, variant=next(v for v in layer.variants if _each_plan(v)))
@@ -188,7 +188,7 @@ class Check:
         found: dict[str, Any] = {"nodes": at.num_nodes, "edges": at.num_edges, "plans": {}}
         with torch.inference_mode():
             for precision in ("ieee", "tf32"):
-                backend = TritonBackend(TritonSchedule(precision=precision))
+                backend = TritonBackend(precision)
                 layer = compile_layer(module, backend=backend)
                 for variant in filter(_each_plan, layer.variants):
                     plan = f"{variant.rpartition('/')[0]} {precision}"
@@ -217,7 +217,7 @@ class Check:
 
 
 def _each_plan(variant: str) -> bool:
-    return variant.endswith("/b256")
+    return variant.endswith("/t64-e1024")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

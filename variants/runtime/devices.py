@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 
 from hetune.variants.errors import VariantError
+from hetune.variants.plan.variants import DEVICES, Device
 
-DEVICES = ("cpu", "cuda")
 
-
-def torch_device(device: str) -> torch.device:
+def torch_device(device: Device | str) -> torch.device:
     """Where tensors lie for variants of a device; a GPU may be numbered, as in ``"cuda:1"``.
 
     Raises:

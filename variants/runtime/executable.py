@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hetune.variants.backends.base import SCRATCH, Backend
 from hetune.variants.errors import InputError
-from hetune.variants.kernel.nodes import Schedule
+from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Param
 from hetune.variants.runtime.domain import Domain
@@ -37,7 +37,7 @@ class Executable:
     """
 
     def __init__(
-        self, plan: Plan, domain: Domain, backend: Backend, schedules: tuple[Schedule, ...]
+        self, plan: Plan, domain: Domain, backend: Backend, schedules: tuple[AnySchedule, ...]
     ) -> None:
         self.plan = plan
         self.layout: Layout = layout_of(plan, schedules, domain)

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.graph.device_index import DeviceIndex
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.interpret import interpret, row_count
-from hetune.variants.kernel.nodes import Launch, Rows, Schedule
+from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.kernel.testing import random_values
 from hetune.variants.kernel.verify import verify
 from hetune.variants.testing.graphs import typed_graph
@@ -57,13 +57,13 @@ def check() -> Callable[..., None]:
     """Compares a launch with the kernel interpreter in float64."""
     pytest.importorskip("triton", minversion="3.7.1")
 
-    def compare(launch: Launch, graph: HeteroGraph, schedule: TritonSchedule | None = None) -> None:
+    def compare(launch: Launch, graph: HeteroGraph, schedule: GpuSchedule | None = None) -> None:
         verify(launch)
         place = _Place(graph)
         expected = random_values(launch, place.index, graph)
         found = random_values(launch, place.index, graph, torch.float32)
         interpret(launch, expected, place.index, graph)
-        TritonBackend(schedule).bind(launch, Schedule(), place)(found)
+        TritonBackend().bind(launch, schedule or GpuSchedule(), place)(found)
         for buffer, want in expected.items():
             limit = 1e-5 * want.abs().max().item() if want.numel() else 0.0
             torch.testing.assert_close(found[buffer].double(), want, rtol=0.0, atol=limit)

@@ -8,8 +8,8 @@ import pytest
 
 from hetune.variants.backends.triton.ahead import TritonCompiler, capability_of, gpu_registry
 from hetune.variants.backends.triton.emit import emit
-from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.errors import CompileError, InputError
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.registry import KernelSource
 
@@ -20,7 +20,7 @@ GOLDEN = {"rgcn": RGCN.format(d=63), "softmax": SOFTMAX.format(d=16, h=2)}
 
 
 def source_of(name: str) -> KernelSource:
-    return emit(parse(GOLDEN[name]), TritonSchedule()).source
+    return emit(parse(GOLDEN[name]), GpuSchedule()).source
 
 
 @pytest.mark.parametrize("capability", [80, 90])

@@ -12,10 +12,10 @@ from hetune.variants.backends.triton.values import (
     Axis,
     Value,
     lift,
-    power_of_two,
     row_axes,
 )
 from hetune.variants.kernel.nodes import Launch, Rows
+from hetune.variants.kernel.widths import power_of_two
 
 
 @dataclass(slots=True)

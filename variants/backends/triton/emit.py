@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hetune.variants.backends.describe import launch_name
 from hetune.variants.backends.triton.codegen import print_unit
 from hetune.variants.backends.triton.lower import Lowered, lower
-from hetune.variants.backends.triton.schedule import TritonSchedule
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Launch
 from hetune.variants.kernel.text import show
 from hetune.variants.registry.records import KernelSource
@@ -23,13 +23,13 @@ class Emitted:
 
 
 @functools.lru_cache(maxsize=4096)
-def emit(launch: Launch, schedule: TritonSchedule) -> Emitted:
+def emit(launch: Launch, schedule: GpuSchedule, precision: str = "ieee") -> Emitted:
     """Prints a launch as one Triton module.
 
     Raises:
         KernelError: a kernel cannot be compiled as it stands.
     """
-    unit, kernels = lower(launch, schedule)
-    recipe = f"{show(launch)}schedule {schedule}\n"
+    unit, kernels = lower(launch, schedule, precision)
+    recipe = f"{show(launch)}schedule precision={precision} {schedule}\n"
     name = launch_name(launch, recipe, "triton")
     return Emitted(KernelSource(name, print_unit(unit), recipe), kernels)

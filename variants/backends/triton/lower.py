@@ -7,10 +7,10 @@ from itertools import groupby
 
 from hetune.variants.backends.triton.arguments import Arguments, Count, Grid, Slot
 from hetune.variants.backends.triton.gemm import FillLowering, GemmLowering
-from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.backends.triton.target import Function, Unit
 from hetune.variants.backends.triton.traversal import TraversalLowering
 from hetune.variants.backends.triton.values import HELPERS
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Rows, Traversal
 from hetune.variants.program.nodes import Space
 
@@ -32,7 +32,9 @@ class Lowered:
     grid: Grid
 
 
-def lower(launch: Launch, schedule: TritonSchedule) -> tuple[Unit, tuple[Lowered, ...]]:
+def lower(
+    launch: Launch, schedule: GpuSchedule, precision: str = "ieee"
+) -> tuple[Unit, tuple[Lowered, ...]]:
     """The launch as a module, and how its kernels are called.
 
     On a GPU a kernel runs over all its rows before the next one starts: nothing is blocked.
@@ -47,7 +49,7 @@ def lower(launch: Launch, schedule: TritonSchedule) -> tuple[Unit, tuple[Lowered
     for i, kernels in enumerate(_together(launch.kernels)):
         name = f"kernel_{i}"
         if isinstance(kernels[0], Gemm):
-            lowered += _gemm(kernels[0], name, launch, schedule)
+            lowered += _gemm(kernels[0], name, launch, schedule, precision)
             continue
         walks = tuple(kernel for kernel in kernels if isinstance(kernel, Traversal))
         walk = TraversalLowering(walks, name, launch, schedule)
@@ -58,11 +60,15 @@ def lower(launch: Launch, schedule: TritonSchedule) -> tuple[Unit, tuple[Lowered
             lowered.append(_called(each.function(), each.args, each.grid))
             helpers |= each.helpers
     texts = tuple(text for fn, text in HELPERS.items() if fn in helpers)
-    return Unit(str(schedule), texts, tuple(one.function for one in lowered)), tuple(lowered)
+    return Unit(
+        f"precision={precision} {schedule}", texts, tuple(one.function for one in lowered)
+    ), tuple(lowered)
 
 
-def _gemm(gemm: Gemm, name: str, launch: Launch, schedule: TritonSchedule) -> list[Lowered]:
-    product = GemmLowering(gemm, name, launch, schedule)
+def _gemm(
+    gemm: Gemm, name: str, launch: Launch, schedule: GpuSchedule, precision: str
+) -> list[Lowered]:
+    product = GemmLowering(gemm, name, launch, schedule, precision)
     found = [_called(product.function(), product.args, product.grid)]
     if gemm.fill:
         fill = FillLowering(gemm, f"{name}_fill", launch)

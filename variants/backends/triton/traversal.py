@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from math import prod
 
 from hetune.variants.backends.describe import describe_traversal
 from hetune.variants.backends.places import VARIABLES, segment_array
 from hetune.variants.backends.triton.arguments import Arguments, Grid, Hubs
 from hetune.variants.backends.triton.blocks import Blocks, Frame
-from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.backends.triton.target import For, Function, Let
 from hetune.variants.backends.triton.values import (
     HELPERS,
@@ -18,11 +16,10 @@ from hetune.variants.backends.triton.values import (
     Value,
     apply,
     broadcast,
-    padded_width,
-    power_of_two,
     row_axes,
 )
 from hetune.variants.errors import KernelError
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import (
     Apply,
     Def,
@@ -36,7 +33,8 @@ from hetune.variants.kernel.nodes import (
     Traversal,
     Update,
 )
-from hetune.variants.kernel.walk import statements, writes
+from hetune.variants.kernel.walk import writes
+from hetune.variants.kernel.widths import power_of_two, widest
 from hetune.variants.program.nodes import Space
 
 _MOST_WARPS = 8
@@ -52,7 +50,7 @@ class TraversalLowering:
         traversals: tuple[Traversal, ...],
         name: str,
         launch: Launch,
-        schedule: TritonSchedule,
+        schedule: GpuSchedule,
         *,
         hubs: bool = False,
     ) -> None:
@@ -73,10 +71,9 @@ class TraversalLowering:
             )
         # In flight are edges of inner loops; rows of an outermost loop lie side by side anyway.
         self.has_loops = any(isinstance(s, ForEach) for t in traversals for s in t.body)
-        self.width = max(_widths(traversals, launch))
+        self.width = widest(traversals, launch)
         self.edges = schedule.edges if self.has_loops else 1
-        room = max(1, schedule.elements // (self.edges * self.width))
-        self.size = schedule.nodes or 1 << (room.bit_length() - 1)
+        self.size = schedule.rows_of_walk(self.width, self.has_loops)
         walks_nodes = self.rows.space is Space.NODE and self.has_loops
         self.ordered = schedule.degree_order and walks_nodes
         self.hubs = Hubs(schedule.hub_edges) if schedule.hub_edges and self.ordered else None
@@ -262,14 +259,3 @@ def _shifted(value: Value, by: int) -> Value:
     """A row as the last axes of a longer one."""
     axes = tuple(axis + by if isinstance(axis, int) else axis for axis in value.axes)
     return Value(value.text, (1,) * by + value.shape, axes)
-
-
-def _widths(traversals: Iterable[Traversal], launch: Launch) -> Iterator[int]:
-    """Elements of the rows that a body computes with."""
-    for traversal in traversals:
-        for stmt in statements(traversal.body):
-            match stmt:
-                case Def(shape=shape) | Init(shape=shape):
-                    yield padded_width(shape)
-                case Store(buffer=buffer):
-                    yield padded_width(launch.type_of(buffer).shape)

@@ -8,7 +8,7 @@ are left out, so that a row of shape (1, 64) is no wider a tensor than one of sh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isinf, prod
+from math import isinf
 
 from hetune.variants.errors import KernelError
 
@@ -68,16 +68,6 @@ def broadcast(values: tuple[Value, ...]) -> tuple[tuple[int, ...], tuple[Axis, .
             )
     lanes = tuple(axis for axis in LANES if any(axis in value.axes for value in values))
     return shape, (*lanes, *row_axes(shape))
-
-
-def power_of_two(count: int) -> int:
-    """The least power of two that is not below."""
-    return 1 << (count - 1).bit_length()
-
-
-def padded_width(shape: tuple[int, ...]) -> int:
-    """Elements of a row in registers: each axis is padded to a power of two."""
-    return prod(power_of_two(extent) for extent in shape)
 
 
 def literal(value: float) -> str:
