@@ -25,7 +25,7 @@ from hetune.variants.errors import HetuneError, InputError, VariantError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Unsupported
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.plan.variants import Device, Variant, variants_of
 from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.choice import Choice, choose
 from hetune.variants.runtime.domain import Domain
@@ -49,6 +49,7 @@ class Selector:
         machine: Rates of this machine.
         offsets: What to add to the logarithm of predicted seconds, by kernel family: how this
             machine differs from the one that the model was trained on.
+        device: What variants are chosen for.
     """
 
     def __init__(
@@ -56,20 +57,22 @@ class Selector:
         model: CostModel | None = None,
         machine: MachineModel | None = None,
         offsets: Mapping[str, float] = MappingProxyType({}),
+        device: Device = "cpu",
     ) -> None:
-        self.model = model
+        self.model, self.device = model, device
         self.machine = machine or (model.manifest.machine if model else MachineModel())
         self._offsets = dict(offsets)
         self._roofline = RooflinePricer(self.machine)
         self._failed: set[str] = set()
 
     @classmethod
-    def load(cls, path: Path | str | None = None) -> Selector:
+    def load(cls, path: Path | str | None = None, device: Device = "cpu") -> Selector:
         """A selector with a trained model, adapted to this machine if it was calibrated.
 
         Args:
             path: A bundle's folder. None: the champion of the shelf, else the bundle that comes
                 with hetune, else the roofline model; what cannot be used is logged.
+            device: What variants are chosen for.
 
         Raises:
             ModelError: A path was given, and there is no bundle that can be used.
@@ -79,7 +82,7 @@ class Selector:
                 machine and not calibrated on this one.
         """
         if path is None:
-            return _default()
+            return _default() if device == "cpu" else cls(device=device)
         model = load(path)
         if not calibrated(model):
             warn_if_foreign(model)
@@ -131,7 +134,7 @@ class Selector:
             MemoryLimitError: No variant fits the limit.
         """
         return choose(
-            _variants(layer, widths, heads),
+            _variants(layer, widths, heads, self.device),
             graph,
             self,
             memory_limit=memory_limit,
@@ -193,7 +196,7 @@ class Selector:
 
         Takes and raises what `choose` does.
         """
-        variants = _variants(layer, widths, heads)
+        variants = _variants(layer, widths, heads, self.device)
         choice = choose(
             variants, graph, self, memory_limit=memory_limit, expected_runs=expected_runs
         )
@@ -279,19 +282,19 @@ def _default() -> Selector:
 
 
 @functools.lru_cache(maxsize=256)
-def _named(layer: str, d_in: int, d_out: int, heads: int) -> tuple[Variant, ...]:
-    return variants_of(layer_program(layer, d_in, d_out, heads))
+def _named(layer: str, d_in: int, d_out: int, heads: int, device: Device) -> tuple[Variant, ...]:
+    return variants_of(layer_program(layer, d_in, d_out, heads), device)
 
 
 def _variants(
-    layer: nn.Module | str, widths: tuple[int, int] | int | None, heads: int
+    layer: nn.Module | str, widths: tuple[int, int] | int | None, heads: int, device: Device
 ) -> tuple[Variant, ...]:
     if isinstance(layer, str):
         if widths is None:
             raise InputError(f"{layer} has no widths: give widths=(d_in, d_out)")
         d_in, d_out = (widths, widths) if isinstance(widths, int) else widths
-        return _named(layer, d_in, d_out, heads)
+        return _named(layer, d_in, d_out, heads, device)
     adapter = adapt(layer)
     if isinstance(adapter, Unsupported):
         raise VariantError(f"{type(layer).__name__} has no variants: {adapter.reason}")
-    return variants_of(adapter.program)
+    return variants_of(adapter.program, device)

@@ -19,6 +19,7 @@ from hetune.variants.backends.triton.driver import DriverError
 from hetune.variants.errors import DeviceError, DeviceMemoryError, HetuneError, InputError
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.plan.variants import Device
 from hetune.variants.runtime.backends import backend_named
 from hetune.variants.runtime.compiled import CompiledLayer, compile
 from hetune.variants.runtime.devices import torch_device
@@ -102,9 +103,9 @@ class Engine:
         return self.target == "cpu"
 
     @property
-    def target(self) -> str:
-        """What its variants are made for: "cpu" or "cuda"."""
-        return "cuda" if self.backend.indexes_on_device else "cpu"
+    def target(self) -> Device:
+        """What its variants are made for."""
+        return self.backend.target
 
     @property
     def builds_for(self) -> str | None:
@@ -131,11 +132,14 @@ class Engine:
     # What runs.
 
     def compiled(self, module: RelationalLayer) -> CompiledLayer:
-        """A layer that is ready to run; its weights move to the device."""
+        """A layer that is ready to run; its weights move to the device.
+
+        Raises:
+            DeviceError: The device fails, or has no memory left.
+        """
+        moved = self.guarded(lambda: module.to(self.ground.device))
         # Whoever runs it names the variant: no cost model is asked here, or kept.
-        return compile(
-            module.to(self.ground.device), backend=self.backend, cuda_graph=self._cuda_graph
-        )
+        return compile(moved, backend=self.backend, cuda_graph=self._cuda_graph)
 
     def put(self, rows: Tensor) -> Tensor:
         """Rows of the host, on the device."""

@@ -136,7 +136,9 @@ class Inference:
             )
 
         ids = None if nodes is None else ids_of(nodes, given)
-        plan = planned(given, ids, len(found.modules), needed, subset, layers)
+        plan = self._engine.guarded(
+            lambda: planned(given, ids, len(found.modules), needed, subset, layers)
+        )
         run = _Run(found, given, plan, nodes, not isinstance(features, Tensor), needed, deadline)
         reports, kept = self._engine.guarded(lambda: self._compute(run, x))
         if variants is None and plan.steps is None and math.isinf(expected_runs):

@@ -15,7 +15,9 @@ from hetune.service.core.limits import Limits
 from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import Model
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.runtime.choice import Candidate
 
 ROUNDS = 3
 _RUNNERS_UP = 2
@@ -122,7 +124,7 @@ class RegretSamples:
         limit = self._limits.run_bytes - feature_bytes
         candidates = [
             candidate
-            for candidate in self._following.active.selector.choose(module, graph).candidates
+            for candidate in self._candidates(module, graph)
             if candidate.peak_bytes <= limit and candidate.seconds <= _MOST_SECONDS
         ]
         if chosen not in {candidate.id for candidate in candidates}:
@@ -134,6 +136,10 @@ class RegretSamples:
         variants = chosen, *others[:_RUNNERS_UP]
         engine = self._engine
         return Sample(module.kind, variants, engine, model, number, graph.unindexed(), x)
+
+    def _candidates(self, module: RelationalLayer, graph: HeteroGraph) -> tuple[Candidate, ...]:
+        placed = self._engine.graph(graph)
+        return self._following.active.selector.choose(module, placed).candidates
 
     def note(self, sample: Sample, seconds: dict[str, list[float]]) -> float:
         """Notes what was measured, and gives the chosen variant's median over the least one.

@@ -28,6 +28,7 @@ from hetune.service.core.selection import Selection
 from hetune.service.core.warm_up import WarmUp
 from hetune.service.core.work import Lending
 from hetune.variants.errors import InputError
+from hetune.variants.plan.variants import Device
 
 _JOINED = 16
 """Joined graphs in memory take at most this part of what graphs may take."""
@@ -121,13 +122,13 @@ class Service:
                 "it at 1"
             )
         shelf = shelf or Shelf()
-        following = Following(shelf) if selector is None else Given(selector)
+        following = _following(shelf, engine.target) if selector is None else Given(selector)
         folder = Folder(root)
         graphs = GraphStore(root / "graphs", limits)
         models = ModelStore(root / "models", engine, engine.weight_bytes(limits))
         measurements = Measurements(store)
         metrics = Metrics(graphs, models, following, lambda: measurements.queue.counts(), engine)
-        selection = Selection(graphs, models, following, limits, metrics)
+        selection = Selection(graphs, models, following, engine, limits, metrics)
         regret = RegretSamples(regret_rate, following, engine, limits, metrics)
         inference = Inference(selection, engine, limits, metrics, regret)
         joined = JoinedRuns(selection, inference, metrics, limits.loaded_bytes // _JOINED)
@@ -169,3 +170,8 @@ class Service:
     def close(self) -> None:
         """Gives connections to databases back."""
         self.measurements.close()
+
+
+def _following(shelf: Shelf, device: Device) -> Following | Given:
+    """Whoever chooses for a device: the shelf's champion for it."""
+    return Following(shelf) if device == "cpu" else Given(Selector(device=device))

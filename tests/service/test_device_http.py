@@ -30,7 +30,7 @@ def ground():
 @pytest.fixture(scope="module")
 def service(ground, tmp_path_factory):
     engine = Engine("triton", ground)
-    return make_service(tmp_path_factory.mktemp("data"), engine=engine, regret_rate=1.0)
+    return make_service(tmp_path_factory.mktemp("data"), engine=engine)
 
 
 @pytest.fixture(scope="module")
@@ -120,10 +120,12 @@ def test_the_client_and_the_open_inference_protocol(http, id, wanted):
 
 
 def test_a_sample_of_regret(service, id):
+    service.regret.rate = 1.0
     service.inference.run("m", id, X)
+    service.regret.rate = 0.0
     sample = service.regret.take()
     assert sample is not None
-    assert len({variant for variant in sample.variants}) == 3
+    assert len(set(sample.variants)) == 3
     assert sample.run(sample.variants[0]) == 1.0
 
 

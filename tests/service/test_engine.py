@@ -355,7 +355,7 @@ class FakeLayer:
 
 
 @pytest.mark.parametrize("jumping", ["none", "cat"])
-def test_on_a_gpu_rows_meet_rows_of_the_gpu_only(tmp_path, jumping):
+def test_on_a_gpu_rows_meet_rows_of_the_gpu_only(tmp_path, host, monkeypatch, jumping):
     engine = Engine("torch", FakeGpu(torch.device("cuda", 0)))
     engine.compiled = lambda module: FakeLayer(module.out_channels * getattr(module, "heads", 1))
     service = make_service(tmp_path / "data", engine=engine)
@@ -364,7 +364,8 @@ def test_on_a_gpu_rows_meet_rows_of_the_gpu_only(tmp_path, jumping):
         model, "description", model.description.model_copy(update={"jumping": jumping})
     )
     graph = tiny_graph()
-    service.selection.select(model, graph)
+    chosen = host.selection.select("m", graph).layers
+    monkeypatch.setattr(type(service.selection), "layers", lambda *_, **__: chosen)
     with FakeTensorMode(allow_non_fake_inputs=True):
         answer = service.inference.run(model, graph, X)
         assert answer.out.device == torch.device("cpu")
