@@ -125,9 +125,7 @@ class Settings(BaseSettings):
     feature_memory: Size | None = Field(
         None, description="features of graphs held in memory, such as 2GiB"
     )
-    device_memory: Size | None = Field(
-        None, description="what may be held on a GPU, such as 60GB"
-    )
+    device_memory: Size | None = Field(None, description="what may be held on a GPU, such as 60GB")
     max_waiting: Most | None = Field(None, description="computations that wait or run")
     max_waiting_bytes: Size | None = Field(
         None, description="the bodies of requests that wait or run, such as 2GiB"

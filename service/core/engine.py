@@ -93,9 +93,7 @@ class Engine:
             if cuda_graph:
                 raise InputError("cuda_graph is for GPUs: set device to cuda, or leave it out")
             return cls(backend or "cpp")
-        return cls(
-            backend or "triton", Gpu(found), cuda_graph=cuda_graph, most_bytes=most_bytes
-        )
+        return cls(backend or "triton", Gpu(found), cuda_graph=cuda_graph, most_bytes=most_bytes)
 
     @property
     def is_reproducible(self) -> bool:
@@ -109,7 +107,7 @@ class Engine:
 
     @property
     def builds_for(self) -> str | None:
-        """What kernels can be compiled for ahead of time, as `build` takes it; None: they cannot."""
+        """What kernels are compiled for ahead of time, as `build` takes it; None: they are not."""
         return "cpu" if self.backend.name == "cpp" else self.ground.architecture
 
     @property
@@ -226,7 +224,7 @@ class Engine:
 
 
 def _is_device_s(error: Exception) -> bool:
-    """Whether it is the device that fails: torch, the driver and Triton say so in their own ways."""
+    """Whether it is the device that fails: torch, the driver and Triton each say it their way."""
     return isinstance(error, torch.AcceleratorError | DriverError) or "[CUDA]" in str(error)
 
 

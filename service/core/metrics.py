@@ -125,7 +125,13 @@ class Metrics:
         self.queue_length = Gauge(
             "hetune_queue_length", "What waits or is under way", ("queue",), registry=registry
         )
-        told = Kept(graphs, models), Chooses(following), Registered(), Queued(jobs), Computes(engine)
+        told = (
+            Kept(graphs, models),
+            Chooses(following),
+            Registered(),
+            Queued(jobs),
+            Computes(engine),
+        )
         for collector in told:
             registry.register(collector)
 

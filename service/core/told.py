@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Generic, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -16,6 +16,7 @@ from hetune.costmodel.following import Following, Given
 from hetune.profiling.jobs.records import State
 from hetune.service.core.engine import Engine
 from hetune.service.core.graphs import GraphStore
+from hetune.service.core.ground import Usage
 from hetune.service.core.models import ModelStore
 from hetune.variants.errors import HetuneError
 from hetune.variants.registry.default import default_registry
@@ -94,15 +95,15 @@ class Computes(Collector):
         )
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Values; of memory there are none for the host, or where the device does not answer."""
+        """Values; NaN for the host's memory, and where the device does not answer."""
         info, memory = self.describe()
         engine = self._engine
         info.add_metric([str(engine.ground.device), engine.backend.name], 1)
         usage = engine.usage()
-        if usage is not None:
-            copies = 0 if engine.copies is None else engine.copies.nbytes
-            for use, count in (*asdict(usage).items(), ("graphs", copies)):
-                memory.add_metric([use], count)
+        copies = math.nan if engine.copies is None else engine.copies.nbytes
+        memory.add_metric(["graphs"], copies)
+        for field in fields(Usage):
+            memory.add_metric([field.name], getattr(usage, field.name, math.nan))
         return iter((info, memory))
 
 

@@ -47,6 +47,7 @@ STATUS: dict[type[HetuneError], int] = {
     errors.BusyError: 429,
     errors.DeadlineError: 504,
     errors.DeviceError: 503,
+    errors.DeviceMemoryError: 503,
     errors.DiskFullError: 507,
     errors.FolderError: 503,
     errors.NotReadyError: 503,

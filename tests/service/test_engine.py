@@ -302,7 +302,7 @@ def test_metrics_tell_the_device_and_its_memory(service, ground):
 
 
 def test_answers_of_a_gpu_are_not_joined(tmp_path):
-    with pytest.raises(InputError, match="batch_requests is 2.*leave it at 1"):
+    with pytest.raises(InputError, match=r"batch_requests is 2.*leave it at 1"):
         Service.open(tmp_path, engine=Engine("triton"), batch_requests=2)
 
 
