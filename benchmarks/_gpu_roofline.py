@@ -20,6 +20,7 @@ from _gpu_units import UNIT_S, Unit
 from _memory import describe, is_out_of_memory
 from torch import Tensor
 
+from hetune.profiling.calibrate import gpu_probes
 from hetune.profiling.calibrate.probes import AGGREGATION, PRODUCT
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.graph.hetero import HeteroGraph
@@ -227,13 +228,10 @@ class Roofline:
         }
 
     def _limits(self) -> dict[str, Run]:
-        a, b = (torch.randn(self.product, self.product, device=self.device) for _ in range(2))
-        c = torch.empty_like(a)
-        source = torch.zeros(self.copied // _FLOAT, device=self.device)
-        target = torch.empty_like(source)
+        device = torch.device(self.device)
         return {
-            "product": lambda: torch.mm(a, b, out=c),
-            "copy": lambda: target.copy_(source),
+            "product": gpu_probes.product(self.product, device).run,
+            "copy": gpu_probes.copied(self.copied, device).run,
         }
 
     def _wait(self) -> None:

@@ -23,6 +23,7 @@ from hetune.profiling.records import Measurement, Status
 from hetune.profiling.units import Unit
 from hetune.profiling.wire import Json, Order, facts_from_json, measurement_from_json
 from hetune.variants.errors import WorkerError
+from hetune.variants.runtime.devices import torch_device
 
 _COMMAND = (sys.executable, "-m", "hetune.profiling.worker")
 _LOOK_SECONDS = 0.2
@@ -75,7 +76,13 @@ class Supervisor(Closing):
 
         The unit that was at work when the worker was lost is recorded as lost, and the others are
         measured again without it. Where no unit was at work, all that are left are lost.
+
+        Raises:
+            VariantError: The problem is one of GPUs, and there is none.
+            WorkerError: No process starts.
         """
+        if units:
+            torch_device(units[0].problem.device)
         lost: dict[str, Loss] = {}
         facts = GraphFacts()
         found: dict[str, Measurement] = {}

@@ -85,12 +85,9 @@ def prepare(job: Job, say: Say) -> Prepared:
     graph = job.layer.graph_for(job.graph.open())
     loaded = time.perf_counter()
     where = job.where
-    layer = hetune.compile(
-        job.layer.module(graph).to(where.device),
-        backend=where.backend,
-        memory_limit=job.memory_limit,
-        selector=hetune.Selector.load(device=where.target),
-    )
+    module = job.layer.module(graph).to(where.device)
+    selector = hetune.Selector.load(device=where.target)
+    layer = hetune.compile(module, backend=where.backend, selector=selector)
     if job.variant is not None and job.variant not in layer.variants:
         device = "" if where.target == "cpu" else f" --device {where.target}"
         raise VariantError(
@@ -105,7 +102,7 @@ def prepare(job: Job, say: Say) -> Prepared:
     x = features(graph, job.layer.width, job.seed, job.features).to(where.device)
     graph = graph.to(where.device)
     start = time.perf_counter()
-    choice = layer.explain(x, graph)
+    choice = selector.choose(module, graph, memory_limit=job.memory_limit)
     chosen = job.variant or choice.id
     took = console.seconds(time.perf_counter() - start)
     say(

@@ -22,7 +22,6 @@ from hetune.clients.cli.options import (
     Inverse,
     Layer,
     MemoryLimit,
-    Processor,
     Scale,
     Seed,
     SelfLoops,
@@ -92,21 +91,23 @@ def explain(
     ] = None,
     seed: Seed = 0,
     threads: Threads = None,
-    device: Processor = "cpu",
+    device: Annotated[
+        DeviceName, typer.Option(help="What variants are for; a GPU need not be here.")
+    ] = DeviceName.cpu,
 ) -> None:
     """Say which variant would run on a graph, and why; nothing is compiled."""
     use_threads(threads)
     job = Job(
         GraphSource(graph, format, scale, inverse, self_loops, seed),
         LayerSource(layer.value, width, heads, seed),
-        Where.named(device),
+        Where.planned(device.value),
         features=features,
         memory_limit=size_of(memory_limit, "--memory-limit"),
         seed=seed,
     )
     out = console.out()
     ready = prepare(job, lambda text: out.print(text, markup=False, soft_wrap=True))
-    explained = hetune.Selector.load(device=job.where.target).explain(
+    explained = hetune.Selector.load(device=device.value).explain(
         ready.layer.module, ready.graph, memory_limit=job.memory_limit
     )
     out.print(_launches(explained))

@@ -39,6 +39,11 @@ class Where:
         device = torch_device(name)
         return cls(device, CppBackend() if device.type == "cpu" else TritonBackend())
 
+    @classmethod
+    def planned(cls, target: Device) -> Self:
+        """What is made for a device, where nothing is run: it need not be here."""
+        return cls(torch.device("cpu"), CppBackend() if target == "cpu" else TritonBackend())
+
     @property
     def target(self) -> Device:
         """What variants are made for."""
@@ -60,4 +65,6 @@ class Where:
         """Such as "2 threads", or the GPU's name."""
         if self.device.type == "cuda":
             return torch.cuda.get_device_name(self.device)
+        if self.target == "cuda":
+            return "a GPU"
         return console.counted(torch.get_num_threads(), "thread")

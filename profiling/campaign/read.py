@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -22,26 +23,38 @@ from hetune.profiling.units import GraphRecipe
 from hetune.variants.errors import CampaignError
 from hetune.variants.runtime.build import LAYERS
 
-PRESETS = ("smoke", "default", "full")
+PRESETS = ("smoke", "default", "full", "gpu")
 """Campaigns that ship with hetune."""
+DEVICES = ("cpu", "cuda")
+"""What a campaign may measure on."""
 
 _KEYS = (
     *("name", "graphs", "corpus", "layers", "widths", "squared", "heads", "threads", "variants"),
-    *("sample", "limits"),
+    *("sample", "limits", "device"),
 )
 _ALL = "all"
 
 
-def load(source: str | Path, *, threads: int | None = None) -> Campaign:
+def load(source: str | Path, *, threads: int | None = None, device: str | None = None) -> Campaign:
     """A campaign from a preset or a file.
 
     Args:
         source: One of `PRESETS`, or the path of a TOML or JSON file.
         threads: What "all" threads are; by default torch's number.
+        device: One of `DEVICES`, in place of the campaign's own.
 
     Raises:
-        CampaignError: There is no such preset or file, or something in it is wrong.
+        CampaignError: There is no such preset, file or device, or something in it is wrong.
     """
+    found = _load(source, threads)
+    if device is None:
+        return found
+    if device not in DEVICES:
+        raise CampaignError(f"no device {device!r}: take one of {', '.join(DEVICES)}")
+    return replace(found, device=device)
+
+
+def _load(source: str | Path, threads: int | None) -> Campaign:
     if str(source) in PRESETS:
         preset = resources.files("hetune.profiling") / "presets" / f"{source}.toml"
         return parse(tomllib.loads(preset.read_text(encoding="utf-8")), str(source), threads)
@@ -94,6 +107,7 @@ def parse(
         variants=table.text("variants", "*"),
         sample=table.fields("sample", Sample),
         limits=table.fields("limits", Limits) or Limits(),
+        device=table.choice("device", DEVICES),
     )
     if set(campaign.layers) != {"rgcn"}:
         for _, d_out in campaign.widths:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from hetune.costmodel.fingerprint import Fingerprint
@@ -22,7 +22,7 @@ class Lender(Protocol):
     `AWAY` where the lender cannot be asked; then nothing was written, or it was and no answer came.
     """
 
-    def claim(self, owner: str, machine: str) -> Lease | None:
+    def claim(self, owner: str, machine: str, *, devices: Sequence[str] = ("cpu",)) -> Lease | None:
         """Takes a unit; None if there is nothing to do now."""
         ...
 

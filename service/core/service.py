@@ -28,7 +28,6 @@ from hetune.service.core.selection import Selection
 from hetune.service.core.warm_up import WarmUp
 from hetune.service.core.work import Lending
 from hetune.variants.errors import InputError
-from hetune.variants.plan.variants import Device
 
 _JOINED = 16
 """Joined graphs in memory take at most this part of what graphs may take."""
@@ -122,7 +121,7 @@ class Service:
                 "it at 1"
             )
         shelf = shelf or Shelf()
-        following = _following(shelf, engine.target) if selector is None else Given(selector)
+        following = Following(shelf.of(engine.target)) if selector is None else Given(selector)
         folder = Folder(root)
         graphs = GraphStore(root / "graphs", limits)
         models = ModelStore(root / "models", engine, engine.weight_bytes(limits))
@@ -170,8 +169,3 @@ class Service:
     def close(self) -> None:
         """Gives connections to databases back."""
         self.measurements.close()
-
-
-def _following(shelf: Shelf, device: Device) -> Following | Given:
-    """Whoever chooses for a device: the shelf's champion for it."""
-    return Following(shelf) if device == "cpu" else Given(Selector(device=device))

@@ -35,7 +35,7 @@ def calibrate(hetune, monkeypatch, tmp_path):
     monkeypatch.setenv("HETUNE_MODELS", str(tmp_path))
 
     def call(found, *arguments):
-        def measure(*, quick, progress):
+        def measure(*, quick, progress, device):
             progress("measuring rates", 1, 2)
             progress("compiling", 1, 1)
             assert quick == ("--quick" in arguments)
@@ -99,4 +99,4 @@ def test_a_folder_that_cannot_be_written_is_an_error(calibrate, found, tmp_path,
     monkeypatch.setenv("HETUNE_MODELS", str(tmp_path / "file"))
     result = calibrate(found)
     assert result.exit_code == 1
-    assert "set HETUNE_MODELS to another one" in result.stderr
+    assert "set HETUNE_MODELS to another folder" in result.stderr

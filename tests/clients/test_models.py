@@ -57,7 +57,7 @@ def test_training_without_a_command_line(training, tmp_path):
     shelf = Shelf(tmp_path / "models")
     with Store.open(folder / "a.db") as store:
         key = train(store, MACHINE.digest, shelf, target="roofline-ratio", folds=2)
-        with pytest.raises(ModelError, match="no measurements to train on"):
+        with pytest.raises(ModelError, match=r"no measurements .* to train on"):
             train(store, "unknown", shelf)
     assert [(entry.id, entry.aliases) for entry in shelf.entries()] == [(key, ("candidate",))]
     there = json.loads(next((folder / "models" / "cards").glob("*/report.json")).read_text())
