@@ -37,7 +37,6 @@ from torch import Tensor, nn
 
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.backends.triton.toolkit import interpreting
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.registry import BuildReport
@@ -100,7 +99,7 @@ class Cells:
         """What runs hetune's plans; away from a GPU, torch's interpreter does."""
         if self.device == "cpu" and not interpreting():
             return backend_named("torch")
-        return TritonBackend(TritonSchedule(precision=self.precision))
+        return TritonBackend(self.precision)
 
 
 @dataclass
@@ -284,7 +283,7 @@ def _call(layer: nn.Module, problem: Problem, variant: str | None = None) -> Run
 
 
 def _each_plan(variants: Sequence[str]) -> list[str]:
-    return [variant for variant in variants if variant.endswith("/b256")]
+    return [variant for variant in variants if variant.endswith("/t64-e1024")]
 
 
 def _bytes_of(output: Any) -> int:

@@ -9,7 +9,7 @@ the longest of the three over the time of the best schedule.
 import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,11 +20,12 @@ from _gpu_units import UNIT_S, Unit
 from _memory import describe, is_out_of_memory
 from torch import Tensor
 
+from hetune.profiling.calibrate import gpu_probes
 from hetune.profiling.calibrate.probes import AGGREGATION, PRODUCT
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.kernel.nodes import Launch, Schedule
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
+from hetune.variants.kernel.nodes import Launch
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.verify import verify
 from hetune.variants.runtime.domain import Domain
@@ -33,7 +34,7 @@ _FLOAT = 4
 _AGGREGATED = 64
 """Width of the rows of `AGGREGATION`."""
 PRODUCTS = tuple(
-    TritonSchedule(tile_rows=rows, tile_k=k, warps=warps, stages=stages)
+    GpuSchedule(tile_rows=rows, tile_k=k, warps=warps, stages=stages)
     for rows, k, warps, stages in (
         (64, 32, 4, 2),
         (64, 64, 4, 2),
@@ -45,13 +46,13 @@ PRODUCTS = tuple(
     )
 )
 SUMS = (
-    TritonSchedule(),
-    TritonSchedule(edges=8),
-    TritonSchedule(edges=8, elements=2048),
-    TritonSchedule(edges=2),
-    TritonSchedule(elements=512),
-    TritonSchedule(hub_edges=128),
-    TritonSchedule(edges=16, elements=4096),
+    GpuSchedule(),
+    GpuSchedule(edges=8),
+    GpuSchedule(edges=8, elements=2048),
+    GpuSchedule(edges=2),
+    GpuSchedule(elements=512),
+    GpuSchedule(hub_edges=128),
+    GpuSchedule(edges=16, elements=4096),
 )
 
 
@@ -71,7 +72,7 @@ class Work:
     flop: float
     nbytes: float
     picks: Mapping[str, Run]
-    schedules: Sequence[TritonSchedule]
+    schedules: Sequence[GpuSchedule]
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class Roofline:
                 2.0 * rows * width * width,
                 _FLOAT * (width * (_distinct(ids) + rows) + rows + weights),
                 copies(table, ids),
-                [replace(schedule, precision=precision) for schedule in PRODUCTS],
+                PRODUCTS,
             )
             return at, work
 
@@ -171,7 +172,7 @@ class Roofline:
                 refused[name] = "no time was left for it in its unit"
                 continue
             try:
-                run = _bound(work.launch, domain, schedule, values)
+                run = _bound(work.launch, domain, TritonBackend(precision, schedule), values)
                 run()
                 self._wait()
                 runs[name] = run
@@ -227,13 +228,10 @@ class Roofline:
         }
 
     def _limits(self) -> dict[str, Run]:
-        a, b = (torch.randn(self.product, self.product, device=self.device) for _ in range(2))
-        c = torch.empty_like(a)
-        source = torch.zeros(self.copied // _FLOAT, device=self.device)
-        target = torch.empty_like(source)
+        device = torch.device(self.device)
         return {
-            "product": lambda: torch.mm(a, b, out=c),
-            "copy": lambda: target.copy_(source),
+            "product": gpu_probes.product(self.product, device).run,
+            "copy": gpu_probes.copied(self.copied, device).run,
         }
 
     def _wait(self) -> None:
@@ -249,9 +247,9 @@ def _values(launch: Launch, domain: Domain, device: torch.device) -> dict[str, T
 
 
 def _bound(
-    launch: Launch, domain: Domain, schedule: TritonSchedule, values: dict[str, Tensor]
+    launch: Launch, domain: Domain, backend: TritonBackend, values: dict[str, Tensor]
 ) -> Run:
-    run = TritonBackend(schedule).bind(launch, Schedule(), domain)
+    run = backend.bind(launch, GpuSchedule(), domain)
     return lambda: run(values)
 
 

@@ -1,99 +1,23 @@
-"""Timing on a GPU: CUDA events around a call from idle, with a cold L2 cache, in turns.
+"""Timing on a GPU, as `hetune.profiling.measure.stopwatch` does it, in turns.
 
 With "cpu" the same functions read a clock, so that everything but the events is tested anywhere.
 """
 
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from _measure import as_json, rounds_within
 
 from hetune.profiling.measure.rounds import take_rounds
+from hetune.profiling.measure.stopwatch import CudaStopwatch, Sample, Stopwatch, WallStopwatch
 from hetune.profiling.measure.timing import Timing
 
 Run = Callable[[], Any]
 BUDGET_S = 2.0
 """Seconds that the rounds of one candidate may take."""
-_FLUSHED = 256 << 20
-"""Bytes that are written between two runs: more than the L2 cache of any card."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One call.
-
-    Attributes:
-        seconds: Until what it started on the device was done.
-        host_seconds: Until it returned.
-    """
-
-    seconds: float
-    host_seconds: float
-
-
-class Stopwatch(Protocol):
-    """Times one call at a time."""
-
-    def time(self, run: Run) -> Sample:
-        """What a call took."""
-        ...
-
-
-@cache
-def _scratch() -> torch.Tensor:
-    return torch.empty(_FLUSHED, dtype=torch.int8, device="cuda")
-
-
-@dataclass(frozen=True, slots=True)
-class CudaStopwatch:
-    """Two events on the current stream, around a call that finds the device idle.
-
-    Starting kernels thus counts where the device waits for it, as it does for whoever waits for
-    one result.
-
-    Attributes:
-        event: Makes an event that keeps its time.
-        wait: Until the device has done everything.
-        flush: Overwrites the L2 cache.
-    """
-
-    event: Callable[[], Any] = lambda: torch.cuda.Event(enable_timing=True)
-    wait: Run = lambda: torch.cuda.synchronize()
-    flush: Run = lambda: _scratch().zero_()
-
-    def time(self, run: Run) -> Sample:
-        """Seconds between the events, and on the host."""
-        self.flush()
-        self.wait()
-        begin, end = self.event(), self.event()
-        begin.record()
-        start = time.perf_counter()
-        result = run()
-        host = time.perf_counter() - start
-        end.record()
-        end.synchronize()
-        del result
-        return Sample(begin.elapsed_time(end) * 1e-3, host)
-
-
-@dataclass(frozen=True, slots=True)
-class WallStopwatch:
-    """A clock, for the CPU."""
-
-    clock: Callable[[], float] = field(default=time.perf_counter)
-
-    def time(self, run: Run) -> Sample:
-        """Seconds until the call returned."""
-        start = self.clock()
-        run()
-        seconds = self.clock() - start
-        return Sample(seconds, seconds)
 
 
 def stopwatch(device: str) -> Stopwatch:
@@ -116,9 +40,13 @@ def in_turns(
     Returns:
         For each `as_json` of its times, and the median of what the host was busy, ``host_ms``.
     """
-    warm = {name: watch.time(run).seconds for name, run in runs.items()}
+
+    def sampler(run: Run) -> Callable[[], Sample]:
+        return lambda: watch.time(lambda mark: run())[1]
+
+    samplers = {name: sampler(run) for name, run in runs.items()}
+    warm = {name: sample().seconds for name, sample in samplers.items()}
     counts = {name: rounds_within(seconds, rounds, budget_s) for name, seconds in warm.items()}
-    samplers = {name: (lambda run=run: watch.time(run)) for name, run in runs.items()}
     taken = take_rounds(samplers, counts)
     return {name: summary(samples) for name, samples in taken.samples.items()}
 

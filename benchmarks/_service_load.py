@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import uvloop
+
 _STATUS = slice(9, 12)
 _OK = 200
 _BUSY = 429
@@ -187,4 +189,5 @@ class _Connection:
 
 
 if __name__ == "__main__":
-    json.dump(asdict(asyncio.run(_Load(Shot(**json.load(sys.stdin))).run())), sys.stdout)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        json.dump(asdict(runner.run(_Load(Shot(**json.load(sys.stdin))).run())), sys.stdout)

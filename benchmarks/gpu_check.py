@@ -1,4 +1,4 @@
-"""The check on a GPU: all variants right, the sanitizer silent, milliseconds per layer and graph.
+"""The check on a GPU: all variants right, the sanitizer silent, times, and choices that learn.
 
     PYTHONPATH=src python benchmarks/gpu_check.py            # again and again, until it says done
     PYTHONPATH=src python benchmarks/gpu_check.py --list
@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from _gpu import clocks
+from _gpu_campaign import Profiling, into_store, judged, selection_lines
 from _gpu_graphs import LARGE, REAL, TIMED, graph_named
 from _gpu_peers import Cells, compile_ahead
 from _gpu_report import peers_lines, roofline_lines
@@ -36,7 +37,7 @@ from _peers.problem import LAYERS as PEER_LAYERS
 from torch import nn
 
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.backends.triton.schedule import PRECISIONS, TritonSchedule
+from hetune.variants.backends.triton.precision import PRECISIONS
 from hetune.variants.backends.triton.toolkit import interpreting
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.compiled import compile as compile_layer
@@ -64,6 +65,7 @@ class Check:
     widths: Sequence[int]
     rounds: int
     ahead_of_time: bool = True
+    folder: Path = RESULTS.parent / "gpu_campaign"
 
     def units(self) -> list[Unit]:
         """All of them, the cheapest evidence first."""
@@ -99,7 +101,10 @@ class Check:
             Unit(f"time/{n}/{g}/{w}", lambda n=n, g=g, w=w: self.times(n, g, w))
             for g, w, n in itertools.product(self.graphs, self.widths, _TIMED_LAYERS)
         ]
-        return found + peers.compiled_units(self.graphs, PEER_LAYERS, widths)
+        found += peers.compiled_units(self.graphs, PEER_LAYERS, widths)
+        if self.device != "cpu":
+            found += Profiling(self.folder, self.device, self.graphs).units()
+        return found
 
     def correct(
         self, name: str, graph: str, width: int, heads: int, prepare: bool = False
@@ -113,7 +118,7 @@ class Check:
         x = features(module, at)
         expected = interpreted(module, x, at)
         for precision in PRECISIONS:
-            backend = TritonBackend(TritonSchedule(precision=precision))
+            backend = TritonBackend(precision)
             layer = compile_layer(module, backend=backend)
             with torch.no_grad():
                 out = layer(x, at, variant=next(v for v in layer.variants if _each_plan(v)))
@@ -188,7 +193,7 @@ class Check:
         found: dict[str, Any] = {"nodes": at.num_nodes, "edges": at.num_edges, "plans": {}}
         with torch.inference_mode():
             for precision in ("ieee", "tf32"):
-                backend = TritonBackend(TritonSchedule(precision=precision))
+                backend = TritonBackend(precision)
                 layer = compile_layer(module, backend=backend)
                 for variant in filter(_each_plan, layer.variants):
                     plan = f"{variant.rpartition('/')[0]} {precision}"
@@ -217,7 +222,7 @@ class Check:
 
 
 def _each_plan(variant: str) -> bool:
-    return variant.endswith("/b256")
+    return variant.endswith("/t64-e1024")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -234,10 +239,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", action="store_true", help="run failed units again")
     parser.add_argument("--jit", action="store_true", help="compile nothing ahead of time")
     parser.add_argument("--sample", action="store_true", help="what the sanitizer looks at")
+    parser.add_argument(
+        "--judge", type=Path, metavar="FOLDER", help="train on a campaign's folder, and judge"
+    )
+    parser.add_argument(
+        "--store", help="with --judge: add the measurements to this store, for `hetune train`"
+    )
     given = parser.parse_args(arguments)
+    if given.judge is not None:
+        return _judge(given.judge, given.store)
     widths = [int(width) for width in given.widths.split(",")]
     graphs = given.graphs.split(",")
-    check = Check(given.device, graphs, widths, given.rounds, not given.jit)
+    folder = given.out.parent / "gpu_campaign"
+    check = Check(given.device, graphs, widths, given.rounds, not given.jit, folder)
     only = tuple(given.only.split(","))
     units = [unit for unit in check.units() if unit.key.startswith(only)]
     if given.list:
@@ -250,9 +264,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     held = hold(given.out, given.device)
     status = work(units, held, device=given.device, limit=given.limit, again=given.again)
-    for line in (*peers_lines(held.units), *roofline_lines(held.units)):
+    for line in (
+        *peers_lines(held.units),
+        *roofline_lines(held.units),
+        *selection_lines(held.units),
+    ):
         print(line)
     return status
+
+
+def _judge(folder: Path, store: str | None) -> int:
+    """What needs no GPU of what a campaign on one has left behind."""
+    if store is not None:
+        from hetune.profiling.store.store import Store
+
+        with Store.open(store) as opened:
+            print(f"{into_store(folder, opened)} measurements in {opened.place}")
+    print("\n".join(selection_lines({"selection": judged(folder)})))
+    return 0
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from hetune.costmodel.features.devices import Rates, device_of, known, rates_from
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import ModelError
+from hetune.variants.plan.variants import Device
 from hetune.variants.registry.whole import write_whole
-from hetune.variants.runtime.roofline import MachineModel
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ class Calibration:
     """A machine as its own runs show it.
 
     Attributes:
-        machine: Measured rates, for the roofline model.
+        machine: Measured rates, for the roofline model: of a core, or of a GPU.
         offsets: By kernel family, what is added to the logarithm of a predicted time; made for
             the model of `model_id` with `machine`. Families that were not measured are missing.
         fingerprint: Digest of the machine's fingerprint.
@@ -44,7 +45,7 @@ class Calibration:
             part in.
     """
 
-    machine: MachineModel
+    machine: Rates
     offsets: Mapping[str, float]
     fingerprint: str
     model_id: str
@@ -52,13 +53,23 @@ class Calibration:
     error_before: float | None
     error_after: float | None
 
+    @property
+    def device(self) -> Device:
+        """What the variants are made for whose times it corrects."""
+        return device_of(self.machine)
+
     def as_json(self) -> str:
         """The calibration as JSON text."""
         record = {field.name: getattr(self, field.name) for field in fields(self)}
         record["machine"] = asdict(self.machine)
         record["offsets"] = dict(sorted(self.offsets.items()))
         record["created_at"] = self.created_at.isoformat()
-        return json.dumps({"format": FORMAT, **record}, indent=1, allow_nan=False) + "\n"
+        return (
+            json.dumps(
+                {"format": FORMAT, "device": self.device, **record}, indent=1, allow_nan=False
+            )
+            + "\n"
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Calibration:
@@ -71,7 +82,8 @@ class Calibration:
             record = json.loads(text)
             if record.pop("format") != FORMAT:
                 raise ValueError("written by another version of hetune")
-            record["machine"] = _machine(record["machine"])
+            device = known(record.pop("device", "cpu"))
+            record["machine"] = rates_from(device, record["machine"])
             record["offsets"] = {str(k): _number(v) for k, v in record["offsets"].items()}
             record["created_at"] = datetime.fromisoformat(record["created_at"])
             for name in ("error_before", "error_after"):
@@ -79,14 +91,14 @@ class Calibration:
             if not all(isinstance(record[name], str) for name in ("fingerprint", "model_id")):
                 raise ValueError("fingerprint and model_id are texts")
             return cls(**record)
-        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (KeyError, TypeError, AttributeError, RecursionError, ModelError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from None
 
     def save(self, folder: Path | None = None) -> Path:
         """Writes the calibration whole or not at all; the machine's earlier one is replaced.
 
         Args:
-            folder: Where to; `calibrations_folder()` if None.
+            folder: Where to; `calibrations_folder` of its device if None.
 
         Returns:
             The file.
@@ -94,7 +106,9 @@ class Calibration:
         Raises:
             ModelError: It cannot be written.
         """
-        folder = folder or calibrations_folder()
+        if folder is None:
+            Shelf(device=self.device).prepare()
+            folder = calibrations_folder(self.device)
         path = folder / f"{self.fingerprint}.json"
         try:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -108,19 +122,20 @@ class Calibration:
         return path
 
 
-def calibrations_folder() -> Path:
-    """Beside the cost models: in HETUNE_MODELS, or in the user's data folder."""
-    return Shelf().calibrations
+def calibrations_folder(device: Device = "cpu") -> Path:
+    """Beside the cost models of a device: in HETUNE_MODELS, or in the user's data folder."""
+    return Shelf(device=device).calibrations
 
 
-def load_calibration(folder: Path | None = None) -> Calibration | None:
+def load_calibration(folder: Path | None = None, device: Device = "cpu") -> Calibration | None:
     """This machine's calibration; None if there is none, or none that can be used. Never fails.
 
     Args:
-        folder: Where from; `calibrations_folder()` if None.
+        folder: Where from; `calibrations_folder` of the device if None.
+        device: What the variants are made for whose times it corrects.
     """
     digest = this_machine().digest
-    path = (folder or calibrations_folder()) / f"{digest}.json"
+    path = (folder or calibrations_folder(device)) / f"{digest}.json"
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -132,6 +147,8 @@ def load_calibration(folder: Path | None = None) -> Calibration | None:
         calibration = Calibration.from_json(text)
         if calibration.fingerprint != digest:
             raise ValueError(f"it is of the machine {calibration.fingerprint}")
+        if calibration.device != device:
+            raise ValueError(f"it is of the device {calibration.device!r}")
     except ValueError as error:
         _log.warning(
             "ignored the damaged calibration %s (%s): `hetune calibrate` makes a new one",
@@ -140,17 +157,6 @@ def load_calibration(folder: Path | None = None) -> Calibration | None:
         )
         return None
     return calibration
-
-
-def _machine(record: Any) -> MachineModel:
-    names = {field.name for field in fields(MachineModel)}
-    if record.keys() != names:
-        raise ValueError(f"rates: expected {sorted(names)}, found {sorted(record)}")
-    machine = MachineModel(**{name: _number(value) for name, value in record.items()})
-    for name, value in asdict(machine).items():
-        if value < 0 or (value == 0 and name not in ("launch_seconds", "unevenness")):
-            raise ValueError(f"{name} is {value}")
-    return machine
 
 
 def _number(value: Any) -> Any:

@@ -7,6 +7,7 @@ from torch import nn
 from hetune.costmodel.selector import Selector
 from hetune.variants.backends.base import Backend
 from hetune.variants.runtime import compiled
+from hetune.variants.runtime.backends import backend_for, backend_named
 from hetune.variants.runtime.compiled import CompiledLayer
 
 
@@ -29,7 +30,8 @@ def compile(
             features are on) or ``"torch"`` (the interpreter). None: ``"triton"`` if the module's
             parameters are on a GPU, else ``"cpp"``.
         memory_limit: Most bytes that a run may hold beside its inputs; restricts the choice.
-        selector: Who chooses; `Selector.load()` if None.
+        selector: Who chooses; if None, `Selector.load` for what the backend compiles for, the CPU
+            or a GPU.
         expected_runs: How often a graph will be run on, which tells what is worth preparing. None:
             learned from the calls; a graph that has been run on n times is expected to be run on
             n times more. The variant may change after the 1st, 2nd, 4th, 8th ... call, and with it
@@ -45,11 +47,15 @@ def compile(
         edge tensors. What is not supported runs in the original module, with a warning that
         says why.
     """
+    if backend is None:
+        chosen = backend_for(parameter.device for parameter in module.parameters())
+    else:
+        chosen = backend_named(backend)
     return compiled.compile(
         module,
-        backend=backend,
+        backend=chosen,
         memory_limit=memory_limit,
-        pricer=selector or Selector.load(),
+        pricer=selector or Selector.load(device=chosen.target),
         expected_runs=expected_runs,
         explore=explore,
         cuda_graph=cuda_graph,

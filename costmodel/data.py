@@ -63,6 +63,7 @@ class Problem:
         threads: Number of threads.
         machine: Digest of the fingerprint of the machine that it was measured on.
         candidates: What was measured, at least one.
+        device: What its variants are for: ``"cpu"`` or ``"cuda"``.
     """
 
     graph: str
@@ -75,6 +76,7 @@ class Problem:
     threads: int
     machine: str
     candidates: tuple[CandidateSample, ...]
+    device: str = "cpu"
 
     @property
     def best(self) -> CandidateSample:

@@ -18,6 +18,7 @@ import psutil
 
 from hetune.costmodel import system
 from hetune.variants.errors import HetuneError
+from hetune.variants.plan.variants import Device
 from hetune.variants.registry import default_registry
 
 _RECIPE = 1
@@ -150,10 +151,15 @@ class Fingerprint:
         }
 
 
-def difference(a: Fingerprint, b: Fingerprint) -> list[str]:
-    """The facts that decide speed and differ, a line for each; empty if the digests are equal."""
+def difference(a: Fingerprint, b: Fingerprint, device: Device = "cpu") -> list[str]:
+    """The facts that decide a device's speed and differ, a line for each.
+
+    For the CPU that are those of the digest, and nothing differs where digests are equal; for GPUs
+    the names of the cards alone.
+    """
     one, two = a._deciding(), b._deciding()
-    return [f"{name}: {_changed(one[name], two[name])}" for name in one if one[name] != two[name]]
+    names = ["gpu"] if device == "cuda" else list(one)
+    return [f"{name}: {_changed(one[name], two[name])}" for name in names if one[name] != two[name]]
 
 
 @functools.cache

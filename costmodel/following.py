@@ -69,7 +69,7 @@ class Following:
     yet, the package's model stands in for such a champion, and the roofline model for that.
 
     Args:
-        shelf: Whose champion; also where calibrations are.
+        shelf: Whose champion, for its device; also where calibrations are.
         clock: Tells seconds.
     """
 
@@ -80,7 +80,7 @@ class Following:
         self._followed: tuple[str | None, _Stamp] | None = None
         self._problem: str | None = None
         self._retry = 0.0
-        self._active = Active(Selector(), ROOFLINE, _now())
+        self._active = Active(Selector(device=shelf.device), ROOFLINE, _now())
         self._has_begun = False
         self.refresh()
         if self.problem is not None:
@@ -119,7 +119,7 @@ class Following:
         champion = self._shelf.aliases().champion
         wanted = champion, calibration
         if wanted != self._followed:
-            model = self._shelf.load(champion) if champion else packaged()
+            model = self._shelf.load(champion) if champion else packaged(self._shelf.device)
             self._put(model, champion or PACKAGE)
             self._followed, self._problem = wanted, None
             return True
@@ -152,7 +152,7 @@ class Following:
 
     def _stand_in(self) -> None:
         try:
-            self._put(packaged(), PACKAGE)
+            self._put(packaged(self._shelf.device), PACKAGE)
         except Exception as error:
             _log.warning("the model in the package does not answer: %s", error)
 

@@ -15,22 +15,22 @@ from torch import nn
 
 from hetune.costmodel.calibration import ROOFLINE, load_calibration
 from hetune.costmodel.explain import Explanation, explanation
+from hetune.costmodel.features.devices import Rates, default_rates, device_of
 from hetune.costmodel.features.graph import graph_features
-from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.bundle import load
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.shelf.best import calibrated, load_best, warn_if_foreign
+from hetune.costmodel.shelf.best import calibrated, is_at_home, load_best, warn_if_foreign
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.variants.errors import HetuneError, InputError, VariantError
+from hetune.variants.errors import HetuneError, InputError, ModelError, VariantError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Unsupported
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.plan.variants import Device, Variant, variants_of
 from hetune.variants.runtime.build import layer_program
-from hetune.variants.runtime.choice import Choice, choose
+from hetune.variants.runtime.choice import Choice, choose, domain_of
 from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.gpu_roofline import GpuModel
 from hetune.variants.runtime.pricing import Prices, RooflinePricer
-from hetune.variants.runtime.roofline import MachineModel
 from hetune.variants.runtime.table import CandidateTable
 
 LEARNED = "the cost model"
@@ -46,30 +46,50 @@ class Selector:
 
     Args:
         model: Predicts seconds of launches; the roofline model if None.
-        machine: Rates of this machine.
+        machine: Rates of this machine, for the device to choose for.
         offsets: What to add to the logarithm of predicted seconds, by kernel family: how this
             machine differs from the one that the model was trained on.
+        device: What variants are chosen for; where None, what the model or the rates are for, and
+            the CPU where there are none.
+
+    Attributes:
+        device: What variants are chosen for. Those for another device are left to the roofline
+            model.
+
+    Raises:
+        ModelError: The model, the rates and the device do not go together.
     """
 
     def __init__(
         self,
         model: CostModel | None = None,
-        machine: MachineModel | None = None,
+        machine: Rates | None = None,
         offsets: Mapping[str, float] = MappingProxyType({}),
+        device: Device | None = None,
     ) -> None:
-        self.model = model
-        self.machine = machine or (model.manifest.machine if model else MachineModel())
+        if machine is None:
+            machine = model.manifest.machine if model else default_rates(device or "cpu")
+        self.device = device_of(machine)
+        others = device, model.manifest.device if model else None
+        if any(other not in (None, self.device) for other in others):
+            raise ModelError(
+                f"a selector is for one device, and its rates are those of {self.device!r}: give "
+                "it a model, rates and device= of the same"
+            )
+        self.model, self.machine = model, machine
         self._offsets = dict(offsets)
-        self._roofline = RooflinePricer(self.machine)
+        self._roofline = _roofline(machine)
         self._failed: set[str] = set()
 
     @classmethod
-    def load(cls, path: Path | str | None = None) -> Selector:
+    def load(cls, path: Path | str | None = None, device: Device = "cpu") -> Selector:
         """A selector with a trained model, adapted to this machine if it was calibrated.
 
         Args:
             path: A bundle's folder. None: the champion of the shelf, else the bundle that comes
                 with hetune, else the roofline model; what cannot be used is logged.
+            device: What variants are chosen for; a bundle at a path is for the device that it
+                names.
 
         Raises:
             ModelError: A path was given, and there is no bundle that can be used.
@@ -79,7 +99,7 @@ class Selector:
                 machine and not calibrated on this one.
         """
         if path is None:
-            return _default()
+            return _default(device)
         model = load(path)
         if not calibrated(model):
             warn_if_foreign(model)
@@ -90,14 +110,17 @@ class Selector:
         """A selector with a model, adapted to this machine if it was calibrated.
 
         Args:
-            model: Predicts; the roofline model if None.
+            model: Predicts; if None the roofline model does, for the shelf's device.
             shelf: Where calibrations are kept; the user's by default.
         """
-        if model is not None and model.manifest.fingerprint.digest == this_machine().digest:
+        shelf = shelf or Shelf()
+        if model is not None and is_at_home(model):
             return cls(model)
-        calibration = load_calibration(None if shelf is None else shelf.calibrations)
+        if model is not None:
+            shelf = shelf.of(model.manifest.device)
+        calibration = load_calibration(shelf.calibrations, shelf.device)
         if calibration is None:
-            return cls(model)
+            return cls(model, device=shelf.device)
         known = model.manifest.data.digest if model else ROOFLINE
         offsets = calibration.offsets if calibration.model_id == known else {}
         return cls(model, calibration.machine, offsets)
@@ -131,7 +154,7 @@ class Selector:
             MemoryLimitError: No variant fits the limit.
         """
         return choose(
-            _variants(layer, widths, heads),
+            _variants(layer, widths, heads, self.device),
             graph,
             self,
             memory_limit=memory_limit,
@@ -193,11 +216,12 @@ class Selector:
 
         Takes and raises what `choose` does.
         """
-        variants = _variants(layer, widths, heads)
+        variants = _variants(layer, widths, heads, self.device)
         choice = choose(
             variants, graph, self, memory_limit=memory_limit, expected_runs=expected_runs
         )
-        table, domain, threads = CandidateTable.of(variants), Domain(graph), torch.get_num_threads()
+        table, threads = CandidateTable.of(variants), torch.get_num_threads()
+        domain = domain_of(table, graph)
         prices = self.price(table, domain, threads)
         bounds, effects = prices.launches[:, None] * np.ones(2), None
         if self.model is not None:
@@ -212,8 +236,11 @@ class Selector:
     # Pricing.
 
     def price(self, table: CandidateTable, domain: Domain, threads: int) -> Prices:
-        """Predictions for all variants of a table on a graph."""
-        if self.model is None:
+        """Predictions for all variants of a table on a graph.
+
+        Those of a table for another device are the roofline model's.
+        """
+        if self.model is None or not self._knows(table):
             return self._roofline.price(table, domain, threads)
         try:
             return self._priced(self.model, table, domain, threads)
@@ -228,7 +255,7 @@ class Selector:
 
     def spread(self, table: CandidateTable, domain: Domain, threads: int) -> np.ndarray:
         """How far off predictions may be, either way: factors, float64 [variants]."""
-        if self.model is None:
+        if self.model is None or not self._knows(table):
             return self._roofline.spread(table, domain, threads)
         try:
             bounds = self._bounds(self.model, table, domain, threads)
@@ -238,6 +265,15 @@ class Selector:
         low, high = (table.totals(bounds[:, side]) for side in (0, 1))
         found: np.ndarray = np.maximum(np.sqrt(high / np.maximum(low, 1e-12)), 1.0)
         return found
+
+    def _knows(self, table: CandidateTable) -> bool:
+        if table.device == self.device:
+            return True
+        self._report(
+            f"it is for the device {self.device!r}, and variants for {table.device!r} are "
+            f"compared: take Selector.load(device={table.device!r})"
+        )
+        return False
 
     def _seen(
         self, table: CandidateTable, domain: Domain
@@ -266,32 +302,37 @@ class Selector:
         prepare = model.prepare_seconds(table.preparation(domain))
         return Prices(seconds, launches, prepare, LEARNED)
 
-    def _report(self, error: Exception) -> None:
-        reason = str(error)
+    def _report(self, why: Exception | str) -> None:
+        reason = str(why)
         if reason not in self._failed:
             self._failed.add(reason)
             _log.warning("the roofline model chooses in place of the cost model: %s", reason)
 
 
 @functools.cache
-def _default() -> Selector:
-    return Selector.adapted(load_best())
+def _default(device: Device) -> Selector:
+    return Selector.adapted(load_best(device=device), Shelf(device=device))
+
+
+def _roofline(rates: Rates) -> RooflinePricer:
+    """With these rates for their device, and the defaults for others."""
+    return RooflinePricer(gpu=rates) if isinstance(rates, GpuModel) else RooflinePricer(rates)
 
 
 @functools.lru_cache(maxsize=256)
-def _named(layer: str, d_in: int, d_out: int, heads: int) -> tuple[Variant, ...]:
-    return variants_of(layer_program(layer, d_in, d_out, heads))
+def _named(layer: str, d_in: int, d_out: int, heads: int, device: Device) -> tuple[Variant, ...]:
+    return variants_of(layer_program(layer, d_in, d_out, heads), device)
 
 
 def _variants(
-    layer: nn.Module | str, widths: tuple[int, int] | int | None, heads: int
+    layer: nn.Module | str, widths: tuple[int, int] | int | None, heads: int, device: Device
 ) -> tuple[Variant, ...]:
     if isinstance(layer, str):
         if widths is None:
             raise InputError(f"{layer} has no widths: give widths=(d_in, d_out)")
         d_in, d_out = (widths, widths) if isinstance(widths, int) else widths
-        return _named(layer, d_in, d_out, heads)
+        return _named(layer, d_in, d_out, heads, device)
     adapter = adapt(layer)
     if isinstance(adapter, Unsupported):
         raise VariantError(f"{type(layer).__name__} has no variants: {adapter.reason}")
-    return variants_of(adapter.program)
+    return variants_of(adapter.program, device)

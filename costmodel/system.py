@@ -112,6 +112,20 @@ def read_gpu_details() -> tuple[str | None, str | None]:
     return ", ".join(row[0] for row in rows), ", ".join(row[1] for row in rows)
 
 
+def read_gpu_clocks(gpu: str) -> tuple[float, ...]:
+    """Clocks of a GPU's multiprocessors and memory in MHz, as they are now; () if nothing tells.
+
+    Args:
+        gpu: As nvidia-smi takes it: its number, or its UUID.
+    """
+    for row in _asked("clocks.sm", "clocks.mem", gpu=gpu):
+        try:
+            return tuple(float(value.removesuffix(" MHz")) for value in row)
+        except ValueError:  # "[N/A]"
+            return ()
+    return ()
+
+
 def _ask_gpu() -> tuple[str | None, str | None]:
     rows = _asked("name", "driver_version")
     if not rows:
@@ -119,12 +133,13 @@ def _ask_gpu() -> tuple[str | None, str | None]:
     return ", ".join(name for name, _ in rows), rows[0][1]
 
 
-def _asked(*facts: str) -> list[list[str]]:
+def _asked(*facts: str, gpu: str | None = None) -> list[list[str]]:
     """What nvidia-smi says of two facts and more, a row for each GPU; nothing where it cannot."""
     command = shutil.which("nvidia-smi")
     if command is None:
         return []
     query = [command, f"--query-gpu={','.join(facts)}", "--format=csv,noheader"]
+    query += [] if gpu is None else [f"--id={gpu}"]
     try:
         done = subprocess.run(  # noqa: S603  no shell; the arguments are ours
             query, capture_output=True, text=True, timeout=_GPU_SECONDS, check=True

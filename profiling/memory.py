@@ -15,3 +15,9 @@ def limit_memory(nbytes: int) -> None:
     if most != resource.RLIM_INFINITY:
         wanted = min(wanted, most)
     resource.setrlimit(resource.RLIMIT_AS, (wanted, most))
+
+
+def lift_memory_limit() -> None:
+    """Takes the bound away: CUDA reserves more addresses than there is memory."""
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))

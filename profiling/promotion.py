@@ -86,19 +86,21 @@ def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> tu
     Args:
         store: Where measurements are.
         machine: As in `Store.measurements`.
-        models: Those that are to be judged.
+        models: Those that are to be judged, for one device.
 
     Raises:
         InputError: It knows nothing of others.
         StoreError: As `Store.measurements`.
     """
     known = {family for model in models for family in model.manifest.data.graph_families}
-    found = problems_of(store, machine)
+    device = models[0].manifest.device
+    found = problems_of(store, machine, device=device)
     left = tuple(problem for problem in found if problem.family not in known)
     if not left:
         raise InputError(
-            f"{store.place} holds no measurements on graphs of families that were not trained on: "
-            "profile some (`hetune profile` with files of yours)"
+            f"{store.place} holds no measurements for the device {device!r} on "
+            "graphs of families that were not trained on: profile some (`hetune profile` with "
+            "files of yours)"
         )
     return left
 

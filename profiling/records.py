@@ -70,6 +70,9 @@ class Measurement:
         protocol: `PROTOCOL` when it was measured.
         code_version: hetune's version and commit.
         measured_at: When, in UTC.
+        device: What the variant is for: ``"cpu"`` or ``"cuda"``.
+        clocks: Of a GPU, in MHz: that of its multiprocessors and of its memory before the rounds,
+            and both after them; empty where nothing tells.
     """
 
     unit: str
@@ -98,3 +101,5 @@ class Measurement:
     protocol: int
     code_version: str
     measured_at: datetime
+    device: str = "cpu"
+    clocks: tuple[float, ...] = ()

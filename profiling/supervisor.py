@@ -16,6 +16,7 @@ from typing import IO
 
 from hetune.profiling.closing import Closing
 from hetune.profiling.heartbeat import SETTING_UP, Heartbeat
+from hetune.profiling.measure.bench import place_of
 from hetune.profiling.measure.candidate import Loss
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.record import GraphFacts, Stamp, Times, record
@@ -75,7 +76,13 @@ class Supervisor(Closing):
 
         The unit that was at work when the worker was lost is recorded as lost, and the others are
         measured again without it. Where no unit was at work, all that are left are lost.
+
+        Raises:
+            VariantError, CompileError: The problem is one of GPUs, and there is none, or no Triton.
+            WorkerError: No process starts.
         """
+        if units:
+            place_of(units[0].problem.device)
         lost: dict[str, Loss] = {}
         facts = GraphFacts()
         found: dict[str, Measurement] = {}

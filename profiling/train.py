@@ -10,14 +10,15 @@ from hetune.costmodel.calibration import load_calibration
 from hetune.costmodel.data import Problem
 from hetune.costmodel.evaluate.card import card_of, write_card
 from hetune.costmodel.evaluate.report import Report, cross_validate
+from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import InputError, ModelError
+from hetune.variants.plan.variants import Device
 from hetune.variants.registry.whole import write_whole
-from hetune.variants.runtime.roofline import MachineModel
 
 FOLDS = 5
 _REPORT = "report.json"
@@ -28,35 +29,38 @@ class Data:
     """What a model is fitted to.
 
     Attributes:
-        problems: What was measured.
+        problems: What was measured, of variants for one device.
         measured_on: The machine.
-        rates: Its rates, if it is this one and was calibrated; else the defaults.
+        rates: Its rates for that device, if it is this one and was calibrated; else the defaults.
     """
 
     problems: tuple[Problem, ...]
     measured_on: Fingerprint
-    rates: MachineModel
+    rates: Rates
 
 
-def gather(store: Store, machine: str | None = None) -> Data:
+def gather(store: Store, machine: str | None = None, device: Device = "cpu") -> Data:
     """All that a store knows of a machine.
 
     Args:
         store: Where measurements are.
         machine: As in `Store.measurements`.
+        device: What the variants are made for that count.
 
     Raises:
         ModelError: It knows nothing.
         StoreError: As `Store.measurements`.
     """
-    found = problems_of(store, machine)
+    found = problems_of(store, machine, device=device)
     if not found:
+        option = "" if device == "cpu" else f" --device {device}"
         raise ModelError(
-            f"{store.place} holds no measurements to train on: run `hetune profile` first"
+            f"{store.place} holds no measurements of variants for the device {device!r} to train "
+            f"on: run `hetune profile{option}` first"
         )
     digest = found[0].machine
     measured_on = next(m.fingerprints[-1] for m in store.machines() if m.digest == digest)
-    return Data(found, measured_on, _rates(measured_on))
+    return Data(found, measured_on, _rates(measured_on, device))
 
 
 def judge(
@@ -96,7 +100,7 @@ def keep(model: CostModel, data: Data, report: Report, shelf: Shelf) -> tuple[st
     """Makes a model the shelf's candidate, with its card and report; its id, and the card.
 
     Raises:
-        ModelError: The shelf cannot be written.
+        ModelError: The shelf is for another device, or cannot be written.
         OSError: Likewise, the card or the report.
     """
     key = shelf.add(model)
@@ -109,7 +113,7 @@ def keep(model: CostModel, data: Data, report: Report, shelf: Shelf) -> tuple[st
 def train(
     store: Store, machine: str, shelf: Shelf, *, target: str = "auto", folds: int = FOLDS
 ) -> str:
-    """A new candidate for a machine; its id on the shelf.
+    """A new candidate for a machine, and for the device of the shelf; its id there.
 
     Args:
         store: Where measurements are.
@@ -122,7 +126,7 @@ def train(
         ModelError: Nothing was measured on it, or the shelf cannot be written.
         InputError: There are too few families of graphs to judge a model.
     """
-    data = gather(store, machine)
+    data = gather(store, machine, shelf.device)
     rates, measured_on = data.rates, data.measured_on
     model = CostModel.fit(data.problems, rates, measured_on, target=target, folds=folds)
     return keep(model, data, judge(model, data, folds), shelf)[0]
@@ -149,8 +153,8 @@ def report_of(shelf: Shelf, key: str) -> Report:
         ) from error
 
 
-def _rates(machine: Fingerprint) -> MachineModel:
-    calibration = load_calibration()
+def _rates(machine: Fingerprint, device: Device) -> Rates:
+    calibration = load_calibration(device=device)
     if calibration is not None and calibration.fingerprint == machine.digest:
         return calibration.machine
-    return MachineModel()
+    return default_rates(device)

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 
 from hetune.profiling.records import PROTOCOL
+from hetune.variants.plan.variants import Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ class ProblemSpec:
         d_in: Width of the rows that come in.
         d_out: Width of the rows that go out, all heads together.
         heads: Number of heads.
-        threads: Number of threads.
+        threads: Number of threads; 1 on a GPU.
+        device: What its variants are for: "cpu" or "cuda".
     """
 
     graph: GraphRecipe
@@ -45,6 +47,7 @@ class ProblemSpec:
     d_out: int
     heads: int
     threads: int
+    device: Device = "cpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +68,12 @@ class Unit:
     def key(self) -> str:
         """SHA-256 of everything that decides what is measured, the machine excepted."""
         problem, graph = self.problem, self.problem.graph
-        facts = [
+        facts: list[object] = [
             PROTOCOL,
             [graph.family, graph.kind, *map(list, graph.options)],
             [problem.layer, problem.d_in, problem.d_out, problem.heads, problem.threads],
             [self.variant, self.plan],
         ]
+        if problem.device != "cpu":  # units of CPUs are older than devices
+            facts.append(problem.device)
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()

@@ -79,6 +79,7 @@ def measurement_from_json(value: Json) -> Measurement:
             "graph_features": tuple(value["graph_features"]),
             "samples": tuple(value["samples"]),
             "preparation": tuple(value["preparation"]),
+            "clocks": tuple(value["clocks"]),
             "launches": tuple(map(_launch, value["launches"])),
             "status": Status(value["status"]),
             "measured_at": datetime.fromisoformat(value["measured_at"]),

@@ -19,18 +19,18 @@ from typing import Protocol
 
 from hetune.profiling.corpus import build
 from hetune.profiling.heartbeat import SETTING_UP, Heartbeat
+from hetune.profiling.measure.bench import Bench, bench_of
 from hetune.profiling.measure.candidate import loss_of
 from hetune.profiling.measure.limits import Limits, usable_memory
-from hetune.profiling.measure.problem import SETUP, graph_facts, measure_problem, program_of
+from hetune.profiling.measure.problem import SETUP, graph_facts, measure_problem, promoted_for
 from hetune.profiling.measure.record import Stamp
-from hetune.profiling.measure.reference import Reference
-from hetune.profiling.measure.rounds import Yardstick
-from hetune.profiling.memory import limit_memory
+from hetune.profiling.memory import lift_memory_limit, limit_memory
 from hetune.profiling.records import Measurement
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.profiling.wire import Json, Order, facts_to_json, measurement_to_json
+from hetune.variants.errors import HetuneError, WorkerError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.plan.variants import Device, Variant
 
 
 class Measure(Protocol):
@@ -44,7 +44,7 @@ class Measure(Protocol):
         stamp: Stamp,
         *,
         limits: Limits,
-        yardstick: Yardstick,
+        bench: Bench,
         seed: int,
         beat: Callable[[str], None],
     ) -> list[Measurement]:
@@ -53,33 +53,57 @@ class Measure(Protocol):
 
 
 class Worker:
-    """Answers orders; remembers the last graph, and how long the yardstick usually takes."""
+    """Answers orders; remembers the last graph, and how long the yardsticks usually take.
+
+    Args:
+        heartbeat: Says what is at work.
+        send: Takes answers.
+        measure: Measures.
+        bench_of: Where and how, by device.
+    """
 
     def __init__(
-        self, heartbeat: Heartbeat, send: Callable[[Json], None], measure: Measure = measure_problem
+        self,
+        heartbeat: Heartbeat,
+        send: Callable[[Json], None],
+        measure: Measure = measure_problem,
+        bench_of: Callable[[Device], Bench] = bench_of,
     ) -> None:
         self._heartbeat = heartbeat
         self._send = send
         self._measure = measure
-        self._yardstick = Reference()
+        self._bench_of = bench_of
+        self._benches: dict[Device, Bench] = {}
         self._graph: tuple[GraphRecipe, HeteroGraph] | None = None
 
     def answer(self, order: Order) -> None:
-        """Measures what is ordered; sends the graph's facts ahead, so that they outlive a crash."""
+        """Measures what is ordered; sends the graph's facts ahead, so that they outlive a crash.
+
+        Raises:
+            VariantError, CompileError: There is no GPU here, or no Triton; nothing was begun.
+            WorkerError: This process has lost its GPU, to the variant of the last heartbeat.
+        """
+        bench = self._bench(order.problem.device)
         self._heartbeat.beat(SETTING_UP)
-        limit_memory(order.limits.memory_bytes or usable_memory())
+        if order.problem.device == "cpu":
+            limit_memory(order.limits.memory_bytes or usable_memory())
+        else:
+            lift_memory_limit()
         try:
             graph = self._graph_of(order.problem.graph)
             self._send({"graph": facts_to_json(graph_facts(graph))})
-            found = self._measured(order, graph)
+            found = self._measured(order, graph, bench)
+        except WorkerError:
+            raise
         except Exception as error:  # whatever a problem raises is the result of its units
             loss = loss_of(error)
+            bench.check()
             self._send({"status": loss.status.value, "error": loss.error})
             return
         self._send({"measurements": [measurement_to_json(m) for m in found]})
 
-    def _measured(self, order: Order, graph: HeteroGraph) -> list[Measurement]:
-        promoted = {v.id: v for v in variants_of(program_of(order.problem))}
+    def _measured(self, order: Order, graph: HeteroGraph, bench: Bench) -> list[Measurement]:
+        promoted = {v.id: v for v in promoted_for(order.problem)}
         numbers = {SETUP: SETTING_UP, **{id: n for n, id in enumerate(order.variants)}}
         return self._measure(
             order.problem,
@@ -87,10 +111,15 @@ class Worker:
             tuple(promoted[id] for id in order.variants),
             order.stamp,
             limits=order.limits,
-            yardstick=self._yardstick,
+            bench=bench,
             seed=order.seed,
             beat=lambda variant: self._heartbeat.beat(numbers[variant]),
         )
+
+    def _bench(self, device: Device) -> Bench:
+        if device not in self._benches:
+            self._benches[device] = self._bench_of(device)
+        return self._benches[device]
 
     def _graph_of(self, recipe: GraphRecipe) -> HeteroGraph:
         if self._graph is None or self._graph[0] != recipe:
@@ -112,7 +141,10 @@ def main(measure: Measure = measure_problem) -> None:
 
     worker = Worker(heartbeat, send, measure)
     for line in _orders():
-        worker.answer(Order.from_json(json.loads(line)))
+        try:
+            worker.answer(Order.from_json(json.loads(line)))
+        except HetuneError as error:  # the next process may have a GPU
+            sys.exit(str(error))
 
 
 def _orders() -> Iterator[str]:

@@ -12,22 +12,37 @@ from typing import Annotated
 import typer
 
 from hetune.clients.cli import console
+from hetune.clients.cli.options import DeviceName
 from hetune.costmodel.calibration import ROOFLINE
+from hetune.costmodel.features.devices import default_rates
 from hetune.profiling.calibrate.calibration import Found, Progress
 from hetune.profiling.calibrate.calibration import calibrate as measure
-from hetune.variants.runtime.roofline import MachineModel
+from hetune.variants.plan.variants import Device
 
-_RATES: tuple[tuple[str, str, Callable[[MachineModel], float], str], ...] = (
-    ("matrix products", "GFLOP/s", lambda m: m.matrix_flops / 1e9, ".1f"),
-    ("elementwise operations", "GFLOP/s", lambda m: m.vector_flops / 1e9, ".1f"),
-    ("exponentials", "G/s", lambda m: m.special / 1e9, ".2f"),
-    ("rows from a core's own cache", "GB/s", lambda m: m.own_rate / 1e9, ".1f"),
-    ("rows from the shared cache", "GB/s", lambda m: m.shared_rate / 1e9, ".1f"),
-    ("rows from memory", "GB/s", lambda m: m.memory_rate / 1e9, ".1f"),
-    ("a core's own cache", "MiB", lambda m: m.own_bytes / 2**20, ".2f"),
-    ("the shared cache", "MiB", lambda m: m.shared_bytes / 2**20, ".1f"),
-    ("starting a launch", "µs", lambda m: m.launch_seconds * 1e6, ".1f"),
-)
+_RATES: dict[Device, tuple[tuple[str, str, str, float, str], ...]] = {
+    "cpu": (
+        ("matrix products", "GFLOP/s", "matrix_flops", 1e9, ".1f"),
+        ("elementwise operations", "GFLOP/s", "vector_flops", 1e9, ".1f"),
+        ("exponentials", "G/s", "special", 1e9, ".2f"),
+        ("rows from a core's own cache", "GB/s", "own_rate", 1e9, ".1f"),
+        ("rows from the shared cache", "GB/s", "shared_rate", 1e9, ".1f"),
+        ("rows from memory", "GB/s", "memory_rate", 1e9, ".1f"),
+        ("a core's own cache", "MiB", "own_bytes", 2**20, ".2f"),
+        ("the shared cache", "MiB", "shared_bytes", 2**20, ".1f"),
+        ("starting a launch", "µs", "launch_seconds", 1e-6, ".1f"),
+    ),
+    "cuda": (
+        ("matrix products", "TFLOP/s", "matrix_flops", 1e12, ".1f"),
+        ("elementwise operations", "TFLOP/s", "vector_flops", 1e12, ".1f"),
+        ("exponentials", "T/s", "special", 1e12, ".2f"),
+        ("rows from the L2 cache", "GB/s", "cache_rate", 1e9, ".0f"),
+        ("rows from memory", "GB/s", "memory_rate", 1e9, ".0f"),
+        ("the L2 cache", "MiB", "cache_bytes", 2**20, ".1f"),
+        ("starting a kernel", "µs", "launch_seconds", 1e-6, ".1f"),
+        ("programs that keep it busy", "", "programs", 1, ".0f"),
+    ),
+}
+"""What a rate is, its unit, its name in the model, that unit in the model's, and its digits."""
 
 
 def calibrate(
@@ -37,10 +52,13 @@ def calibrate(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the calibration as JSON instead of tables.")
     ] = False,
+    device: Annotated[
+        DeviceName, typer.Option(help="What to measure: cpu, or cuda for this machine's GPU.")
+    ] = DeviceName.cpu,
 ) -> None:
     """Measure this machine's rates and correct the cost model for it, in under a minute."""
     with _bars() as progress:
-        found = measure(quick=quick, progress=progress)
+        found = measure(quick=quick, progress=progress, device=device.value)
     path = found.calibration.save()
     if as_json:
         typer.echo(json.dumps({**json.loads(found.calibration.as_json()), "path": str(path)}))
@@ -50,12 +68,12 @@ def calibrate(
 
 def _print(found: Found, path: Path) -> None:
     out, calibration = console.out(), found.calibration
-    default = MachineModel()
-    rows = console.table(
-        "of a core", "default", "measured", "unit", title="rates", left=("of a core", "unit")
-    )
-    for name, unit, value, digits in _RATES:
-        rows.add_row(name, f"{value(default):{digits}}", f"{value(found.measured):{digits}}", unit)
+    device = calibration.device
+    default, of = default_rates(device), "of a core" if device == "cpu" else "of the GPU"
+    rows = console.table(of, "default", "measured", "unit", title="rates", left=(of, "unit"))
+    for name, unit, rate, scale, digits in _RATES[device]:
+        both = (f"{getattr(rates, rate) / scale:{digits}}" for rates in (default, found.measured))
+        rows.add_row(name, *both, unit)
     out.print(rows)
     if calibration.offsets:
         factors = console.table("kernels", "times predicted", title="correction", left=("kernels",))

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table as Rows
 
 from hetune.clients.cli import console
+from hetune.clients.cli.options import DeviceName
 from hetune.costmodel.evaluate.report import Report
 from hetune.costmodel.evaluate.tables import comparison_table, notes, scores_table
 from hetune.costmodel.model.bundle import load as load_bundle
@@ -33,6 +34,9 @@ Machine = Annotated[
     str | None,
     typer.Option(help="Digest of the machine whose measurements count, if there are several."),
 ]
+Device = Annotated[
+    DeviceName, typer.Option(help="The models for this device: cpu, or cuda for GPUs.")
+]
 Model = Annotated[
     str, typer.Argument(metavar="[MODEL]", help="A model's id, an alias, or a bundle's folder.")
 ]
@@ -41,6 +45,7 @@ Model = Annotated[
 def train(
     store: StoreUrl = None,
     machine: Machine = None,
+    device: Device = DeviceName.cpu,
     target: Annotated[
         str,
         typer.Option(
@@ -58,7 +63,7 @@ def train(
     if folds < 2:
         raise InputError(f"--folds {folds}: take 2 or more, so that something is held out")
     with Store.open(store) as opened:
-        data = gather(opened, machine)
+        data = gather(opened, machine, device.value)
     found = data.problems
     say = functools.partial(console.out().print, markup=False, soft_wrap=True)
     families = len({problem.family for problem in found})
@@ -70,7 +75,7 @@ def train(
     say(f"fitted; what trees predict: {model.manifest.target}")
     with console.progress_bar("judging") as update:
         report = judge(model, data, folds, update)
-    shelf = Shelf()
+    shelf = Shelf(device=device.value)
     key, card = keep(model, data, report, shelf)
     if out is not None:
         save_bundle(model, out)
@@ -83,10 +88,11 @@ def evaluate_(
     model: Model = "candidate",
     store: StoreUrl = None,
     machine: Machine = None,
+    device: Device = DeviceName.cpu,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Judge a cost model on measured graphs whose families it was not trained on."""
-    loaded = _load(model)
+    loaded = _load(model, Shelf(device=device.value))
     with Store.open(store) as opened:
         report = promotion.judged(loaded, promotion.unseen(opened, machine, (loaded,)))
     if as_json:
@@ -99,6 +105,7 @@ def promote(
     model: Model = "candidate",
     store: StoreUrl = None,
     machine: Machine = None,
+    device: Device = DeviceName.cpu,
 ) -> None:
     """Make a model the champion, unless it loses to the present one or to a fixed variant.
 
@@ -106,7 +113,7 @@ def promote(
     the candidate's own report from training counts, if there is no champion yet.
     """
     with Store.open(store) as opened:
-        promoted = promotion.promote(Shelf(), model, opened, machine)
+        promoted = promotion.promote(Shelf(device=device.value), model, opened, machine)
     console.out().print(
         f"champion: {promoted.model}, regret {promoted.regret:.3f} on "
         f"{len(promoted.report.outcomes):,} inputs",
@@ -114,18 +121,18 @@ def promote(
     )
 
 
-def rollback() -> None:
+def rollback(device: Device = DeviceName.cpu) -> None:
     """Make the champion before the present one the champion again."""
-    key = Shelf().rollback()
+    key = Shelf(device=device.value).rollback()
+    rest = "the model in the package" if device is DeviceName.cpu else "the roofline model"
     console.out().print(
-        f"champion: {key}" if key else "there is no champion now; the model in the package answers",
-        markup=False,
+        f"champion: {key}" if key else f"there is no champion now; {rest} answers", markup=False
     )
 
 
-def models() -> None:
+def models(device: Device = DeviceName.cpu) -> None:
     """List the cost models on the shelf."""
-    shelf = Shelf()
+    shelf = Shelf(device=device.value)
     rows = console.table(
         "model", "alias", "trained", "inputs", "regret", "machine", left=("model", "alias")
     )
@@ -148,9 +155,9 @@ def models() -> None:
     )
 
 
-def _load(name: str) -> CostModel:
+def _load(name: str, shelf: Shelf) -> CostModel:
     path = Path(name)
-    return load_bundle(path) if path.is_dir() else Shelf().load(name)
+    return load_bundle(path) if path.is_dir() else shelf.load(name)
 
 
 def _show(report: Report) -> None:

@@ -21,6 +21,7 @@ from hetune.profiling import campaign as campaigns
 from hetune.profiling.active.run import run_active
 from hetune.profiling.campaign import Campaign
 from hetune.profiling.corpus import size_of
+from hetune.profiling.measure.bench import place_of
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.runner import Progress, run_units
 from hetune.profiling.store.parquet import export_parquet
@@ -58,6 +59,10 @@ def profile(
         Path | None,
         typer.Option(help="Then write this machine's records to this Parquet file."),
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="cpu, or cuda for a GPU; the campaign's own by default."),
+    ] = None,
     threads: Threads = None,
 ) -> None:
     """Measure layers on graphs, as a campaign asks, and keep the records.
@@ -72,10 +77,13 @@ def profile(
         raise InputError(f"--units {units}: take 1 or more")
     if export is not None and not export.parent.is_dir():
         raise InputError(f"--export {export}: name a file in a folder that exists")
-    asked = campaigns.load(campaign)
+    asked = campaigns.load(campaign, device=device)
+    if units is not None and asked.device != "cpu":
+        raise InputError("--units: models of CPUs choose them; leave it away for a GPU")
     if dry_run:
         _describe(asked, units)
         return
+    place_of(asked.device)
     with Store.open(store) as opened:
         session = _Session(opened, limit_minutes)
         try:
@@ -229,15 +237,27 @@ def _problem(problem: ProblemSpec | None) -> str:
     return f"{problem.layer} {problem.d_in}x{problem.d_out} on {problem.graph.name}"
 
 
+def _minutes(units: Sequence[Unit], asked: Campaign) -> float:
+    return campaigns.units_seconds(units, asked.limits) / 60
+
+
+def _how_long(units: Sequence[Unit], asked: Campaign) -> str:
+    if asked.device != "cpu":
+        return "on a GPU, for which no time is foretold"
+    minutes = _minutes(units, asked)
+    about = "less than a minute" if minutes < 1 else f"about {minutes:.0f} minutes"
+    return f"{about} on two idle cores"
+
+
 def _describe(asked: Campaign, most: int | None) -> None:
     """What a campaign would measure, by family, and what that should take."""
     wanted = campaigns.units(asked)
     by_family: dict[str, list[Unit]] = {}
     for unit in wanted:
         by_family.setdefault(unit.problem.graph.family, []).append(unit)
-    rows = console.table(
-        *("family", "graphs", "edges", "problems", "units", "minutes"), left=("family",)
-    )
+    is_foretold = asked.device == "cpu"
+    columns = ("family", "graphs", "edges", "problems", "units")
+    rows = console.table(*columns, *(("minutes",) if is_foretold else ()), left=("family",))
     for family, members in sorted(by_family.items()):
         graphs = {unit.problem.graph.name: unit.problem.graph for unit in members}
         edges = sorted(size_of(graph)[1] for graph in graphs.values())
@@ -247,16 +267,14 @@ def _describe(asked: Campaign, most: int | None) -> None:
             f"{edges[0]:,} to {edges[-1]:,}" if len(edges) > 1 else f"{edges[0]:,}",
             f"{len({unit.problem for unit in members}):,}",
             f"{len(members):,}",
-            f"{campaigns.units_seconds(members, asked.limits) / 60:.1f}",
+            *([f"{_minutes(members, asked):.1f}"] if is_foretold else []),
         )
     console.out().print(rows)
-    minutes = campaigns.units_seconds(wanted, asked.limits) / 60
     _say(
         f"{asked.name}: {console.counted(len(wanted), 'unit')} of "
         f"{console.counted(len({unit.problem for unit in wanted}), 'problem')} on "
         f"{console.counted(len({unit.problem.graph.name for unit in wanted}), 'graph')}, "
-        f"{'less than a minute' if minutes < 1 else f'about {minutes:.0f} minutes'} on two idle "
-        "cores, and compiling what is missing"
+        f"{_how_long(wanted, asked)}, and compiling what is missing"
     )
     if most is not None and most < len(wanted):
         _say(f"{console.counted(most, 'unit')} of these will be measured")

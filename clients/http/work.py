@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from time import sleep
 from typing import NoReturn, TypeVar
 from uuid import uuid4
@@ -35,6 +35,7 @@ from hetune.service.core.work_documents import (
     WantedDocument,
 )
 from hetune.variants.errors import HetuneError, InputError, LeaseError, UnreachableError
+from hetune.variants.plan.variants import Device
 
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")
@@ -77,7 +78,9 @@ class HttpLender(Closing):
         """The URL."""
         return str(self._http.base_url)
 
-    def claim(self, owner: str, machine: str) -> Lease | None:
+    def claim(
+        self, owner: str, machine: str, *, devices: Sequence[Device] = ("cpu",)
+    ) -> Lease | None:
         """As `Leases.claim`.
 
         Raises:
@@ -90,6 +93,7 @@ class HttpLender(Closing):
             machine=machine,
             version=hetune.__version__,
             idempotency_key=uuid4().hex,
+            devices=tuple(devices),
         )
         lease = self._send(_LEASES, request, _lease, _BRIEFLY)
         if lease is not None and reads_a_file(lease):

@@ -17,9 +17,10 @@ import numpy as np
 
 from hetune.costmodel.data import Problem
 from hetune.costmodel.evaluate import noise
-from hetune.costmodel.evaluate.metrics import DEFAULT_VARIANT, ROOFLINE, Chooser, Trial
+from hetune.costmodel.evaluate.metrics import ROOFLINE, Chooser, Trial
+from hetune.costmodel.features.devices import Rates, default_rates, known, roofline_of
 from hetune.costmodel.features.graph import NAMES
-from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
+from hetune.variants.plan.variants import USUAL
 
 TRAINED_FIXED = "best fixed, in training"
 BY_WIDTH = "by width only"
@@ -28,14 +29,12 @@ PYG = "PyG's heuristic"
 FIRST_RUN = "first-run autotuning"
 
 _NEIGHBOURS = 5
-_PYG_SEGMENTS = "vanilla/b1024"
-_PYG_LOOP = "dst/b1024"
+_WRITTEN = "vanilla"
+_AGGREGATED = "dst"
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-def baselines(
-    training: Sequence[Problem], machine: MachineModel | None = None
-) -> dict[str, Chooser]:
+def baselines(training: Sequence[Problem], machine: Rates | None = None) -> dict[str, Chooser]:
     """All baselines that learn from `training` or from nothing, by name.
 
     Args:
@@ -46,15 +45,15 @@ def baselines(
         TRAINED_FIXED: best_fixed(training),
         BY_WIDTH: by_width(training),
         BY_GRAPH: by_graph(training),
-        ROOFLINE: roofline(machine or MachineModel()),
+        ROOFLINE: roofline(machine or default_rates(known(training[0].device))),
         PYG: pyg_heuristic,
         FIRST_RUN: first_run,
     }
 
 
 def default(problem: Problem) -> str | None:
-    """`DEFAULT_VARIANT` if it was measured."""
-    return DEFAULT_VARIANT if _has(problem, DEFAULT_VARIANT) else None
+    """The plan that does what the layer says, with the default schedule, if that was measured."""
+    return _variant(_WRITTEN, problem)
 
 
 def best_fixed(problems: Sequence[Problem]) -> Chooser:
@@ -112,13 +111,13 @@ def by_graph(training: Sequence[Problem]) -> Chooser:
     return choose
 
 
-def roofline(machine: MachineModel) -> Chooser:
+def roofline(machine: Rates) -> Chooser:
     """The analytic model's predictions."""
 
     def predict(problem: Problem) -> Mapping[str, float]:
         counts = [len(candidate.launches) for candidate in problem.candidates]
         columns = np.array([launch.columns for c in problem.candidates for launch in c.launches])
-        seconds = roofline_seconds(columns, machine, problem.threads)
+        seconds = roofline_of(columns, machine, problem.threads)
         owner = np.repeat(np.arange(len(counts)), counts)
         totals = np.bincount(owner, seconds, minlength=len(counts))
         return {c.variant: float(t) for c, t in zip(problem.candidates, totals, strict=True)}
@@ -140,7 +139,7 @@ def pyg_heuristic(problem: Problem) -> str | None:
 
     PyG asks a linear model of the number of relations, the size of the largest one and the widths.
     Products of all edges at once are our "vanilla" plan; relation by relation it aggregates first,
-    as our "dst" plan does. Both are taken at the default block size. None for other layers, for
+    as our "dst" plan does. Both are taken with the default schedule. None for other layers, for
     which PyG chooses nothing, and where PyG is not installed.
     """
     if problem.layer != "rgcn" or (rule := _pyg_rule()) is None:
@@ -152,8 +151,7 @@ def pyg_heuristic(problem: Problem) -> str | None:
         in_channels=problem.d_in,
         out_channels=problem.d_out,
     )
-    variant = _PYG_SEGMENTS if at_once else _PYG_LOOP
-    return variant if _has(problem, variant) else None
+    return _variant(_WRITTEN if at_once else _AGGREGATED, problem)
 
 
 @functools.cache
@@ -168,8 +166,10 @@ def _pyg_rule() -> Callable[..., bool] | None:
     return found
 
 
-def _has(problem: Problem, variant: str) -> bool:
-    return any(candidate.variant == variant for candidate in problem.candidates)
+def _variant(plan: str, problem: Problem) -> str | None:
+    """A plan with the default schedule of the problem's device; None if it was not measured."""
+    wanted = f"{plan}/{USUAL[known(problem.device)]}"
+    return next((c.variant for c in problem.candidates if c.variant == wanted), None)
 
 
 def _rankings(problems: Sequence[Problem], key: Callable[[Problem], _Key]) -> dict[_Key, list[str]]:

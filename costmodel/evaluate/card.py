@@ -17,6 +17,7 @@ from hetune.costmodel.evaluate import tables
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.evaluate.tables import Table
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.model.manifest import Manifest
 from hetune.variants.registry.whole import write_whole
 
 _log = logging.getLogger(__name__)
@@ -56,8 +57,8 @@ def card_of(model: CostModel, problems: Sequence[Problem], report: Report) -> Ca
     facts = {
         "trained": papers.created_at,
         "code": papers.code_version,
-        "machine": f"{machine.cpu or 'unknown processor'}, {machine.cpus or '?'} processors "
-        f"({machine.digest})",
+        "device": papers.device,
+        "machine": f"{_processors(papers)} ({machine.digest})",
         "compiler": machine.compiler or "none",
         "predicts": f"{papers.target}, weighted by {papers.weighting}",
         "data": f"{papers.data.problems:,} inputs, {papers.data.units:,} variants measured, "
@@ -68,6 +69,13 @@ def card_of(model: CostModel, problems: Sequence[Problem], report: Report) -> Ca
         family: fitted.regressor.importance() for family, fitted in model.families.items()
     }
     return Card("hetune cost model", facts, report, importance, data_table(problems))
+
+
+def _processors(papers: Manifest) -> str:
+    machine = papers.fingerprint
+    if papers.device == "cuda":
+        return machine.gpu or "unknown GPU"
+    return f"{machine.cpu or 'unknown processor'}, {machine.cpus or '?'} processors"
 
 
 def data_table(problems: Sequence[Problem]) -> Table:

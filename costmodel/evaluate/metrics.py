@@ -21,7 +21,6 @@ DEFAULT = "default"
 """What runs without any selection: the layer as it is written, with a product for every edge."""
 ROOFLINE = "roofline model"
 """The analytic model, which knows counts and the machine's limits only."""
-DEFAULT_VARIANT = "vanilla/b1024"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetune.costmodel.data import Problem
-from hetune.variants.runtime.roofline import MachineModel
+from hetune.costmodel.features.devices import Rates
 
 _LIMIT = 3000
 """Launches of a kernel family that are kept: more are thinned out evenly."""
@@ -19,7 +19,7 @@ _LIMIT = 3000
 class Predictor(Protocol):
     """What is judged: `hetune.costmodel.model.cost_model.CostModel`, or anything like it."""
 
-    def totals(self, problem: Problem, machine: MachineModel | None = None) -> Mapping[str, float]:
+    def totals(self, problem: Problem, machine: Rates | None = None) -> Mapping[str, float]:
         """Predicted seconds of a run of each variant, by id."""
 
     def predict(
@@ -27,7 +27,7 @@ class Predictor(Protocol):
         families: tuple[str, ...],
         columns: NDArray[np.float64],
         graph_features: NDArray[np.float64],
-        machine: MachineModel,
+        machine: Rates,
         threads: int,
     ) -> NDArray[np.float64]:
         """Predicted seconds of launches."""
@@ -69,7 +69,7 @@ class Points:
 
 
 def predict_launches(
-    model: Predictor, problems: Iterable[Problem], machine: MachineModel
+    model: Predictor, problems: Iterable[Problem], machine: Rates
 ) -> dict[str, Points]:
     """What a model says of the launches of problems, by kernel family.
 

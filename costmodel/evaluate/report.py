@@ -21,8 +21,8 @@ from hetune.costmodel.evaluate.metrics import (
     Score,
 )
 from hetune.costmodel.evaluate.points import Points, Predictor, predict_launches, together
+from hetune.costmodel.features.devices import Rates, default_rates, known
 from hetune.variants.errors import InputError
-from hetune.variants.runtime.roofline import MachineModel
 
 MODEL = "cost model"
 """The name of what is judged, among the baselines'."""
@@ -137,7 +137,7 @@ def judge(
     problems: Sequence[Problem],
     fit: Fit,
     *,
-    machine: MachineModel | None = None,
+    machine: Rates | None = None,
     about: Mapping[str, str] | None = None,
 ) -> Report:
     """Trains on some problems; evaluates the model and all baselines on others.
@@ -152,7 +152,7 @@ def judge(
     Raises:
         InputError: A family is in both, or one of them is empty.
     """
-    machine = machine or MachineModel()
+    machine = machine or _default_rates(problems)
     model = _fit(training, problems, fit)
     choosers = _choosers(model, training, machine)
     points = together([predict_launches(model, problems, machine)])
@@ -164,7 +164,7 @@ def cross_validate(
     fit: Fit,
     *,
     folds: int | None = None,
-    machine: MachineModel | None = None,
+    machine: Rates | None = None,
     about: Mapping[str, str] | None = None,
     progress: Callable[[int, int, str], None] = lambda done, total, held_out: None,
 ) -> Report:
@@ -182,7 +182,7 @@ def cross_validate(
     Raises:
         InputError: There are fewer than two families or folds.
     """
-    machine = machine or MachineModel()
+    machine = machine or _default_rates(problems)
     groups = family_folds(problems, folds)
     fitted: dict[str, dict[str, Chooser]] = {}
     points: list[dict[str, Points]] = []
@@ -239,9 +239,11 @@ def _fit(training: Sequence[Problem], problems: Sequence[Problem], fit: Fit) -> 
     return fit(training)
 
 
-def _choosers(
-    model: Predictor, training: Sequence[Problem], machine: MachineModel
-) -> dict[str, Chooser]:
+def _default_rates(problems: Sequence[Problem]) -> Rates:
+    return default_rates(known(problems[0].device) if problems else "cpu")
+
+
+def _choosers(model: Predictor, training: Sequence[Problem], machine: Rates) -> dict[str, Chooser]:
     learned = functools.partial(model.totals, machine=machine)
     return {MODEL: learned, **baselines.baselines(training, machine)}
 

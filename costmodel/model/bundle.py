@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hetune.costmodel.features import graph, launch
+from hetune.costmodel.features import graph
+from hetune.costmodel.features.devices import names_of
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import FittedFamily, Manifest
 from hetune.costmodel.model.quantiles import ErrorQuantiles
@@ -28,7 +29,7 @@ from hetune.costmodel.model.regressor import LaunchRegressor
 from hetune.costmodel.model.train import FamilyModel
 from hetune.variants.errors import ModelError
 from hetune.variants.registry.whole import sync_folder
-from hetune.variants.runtime.table import COLUMNS
+from hetune.variants.runtime.table import column_names
 
 _MANIFEST = "manifest.json"
 _FAMILY = re.compile(r"[a-z0-9]+")
@@ -156,9 +157,9 @@ def _checked(folder: Path, name: str, manifest: Manifest) -> bytes:
 
 def _check_features(manifest: Manifest) -> None:
     for what, theirs, ours in (
-        ("a launch", manifest.features, launch.NAMES),
+        ("a launch", manifest.features, names_of(manifest.device)),
         ("a graph", manifest.graph_features, graph.NAMES),
-        ("a launch's numbers", manifest.columns, COLUMNS),
+        ("a launch's numbers", manifest.columns, column_names(manifest.device)),
     ):
         if theirs != ours:
             missing = [name for name in theirs if name not in ours]

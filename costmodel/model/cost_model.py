@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetune.costmodel.data import Problem
-from hetune.costmodel.features import graph, launch
+from hetune.costmodel.features import graph
+from hetune.costmodel.features.devices import (
+    Rates,
+    device_of,
+    features_of,
+    names_of,
+    roofline_of,
+)
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model import preparation, train
 from hetune.costmodel.model.manifest import FORMAT, FittedFamily, Manifest, TrainingData
@@ -22,8 +29,7 @@ from hetune.costmodel.model.rows import Rows, Weighting
 from hetune.costmodel.model.train import FamilyModel, HeldOut
 from hetune.costmodel.version import code_version
 from hetune.variants.errors import ModelError
-from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
-from hetune.variants.runtime.table import COLUMNS
+from hetune.variants.runtime.table import column_names
 
 _log = logging.getLogger(__name__)
 _UNKNOWN_FACTOR = 2.0
@@ -62,7 +68,7 @@ class CostModel:
     def fit(
         cls,
         problems: Sequence[Problem],
-        machine: MachineModel,
+        machine: Rates,
         fingerprint: Fingerprint,
         *,
         target: Target | str = "auto",
@@ -72,8 +78,10 @@ class CostModel:
         """Fits to measured problems.
 
         Args:
-            problems: Measured inputs, all of one machine; their order does not matter.
-            machine: That machine's rates.
+            problems: Measured inputs, all of one machine and for one device; their order does not
+                matter.
+            machine: That machine's rates: a `MachineModel` where variants are made for the CPU, a
+                `GpuModel` where they are for GPUs.
             fingerprint: That machine.
             target: What the trees predict; "auto" tries both, and keeps the one with less regret
                 on graph families that were held out.
@@ -83,7 +91,8 @@ class CostModel:
                 and `target` must be named.
 
         Raises:
-            ModelError: There is too little to fit to, or it is of other machines.
+            ModelError: There is too little to fit to, or it is of other machines or of another
+                device than the rates.
         """
         targets = _targets(target, folds)
         problems = sorted(problems, key=_order)
@@ -99,9 +108,9 @@ class CostModel:
         families = train.fit_families(rows, best.target if best else targets[0], best)
         manifest = Manifest(
             format=FORMAT,
-            features=launch.NAMES,
+            features=names_of(rows.device),
             graph_features=graph.NAMES,
-            columns=COLUMNS,
+            columns=column_names(rows.device),
             target=str(best.target if best else targets[0]),
             weighting=str(weighting),
             families={name: _papers(model) for name, model in families.items()},
@@ -114,6 +123,7 @@ class CostModel:
             code_version=code_version(),
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             files={},
+            device=rows.device,
         )
         return cls(families, manifest)
 
@@ -122,7 +132,7 @@ class CostModel:
         families: tuple[str, ...],
         columns: NDArray[np.float64],
         graph_features: NDArray[np.float64],
-        machine: MachineModel,
+        machine: Rates,
         threads: int,
     ) -> NDArray[np.float64]:
         """Seconds of launches on a graph.
@@ -131,16 +141,19 @@ class CostModel:
 
         Args:
             families: Kernel family of each row, as `CandidateTable.families`.
-            columns: `CandidateTable.columns`; float64 [rows, `COLUMNS`].
+            columns: `CandidateTable.columns` of a table for the model's device; float64 [rows,
+                `column_names`].
             graph_features: `graph_features(graph)`; float64 [graph features].
             machine: Rates of the machine that launches will run on.
             threads: How many share a launch.
 
         Returns:
             float64 [rows].
+
+        Raises:
+            ModelError: The rates are those of another device than the model is for.
         """
-        seconds = roofline_seconds(columns, machine, threads)
-        X = launch.launch_features(columns, graph_features, machine, threads)
+        X, seconds = self._seen(columns, graph_features, machine, threads)
         for family, places in _places(families):
             if (model := self._family(family)) is not None:
                 seconds[places] = model.regressor.predict(X[places], roofline=seconds[places])
@@ -151,7 +164,7 @@ class CostModel:
         families: tuple[str, ...],
         columns: NDArray[np.float64],
         graph_features: NDArray[np.float64],
-        machine: MachineModel,
+        machine: Rates,
         threads: int,
     ) -> NDArray[np.float64]:
         """Seconds between which 4 of 5 launches on new graphs lie.
@@ -163,7 +176,7 @@ class CostModel:
             float64 [rows, 2].
         """
         seconds = self.predict(families, columns, graph_features, machine, threads)
-        X = launch.launch_features(columns, graph_features, machine, threads)
+        X, _ = self._seen(columns, graph_features, machine, threads)
         bounds = np.tile(np.log([1 / _UNKNOWN_FACTOR, _UNKNOWN_FACTOR]), (len(seconds), 1))
         for family, places in _places(families):
             model = self._family(family)
@@ -179,23 +192,22 @@ class CostModel:
         families: tuple[str, ...],
         columns: NDArray[np.float64],
         graph_features: NDArray[np.float64],
-        machine: MachineModel,
+        machine: Rates,
         threads: int,
     ) -> Contributions:
         """What each feature adds to the prediction of each launch: XGBoost's own SHAP values.
 
         Takes what `predict` takes. Where the roofline model answers, all of it is in the base.
         """
-        roofline = roofline_seconds(columns, machine, threads)
-        X = launch.launch_features(columns, graph_features, machine, threads)
-        found = np.zeros((len(X), len(launch.NAMES) + 1))
+        X, roofline = self._seen(columns, graph_features, machine, threads)
+        found = np.zeros((len(X), X.shape[1] + 1))
         found[:, -1] = np.log(roofline)
         for family, places in _places(families):
             if (model := self._family(family)) is not None:
                 found[places] = model.regressor.contributions(X[places], roofline=roofline[places])
-        return Contributions(launch.NAMES, found[:, :-1], found[:, -1])
+        return Contributions(self.manifest.features, found[:, :-1], found[:, -1])
 
-    def totals(self, problem: Problem, machine: MachineModel | None = None) -> dict[str, float]:
+    def totals(self, problem: Problem, machine: Rates | None = None) -> dict[str, float]:
         """Predicted seconds of a run of each variant of a measured problem, by id.
 
         Args:
@@ -232,6 +244,23 @@ class CostModel:
     def run_seconds(self) -> float:
         """What each run costs beyond its launches."""
         return self.manifest.overhead.run_seconds
+
+    def _seen(
+        self,
+        columns: NDArray[np.float64],
+        graph_features: NDArray[np.float64],
+        machine: Rates,
+        threads: int,
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """Features of launches, and the roofline model's seconds."""
+        device = self.manifest.device
+        if device_of(machine) != device:
+            raise ModelError(
+                f"the cost model is for the device {device!r}, and the rates are those of "
+                f"{device_of(machine)!r}: ask the one of that device"
+            )
+        X = features_of(columns, graph_features, machine, threads)
+        return X, roofline_of(columns, machine, threads)
 
     def _family(self, name: str) -> FamilyModel | None:
         found = self.families.get(name)

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from hetune.costmodel.data import Problem
+from hetune.costmodel.features.devices import Rates, known, rates_from
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.overhead import Overhead
 from hetune.variants.errors import ModelError
-from hetune.variants.runtime.roofline import MachineModel
+from hetune.variants.plan.variants import Device
 
 FORMAT = 1
 """Version of bundles and their manifests; of another one nothing is read."""
@@ -91,6 +92,7 @@ class Manifest:
         code_version: Version and commit of hetune.
         created_at: When, in UTC, ISO 8601.
         files: SHA-256 of each file of the bundle; empty until it is saved.
+        device: What the variants are made for whose launches it predicts.
     """
 
     format: int
@@ -104,11 +106,12 @@ class Manifest:
     preparation: tuple[float, ...]
     data: TrainingData
     fingerprint: Fingerprint
-    machine: MachineModel
+    machine: Rates
     metrics: Mapping[str, Mapping[str, float]]
     code_version: str
     created_at: str
     files: Mapping[str, str]
+    device: Device = "cpu"
 
     def as_json(self) -> str:
         """The manifest as JSON text."""
@@ -144,7 +147,8 @@ class Manifest:
             families = tuple(record["data"].pop("graph_families"))
             record["data"] = TrainingData(**record["data"], graph_families=families)
             record["fingerprint"] = Fingerprint.from_dict(record["fingerprint"])
-            record["machine"] = MachineModel(**record["machine"])
+            record["device"] = known(record.get("device", "cpu"))
+            record["machine"] = rates_from(record["device"], record["machine"])
             return cls(**record)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ModelError(
@@ -154,11 +158,13 @@ class Manifest:
 
 
 def _digest(problem: Problem) -> str:
-    facts = [
+    facts: list[list[Any]] = [
         [problem.graph, problem.family, problem.layer, problem.d_in, problem.d_out],
         [problem.heads, problem.threads, problem.machine],
         [[c.variant, [launch.family for launch in c.launches]] for c in problem.candidates],
     ]
+    if problem.device != "cpu":
+        facts.append([problem.device])
     digest = hashlib.sha256(json.dumps(facts).encode())
     digest.update(np.array(problem.graph_features, np.float64).tobytes())
     for candidate in problem.candidates:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetune.costmodel.data import Problem
-from hetune.costmodel.features.launch import launch_features
+from hetune.costmodel.features.devices import Rates, device_of, features_of, roofline_of
 from hetune.costmodel.model.overhead import Overhead
 from hetune.variants.errors import ModelError
-from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
+from hetune.variants.plan.variants import Device
 
 
 class Weighting(StrEnum):
@@ -72,6 +72,7 @@ class Rows:
             else graphs, else problems; str [rows].
         problems: Every problem's variants.
         overhead: A run's time beyond its launches.
+        device: What the variants are made for.
     """
 
     X: NDArray[np.float32]
@@ -82,20 +83,22 @@ class Rows:
     groups: NDArray[np.str_]
     problems: tuple[Candidates, ...]
     overhead: Overhead
+    device: Device
 
     @classmethod
     def of(
         cls,
         problems: Sequence[Problem],
-        machine: MachineModel,
+        machine: Rates,
         weighting: Weighting = Weighting.REGRET,
     ) -> Rows:
-        """The rows of problems, all measured on one machine.
+        """The rows of problems, all measured on one machine, for the device of its rates.
 
         Raises:
-            ModelError: There is no problem, they are of several machines, or one is malformed.
+            ModelError: There is no problem, they are of several machines or of another device, or
+                one is malformed.
         """
-        _check(problems)
+        _check(problems, device_of(machine))
         collected = [_Collected(problem, weighting) for problem in problems]
         starts = np.cumsum([0, *(len(c.families) for c in collected)])
         columns = [np.array(c.columns, dtype=np.float64) for c in collected]
@@ -104,14 +107,14 @@ class Rows:
         return cls(
             X=np.concatenate(
                 [
-                    launch_features(table, np.array(p.graph_features), machine, p.threads)
+                    features_of(table, np.array(p.graph_features), machine, p.threads)
                     for p, table in zip(problems, columns, strict=True)
                 ]
             ),
             seconds=np.concatenate([c.seconds for c in collected]),
             roofline=np.concatenate(
                 [
-                    roofline_seconds(table, machine, p.threads)
+                    roofline_of(table, machine, p.threads)
                     for p, table in zip(problems, columns, strict=True)
                 ]
             ),
@@ -122,6 +125,7 @@ class Rows:
                 c.candidates(int(start)) for c, start in zip(collected, starts[:-1], strict=True)
             ),
             overhead=Overhead.fit(problems),
+            device=device_of(machine),
         )
 
     def regrets(self, by_row: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -163,7 +167,7 @@ class _Collected:
         )
 
 
-def _check(problems: Sequence[Problem]) -> None:
+def _check(problems: Sequence[Problem], device: Device) -> None:
     if not problems:
         raise ModelError(
             "there are no measured problems to fit a cost model to: run `hetune profile` first"
@@ -173,6 +177,12 @@ def _check(problems: Sequence[Problem]) -> None:
         raise ModelError(
             f"the measurements are of {len(machines)} machines ({', '.join(machines)}), whose "
             "times do not compare: fit one model for each"
+        )
+    others = sorted({problem.device for problem in problems} - {device})
+    if others:
+        raise ModelError(
+            f"the measurements are of variants for {', '.join(others)}, and the rates are those of "
+            f"a device {device!r}: a cost model is for one device; fit one for each"
         )
     for problem in problems:
         times = [c.seconds for c in problem.candidates]

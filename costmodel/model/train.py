@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hetune.costmodel.features.launch import INCREASING, NAMES
+from hetune.costmodel.features.devices import increasing_of, names_of
 from hetune.costmodel.model.folds import folds_of
 from hetune.costmodel.model.quantiles import ErrorQuantiles
 from hetune.costmodel.model.regressor import LaunchRegressor, Target
@@ -78,11 +78,12 @@ def fit_regressors(
 ) -> dict[str, LaunchRegressor]:
     """A regressor for each kernel family that has enough of the selected rows."""
     chosen = np.ones(len(rows.seconds), dtype=bool) if selected is None else selected
+    names, increasing = names_of(rows.device), increasing_of(rows.device)
     found = {}
     for family in np.unique(rows.families):
         places = chosen & (rows.families == family)
         if np.count_nonzero(places) >= _FEWEST_ROWS:
-            regressor = LaunchRegressor(NAMES, target=target, increasing=INCREASING)
+            regressor = LaunchRegressor(names, target=target, increasing=increasing)
             found[str(family)] = regressor.fit(
                 rows.X[places],
                 rows.seconds[places],
@@ -108,7 +109,7 @@ def fit_families(rows: Rows, target: Target, held_out: HeldOut | None) -> dict[s
         places = rows.families == family
         quantiles = None
         if held_out is not None and len(np.unique(rows.groups[places])) > 1:
-            quantiles = ErrorQuantiles(NAMES).fit(
+            quantiles = ErrorQuantiles(names_of(rows.device)).fit(
                 rows.X[places],
                 np.log(rows.seconds[places] / held_out.seconds[places]),
                 groups=rows.groups[places],

@@ -12,6 +12,7 @@ from hetune.costmodel.model import bundle
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import ModelError
+from hetune.variants.plan.variants import Device
 
 _log = logging.getLogger(__name__)
 _PACKAGED = Path(__file__).resolve().parents[1] / "bundle"
@@ -22,16 +23,19 @@ class ForeignModelWarning(UserWarning):
     """A cost model was trained on another machine than the one that it chooses for."""
 
 
-def packaged() -> CostModel | None:
-    """The model that ships in the package; None if none does.
+def packaged(device: Device = "cpu") -> CostModel | None:
+    """The model that ships in the package; None if none does. There is none for GPUs.
+
+    Args:
+        device: What its variants are made for.
 
     Raises:
         ModelError: It cannot be used.
     """
-    return bundle.load(_PACKAGED) if _PACKAGED.is_dir() else None
+    return bundle.load(_PACKAGED) if device == "cpu" and _PACKAGED.is_dir() else None
 
 
-def load_best(shelf: Shelf | None = None) -> CostModel | None:
+def load_best(shelf: Shelf | None = None, device: Device = "cpu") -> CostModel | None:
     """The champion of a shelf, else the model in the package, else None. Never fails.
 
     What stands in the way is logged. A champion of another machine brings a `ForeignModelWarning`
@@ -39,9 +43,10 @@ def load_best(shelf: Shelf | None = None) -> CostModel | None:
     case, and logged once.
 
     Args:
-        shelf: The user's by default.
+        shelf: The user's by default; one for another device stands for that device's beside it.
+        device: What variants are made for.
     """
-    here = shelf or Shelf()
+    here = (shelf or Shelf()).of(device)
     try:
         if here.aliases().champion is not None:
             champion = here.load("champion")
@@ -51,15 +56,14 @@ def load_best(shelf: Shelf | None = None) -> CostModel | None:
     except (ModelError, OSError) as error:
         _log.warning("the champion does not answer: %s", error)
     try:
-        model = packaged()
+        model = packaged(device)
     except (ModelError, OSError) as error:
         _log.warning("the model in the package does not answer: %s", error)
         return None
-    if model is not None and not calibrated(model, here):
-        text = foreign(model)
-        if text and text not in _mentioned:
-            _mentioned.add(text)
-            _log.info("the model in the package answers; %s", text)
+    if model is None:
+        _mention(f"no cost model for the device {device!r}, so the roofline model answers")
+    elif not calibrated(model, here) and (text := foreign(model)):
+        _mention(f"the model in the package answers; {text}")
     return model
 
 
@@ -70,8 +74,15 @@ def calibrated(model: CostModel, shelf: Shelf | None = None) -> bool:
         model: Any.
         shelf: Where calibrations are kept; the user's by default.
     """
-    found = load_calibration((shelf or Shelf()).calibrations)
+    device = model.manifest.device
+    found = load_calibration((shelf or Shelf()).of(device).calibrations, device)
     return found is not None and found.model_id == model.manifest.data.digest
+
+
+def is_at_home(model: CostModel) -> bool:
+    """Whether a model was trained on this machine, as far as that matters for its device."""
+    papers = model.manifest
+    return not difference(papers.fingerprint, this_machine(), papers.device)
 
 
 def warn_if_foreign(model: CostModel, machine: Fingerprint | None = None) -> None:
@@ -92,7 +103,8 @@ def foreign(model: CostModel, machine: Fingerprint | None = None) -> str:
         model: Any.
         machine: Where it is used; this machine by default.
     """
-    changes = difference(model.manifest.fingerprint, machine or this_machine())
+    device = model.manifest.device
+    changes = difference(model.manifest.fingerprint, machine or this_machine(), device)
     if not changes:
         return ""
     scores = model.manifest.metrics.get(model.manifest.target)
@@ -100,5 +112,13 @@ def foreign(model: CostModel, machine: Fingerprint | None = None) -> str:
     return (
         f"it was trained on another machine ({'; '.join(changes)}). It corrects this machine's "
         f"roofline by what it learned on that one, so its choices may be slower than they could "
-        f"be{regret}: run `hetune calibrate` to adapt it"
+        f"be{regret}: run `hetune calibrate{'' if device == 'cpu' else f' --device {device}'}` to "
+        "adapt it"
     )
+
+
+def _mention(text: str) -> None:
+    """Says it in the log, once."""
+    if text not in _mentioned:
+        _mentioned.add(text)
+        _log.info("%s", text)

@@ -19,6 +19,7 @@ from hetune.costmodel.model.manifest import Manifest
 from hetune.costmodel.shelf.aliases import CANDIDATE, Aliases
 from hetune.costmodel.shelf.gate import objections
 from hetune.variants.errors import ModelError, PromotionError
+from hetune.variants.plan.variants import Device
 
 _log = logging.getLogger(__name__)
 _LOCK_SECONDS = 60.0
@@ -42,7 +43,7 @@ class Entry:
 
 
 class Shelf:
-    """A folder of cost models. Creating the object does no I/O.
+    """A folder of cost models for one device. Creating the object does no I/O.
 
     ```
     <root>/             0700
@@ -50,14 +51,27 @@ class Shelf:
         aliases.json    which is the candidate and which the champion, and all changes of that
         aliases.lock    held while that changes
         calibrations/   what `hetune calibrate` learned of machines
+        cuda/           all of this for GPUs
     ```
 
     Args:
         root: The folder; by default $HETUNE_MODELS, or else `models` in the user's data folder.
+        device: Of its models. Those for CPUs lie in the folder itself, those for another device in
+            a folder of its name therein.
+
+    Attributes:
+        root: Where its models lie.
+        device: What they are for.
     """
 
-    def __init__(self, root: Path | None = None) -> None:
-        self.root = _default_root() if root is None else Path(root)
+    def __init__(self, root: Path | None = None, device: Device = "cpu") -> None:
+        self._base = _default_root() if root is None else Path(root)
+        self.root = self._base if device == "cpu" else self._base / device
+        self.device = device
+
+    def of(self, device: Device) -> Shelf:
+        """The shelf for a device in the same folder."""
+        return self if device == self.device else Shelf(self._base, device)
 
     def add(self, model: CostModel) -> str:
         """Stores a model, and makes it the candidate.
@@ -66,10 +80,15 @@ class Shelf:
             Its id; the same for the same model.
 
         Raises:
-            ModelError: The folder cannot be written.
+            ModelError: The model is for another device, or the folder cannot be written.
         """
+        if model.manifest.device != self.device:
+            raise ModelError(
+                f"the cost model is for the device {model.manifest.device!r}, and the shelf "
+                f"{self.root} for {self.device!r}: add it to that device's (`Shelf.of`)"
+            )
         key = f"{model.manifest.created_at[:10].replace('-', '')}-{bundle.digest(model)[:12]}"
-        self._prepare()
+        self.prepare()
         if not (self.root / key).exists():
             bundle.save(model, self.root / key)
         self._change(lambda aliases: aliases.added(key))
@@ -201,16 +220,22 @@ class Shelf:
             return False
         return True
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Makes the folder, readable by its owner alone.
+
+        Raises:
+            ModelError: It cannot be made.
+        """
         try:
-            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self.root.stat().st_mode & 0o077:
-                self.root.chmod(0o700)
+            for folder in dict.fromkeys((self._base, self.root)):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if folder.stat().st_mode & 0o077:
+                    folder.chmod(0o700)
         except OSError as error:
             raise self._unusable("create", error) from error
 
     def _change(self, change: Callable[[Aliases], Aliases]) -> Aliases:
-        self._prepare()
+        self.prepare()
         try:
             with FileLock(self.root / "aliases.lock", timeout=_LOCK_SECONDS):
                 before = Aliases.read(self.aliases_file)

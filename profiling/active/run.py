@@ -19,6 +19,7 @@ from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
+from hetune.variants.errors import CampaignError
 from hetune.variants.runtime.roofline import MachineModel
 
 
@@ -54,12 +55,15 @@ def run_active(
         How many units were measured now.
 
     Raises:
+        CampaignError: There are units for GPUs, of which models know nothing yet.
         GraphError: A graph cannot be made.
         StoreError: The store fails; what was stored before stays.
     """
     records = store if records is None else records
     machine, digest = machine or MachineModel(), this_machine().digest
     wanted = {unit.key: unit for unit in units}
+    if any(unit.problem.device != "cpu" for unit in wanted.values()):
+        raise CampaignError("models of CPUs choose units: measure all of those for GPUs")
     graphs = _by_graph(wanted.values())
     offered = [units_of(problem) for problems in graphs.values() for problem in problems]
     start, before = time.monotonic(), len(wanted.keys() & records.done(digest))

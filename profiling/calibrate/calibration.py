@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from hetune.costmodel.calibration import ROOFLINE, Calibration
+from hetune.costmodel.features.devices import Rates, default_rates, device_of
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.shelf.best import ForeignModelWarning, load_best
+from hetune.costmodel.shelf.best import ForeignModelWarning, is_at_home, load_best
 from hetune.profiling.calibrate.correction import Observed, correct, error, predictions
 from hetune.profiling.calibrate.few import observe
+from hetune.profiling.calibrate.gpu_rates import measure_gpu
 from hetune.profiling.calibrate.rates import ROUNDS, measure_machine
-from hetune.variants.runtime.roofline import MachineModel
+from hetune.variants.plan.variants import Device
+from hetune.variants.runtime.devices import torch_device
 
 Progress = Callable[[str, int, int], None]
 """Called with what is at work, how much of it is done, and how much there is."""
@@ -34,38 +37,51 @@ class Found:
     """
 
     calibration: Calibration
-    measured: MachineModel
+    measured: Rates
     at_home: bool
 
 
-def calibrate(*, quick: bool = False, progress: Progress = lambda what, done, total: None) -> Found:
+def calibrate(
+    *,
+    quick: bool = False,
+    progress: Progress = lambda what, done, total: None,
+    device: Device = "cpu",
+) -> Found:
     """Measures this machine, and corrects the cost model that answers on it; nothing is saved.
 
     Works with torch's number of threads. Takes a quarter of a minute on two idle cores, and again
-    as long where kernels have to be compiled first.
+    as long where kernels have to be compiled first. Of a GPU rates are measured only.
 
     Args:
         quick: Measure rates only, in a few seconds.
         progress: Tells how far it is.
+        device: What variants are made for.
 
     Raises:
         CompileError: There is no compiler.
+        HetuneError: There is no GPU, and one is to be measured.
     """
     with warnings.catch_warnings():
         # That the model is of another machine is what is about to be mended.
         warnings.simplefilter("ignore", ForeignModelWarning)
-        model = load_best()
-    measured = measure_machine(
-        rounds=_QUICK_ROUNDS if quick else ROUNDS,
-        progress=lambda done, total: progress("measuring rates", done, total),
-    )
-    at_home = model is not None and model.manifest.fingerprint.digest == this_machine().digest
-    observed = () if quick or at_home else observe(progress=progress)
+        model = load_best(device=device)
+    measured = _measured(device, quick, progress)
+    at_home = model is not None and is_at_home(model)
+    observed = () if quick or at_home or device != "cpu" else observe(progress=progress)
     return Found(_calibration(model, measured, observed), measured, at_home)
 
 
+def _measured(device: Device, quick: bool, progress: Progress) -> Rates:
+    def told(done: int, total: int) -> None:
+        progress("measuring rates", done, total)
+
+    if device == "cpu":
+        return measure_machine(rounds=_QUICK_ROUNDS if quick else ROUNDS, progress=told)
+    return measure_gpu(torch_device(device), progress=told)
+
+
 def _calibration(
-    model: CostModel | None, measured: MachineModel, observed: tuple[Observed, ...]
+    model: CostModel | None, measured: Rates, observed: tuple[Observed, ...]
 ) -> Calibration:
     found = Calibration(
         machine=measured,
@@ -78,7 +94,7 @@ def _calibration(
     )
     if not observed:
         return found
-    before = MachineModel() if model is None else model.manifest.machine
+    before = default_rates(device_of(measured)) if model is None else model.manifest.machine
     earlier = error(observed, predictions(model, before))
     if model is None:
         # The roofline model takes no offsets.

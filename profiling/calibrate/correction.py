@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hetune.costmodel.features.devices import Rates, roofline_of
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.profiling.records import Measurement, Status
-from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
 
 _BELIEF = 8
 """So many launches that say "no correction" are taken to have been measured before."""
@@ -77,14 +77,14 @@ class Correction:
     error: float
 
 
-def predictions(model: CostModel | None, machine: MachineModel) -> Predict:
+def predictions(model: CostModel | None, machine: Rates) -> Predict:
     """What a cost model, or the roofline model, predicts for a machine of these rates."""
 
     def predict(observed: Observed) -> NDArray[np.float64]:
         given = observed.columns, observed.graph_features, machine, observed.threads
         if model is not None:
             return model.predict(observed.families, *given)
-        return roofline_seconds(observed.columns, machine, observed.threads)
+        return roofline_of(observed.columns, machine, observed.threads)
 
     return predict
 

@@ -13,10 +13,10 @@ from hetune.costmodel.version import code_version
 from hetune.profiling.calibrate.correction import Observed
 from hetune.profiling.corpus.options import Scalar
 from hetune.profiling.corpus.recipes import build, recipe
+from hetune.profiling.measure.bench import cpu_bench
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import measure_problem, program_of
 from hetune.profiling.measure.record import Stamp
-from hetune.profiling.measure.reference import Reference
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Variant, variants_of
@@ -81,7 +81,7 @@ def observe(
         progress=lambda done, total, name: progress("compiling", done, total),
     )
     stamp = Stamp("calibration", this_machine().digest, code_version())
-    yardstick = Reference()
+    bench = cpu_bench()
     made: dict[GraphRecipe, HeteroGraph] = {}
     found = []
     end = time.perf_counter() + seconds
@@ -97,7 +97,7 @@ def observe(
             unit.variants,
             stamp,
             limits=_LIMITS,
-            yardstick=yardstick,
+            bench=bench,
         )
         observed = Observed.of(measured)
         if observed is not None:

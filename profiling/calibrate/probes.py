@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
@@ -162,10 +163,30 @@ def launch(threads: int) -> Probe:
 
 
 def _bound(text: str, graph: HeteroGraph, schedule: Schedule | None) -> Callable[[], object]:
+    return bound(text, graph, CppBackend(), schedule or Schedule())
+
+
+def bound(
+    text: str,
+    graph: HeteroGraph,
+    backend: Backend,
+    schedule: Schedule,
+    device: torch.device | None = None,
+) -> Callable[[], object]:
+    """A launch, ready to run on random values.
+
+    Args:
+        text: The launch.
+        graph: What it runs on.
+        backend: Compiles it.
+        schedule: How it is cut.
+        device: Where values and indexes lie; the CPU, with its own indexes, if None.
+    """
     parsed = parse(text)
     verify(parsed)
-    domain = Domain(graph)
-    run = CppBackend().bind(parsed, schedule or Schedule(), domain)
-    values = random_values(parsed, domain.index, graph, torch.float32)
+    domain = Domain(graph, device)
+    run = backend.bind(parsed, schedule, domain)
+    drawn = random_values(parsed, domain.index, graph, torch.float32)
+    values = {name: value.to(device or "cpu") for name, value in drawn.items()}
     # The graph is kept for the run: a domain does not keep it alive.
     return lambda kept=graph: run(values)  # type: ignore[misc]

@@ -17,6 +17,7 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
+from hetune.variants.plan.variants import Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Sample:
             drawn twice as often.
         most_seconds: A problem that should take longer to measure gets some of its variants
             only, drawn by chance but all plans alike; it is not drawn at all if there is no time
-            for half of the plans, each in one of its schedules.
+            for half of the plans, each in one of its schedules. Of GPUs nothing is foretold.
         seed: Where chance starts.
 
     Raises:
@@ -62,6 +63,7 @@ class Campaign:
         variants: A pattern, as of file names: only variants whose ids match are measured.
         sample: Draws some combinations for each graph; None for all.
         limits: What measuring may cost.
+        device: What variants are for: "cpu", or "cuda" with one thread for all problems.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Campaign:
     variants: str = "*"
     sample: Sample | None = None
     limits: Limits = Limits()  # noqa: RUF009  frozen
+    device: Device = "cpu"
 
 
 def problems(campaign: Campaign) -> tuple[ProblemSpec, ...]:
@@ -133,10 +136,14 @@ def _of_graph(
     campaign: Campaign, graph: GraphRecipe, rng: np.random.Generator
 ) -> list[ProblemSpec]:
     """A graph's problems in an order by chance: all of them, or so many that it can afford."""
+    device = campaign.device
     pool = [
-        (layer, d_in, d_out, 1 if layer == "rgcn" else heads, threads)
+        (layer, d_in, d_out, 1 if layer == "rgcn" else heads, threads, device)
         for layer, (d_in, d_out), heads, threads in product(
-            campaign.layers, campaign.widths, campaign.heads, campaign.threads
+            campaign.layers,
+            campaign.widths,
+            campaign.heads,
+            campaign.threads if device == "cpu" else (1,),
         )
     ]
     shuffled = dict.fromkeys(pool[place] for place in rng.permutation(len(pool)))

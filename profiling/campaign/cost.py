@@ -49,6 +49,7 @@ _CANDIDATE_SECONDS = 0.004
 _CANDIDATE_EDGE_SECONDS = 0.6e-7
 _CANDIDATE_NODE_SECONDS = 1.1e-7
 _FIRST_RUNS = 2
+_ALL = 10**9
 _MORE = 1.15
 """Rounds that are repeated, and those that only the fastest take part in."""
 
@@ -71,15 +72,20 @@ def problem_seconds(
 def affordable_variants(
     problem: ProblemSpec, size: tuple[int, int], limits: Limits, seconds: float
 ) -> int:
-    """How many variants of a problem can be measured in so long; 0 if all would be given up."""
+    """How many variants of a problem can be measured in so long; 0 if all would be given up.
+
+    More than there are for a GPU, of which no times are known.
+    """
+    if problem.device != "cpu":
+        return _ALL
     if _is_lost(_run_seconds(problem, size), limits):
         return 0
     each = _variant_seconds(problem, size, limits)
-    return max(0, math.floor(min((seconds - _SETUP_SECONDS) / each, 1e9)))
+    return max(0, math.floor(min((seconds - _SETUP_SECONDS) / each, _ALL)))
 
 
 def units_seconds(units: Iterable[Unit], limits: Limits) -> float:
-    """Seconds to measure units, compiling left out.
+    """Seconds to measure units on a CPU, compiling left out.
 
     Raises:
         GraphError: A file cannot be read.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,28 +21,49 @@ from hetune.profiling.corpus.spanning import Spanning
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.units import GraphRecipe
 from hetune.variants.errors import CampaignError
+from hetune.variants.plan.variants import DEVICES, Device
 from hetune.variants.runtime.build import LAYERS
 
-PRESETS = ("smoke", "default", "full")
+PRESETS = ("smoke", "default", "full", "gpu")
 """Campaigns that ship with hetune."""
 
 _KEYS = (
     *("name", "graphs", "corpus", "layers", "widths", "squared", "heads", "threads", "variants"),
-    *("sample", "limits"),
+    *("sample", "limits", "device"),
 )
 _ALL = "all"
 
 
-def load(source: str | Path, *, threads: int | None = None) -> Campaign:
+def load(source: str | Path, *, threads: int | None = None, device: str | None = None) -> Campaign:
     """A campaign from a preset or a file.
 
     Args:
         source: One of `PRESETS`, or the path of a TOML or JSON file.
         threads: What "all" threads are; by default torch's number.
+        device: What variants are for, in place of what the campaign says.
 
     Raises:
-        CampaignError: There is no such preset or file, or something in it is wrong.
+        CampaignError: There is no such preset, file or device, or something in it is wrong.
     """
+    found = _load(source, threads)
+    if device is None:
+        return found
+    return replace(found, device=device_named(device))
+
+
+def device_named(name: str) -> Device:
+    """A device by its name.
+
+    Raises:
+        CampaignError: There is none of that name.
+    """
+    for device in DEVICES:
+        if device == name:
+            return device
+    raise CampaignError(f"no device {name!r}: take one of {', '.join(DEVICES)}")
+
+
+def _load(source: str | Path, threads: int | None) -> Campaign:
     if str(source) in PRESETS:
         preset = resources.files("hetune.profiling") / "presets" / f"{source}.toml"
         return parse(tomllib.loads(preset.read_text(encoding="utf-8")), str(source), threads)
@@ -94,6 +116,7 @@ def parse(
         variants=table.text("variants", "*"),
         sample=table.fields("sample", Sample),
         limits=table.fields("limits", Limits) or Limits(),
+        device=_device(table),
     )
     if set(campaign.layers) != {"rgcn"}:
         for _, d_out in campaign.widths:
@@ -190,6 +213,13 @@ def _threads(table: Table, everything: int) -> tuple[int, ...]:
     if not found or not all(map(is_count, found)):
         raise table.wrong("threads", f'give whole numbers of 1 or more, or "{_ALL}"')
     return tuple(found)
+
+
+def _device(table: Table) -> Device:
+    try:
+        return device_named(table.text("device", "cpu"))
+    except CampaignError as error:
+        raise CampaignError(f"{table.where}: {error}") from error
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, exists, or_, select
+from sqlalchemy import Connection, Row, Select, and_, exists, func, or_, select
 
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.jobs.database import (
@@ -27,6 +27,7 @@ from hetune.profiling.records import Measurement
 from hetune.profiling.store.rows import clean
 from hetune.profiling.store.store import Added, Store
 from hetune.variants.errors import InputError, LeaseError
+from hetune.variants.plan.variants import Device
 
 LEASE_SECONDS = 60.0
 """How long a worker may be silent."""
@@ -69,7 +70,14 @@ class Leases:
         self._attempts = attempts
         self._trains = trains
 
-    def claim(self, owner: str, machine: str, key: str | None = None) -> Lease | None:
+    def claim(
+        self,
+        owner: str,
+        machine: str,
+        key: str | None = None,
+        *,
+        devices: Sequence[Device] = ("cpu",),
+    ) -> Lease | None:
         """Takes a unit: of the oldest job that this machine may measure, the next one.
 
         Units whose worker was silent for too long are taken before new ones; those that were lent
@@ -80,6 +88,7 @@ class Leases:
             machine: Digest of the fingerprint of its machine.
             key: Claiming under the same key again gives the same lease, as long as that holds, so
                 that a worker that heard no answer may ask again.
+            devices: What its machine can measure on, of "cpu" and "cuda".
 
         Returns:
             None if there is nothing to do now.
@@ -90,7 +99,7 @@ class Leases:
                 now = self._database.now(connection)
                 if key is not None and (lent := self._lent_under(connection, key, now)):
                     return lent
-                unit = connection.execute(_claimable(machine, self._trains, now)).first()
+                unit = connection.execute(_claimable(machine, devices, self._trains, now)).first()
                 if unit is None:
                     return None
                 job = one_job(connection, unit.job, locked=True)
@@ -345,7 +354,9 @@ class Leases:
         settle(connection, job, now)
 
 
-def _claimable(machine: str, trains: Trains, now: datetime) -> Select[Any]:
+def _claimable(
+    machine: str, devices: Sequence[Device], trains: Trains, now: datetime
+) -> Select[Any]:
     """The unit to take next, locked; those that others hold locks on are passed over."""
     others = units.alias()
     undone = exists().where(
@@ -359,7 +370,11 @@ def _claimable(machine: str, trains: Trains, now: datetime) -> Select[Any]:
         or_(units.c.is_training.is_(False), ~undone),
     )
     is_lost = and_(units.c.state == State.RUNNING.value, units.c.lease_expires <= now)
-    is_its = or_(jobs.c.machine.is_(None), jobs.c.machine == machine)
+    device = func.coalesce(units.c.problem["device"].as_string(), "cpu")
+    is_its = and_(
+        or_(jobs.c.machine.is_(None), jobs.c.machine == machine),
+        or_(units.c.is_training.is_(True), device.in_(devices)),
+    )
     match trains:
         case Trains.NOTHING:
             is_its = and_(is_its, units.c.is_training.is_(False))

@@ -95,6 +95,11 @@ class JobQueue:
         distinct = tuple({unit.key: unit for unit in wanted}.values())
         if not distinct:
             raise CampaignError(f"the campaign {campaign!r} has nothing to measure: no job is made")
+        if retrain and any(unit.problem.device != "cpu" for unit in distinct):
+            raise CampaignError(
+                "jobs train cost models of CPUs alone: submit one for GPUs without retraining, "
+                "and train when it is done"
+            )
         if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):
             raise CampaignError("take an idempotency key of 1 to 200 visible ASCII characters")
         facts = [campaign, asdict(limits), retrain, machine, sorted(u.key for u in distinct)]
@@ -243,7 +248,9 @@ def _row(**values: Any) -> dict[str, Any]:
 def _problem(facts: dict[str, Any]) -> str:
     widths = f"{facts['d_in']}x{facts['d_out']}"
     counts = f"heads {facts['heads']}, threads {facts['threads']}"
-    return f"{facts['layer']} {widths} on {facts['graph']['name']}, {counts}"
+    device = facts.get("device", "cpu")
+    place = "" if device == "cpu" else f", {device}"
+    return f"{facts['layer']} {widths} on {facts['graph']['name']}, {counts}{place}"
 
 
 def _job(connection: Connection, row: Row[Any]) -> Job:

@@ -20,6 +20,7 @@ from hetune.profiling.jobs.leases import LEASE_SECONDS
 from hetune.profiling.jobs.lender import AWAY, Lender
 from hetune.profiling.jobs.quiet import DisturbedError, Quiet
 from hetune.profiling.jobs.records import Lease, Measure
+from hetune.profiling.measure.bench import devices_here
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.measure.record import Stamp
@@ -98,7 +99,8 @@ class JobWorker:
         """
         try:
             with self._lock:
-                lease = self._lender.claim(self._owner, self._machine.digest)
+                devices = devices_here()
+                lease = self._lender.claim(self._owner, self._machine.digest, devices=devices)
                 if lease is None:
                     return False
                 self._work_on(lease)

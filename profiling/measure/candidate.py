@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
+from hetune.profiling.measure.bench import Bench
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.oracle import Oracle
+from hetune.profiling.measure.stopwatch import Mark, Sample
 from hetune.profiling.records import Status
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.testing.conformance import TOLERANCE
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A run: its seconds, and those of its launches."""
-
-    seconds: float
-    launches: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +35,7 @@ class Candidate:
         features: A tensor for each feature.
         weights: What `weights_of` gives for its plan.
         limits: A candidate that needs more has no times.
-        clock: Seconds.
+        bench: Where it runs, and what times it.
 
     Attributes:
         variant: What is measured.
@@ -58,7 +52,7 @@ class Candidate:
         features: Mapping[str, Tensor],
         weights: Mapping[str, Tensor],
         limits: Limits,
-        clock: Callable[[], float] = time.perf_counter,
+        bench: Bench,
     ) -> None:
         self.variant = variant
         self.loss: Loss | None = None
@@ -69,7 +63,7 @@ class Candidate:
         self._features = features
         self._weights = weights
         self._limits = limits
-        self._clock = clock
+        self._bench = bench
         self._spent = 0.0
         self._executable: Executable | None = None
 
@@ -85,9 +79,11 @@ class Candidate:
                     f"of {memory_bytes}: raise memory_bytes",
                 )
                 return False
+            if self._bench.compiles_late:
+                self._run()
             self._check(oracle)
         except Exception as error:  # whatever a variant raises is its result
-            self.loss = loss_of(error)
+            self.fail(error)
         return self.loss is None
 
     def sample(self) -> Sample | None:
@@ -99,15 +95,24 @@ class Candidate:
         try:
             return self._timed()
         except Exception as error:  # as above
-            self.loss = loss_of(error)
+            self.fail(error)
             return None
 
     def give_up(self, status: Status, error: str) -> None:
         """It has no times, for this reason."""
         self.loss = Loss(status, error)
 
+    def fail(self, error: Exception) -> None:
+        """It has no times, for it raised this.
+
+        Raises:
+            WorkerError: The device is lost with it.
+        """
+        self.loss = loss_of(error)
+        self._bench.check()
+
     def _check(self, oracle: Oracle) -> None:
-        first = self._timed(lambda found: oracle.error(found)).seconds
+        first = self._timed(lambda found: oracle.error(found.cpu())).seconds
         if not self.relative_error <= TOLERANCE:
             self.give_up(
                 Status.WRONG,
@@ -125,20 +130,21 @@ class Candidate:
             )
 
     def _timed(self, check: Callable[[Tensor], float] | None = None) -> Sample:
-        assert self._executable is not None
-        launches: list[float] = []
-        start = self._clock()
-        result = self._executable.run(self._features, self._weights, times=launches)
-        seconds = self._clock() - start
+        result, sample = self._bench.watch.time(self._run)
         if check is not None:
             self.relative_error = check(result)
-        self._spent += seconds
-        return Sample(seconds, tuple(launches))
+        self._spent += sample.seconds
+        return sample
+
+    def _run(self, mark: Mark | None = None) -> Tensor:
+        assert self._executable is not None
+        return self._executable.run(self._features, self._weights, mark=mark)
 
 
 def loss_of(error: BaseException) -> Loss:
     """What an exception says of the candidate that raised it."""
     message = f"{type(error).__name__}: {error}"
-    # Torch raises RuntimeError where memory runs out.
-    lost = isinstance(error, MemoryError) or "can't allocate memory" in message
+    # Torch raises RuntimeError where memory runs out, and one of its own on a GPU.
+    out_of_memory = MemoryError, torch.OutOfMemoryError
+    lost = isinstance(error, out_of_memory) or "can't allocate memory" in message
     return Loss(Status.MEMORY if lost else Status.FAILED, message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import psutil
+import torch
 
 from hetune.costmodel.system import read_memory_limit
 from hetune.variants.errors import CampaignError
@@ -59,3 +60,13 @@ def usable_memory() -> int:
     if limit is not None:
         free = min(free, limit - int(psutil.Process().memory_info().rss))
     return int(_MEMORY_SHARE * max(free, 0))
+
+
+def usable_gpu_memory(device: torch.device) -> int:
+    """Bytes of a GPU that a problem may take where no limit is given: 0.7 of what is free.
+
+    What torch's allocator keeps, and nobody uses, is free.
+    """
+    free, _ = torch.cuda.mem_get_info(device)
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(_MEMORY_SHARE * (free + kept))

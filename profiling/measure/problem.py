@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, nullcontext
 
 import torch
 
 from hetune.costmodel.features.graph import graph_features
-from hetune.profiling.measure.candidate import Candidate, Sample, loss_of
+from hetune.profiling.measure.bench import Bench, bench_of
+from hetune.profiling.measure.candidate import Candidate
 from hetune.profiling.measure.inputs import Inputs, random_inputs
-from hetune.profiling.measure.limits import Limits, usable_memory
+from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.oracle import Oracle
 from hetune.profiling.measure.record import GraphFacts, Stamp, Times, kernel_digest, record
-from hetune.profiling.measure.reference import Reference
-from hetune.profiling.measure.rounds import Rounds, Yardstick, take_rounds
+from hetune.profiling.measure.rounds import Rounds, take_rounds
+from hetune.profiling.measure.stopwatch import Sample
 from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.units import ProblemSpec, Unit
-from hetune.variants.backends.base import Backend
-from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.index_primitives import primitives
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.program.nodes import Program
-from hetune.variants.runtime.build import layer_program, sources_of
+from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
@@ -50,13 +47,22 @@ def program_of(problem: ProblemSpec) -> Program:
     return layer_program(problem.layer, problem.d_in, problem.d_out, problem.heads)
 
 
+def promoted_for(problem: ProblemSpec) -> tuple[Variant, ...]:
+    """The promoted variants of a problem's program, for its device, in a stable order.
+
+    Raises:
+        InputError: There is no such layer, or a width does not divide into the heads.
+    """
+    return variants_of(program_of(problem), problem.device)
+
+
 def units_of(problem: ProblemSpec) -> tuple[Unit, ...]:
     """A unit for each promoted variant, in a stable order.
 
     Raises:
         InputError: There is no such layer, or a width does not divide into the heads.
     """
-    return tuple(Unit(problem, v.id, v.key) for v in variants_of(program_of(problem)))
+    return tuple(Unit(problem, v.id, v.key) for v in promoted_for(problem))
 
 
 def measure_problem(
@@ -66,11 +72,9 @@ def measure_problem(
     stamp: Stamp,
     *,
     limits: Limits | None = None,
-    yardstick: Yardstick | None = None,
-    backend: Backend | None = None,
+    bench: Bench | None = None,
     seed: int = 0,
     beat: Callable[[str], None] = lambda variant: None,
-    clock: Callable[[], float] = time.perf_counter,
 ) -> list[Measurement]:
     """Measures variants of a problem, interleaved.
 
@@ -79,27 +83,30 @@ def measure_problem(
 
     Args:
         problem: What to run.
-        graph: What its recipe makes; canonical for HGT.
+        graph: What its recipe makes, on the CPU; canonical for HGT.
         variants: Promoted variants of the problem's program.
         stamp: For the records.
         limits: Rounds, seconds and bytes.
-        yardstick: Tells drift of the machine; a new `Reference` if None.
-        backend: C++ by default.
+        bench: Where and how; by default that of the problem's device.
         seed: Of the inputs and the orders.
         beat: Called before each step with the id of the variant that it runs, or `SETUP`.
-        clock: Seconds.
 
     Returns:
         A record for each variant, in their order.
 
     Raises:
         GraphError: HGT was given a graph that is not canonical.
+        VariantError, CompileError: The problem is one of GPUs, and there is none, or no Triton.
+        WorkerError: A variant has cost this process its GPU.
     """
-    with _threads(problem.threads), torch.no_grad():
+    bench = bench or bench_of(problem.device)
+    # Outputs of a GPU are compared with what all of the CPU's threads compute.
+    threads = _threads(problem.threads) if problem.device == "cpu" else nullcontext()
+    with threads, torch.no_grad():
         measuring = _Measuring(
-            problem, graph, tuple(variants), limits or Limits(), backend or CppBackend(), seed, beat
+            problem, graph, tuple(variants), limits or Limits(), bench, seed, beat
         )
-        return measuring.run(stamp, yardstick or Reference(), clock)
+        return measuring.run(stamp)
 
 
 class _Measuring:
@@ -109,85 +116,83 @@ class _Measuring:
         graph: HeteroGraph,
         variants: tuple[Variant, ...],
         limits: Limits,
-        backend: Backend,
+        bench: Bench,
         seed: int,
         beat: Callable[[str], None],
     ) -> None:
         beat(SETUP)
         self._problem, self._graph, self._variants = problem, graph, variants
-        self._limits, self._backend, self._seed, self._beat = limits, backend, seed, beat
+        self._limits, self._bench, self._seed, self._beat = limits, bench, seed, beat
         self._program = program_of(problem)
-        self._domain = Domain(graph)
+        # What is counted for records is the same wherever a problem runs.
+        self._counted = Domain(graph)
+        self._there = graph if bench.device is None else graph.to(bench.device)
+        self._domain = Domain(self._there, bench.device)
         self._prepared: dict[int, float] = {}
 
-    def run(
-        self, stamp: Stamp, yardstick: Yardstick, clock: Callable[[], float]
-    ) -> list[Measurement]:
-        self._compile()
-        inputs = random_inputs(self._program, self._domain, self._seed)
+    def run(self, stamp: Stamp) -> list[Measurement]:
+        self._bench.compile(self._variants, lambda done, total, name: self._beat(SETUP))
+        inputs = random_inputs(self._program, self._counted, self._seed)
         self._beat(SETUP)
         oracle = Oracle(self._program, self._graph, inputs, seed=self._seed)
-        candidates = self._candidates(inputs, clock)
-        memory = self._limits.memory_bytes or usable_memory()
-        admitted = [c for c in candidates if self._admit(c, oracle, memory, clock)]
+        candidates = self._candidates(inputs)
+        memory = self._limits.memory_bytes or self._bench.free_bytes()
+        admitted = [c for c in candidates if self._admit(c, oracle, memory)]
         keep_affordable(admitted, self._limits)
-        taken = self._rounds([c for c in admitted if c.loss is None], yardstick)
+        before = self._bench.clocks()
+        taken = self._rounds([c for c in admitted if c.loss is None])
+        after = self._bench.clocks()
         self._beat(SETUP)
-        return self._records(candidates, taken, stamp)
+        clocks = before + after if before and after else ()
+        return self._records(candidates, taken, clocks, stamp)
 
-    def _compile(self) -> None:
-        primitives()
-        if isinstance(self._backend, CppBackend):
-            # One that does not compile is the loss of those that need it.
-            self._backend.registry.build(
-                sources_of(self._variants, self._backend),
-                progress=lambda done, total, name: self._beat(SETUP),
-            )
-
-    def _candidates(self, inputs: Inputs, clock: Callable[[], float]) -> list[Candidate]:
+    def _candidates(self, inputs: Inputs) -> list[Candidate]:
+        features = self._moved(inputs.features)
         weights: dict[int, dict[str, torch.Tensor]] = {}
         found = []
         for variant in self._variants:
             self._beat(SETUP)
             plan = variant.plan
             if id(plan) not in weights:
-                weights[id(plan)] = weights_of(plan, inputs.weights, self._graph)
+                made = weights_of(plan, inputs.weights, self._graph)
+                weights[id(plan)] = self._moved(made)
             found.append(
                 Candidate(
                     variant,
                     lambda variant=variant: self._bind(variant, self._domain),  # type: ignore[misc]
-                    inputs.features,
+                    features,
                     weights[id(plan)],
                     self._limits,
-                    clock,
+                    self._bench,
                 )
             )
         return found
 
     def _bind(self, variant: Variant, domain: Domain) -> Executable:
-        return Executable(variant.plan, domain, self._backend, variant.schedules)
+        return Executable(variant.plan, domain, self._bench.backend, variant.schedules)
 
-    def _admit(
-        self, candidate: Candidate, oracle: Oracle, memory: int, clock: Callable[[], float]
-    ) -> bool:
+    def _moved(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {name: tensor.to(self._there.device) for name, tensor in tensors.items()}
+
+    def _admit(self, candidate: Candidate, oracle: Oracle, memory: int) -> bool:
         plan = id(candidate.variant.plan)
         self._beat(candidate.variant.id)
         if candidate.admit(oracle, memory) and plan not in self._prepared:
             self._beat(candidate.variant.id)
             try:
-                self._prepared[plan] = self._prepare(candidate.variant, clock)
+                self._prepared[plan] = self._prepare(candidate.variant)
             except Exception as error:  # whatever a variant raises is its result
-                candidate.loss = loss_of(error)
+                candidate.fail(error)
         return candidate.loss is None
 
-    def _prepare(self, variant: Variant, clock: Callable[[], float]) -> float:
-        graph = self._graph.unindexed()
-        start = clock()
-        self._bind(variant, Domain(graph))
-        return clock() - start
+    def _prepare(self, variant: Variant) -> float:
+        graph = self._there.unindexed()
+        domain = Domain(graph, self._bench.device)
+        _, sample = self._bench.watch.time(lambda mark: self._bind(variant, domain))
+        return sample.seconds
 
-    def _rounds(self, candidates: list[Candidate], yardstick: Yardstick) -> Rounds[Sample]:
-        limits = self._limits
+    def _rounds(self, candidates: list[Candidate]) -> Rounds[Sample]:
+        limits, yardstick = self._limits, self._bench.yardstick
         samplers = {c.variant.id: c.sample for c in candidates}
         if not samplers:
             return Rounds({}, {}, 0)
@@ -219,11 +224,15 @@ class _Measuring:
         return _joined(first, second, dropped=near.keys() - second.samples.keys())
 
     def _records(
-        self, candidates: list[Candidate], taken: Rounds[Sample], stamp: Stamp
+        self,
+        candidates: list[Candidate],
+        taken: Rounds[Sample],
+        clocks: tuple[float, ...],
+        stamp: Stamp,
     ) -> list[Measurement]:
-        promoted = variants_of(self._program)
+        promoted = promoted_for(self._problem)
         table = CandidateTable.of(promoted)
-        columns, preparation = table.columns(self._domain), table.preparation(self._domain)
+        columns, preparation = table.columns(self._counted), table.preparation(self._counted)
         place = {variant.id: position for position, variant in enumerate(promoted)}
         facts = graph_facts(self._graph)
         found = []
@@ -248,6 +257,7 @@ class _Measuring:
                 relative_error=candidate.relative_error,
                 peak_bytes=candidate.peak_bytes,
                 drift=taken.drift.get(variant.id, 0.0),
+                clocks=clocks,
             )
             unit = Unit(self._problem, variant.id, variant.key)
             found.append(record(unit, stamp, facts, times, candidate.loss))

@@ -53,6 +53,7 @@ class Times:
     relative_error: float = 0.0
     peak_bytes: int = 0
     drift: float = 0.0
+    clocks: tuple[float, ...] = ()
 
 
 def record(
@@ -95,6 +96,8 @@ def record(
         protocol=PROTOCOL,
         code_version=stamp.code_version,
         measured_at=datetime.now(UTC),
+        device=problem.device,
+        clocks=times.clocks,
     )
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections import deque
 from collections.abc import Callable
 
 import torch
 
+from hetune.profiling.measure.stopwatch import Stopwatch, WallStopwatch
+
 _TABLE_ROWS = 16384
-_ROWS = 4096
-_WIDTH = 64
+_SHAPES = {"cpu": (4096, 64), "cuda": (16384, 1024)}
+"""Rows that are picked and their width, by what picks them."""
 _TURNS = 7
 _USUAL = 64
 
@@ -25,17 +26,15 @@ class Reference:
     threads.
 
     Args:
-        work: One turn; the product by default.
-        clock: Seconds.
+        work: One turn; the product on the CPU by default.
+        watch: Times a turn.
     """
 
     def __init__(
-        self,
-        work: Callable[[], object] | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        self, work: Callable[[], object] | None = None, watch: Stopwatch | None = None
     ) -> None:
-        self._work = work or _product()
-        self._clock = clock
+        self._work = work or product(torch.device("cpu"))
+        self._watch = watch or WallStopwatch()
         self._readings: dict[int, deque[float]] = {}
 
     def read(self) -> float:
@@ -55,18 +54,19 @@ class Reference:
         return self._readings.setdefault(torch.get_num_threads(), deque(maxlen=_USUAL))
 
     def _turn(self) -> float:
-        start = self._clock()
-        self._work()
-        return self._clock() - start
+        _, sample = self._watch.time(lambda mark: self._work())
+        return sample.seconds
 
 
-def _product() -> Callable[[], None]:
+def product(device: torch.device) -> Callable[[], None]:
+    """Picking rows and multiplying them, in float32, by torch on a device."""
+    count, width = _SHAPES.get(device.type, _SHAPES["cuda"])
     draw = torch.Generator().manual_seed(0)
     with torch.inference_mode(False):
-        table = torch.randn((_TABLE_ROWS, _WIDTH), generator=draw)
-        weight = torch.randn((_WIDTH, _WIDTH), generator=draw)
-        picked = torch.randint(_TABLE_ROWS, (_ROWS,), generator=draw)
-        rows, out = torch.empty(_ROWS, _WIDTH), torch.empty(_ROWS, _WIDTH)
+        table = torch.randn((_TABLE_ROWS, width), generator=draw).to(device)
+        weight = torch.randn((width, width), generator=draw).to(device)
+        picked = torch.randint(_TABLE_ROWS, (count,), generator=draw).to(device)
+        rows, out = (torch.empty(count, width, device=device) for _ in range(2))
 
     def work() -> None:
         with torch.no_grad():

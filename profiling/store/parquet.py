@@ -19,7 +19,7 @@ from hetune.variants.errors import StoreError
 from hetune.variants.registry.whole import replacing
 
 _GROUP = 2000
-_VERSION = 1  # of the columns
+_VERSION = 2  # of the columns
 _FLOATS = pa.list_(pa.float64())
 _LAUNCH_FIELDS = {
     "kernel": pa.string(),
@@ -56,6 +56,8 @@ SCHEMA = pa.schema(
         ("protocol", pa.int64()),
         ("code_version", pa.string()),
         ("measured_at", pa.timestamp("us", tz="UTC")),
+        ("device", pa.string()),
+        ("clocks", _FLOATS),
         ("fingerprint", pa.string()),
     ],
     metadata={"hetune_store_version": str(_VERSION)},

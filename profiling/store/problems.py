@@ -14,18 +14,24 @@ _log = logging.getLogger(__name__)
 
 
 def problems(
-    store: Store, machine: str | None = None, *, protocol: int = PROTOCOL, share: float = TIME
+    store: Store,
+    machine: str | None = None,
+    *,
+    device: str = "cpu",
+    protocol: int = PROTOCOL,
+    share: float = TIME,
 ) -> tuple[Problem, ...]:
     """What a store knows of the inputs of the selector, sorted by graph, layer and widths.
 
-    Only measurements that ended well count, and only those of one protocol: times of different
-    protocols are not compared. Graphs are told apart by family and content, not by name. Where a
-    variant was measured more than once on a problem (its code has changed in between), the
-    newest time counts; so does the newest reading of a graph's features.
+    Only measurements that ended well count, and only those of one device and one protocol: times
+    of different ones are not compared. Graphs are told apart by family and content, not by name.
+    Where a variant was measured more than once on a problem (its code has changed in between),
+    the newest time counts; so does the newest reading of a graph's features.
 
     Args:
         store: Where the measurements are.
         machine: As in `Store.measurements`; with `ALL`, each machine has problems of its own.
+        device: What variants are for: ``"cpu"`` or ``"cuda"``.
         protocol: The version that counts; of others, a log line says how many there are.
         share: The quantile of its samples that is a time.
 
@@ -34,7 +40,7 @@ def problems(
     """
     groups: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
     others = 0
-    for found in store.measurements(machine, status=Status.OK):
+    for found in store.measurements(machine, status=Status.OK, device=device):
         if found.protocol == protocol:
             groups[_input(found)].append(found)
         else:
@@ -77,6 +83,7 @@ def _problem(members: list[Measurement], share: float) -> Problem:
         threads=first.threads,
         machine=first.machine,
         candidates=tuple(candidates[variant] for variant in sorted(candidates)),
+        device=first.device,
     )
 
 

@@ -34,6 +34,7 @@ def to_row(measurement: Measurement, machine: str) -> dict[str, Any]:
         "status": measurement.status.value,
         "graph_features": _floats(measurement.graph_features),
         "preparation": _floats(measurement.preparation),
+        "clocks": _floats(measurement.clocks),
         "samples": _floats(measurement.samples),
         "launches": [
             [launch.kernel, launch.family, _floats(launch.columns), _floats(launch.samples)]
@@ -69,6 +70,7 @@ def from_row(row: Row[Any]) -> Measurement:
     found["graph_features"] = tuple(found["graph_features"])
     found["preparation"] = tuple(found["preparation"])
     found["samples"] = tuple(found["samples"])
+    found["clocks"] = tuple(found["clocks"])
     found["launches"] = tuple(
         LaunchRecord(kernel, family, tuple(columns), tuple(samples))
         for kernel, family, columns, samples in found["launches"]
@@ -93,11 +95,11 @@ def _wrong(measurement: Measurement, machine: str) -> str:
         return "a launch has no samples"
     if not all(math.isfinite(seconds) and seconds >= 0 for seconds in times):
         return "a sample is no time: seconds are finite, and not negative"
-    numbers = [*measurement.graph_features, *measurement.preparation]
+    numbers = [*measurement.graph_features, *measurement.preparation, *measurement.clocks]
     for launch in measurement.launches:
         numbers += launch.columns
     if not all(map(math.isfinite, numbers)):
-        return "a feature or a column is not finite"
+        return "a feature, a column or a clock is not finite"
     if measurement.measured_at.tzinfo is None:
         return "measured_at has no time zone: use datetime.now(UTC)"
     return ""

@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from hetune.variants.errors import StoreError
 
-REVISION = "0002"
+REVISION = "0003"
 """The last of `hetune.profiling.store.migrations.versions`: what the tables here are."""
 REVISIONS_TABLE = "profiling_migrations"
 """Where a database keeps the revision of its tables."""
@@ -103,6 +103,8 @@ measurements = Table(
     Column("protocol", Integer, nullable=False),
     Column("code_version", Text, nullable=False),
     Column("measured_at", Utc, nullable=False),
+    Column("device", Text, nullable=False, server_default="cpu"),
+    Column("clocks", JSON, nullable=False, server_default="[]"),
     UniqueConstraint("machine", "unit"),
     sqlite_autoincrement=True,
 )

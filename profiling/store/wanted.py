@@ -20,6 +20,7 @@ class Wanted(TypedDict, total=False):
         layers: Those of these layers.
         families: Those on graphs of these families.
         protocol: Those of this version of the protocol.
+        device: Those of variants for this device.
     """
 
     campaign: str | None
@@ -27,6 +28,7 @@ class Wanted(TypedDict, total=False):
     layers: Collection[str] | None
     families: Collection[str] | None
     protocol: int | None
+    device: str | None
 
 
 def limits_of(wanted: Wanted) -> list[ColumnElement[bool]]:
@@ -43,6 +45,7 @@ def limits_of(wanted: Wanted) -> list[ColumnElement[bool]]:
         "campaign": wanted.get("campaign"),
         "status": None if status is None else status.value,
         "protocol": wanted.get("protocol"),
+        "device": wanted.get("device"),
     }
     among = {"layer": wanted.get("layers"), "family": wanted.get("families")}
     limits = [column[name] == value for name, value in equal.items() if value is not None]

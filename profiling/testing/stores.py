@@ -55,6 +55,7 @@ class StoreConformance:
             measurement(4, status=Status.FAILED, error="Grüße 图 🙂\n'; DROP TABLE x; --\\ %s :a"),
             measurement(5, launches=(), samples=(0.1 + 0.2, 5e-324, 0.0)),
             measurement(6, launches=(LaunchRecord("k", "f", (), (1.7976931348623157e308,)),)),
+            measurement(7, device="cuda", clocks=(1980.0, 2619.0, 0.1 + 0.2, 2619.0)),
         ]
         with Store.open(url) as store:
             store.add(added[:3], MACHINE)
@@ -130,6 +131,7 @@ class StoreConformance:
             ({"launches": (replace(launch, columns=(math.inf,)),)}, "not finite"),
             ({"graph_features": (math.nan,)}, "not finite"),
             ({"preparation": (math.nan,)}, "not finite"),
+            ({"clocks": (math.nan,)}, "not finite"),
             ({"status": Status.WRONG, "samples": (1.0,)}, "1 samples"),
             ({"status": Status.WRONG, "launches": (launch,)}, "times of launches"),
             ({"measured_at": datetime(2026, 1, 1)}, "time zone"),
@@ -178,7 +180,7 @@ class StoreConformance:
         added = [
             measurement(1, campaign="a", layer="rgcn", family="x"),
             measurement(2, campaign="a", layer="hgt", family="y", status=Status.WRONG),
-            measurement(3, campaign="b", layer="hgt", family="x", protocol=99),
+            measurement(3, campaign="b", layer="hgt", family="x", protocol=99, device="cuda"),
         ]
         with Store.open(url) as store:
             store.add(added, MACHINE)
@@ -193,6 +195,7 @@ class StoreConformance:
             assert found(layers=[]) == ""
             assert found(families=("x",)) == "13"
             assert found(protocol=99) == "3"
+            assert (found(device="cpu"), found(device="cuda")) == ("12", "3")
             assert found(campaign=None, status=None, layers=None) == "123"
             assert found(campaign="a", layers=["hgt"], machine=MACHINE.digest) == "2"
             assert "layer" in _refusal(lambda: found(layer="hgt"), TypeError)

@@ -208,6 +208,11 @@ def _array_bytes(graph: HeteroGraph) -> int:
     return 4 * (3 * graph.num_edges + graph.num_nodes)
 
 
+def indexed_bytes(graph: HeteroGraph) -> int:
+    """What a graph takes with its indexes, by estimate."""
+    return _INDEXED * _array_bytes(graph)
+
+
 def held_bytes(graph: HeteroGraph) -> int:
-    """What a graph takes in memory with its indexes, by estimate."""
-    return _INDEXED * _array_bytes(graph) + Workspace.of(graph).nbytes
+    """What a graph takes in memory with its indexes and the workspace of its runs, by estimate."""
+    return indexed_bytes(graph) + Workspace.of(graph).nbytes

@@ -110,6 +110,7 @@ class JobResult(Document):
     d_out: int
     heads: int
     threads: int
+    device: str
     graph: str
     family: str
     state: State

@@ -134,6 +134,7 @@ def _result(found: Result) -> JobResult:
         d_out=problem.d_out,
         heads=problem.heads,
         threads=problem.threads,
+        device=problem.device,
         graph=problem.graph.name,
         family=problem.graph.family,
         state=found.state,

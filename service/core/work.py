@@ -51,8 +51,8 @@ class Lending:
                 f"the worker is hetune {request.version}, and the service {hetune.__version__}, "
                 "whose variants are others: install the same release on both"
             )
-        leases = self._leases()
-        while lease := leases.claim(request.owner, request.machine, request.idempotency_key):
+        leases, asks = self._leases(), (request.owner, request.machine, request.idempotency_key)
+        while lease := leases.claim(*asks, devices=request.devices):
             if not reads_a_file(lease):
                 return LeaseDocument.of(lease)
             leases.fail(lease, _FILE, final=True)

@@ -17,6 +17,7 @@ from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.service.core.documents import Document
 from hetune.variants.errors import InputError
+from hetune.variants.plan.variants import Device
 
 MOST_TEXT = 10_000
 """Most characters of a reason."""
@@ -36,12 +37,14 @@ class ClaimRequest(Document):
         machine: Digest of its machine's fingerprint.
         version: Of its hetune: other releases have other variants.
         idempotency_key: Asking under the same key again gives the same lease, as long as it holds.
+        devices: What its machine can measure on.
     """
 
     owner: Name
     machine: Name
     version: Name
     idempotency_key: Annotated[str, Field(pattern=r"^[!-~]{1,200}$")] | None = None
+    devices: tuple[Device, ...] = ("cpu",)
 
 
 class LeaseDocument(Document):
@@ -138,6 +141,7 @@ class MeasuredUnit(Document):
     drift: Number
     code_version: Text
     measured_at: AwareDatetime
+    clocks: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, found: Measurement) -> Self:
@@ -157,6 +161,7 @@ class MeasuredUnit(Document):
             drift=_number(found.drift),
             code_version=found.code_version,
             measured_at=found.measured_at,
+            clocks=found.clocks,
         )
 
     def measurement(self, unit: Unit, lease: Lease) -> Measurement:
@@ -179,6 +184,7 @@ class MeasuredUnit(Document):
             relative_error=_float(self.relative_error),
             peak_bytes=self.peak_bytes,
             drift=_float(self.drift),
+            clocks=self.clocks,
         )
         stamp = Stamp(lease.campaign, lease.machine, self.code_version)
         graph = GraphFacts(self.graph_fingerprint, self.graph_features)

@@ -4,64 +4,15 @@ import contextlib
 import time
 
 import pytest
-from _gpu_timing import (
-    CudaStopwatch,
-    OutOfTime,
-    Sample,
-    WallStopwatch,
-    at_most,
-    in_turns,
-    peak_bytes,
-    summary,
-)
+from _gpu_timing import OutOfTime, at_most, in_turns, peak_bytes, stopwatch, summary
 
-
-class Card:
-    """A card on which every call takes 2 ms, and whose events note when they were recorded."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-        self.now_ms = 0.0
-
-    def run(self) -> None:
-        self.said.append("run")
-        self.now_ms += 2.0
-
-    def event(self) -> "Event":
-        return Event(self)
-
-    def stopwatch(self) -> CudaStopwatch:
-        return CudaStopwatch(
-            self.event, lambda: self.said.append("wait"), lambda: self.said.append("flush")
-        )
-
-
-class Event:
-    def __init__(self, card: Card) -> None:
-        self.card, self.at_ms = card, 0.0
-
-    def record(self) -> None:
-        self.card.said.append("record")
-        self.at_ms = self.card.now_ms
-
-    def synchronize(self) -> None:
-        self.card.said.append("synchronize")
-
-    def elapsed_time(self, end: "Event") -> float:
-        return end.at_ms - self.at_ms
-
-
-def test_a_call_finds_the_card_idle_and_its_cache_cold():
-    card = Card()
-    sample = card.stopwatch().time(card.run)
-    assert card.said == ["flush", "wait", "record", "run", "record", "synchronize"]
-    assert sample.seconds == pytest.approx(2e-3)
-    assert sample.host_seconds >= 0.0
+from hetune.profiling.measure.stopwatch import CudaStopwatch, Sample, WallStopwatch
+from hetune.profiling.testing.card import Card
 
 
 def test_candidates_take_turns_after_one_call_to_warm_up():
     card, calls = Card(), []
-    runs = {name: (lambda name=name: (calls.append(name), card.run())) for name in "ab"}
+    runs = {name: (lambda name=name: (calls.append(name), card.work(2.0))) for name in "ab"}
     times = in_turns(runs, card.stopwatch(), rounds=5)
     assert calls[:2] == ["a", "b"]
     rounds = [set(calls[i : i + 2]) for i in range(2, len(calls), 2)]
@@ -72,18 +23,32 @@ def test_candidates_take_turns_after_one_call_to_warm_up():
 
 def test_what_takes_long_takes_fewer_turns():
     card = Card()
-    assert len(in_turns({"a": card.run}, card.stopwatch(), 50, budget_s=0.01)["a"]["times_ms"]) == 5
-    assert len(in_turns({"a": card.run}, card.stopwatch(), 50, budget_s=0.0)["a"]["times_ms"]) == 3
+    assert (
+        len(
+            in_turns({"a": lambda: card.work(2.0)}, card.stopwatch(), 50, budget_s=0.01)["a"][
+                "times_ms"
+            ]
+        )
+        == 5
+    )
+    assert (
+        len(
+            in_turns({"a": lambda: card.work(2.0)}, card.stopwatch(), 50, budget_s=0.0)["a"][
+                "times_ms"
+            ]
+        )
+        == 3
+    )
 
 
 def test_on_a_cpu_a_clock_is_read():
-    ticks = iter((1.0, 1.5))
-    assert WallStopwatch(lambda: next(ticks)).time(lambda: None) == Sample(0.5, 0.5)
+    assert stopwatch("cpu") == WallStopwatch()
+    assert isinstance(stopwatch("cuda"), CudaStopwatch)
     assert peak_bytes(lambda: None, "cpu") is None
 
 
 def test_the_spread_is_told():
-    told = summary([Sample(ms * 1e-3, 0.0) for ms in (1.0, 2.0, 3.0, 10.0)])
+    told = summary([Sample(ms * 1e-3) for ms in (1.0, 2.0, 3.0, 10.0)])
     assert (told["median_ms"], told["min_ms"], told["iqr_ms"]) == (2.5, 1.0, 3.0)
 
 

@@ -208,13 +208,28 @@ def test_a_dry_run_measures_nothing(hetune, campaign, store):
     assert not store.exists()
 
 
+def test_without_a_gpu_nothing_is_begun(hetune, campaign, store, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    result = hetune("profile", campaign, "--store", store, "--device", "cuda")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: no GPU: torch sees none here")
+    assert not store.exists()
+
+
+def test_a_dry_run_needs_no_gpu_and_foretells_no_time(hetune, campaign, store):
+    result = hetune("profile", campaign, "--store", store, "--dry-run", "--device", "cuda")
+    assert result.exit_code == 0, result.output
+    assert "minutes" not in result.stdout
+    assert "on a GPU, for which no time is foretold" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (
             ("nosuch",),
             "nosuch cannot be read (No such file or directory): give the path of a TOML or JSON "
-            "file, or one of smoke, default, full",
+            "file, or one of smoke, default, full, gpu",
         ),
         (("smoke", "--limit-minutes", 0), "--limit-minutes 0: take more than 0"),
         (
@@ -222,6 +237,11 @@ def test_a_dry_run_measures_nothing(hetune, campaign, store):
             "--export no/such/file: name a file in a folder that exists",
         ),
         (("smoke", "--units", 0), "--units 0: take 1 or more"),
+        (("smoke", "--device", "gpu"), "no device 'gpu': take one of cpu, cuda"),
+        (
+            ("gpu", "--units", 3),
+            "--units: models of CPUs choose them; leave it away for a GPU",
+        ),
         (("smoke", "--threads", 0), "--threads 0: take 1 or more"),
     ],
 )

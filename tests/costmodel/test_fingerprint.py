@@ -283,6 +283,28 @@ def test_more_is_asked_of_gpus_that_are_there(tmp_path, monkeypatch):
     assert system.read_gpu_details() == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("echo '1980 MHz, 2619 MHz'", (1980.0, 2619.0)),
+        ("echo '[N/A], 2619 MHz'", ()),
+        ("echo 'No devices were found'; exit 6", ()),
+    ],
+)
+def test_clocks_of_one_gpu_are_asked_for(tmp_path, monkeypatch, script, found):
+    command = tmp_path / "nvidia-smi"
+    asked = tmp_path / "asked"
+    command.write_text(f"#!/bin/sh\necho $* > {asked}\n{script}\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert system.read_gpu_clocks("GPU-1") == found
+    assert asked.read_text().split() == [
+        *("--query-gpu=clocks.sm,clocks.mem", "--format=csv,noheader", "--id=GPU-1"),
+    ]
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    assert system.read_gpu_clocks("GPU-1") == ()
+
+
 def test_fingerprints_of_older_versions_are_read():
     facts = MACHINE.as_dict()
     for name in ("gpu_capability", "gpu_memory", "triton"):

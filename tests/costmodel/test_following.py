@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hetune.costmodel import calibration, following, selector
+from hetune.costmodel import calibration, following
 from hetune.costmodel.calibration import Calibration
 from hetune.costmodel.following import GIVEN, PACKAGE, ROOFLINE, Following, Given
 from hetune.costmodel.model import bundle
@@ -28,7 +28,7 @@ LOGGER = "hetune.costmodel.following"
 @pytest.fixture(autouse=True)
 def _at_home(monkeypatch, tmp_path):
     """This machine is the one that models were trained on, and the package holds no model."""
-    for module in (best, calibration, following, selector):
+    for module in (best, calibration, following):
         monkeypatch.setattr(module, "this_machine", lambda: FINGERPRINT)
     monkeypatch.setattr(best, "_PACKAGED", tmp_path / "packaged")
 
@@ -192,7 +192,7 @@ def test_a_broken_package_leaves_the_roofline_model(shelf, tmp_path):
 
 def test_a_new_calibration_counts_at_once(shelf, monkeypatch):
     elsewhere = dataclasses.replace(FINGERPRINT, cores=FINGERPRINT.cores + 1)
-    for module in (best, calibration, following, selector):
+    for module in (best, calibration, following):
         monkeypatch.setattr(module, "this_machine", lambda: elsewhere)
     key = promoted(shelf, 1)
     found = Following(shelf)

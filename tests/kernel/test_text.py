@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetune.variants.errors import KernelError
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import (
     Apply,
     Buffer,
@@ -106,6 +107,7 @@ traverse node
                 Def("init", (), Read("read")),
                 Def("for", (), Apply("scale", ("init",), -2.0)),
                 Init("update", (), "sum"),
+                Init("below", (), "sum", "update"),
                 Update("update", "for"),
                 Store("store", "update"),
             ),
@@ -115,6 +117,7 @@ traverse edge
     init: [] = read read
     for: [] = scale(init, const=-2.0)
     init update: [] sum
+    init below: [] sum below update
     update update for
     store store = update""",
     ),
@@ -204,12 +207,25 @@ def test_schedule_text():
         assert f" {setting.name}=" in show_schedule(Schedule())
 
 
+def test_schedule_text_of_a_gpu():
+    schedule = GpuSchedule(tile_rows=128, degree_order=False)
+    text = "gpu_schedule tile_rows=128 degree_order=False"
+    assert parse_schedule(text) == schedule
+    assert parse_schedule(show_schedule(schedule)) == schedule
+    assert parse_schedule("gpu_schedule") == GpuSchedule()
+    for setting in dataclasses.fields(GpuSchedule):
+        assert f" {setting.name}=" in show_schedule(schedule)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("schedule tiles=3", "there is no setting 'tiles': use one of block_nodes"),
         ("schedule unroll=fast", "found 'fast' where an integer is expected"),
         ("plan", "found 'plan' where 'schedule' is expected"),
+        ("gpu_schedule lanes=4", "there is no setting 'lanes': use one of tile_rows"),
+        ("gpu_schedule degree_order=1", "found '1' where True or False is expected"),
+        ("gpu_schedule degree_order=Maybe", "found 'Maybe' where True or False"),
     ],
 )
 def test_malformed_schedule(text, message):

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Barrier
@@ -160,6 +161,28 @@ class JobsConformance:
             assert [job.id for job in bench.queue.list(limit=1)] == numbers[:1]
             assert [job.id for job in bench.queue.list(before=numbers[0])] == numbers[1:]
             assert [job.id for job in bench.queue.list(state=State.QUEUED)] == numbers[:1]
+
+    def test_units_for_gpus_are_lent_to_who_has_one(self, url: str) -> None:
+        """Other workers find nothing, or what there is for CPUs."""
+        with self.open(url) as bench:
+            units = [
+                replace(unit, problem=replace(unit.problem, device="cuda"))
+                for unit in some_units(1)
+            ]
+            job = bench.queue.submit_units("mine", units)
+            assert bench.leases.claim("a", MACHINE.digest) is None
+            assert bench.queue.get(job.id).machine is None
+            other = bench.submit(1)
+            assert bench.claim().job == other.id
+            lease = bench.leases.claim("b", MACHINE.digest, devices=("cpu", "cuda"))
+            assert lease is not None
+            assert (lease.job, lease.work) == (job.id, Measure(tuple(units), Limits()))
+            [shown] = bench.queue.units(job.id)
+            assert shown.problem == "rgat 32x64 on g0, heads 2, threads 4, cuda"
+            bench.complete(lease)
+            assert bench.state(job) is State.SUCCEEDED
+            with pytest.raises(CampaignError, match="train cost models of CPUs alone"):
+                bench.queue.submit_units("mine", units, retrain=True)
 
     def test_a_job_is_measured_on_one_kind_of_machine(self, url: str) -> None:
         """The one that it names, or else that of the first worker."""

@@ -38,7 +38,7 @@ FAULTS = {
 }
 
 
-def measure(problem, graph, variants, stamp, *, limits, yardstick, seed, beat):
+def measure(problem, graph, variants, stamp, *, limits, bench, seed, beat):
     where, _, faults = problem.graph.name.rpartition(":")
     if where:
         FAULTS[faults]()

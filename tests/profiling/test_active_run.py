@@ -22,6 +22,7 @@ from hetune.profiling.store.problems import problems
 from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import ProblemSpec, Unit
+from hetune.variants.errors import CampaignError
 from hetune.variants.runtime.roofline import MachineModel
 
 LIMITS = Limits(most_rounds=7)
@@ -94,6 +95,12 @@ def test_an_interrupt_loses_at_most_a_problem(store):
     before = len(done(store))
     assert 8 < before < 20
     assert run(store, 20) == 20 - before
+
+
+def test_units_of_gpus_are_refused(store):
+    wanted = units_of(replace(specs()[0], device="cuda"))
+    with pytest.raises(CampaignError, match="models of CPUs choose units"):
+        run_active(wanted, "try", store, 1)
 
 
 def test_other_campaigns_teach_models_but_do_not_count(store, supervisor):

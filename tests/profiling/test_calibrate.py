@@ -1,7 +1,7 @@
 """Calibrating: sizes of caches, rates, and the correction that is left to make."""
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -255,17 +255,19 @@ def test_a_few_launches_are_measured():
 
 MEASURED = MachineModel(matrix_flops=1e12)
 TRAINED = MachineModel(matrix_flops=2e12)
+ELSEWHERE = replace(this_machine(), cpu="another one")
 
 
 class Model:
     """Predicts 1 ms for one machine's rates, and wildly for any other's."""
 
-    def __init__(self, digest, good):
+    def __init__(self, fingerprint, good):
         self.good = good
         self.manifest = SimpleNamespace(
             machine=TRAINED,
             data=SimpleNamespace(digest="its data"),
-            fingerprint=SimpleNamespace(digest=digest),
+            fingerprint=fingerprint,
+            device="cpu",
         )
 
     def predict(self, families, columns, graph_features, machine, threads):
@@ -279,7 +281,7 @@ def calibrate(monkeypatch):
 
     def run(model, **options):
         problems = tuple(observed(["fused"] * 10, [2e-3] * 10) for _ in range(20))
-        monkeypatch.setattr(calibration, "load_best", lambda: model)
+        monkeypatch.setattr(calibration, "load_best", lambda device: model)
         monkeypatch.setattr(calibration, "measure_machine", lambda **given: MEASURED)
         monkeypatch.setattr(calibration, "observe", lambda **given: problems)
         return calibration.calibrate(**options)
@@ -288,7 +290,7 @@ def calibrate(monkeypatch):
 
 
 def test_a_foreign_model_is_corrected_for_the_measured_rates(calibrate):
-    found = calibrate(Model("elsewhere", good=MEASURED))
+    found = calibrate(Model(ELSEWHERE, good=MEASURED))
     made = found.calibration
     assert made.machine == found.measured == MEASURED
     assert made.offsets == {"fused": pytest.approx(math.log(2), rel=0.05)}
@@ -298,13 +300,13 @@ def test_a_foreign_model_is_corrected_for_the_measured_rates(calibrate):
 
 
 def test_a_model_keeps_its_rates_where_it_predicts_better_with_them(calibrate):
-    found = calibrate(Model("elsewhere", good=TRAINED))
+    found = calibrate(Model(ELSEWHERE, good=TRAINED))
     assert (found.calibration.machine, found.measured) == (TRAINED, MEASURED)
     assert found.calibration.error_before == pytest.approx(math.log(2))
 
 
 def test_a_model_of_this_machine_is_left_as_it_is(calibrate):
-    found = calibrate(Model(this_machine().digest, good=TRAINED))
+    found = calibrate(Model(this_machine(), good=TRAINED))
     assert found.at_home
     assert (found.calibration.machine, found.calibration.offsets) == (MEASURED, {})
 
@@ -317,6 +319,6 @@ def test_without_a_model_there_are_rates_and_no_offsets(calibrate):
 
 
 def test_quick_measures_rates_only(calibrate):
-    made = calibrate(Model("elsewhere", good=MEASURED), quick=True).calibration
+    made = calibrate(Model(ELSEWHERE, good=MEASURED), quick=True).calibration
     assert (made.machine, made.offsets) == (MEASURED, {})
     assert made.error_before is made.error_after is None

@@ -50,6 +50,7 @@ def test_every_key_is_read(tmp_path):
         heads = [1, 4]
         threads = ["all", 1]
         variants = "hybrid*"
+        device = "cuda"
 
         [corpus]
         graphs = 2
@@ -89,6 +90,7 @@ def test_every_key_is_read(tmp_path):
     assert (found.heads, found.threads, found.variants) == ((1, 4), (6, 1), "hybrid*")
     assert found.sample == Sample(3, 5.0, 1)
     assert found.limits == Limits(rounds=8, memory_bytes=1_000_000_000)
+    assert found.device == "cuda"
 
 
 def test_the_example_in_the_documents_is_a_campaign(tmp_path):
@@ -285,14 +287,49 @@ def test_the_default_campaign_spans_what_models_have_to_know():
     assert {p.threads for p in asked} == {1, 2}
 
 
+# On a GPU.
+
+
+def test_problems_of_gpus_say_so_and_have_one_thread():
+    cpu, gpu = (parsed(threads=[1, 2], heads=[1, 2], device=device) for device in ("cpu", "cuda"))
+    assert {(p.device, p.threads) for p in problems(cpu)} == {("cpu", 1), ("cpu", 2)}
+    assert {(p.device, p.threads) for p in problems(gpu)} == {("cuda", 1)}
+    assert len(problems(gpu)) == len(problems(cpu)) / 2
+    assert not {unit.key for unit in units(gpu)} & {unit.key for unit in units(cpu)}
+
+
+def test_nothing_is_left_away_for_times_of_gpus_that_nobody_knows():
+    sample = {"per_graph": 3, "most_seconds": 1e-6}
+    assert units(parsed(sample=sample)) == ()
+    found = parsed(sample=sample, device="cuda")
+    assert units(found) == tuple(u for p in problems(found) for u in units_of(p))
+    assert {p.layer for p in problems(found)} == {"rgcn", "rgat", "hgt"}
+
+
+def test_a_device_may_be_given_in_place_of_the_campaign_s():
+    assert [load(name).device for name in PRESETS] == ["cpu", "cpu", "cpu", "cuda"]
+    assert load("default", device="cuda") == replace(load("default"), device="cuda")
+    assert load("gpu", device="cpu").device == "cpu"
+    with pytest.raises(CampaignError, match="no device 'gpu': take one of cpu, cuda"):
+        load("default", device="gpu")
+
+
+def test_the_campaign_for_gpus_is_small():
+    asked = problems(load("gpu"))
+    assert 40 <= len(asked) <= 52
+    assert {p.device for p in asked} == {"cuda"}
+    assert {p.d_out for p in asked} == {32, 64, 128}
+
+
 # What goes wrong.
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"widhts": [8]}, "unknown key 'widhts'; known are corpus, graphs, heads, layers, limits, "
-         "name, sample, squared, threads, variants, widths"),
+        ({"widhts": [8]}, "unknown key 'widhts'; known are corpus, device, graphs, heads, layers, "
+         "limits, name, sample, squared, threads, variants, widths"),
+        ({"device": "gpu"}, "no device 'gpu': take one of cpu, cuda"),
         ({"name": 3}, "name is 3: give a text"),
         ({"layers": ["gcn"]}, "layers is ['gcn']: take of hgt, rgat, rgcn"),
         ({"layers": []}, "layers is []: take of hgt, rgat, rgcn"),
@@ -383,7 +420,7 @@ def test_a_campaign_that_is_not_there(tmp_path):
         load(tmp_path / "none.toml")
     assert str(error.value) == (
         f"{tmp_path / 'none.toml'} cannot be read (No such file or directory): give the path of a "
-        "TOML or JSON file, or one of smoke, default, full"
+        "TOML or JSON file, or one of smoke, default, full, gpu"
     )
     missing = {"kind": "file", "path": "none.txt"}
     with pytest.raises(CampaignError, match="cannot be read"):

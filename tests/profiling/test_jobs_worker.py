@@ -1,6 +1,7 @@
 """Workers of jobs: what they measure, and what becomes of it whatever happens."""
 
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -68,6 +69,17 @@ def worker(store, fake, tmp_path):
         machine=MACHINE,
         owner="me",
     )
+
+
+@pytest.mark.parametrize("has_gpu", [False, True])
+def test_units_for_gpus_are_for_machines_with_one(queue, fake, worker, monkeypatch, has_gpu):
+    devices = ("cpu", "cuda") if has_gpu else ("cpu",)
+    monkeypatch.setattr("hetune.profiling.jobs.worker.devices_here", lambda: devices)
+    wanted = units_of(replace(units(1)[0].problem, device="cuda"))[:2]
+    job = queue.submit_units("mine", wanted)
+    assert worker.step() is has_gpu
+    assert queue.get(job.id).state is (State.SUCCEEDED if has_gpu else State.QUEUED)
+    assert fake.asked == [[unit.key for unit in wanted]] * has_gpu
 
 
 def test_it_measures_what_is_not_known(store, queue, fake, worker):
@@ -197,10 +209,10 @@ def test_a_database_that_is_away_is_waited_for(queue, worker, monkeypatch):
     job = queue.submit_units("mine", units())
     claim, waited = Leases.claim, []
 
-    def fails_once(self, *arguments):
+    def fails_once(self, *arguments, **options):
         if not waited:
             raise StoreError("it is away")
-        return claim(self, *arguments)
+        return claim(self, *arguments, **options)
 
     def stopped(seconds):
         if seconds:

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from hetune.costmodel.features.graph import NAMES, graph_features
+from hetune.profiling.measure.bench import Bench
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import SETUP, measure_problem, program_of, units_of
 from hetune.profiling.measure.record import Stamp, kernel_digest
+from hetune.profiling.measure.stopwatch import WallStopwatch
 from hetune.profiling.records import PROTOCOL, Measurement, Status
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.variants.backends.base import Place, Runner
@@ -78,8 +80,8 @@ class Rig:
 
         return runner
 
-    def clock(self) -> float:
-        return self.now
+    def bench(self) -> Bench:
+        return Bench(self, WallStopwatch(lambda: self.now), Steady())
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +105,7 @@ def measure(graph, variants):
     def run(rig: Rig, limits: Limits | None = None, **options) -> dict[int, Measurement]:
         found = measure_problem(
             PROBLEM, graph, variants, STAMP,
-            limits=limits, backend=rig, clock=rig.clock, yardstick=Steady(), **options,
+            limits=limits, bench=rig.bench(), **options,
         )  # fmt: skip
         assert [m.variant for m in found] == [v.id for v in variants]
         return dict(zip(BLOCKS, found, strict=True))
@@ -316,7 +318,7 @@ def test_threads_are_the_problem_s_while_it_runs(graph, variants):
     try:
         problem = replace(PROBLEM, threads=2)
         rig = Rig()
-        measure_problem(problem, graph, variants[:1], STAMP, backend=rig, yardstick=Steady())
+        measure_problem(problem, graph, variants[:1], STAMP, bench=rig.bench())
         assert rig.threads == {2}
         assert torch.get_num_threads() == 1
     finally:
@@ -345,9 +347,7 @@ def test_preparing_is_from_an_unindexed_graph_and_once_for_each_plan(graph):
 
     rig.bind = bind
     chosen = variants_of(program_of(PROBLEM))
-    found = measure_problem(
-        PROBLEM, graph, chosen, STAMP, backend=rig, clock=rig.clock, yardstick=Steady()
-    )
+    found = measure_problem(PROBLEM, graph, chosen, STAMP, bench=rig.bench())
     for measurement, variant in zip(found, chosen, strict=True):
         assert measurement.prepare_seconds == pytest.approx(100.0 * len(variant.plan.launches))
     fresh = {id(v.plan): len(v.plan.launches) for v in chosen}

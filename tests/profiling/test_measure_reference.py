@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from hetune.profiling.measure.reference import Reference
+from hetune.profiling.measure.stopwatch import WallStopwatch
 
 
 class Work:
@@ -24,7 +25,7 @@ def work() -> Work:
 
 @pytest.fixture
 def reference(work) -> Reference:
-    return Reference(work, lambda: work.now)
+    return Reference(work, WallStopwatch(lambda: work.now))
 
 
 def read(reference: Reference, work: Work, *turns: float) -> float:

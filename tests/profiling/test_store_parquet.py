@@ -34,7 +34,7 @@ def test_every_field_comes_out(store, path, monkeypatch):
     added = [
         measurement(1),
         measurement(2, status=Status.WRONG, relative_error=math.inf, graph_features=()),
-        measurement(3, launches=()),
+        measurement(3, launches=(), device="cuda", clocks=(1980.0, 2619.0, 1755.0, 2619.0)),
     ]
     store.add(added[:2], MACHINE)
     store.add(added[2:], later)
@@ -50,7 +50,7 @@ def test_columns_have_types(store, path):
     export_parquet(store, path)
     schema = pq.read_schema(path)
     assert schema.names == [*(field.name for field in fields(Measurement)), "fingerprint"]
-    assert schema.metadata == {b"hetune_store_version": b"1"}
+    assert schema.metadata == {b"hetune_store_version": b"2"}
     assert schema.field("measured_at").type == pa.timestamp("us", tz="UTC")
     assert schema.field("samples").type == pa.list_(pa.float64())
     assert schema.field("peak_bytes").type == pa.int64()

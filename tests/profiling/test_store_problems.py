@@ -121,6 +121,14 @@ def test_protocols_are_not_mixed(store, caplog):
     assert len(old.candidates) == 2
 
 
+def test_devices_are_not_mixed(store):
+    store.add([measurement(1), measurement(2, device="cuda"), measurement(3)], MACHINE)
+    [cpu], [gpu] = problems(store), problems(store, device="cuda")
+    assert (cpu.device, gpu.device) == ("cpu", "cuda")
+    assert [c.variant for c in cpu.candidates] == ["hybrid/b1", "hybrid/b3"]
+    assert [c.variant for c in gpu.candidates] == ["hybrid/b2"]
+
+
 def test_the_newest_code_of_a_variant_counts(store):
     old = measurement(1, variant="vanilla", graph_features=(1.0,))
     new = measurement(2, variant="vanilla", graph_features=(1.0, 2.0))

@@ -169,7 +169,7 @@ def test_a_worker_keeps_the_last_graph(monkeypatch):
     monkeypatch.setattr("hetune.profiling.worker.limit_memory", lambda nbytes: None)
     heartbeat, answers, graphs = Heartbeat.create(), [], []
 
-    def measure(problem, graph, variants, stamp, *, limits, yardstick, seed, beat):
+    def measure(problem, graph, variants, stamp, *, limits, bench, seed, beat):
         graphs.append(graph)
         return []
 

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.kernel.nodes import Launch, Rows, Schedule
+from hetune.variants.kernel.gpu_schedule import AnySchedule
+from hetune.variants.kernel.nodes import Launch, Rows
+from hetune.variants.plan.variants import Device
 
 Runner = Callable[[Mapping[str, Tensor]], None]
 """Runs a launch once over the given buffers: contiguous tensors [rows, ...] by name.
@@ -47,7 +49,12 @@ class Backend(Protocol):
         """Short and stable, e.g. ``"cpp"``."""
         ...
 
-    def is_ready(self, launch: Launch, schedule: Schedule) -> bool:
+    @property
+    def target(self) -> Device:
+        """What its variants are made for."""
+        ...
+
+    def is_ready(self, launch: Launch, schedule: AnySchedule) -> bool:
         """Whether binding would compile nothing."""
         ...
 
@@ -60,7 +67,7 @@ class Backend(Protocol):
         """Why it does not run on tensors of a device; "" if it does."""
         ...
 
-    def bind(self, launch: Launch, schedule: Schedule, place: Place) -> Runner:
+    def bind(self, launch: Launch, schedule: AnySchedule, place: Place) -> Runner:
         """Makes a launch ready to run on a graph; compiles it if that was not done before.
 
         Raises:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from hetune.variants.errors import KernelError
+from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import (
     Apply,
     Buffer,
@@ -47,23 +48,28 @@ def parse(text: str) -> Launch:
     return _Reader(text).launch()
 
 
-def parse_schedule(text: str) -> Schedule:
+def parse_schedule(text: str) -> AnySchedule:
     """The schedule of a text that `show_schedule` printed. Settings left out have defaults.
 
     Raises:
-        KernelError: The text is malformed, or names a setting that there is not.
+        KernelError: The text is malformed, or names a setting or value that there is not.
     """
     line = _Line(1, text.rstrip("\n"))
-    line.expect("schedule")
-    known = {f.name: type(f.default) for f in fields(Schedule)}
+    kind = GpuSchedule if line.accept("gpu_schedule") else Schedule
+    if kind is Schedule:
+        line.expect("schedule")
+    known = {f.name: type(f.default) for f in fields(kind)}
     settings: dict[str, int | str] = {}
     while line.peek():
         name = line.name("a setting")
         if name not in known:
             raise line.error(f"there is no setting {name!r}: use one of {', '.join(known)}")
         line.expect("=")
-        settings[name] = line.integer() if known[name] is int else line.name("a word")
-    return Schedule(**settings)  # type: ignore[arg-type]
+        if known[name] is bool:
+            settings[name] = line.truth()
+        else:
+            settings[name] = line.integer() if known[name] is int else line.name("a word")
+    return kind(**settings)  # type: ignore[arg-type]
 
 
 class _Line:
@@ -100,6 +106,12 @@ class _Line:
 
     def name(self, what: str) -> str:
         return self._next("name", what)
+
+    def truth(self) -> bool:
+        found = self.name("True or False")
+        if found not in ("True", "False"):
+            raise self.error(f"found {found!r} where True or False is expected")
+        return found == "True"
 
     def accept(self, token: str) -> bool:
         found = self.peek() == token
@@ -268,7 +280,9 @@ class _Reader:
         elif word == "init":
             name = line.name("an accumulator")
             line.expect(":")
-            statement = Init(name, line.shape(), line.name("a reduction"))
+            shape, reduce = line.shape(), line.name("a reduction")
+            below = line.name("a maximum") if line.accept("below") else ""
+            statement = Init(name, shape, reduce, below)
         elif word == "update":
             statement = Update(line.name("an accumulator"), line.name("a value"))
         elif word == "store":

@@ -1,4 +1,4 @@
-"""Where scratch buffers lie in a thread's share of scratch memory."""
+"""Where scratch buffers lie in a thread's share of scratch memory, and how much a GPU needs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hetune.variants.graph.cuts import most_rows_in_block
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.kernel.nodes import Launch
+from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.program.nodes import Space
 
 _ALIGNMENT = 16
@@ -41,3 +41,15 @@ def scratch_layout(
             offsets[buffer.scratch] = end
             end += -(-size // _ALIGNMENT) * _ALIGNMENT
     return ScratchLayout(offsets, end)
+
+
+def whole_scratch(launch: Launch, count: Callable[[Rows], int]) -> dict[str, int]:
+    """Float32 elements of each scratch where, as on a GPU, all its rows are there at once."""
+    sizes: dict[str, int] = {}
+    for buffer in launch.buffers:
+        if buffer.scratch:
+            kind = buffer.type
+            group = "" if kind.space is Space.EDGE else kind.group
+            rows = count(Rows(kind.space, group))
+            sizes[buffer.scratch] = max(sizes.get(buffer.scratch, 0), rows * kind.width)
+    return sizes

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
+from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import (
     Apply,
     Def,
@@ -78,10 +79,11 @@ def show_rows(rows: Rows) -> str:
     return f"{rows.space}@{rows.group}" if rows.group else str(rows.space)
 
 
-def show_schedule(schedule: Schedule) -> str:
+def show_schedule(schedule: AnySchedule) -> str:
     """The canonical text of a schedule, one line."""
+    head = "schedule" if isinstance(schedule, Schedule) else "gpu_schedule"
     settings = (f"{f.name}={getattr(schedule, f.name)}" for f in fields(schedule))
-    return "schedule " + " ".join(settings)
+    return f"{head} " + " ".join(settings)
 
 
 def _shape(shape: tuple[int, ...]) -> str:
@@ -124,8 +126,8 @@ def _statement_lines(statement: Stmt) -> Iterator[str]:
     match statement:
         case Def(name, shape, expr):
             yield f"{name}: {_shape(shape)} = {_expr(expr)}"
-        case Init(name, shape, reduce):
-            yield f"init {name}: {_shape(shape)} {reduce}"
+        case Init(name, shape, reduce, below):
+            yield f"init {name}: {_shape(shape)} {reduce}{f' below {below}' if below else ''}"
         case Update(name, value):
             yield f"update {name} {value}"
         case Store(buffer, value, accumulate):

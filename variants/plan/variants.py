@@ -6,7 +6,9 @@ import functools
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
+from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.passes.enumerate import alternatives
@@ -16,9 +18,18 @@ from hetune.variants.plan.prune import undominated
 from hetune.variants.program.nodes import Program
 from hetune.variants.program.text import show
 
+Device: TypeAlias = Literal["cpu", "cuda"]
+"""What a variant is made for."""
+DEVICES: tuple[Device, ...] = get_args(Device)
+
 BLOCK_NODES = (256, 1024, 4096, 16384)
-"""Block sizes that are compiled for every plan."""
-_USUAL = "/b1024"
+"""Block sizes that are compiled for every plan on a CPU."""
+_TILES = {32: 4, 64: 4, 128: 8}
+"""Rows of a product's tile on a GPU, and the warps of its program."""
+_WALKS = {512: 2, 1024: 4, 2048: 8}
+"""Elements that a traversal's program holds on a GPU, and the edges that it takes at once."""
+USUAL: dict[Device, str] = {"cpu": "b1024", "cuda": "t64-e1024"}
+"""The schedule to take where nothing is known of the graph, as variants' ids name it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,25 +45,53 @@ class Variant:
 
     id: str
     plan: Plan
-    schedules: tuple[Schedule, ...]
+    schedules: tuple[AnySchedule, ...]
     key: str
 
 
 @functools.lru_cache(maxsize=256)
-def variants_of(program: Program) -> tuple[Variant, ...]:
-    """The promoted variants of a layer's program, in a stable order."""
+def variants_of(program: Program, device: Device = "cpu") -> tuple[Variant, ...]:
+    """The promoted variants of a layer's program for a device, in a stable order.
+
+    Plans are the same for all devices; a GPU has schedules of its own.
+    """
+    schedules = _gpu_schedules() if device == "cuda" else _cpu_schedules()
+    return tuple(
+        _variant(f"{name}/{schedule}", plan, schedules[schedule])
+        for name, plan in _plans(program).items()
+        for schedule in schedules
+    )
+
+
+def device_of(variants: Sequence[Variant]) -> Device:
+    """What variants are made for: all of them for the same."""
+    return "cuda" if isinstance(variants[0].schedules[0], GpuSchedule) else "cpu"
+
+
+@functools.lru_cache(maxsize=256)
+def _plans(program: Program) -> dict[str, Plan]:
+    """Those that no other one beats whatever the graph, by name."""
     plans: dict[str, Plan] = {}
     for alternative in alternatives(program):
         plan = lower(alternative.program)
         plans[alternative.id] = plan
         if _has_fused_sums(plan):
             plans[f"{alternative.id}+separate-sums"] = lower(alternative.program, fuse_sums=False)
-    kept = undominated(plans)
-    return tuple(
-        _variant(name, plan, Schedule(block_nodes=block_nodes))
-        for name, plan in kept.items()
-        for block_nodes in BLOCK_NODES
-    )
+    return undominated(plans)
+
+
+def _cpu_schedules() -> dict[str, AnySchedule]:
+    return {f"b{nodes}": Schedule(block_nodes=nodes) for nodes in BLOCK_NODES}
+
+
+def _gpu_schedules() -> dict[str, AnySchedule]:
+    return {
+        f"t{rows}-e{elements}": GpuSchedule(
+            tile_rows=rows, warps=warps, elements=elements, edges=edges
+        )
+        for rows, warps in _TILES.items()
+        for elements, edges in _WALKS.items()
+    }
 
 
 def usual(variants: Sequence[Variant]) -> Variant:
@@ -61,13 +100,14 @@ def usual(variants: Sequence[Variant]) -> Variant:
     Alternatives are listed from the least adaptive to the most, so it is the last plan: for layers
     with default options the hybrid one, which decides relation by relation.
     """
-    return next((v for v in reversed(variants) if v.id.endswith(_USUAL)), variants[-1])
+    ending = f"/{USUAL[device_of(variants)]}"
+    return next((v for v in reversed(variants) if v.id.endswith(ending)), variants[-1])
 
 
-def _variant(name: str, plan: Plan, schedule: Schedule) -> Variant:
-    described = f"{name}\n{show(plan.program)}{show_schedule(schedule)}"
+def _variant(id: str, plan: Plan, schedule: AnySchedule) -> Variant:
+    described = f"{id.rpartition('/')[0]}\n{show(plan.program)}{show_schedule(schedule)}"
     return Variant(
-        f"{name}/b{schedule.block_nodes}",
+        id,
         plan,
         (schedule,) * len(plan.launches),
         hashlib.sha256(described.encode()).hexdigest(),

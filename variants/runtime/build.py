@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.triton.ahead import capability_of, gpu_registry
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.backends.triton.schedule import PRECISIONS, TritonSchedule
+from hetune.variants.backends.triton.precision import PRECISIONS
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.graph.index_primitives import primitives
-from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.plan.variants import Device, Variant, variants_of
 from hetune.variants.program.nodes import Program
 from hetune.variants.registry import BuildReport, KernelSource, Registry, default_registry
 
@@ -118,8 +118,7 @@ def build(
     """Compiles what the registry does not have yet of all the programs' promoted variants.
 
     For this CPU, the routines that index graphs are compiled along, into the process's own
-    registry. For a GPU, which need not be here, Triton compiles; a GPU has fewer kernels, for it
-    knows no blocks of nodes.
+    registry. For a GPU, which need not be here, Triton compiles.
 
     Args:
         programs: E.g. those of `layer_programs`; equal ones are compiled once.
@@ -135,12 +134,13 @@ def build(
         CompileError: There is no compiler. (A kernel that fails is reported, not raised.)
         RegistryError: The registry's folder cannot be written.
     """
-    variants = [v for program in dict.fromkeys(programs) for v in variants_of(program)]
+    target: Device = "cpu" if device == "cpu" else "cuda"
+    variants = [v for program in dict.fromkeys(programs) for v in variants_of(program, target)]
     if device != "cpu":
         if precision not in PRECISIONS:
             raise InputError(f"no precision {precision!r}: take one of {', '.join(PRECISIONS)}")
         registry = registry or gpu_registry(capability_of(device))
-        backend = TritonBackend(TritonSchedule(precision=precision))
+        backend = TritonBackend(precision)
         sources = sources_of(variants, backend)
         report = registry.build(sources, jobs=jobs, progress=progress)
         return LayersBuild(len(variants), len(sources), report)

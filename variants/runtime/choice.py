@@ -165,7 +165,7 @@ def contenders(
     scored = _scored(variants, graph, pricer)
     first = scored.best(memory_limit, math.inf)
     seconds = scored.prices.seconds
-    spread = pricer.spread(scored.table, Domain(graph), torch.get_num_threads())
+    spread = pricer.spread(scored.table, scored.domain, torch.get_num_threads())
     within = seconds / spread <= seconds[first] * spread[first]
     order = [i for i in seconds.argsort(kind="stable") if i != first and within[i]]
     fitting = [i for i in order if scored.fits(i, memory_limit)]
@@ -179,11 +179,15 @@ class _Scored:
         self.table, self.graph, self.prices = table, graph, prices
         self.ids = [variant.id for variant in table.variants]
 
+    @property
+    def domain(self) -> Domain:
+        return domain_of(self.table, self.graph)
+
     def peak_bytes(self, position: int) -> int:
         variant = self.table.variants[position]
         key = "peak bytes", variant.key, torch.get_num_threads()
         return self.graph.cached(
-            key, lambda: layout_of(variant.plan, variant.schedules, Domain(self.graph)).peak_bytes
+            key, lambda: layout_of(variant.plan, variant.schedules, self.domain).peak_bytes
         )
 
     def fits(self, position: int, memory_limit: int | None) -> bool:
@@ -211,8 +215,15 @@ class _Scored:
 def _scored(variants: tuple[Variant, ...], graph: HeteroGraph, pricer: Pricer) -> _Scored:
     table, threads = CandidateTable.of(variants), torch.get_num_threads()
     key = "prices", threads, _keys(variants)
-    prices = graph.cached(key, lambda: pricer.price(table, Domain(graph), threads), owner=pricer)
+    prices = graph.cached(
+        key, lambda: pricer.price(table, domain_of(table, graph), threads), owner=pricer
+    )
     return _Scored(table, graph, prices)
+
+
+def domain_of(table: CandidateTable, graph: HeteroGraph) -> Domain:
+    """The graph, with the indexes that the variants' device needs anyway."""
+    return Domain(graph, graph.device if table.device == "cuda" else None)
 
 
 def _keys(variants: Sequence[Variant]) -> tuple[str, ...]:

@@ -120,7 +120,7 @@ class CompiledLayer(nn.Module):
             self._warn(adapter.reason, stacklevel=4)
         else:
             self._adapter = adapter
-            self._promoted = {v.id: v for v in variants_of(adapter.program)}
+            self._promoted = {v.id: v for v in variants_of(adapter.program, backend.target)}
 
     @property
     def variants(self) -> tuple[str, ...]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from hetune.variants.backends.base import SCRATCH, Backend
 from hetune.variants.errors import InputError
-from hetune.variants.kernel.nodes import Schedule
+from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Param
 from hetune.variants.runtime.domain import Domain
@@ -37,7 +36,7 @@ class Executable:
     """
 
     def __init__(
-        self, plan: Plan, domain: Domain, backend: Backend, schedules: tuple[Schedule, ...]
+        self, plan: Plan, domain: Domain, backend: Backend, schedules: tuple[AnySchedule, ...]
     ) -> None:
         self.plan = plan
         self.layout: Layout = layout_of(plan, schedules, domain)
@@ -55,7 +54,7 @@ class Executable:
         features: Mapping[str, Tensor],
         weights: Mapping[str, Tensor],
         out: Tensor | None = None,
-        times: list[float] | None = None,
+        mark: Callable[[], object] | None = None,
     ) -> Tensor:
         """The plan's result.
 
@@ -64,7 +63,7 @@ class Executable:
                 executable's device.
             weights: What `weights_of` gives for the plan.
             out: Where to write the result: float32, contiguous, [rows, *row shape].
-            times: Takes the seconds of each launch, in order.
+            mark: Called before the first launch and after each, to note the time.
 
         Raises:
             InputError: A tensor's dtype, shape or device does not fit.
@@ -77,14 +76,14 @@ class Executable:
                 buffers[self.plan.result] = result
             for view in self.plan.views:
                 buffers[view.name] = buffers[view.base]
-            if times is None:
+            if mark is None:
                 for runner in self._runners:
                     runner(buffers)
             else:
+                mark()
                 for runner in self._runners:
-                    start = time.perf_counter()
                     runner(buffers)
-                    times.append(time.perf_counter() - start)
+                    mark()
         return result
 
     def inputs(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import torch
 
-from hetune.variants.kernel.nodes import Buffer, Schedule
-from hetune.variants.kernel.scratch import scratch_layout
+from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
+from hetune.variants.kernel.nodes import Buffer, Launch
+from hetune.variants.kernel.one_pass import as_run
+from hetune.variants.kernel.scratch import scratch_layout, whole_scratch
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Type
 from hetune.variants.runtime.domain import Domain
@@ -27,30 +29,46 @@ class Layout:
         arena_bytes: Size of the arena.
         scratch_bytes: Size of a thread's scratch, which all launches use in turn.
         result_bytes: Size of the result.
+        shares: How many have scratch of their own; None: as many as torch has threads.
     """
 
     offsets: dict[str, int]
     arena_bytes: int
     scratch_bytes: int
     result_bytes: int
+    shares: int | None = None
 
     @property
     def peak_bytes(self) -> int:
         """The most that a run holds at once beside its inputs, with the threads there are now."""
-        scratch = self.scratch_bytes * torch.get_num_threads()
+        shares = torch.get_num_threads() if self.shares is None else self.shares
+        scratch = self.scratch_bytes * shares
         return self.arena_bytes + scratch + self.result_bytes
 
 
-def layout_of(plan: Plan, schedules: tuple[Schedule, ...], domain: Domain) -> Layout:
-    """The memory of a plan on a graph."""
+def layout_of(plan: Plan, schedules: tuple[AnySchedule, ...], domain: Domain) -> Layout:
+    """The memory of a plan on a graph. On a GPU all of a launch's scratch is there at once."""
     scratch = max(
-        scratch_layout(launch, schedule.block_nodes, domain.index).stride
+        _scratch(launch, schedule, domain)
         for launch, schedule in zip(plan.launches, schedules, strict=True)
     )
-    return lay_out(plan, domain.buffer_rows, scratch * ELEMENT)
+    shares = 1 if isinstance(schedules[0], GpuSchedule) else None
+    return lay_out(plan, domain.buffer_rows, scratch * ELEMENT, shares)
 
 
-def lay_out(plan: Plan, rows: Callable[[Type], int], scratch_bytes: int = 0) -> Layout:
+def _scratch(launch: Launch, schedule: AnySchedule, domain: Domain) -> int:
+    """Elements of scratch, of a thread's share or of a GPU."""
+    if isinstance(schedule, GpuSchedule):
+        return sum(whole_scratch(as_run(launch, schedule), domain.count).values())
+    return scratch_layout(launch, schedule.block_nodes, domain.index).stride
+
+
+def lay_out(
+    plan: Plan,
+    rows: Callable[[Type], int],
+    scratch_bytes: int = 0,
+    shares: int | None = None,
+) -> Layout:
     """Places every temporary at the lowest offset that is free while it lives.
 
     Largest first, which keeps the arena within a few percent of the true peak in practice.
@@ -73,7 +91,7 @@ def lay_out(plan: Plan, rows: Callable[[Type], int], scratch_bytes: int = 0) -> 
         offsets[buffer.name] = offset
         placed.append((buffer, offset))
     arena = max((offsets[b.name] + _aligned(size[b.name]) for b, _ in placed), default=0)
-    return Layout(offsets, arena, scratch_bytes, size.get(plan.result, 0))
+    return Layout(offsets, arena, scratch_bytes, size.get(plan.result, 0), shares)
 
 
 def _spans(plan: Plan) -> dict[str, tuple[int, int]]:

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.gpu_roofline import GpuModel, gpu_roofline_seconds
 from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
 from hetune.variants.runtime.table import CandidateTable
 
@@ -58,16 +59,22 @@ class RooflinePricer:
     """Counts and the machine's limits alone. Preparation is taken to cost all variants the same.
 
     Attributes:
-        machine: The limits.
+        machine: The CPU's limits.
+        gpu: Those of the GPU, for variants that are made for one.
         asking_seconds: What pricing takes, about.
     """
 
     machine: MachineModel = field(default_factory=MachineModel)
+    gpu: GpuModel = field(default_factory=GpuModel)
     asking_seconds: float = 0.5e-3
 
     def price(self, table: CandidateTable, domain: Domain, threads: int) -> Prices:
         """Predictions for all variants of a table on a graph."""
-        launches = roofline_seconds(table.columns(domain), self.machine, threads)
+        columns = table.columns(domain)
+        if table.device == "cuda":
+            launches = gpu_roofline_seconds(columns, self.gpu)
+        else:
+            launches = roofline_seconds(columns, self.machine, threads)
         nothing = np.zeros(len(table.variants))
         return Prices(table.totals(launches), launches, nothing, "the roofline model")
 

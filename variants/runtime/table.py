@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import (
     ForEach,
     Gemm,
@@ -24,11 +24,13 @@ from hetune.variants.kernel.nodes import (
     SegmentSum,
     Traversal,
 )
+from hetune.variants.kernel.one_pass import as_run
 from hetune.variants.kernel.walk import statements
 from hetune.variants.kernel.work import Formula, Term, formula, limit_of
-from hetune.variants.plan.variants import Variant
-from hetune.variants.program.nodes import Space
+from hetune.variants.plan.variants import Device, Variant, device_of
+from hetune.variants.program.nodes import ALL_EDGES, Space
 from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.gpu_columns import GPU_COLUMNS, GpuColumns
 
 _WORK = (
     "matrix_flops",
@@ -76,7 +78,8 @@ The first nine and `gathered_bytes` are those of `Work`. The others:
 - `weight_groups`: runs of rows with one edge type, in all blocks; `weight_loads`: bytes of weights
   loaded for them; `weight_bytes`: bytes of the weights that are used at all;
 - `blocks`, `block_nodes`: blocks of destination nodes, and the most nodes in one; `unblocked`: 1
-  where the launch walks source pairs, in no blocks of nodes;
+  where the launch walks source pairs, in no blocks of nodes, or runs on a GPU, where all nodes are
+  one block;
 - `edge_balanced`: 1 where the schedule splits a node's edges.
 """
 
@@ -121,7 +124,8 @@ class CandidateTable:
     """The distinct launches, with schedules, of a set of variants. Made by `of`.
 
     Attributes:
-        variants: The variants.
+        variants: The variants, all for one device.
+        device: That device.
         launches: The launch and schedule of each row.
         families: The kernel family of each row: "product" (typed products alone), "traversal"
             or "fused" (both).
@@ -129,8 +133,9 @@ class CandidateTable:
     """
 
     def __init__(self, variants: tuple[Variant, ...]) -> None:
-        rows: dict[tuple[Launch, Schedule], int] = {}
+        rows: dict[tuple[Launch, AnySchedule], int] = {}
         self.variants = variants
+        self.device: Device = device_of(variants)
         self.rows_of = tuple(
             tuple(
                 rows.setdefault(pair, len(rows))
@@ -144,6 +149,7 @@ class CandidateTable:
         self._runs: dict[tuple[Space, str, int | None], int] = {}
         self._formulas: dict[Launch, Formula] = {}
         self._prepare()
+        self._gpu = GpuColumns(self._as_run()) if self.device == "cuda" else None
 
     @staticmethod
     @functools.lru_cache(maxsize=256)
@@ -156,7 +162,7 @@ class CandidateTable:
         return np.bincount(self._owner, seconds[self._owned], minlength=len(self.variants))
 
     def columns(self, domain: Domain) -> np.ndarray:
-        """The numbers of every row on a graph, float64 [rows, `COLUMNS`]."""
+        """The numbers of every row on a graph, float64 [rows, `column_names(self.device)`]."""
         counts = np.array([*map(domain.count, self._counted), math.inf], np.float64)
         found = self._fixed.copy()
         rows = len(found)
@@ -165,10 +171,14 @@ class CandidateTable:
         )
         found += work.reshape(rows, len(COLUMNS))
         self._add_gathers(found, counts)
-        nodes = domain.graph.num_nodes
+        nodes = max(domain.graph.num_nodes, 1)
+        # Without blocks, all nodes are in one.
         sizes = found[:, _COLUMN["block_nodes"]]
-        found[:, _COLUMN["blocks"]] = np.maximum(1, np.ceil(nodes / sizes))
+        sizes[sizes == 0] = nodes
+        found[:, _COLUMN["blocks"]] = np.ceil(nodes / sizes)
         self._add_weights(found, domain)
+        if self._gpu is not None:
+            found = np.concatenate((found, self._gpu.of(domain)), axis=1)
         return found
 
     def preparation(self, domain: Domain) -> np.ndarray:
@@ -191,7 +201,7 @@ class CandidateTable:
         found[:, _COLUMN["table_bytes"]] = weighted / np.maximum(total, 1)
 
     def _add_weights(self, found: np.ndarray, domain: Domain) -> None:
-        stats = GraphIndex.of(domain.graph).relation_stats
+        stats = domain.index(ALL_EDGES).relation_stats
         groups, used = np.zeros(len(self._runs)), np.zeros(len(self._runs))
         for (space, group, block_nodes), position in self._runs.items():
             rows = stats.dst_pairs if space is Space.DST_PAIR else stats.edges
@@ -210,6 +220,10 @@ class CandidateTable:
 
     # Preparation.
 
+    def _as_run(self) -> tuple[tuple[Launch, AnySchedule], ...]:
+        """The launches as their schedules have them run."""
+        return tuple((as_run(launch, schedule), schedule) for launch, schedule in self.launches)
+
     def _prepare(self) -> None:
         self._owner = np.array([v for v, rows in enumerate(self.rows_of) for _ in rows], np.intp)
         needed = [
@@ -227,7 +241,7 @@ class CandidateTable:
         gathers: list[tuple[int, Term]] = []
         tables: list[tuple[int, Term]] = []
         typed: list[tuple[int, int, int]] = []
-        for row, (launch, schedule) in enumerate(self.launches):
+        for row, (launch, schedule) in enumerate(self._as_run()):
             for name, position in _structure(launch, schedule):
                 self._fixed[row, _COLUMN[name]] = position
             base = row * len(COLUMNS)
@@ -260,11 +274,13 @@ class CandidateTable:
             self._formulas[launch] = formula(launch)
         return self._formulas[launch]
 
-    def _run(self, kernel: Kernel, launch: Launch, schedule: Schedule) -> int | None:
+    def _run(self, kernel: Kernel, launch: Launch, schedule: AnySchedule) -> int | None:
         """Which count of runs tells how often a product's weights are loaded."""
         if not isinstance(kernel, Gemm) or launch.type_of(kernel.w).space is not Space.ETYPE:
             return None
-        blocks = schedule.block_nodes if kernel.rows.space in _BLOCKED else None
+        blocks = None
+        if isinstance(schedule, Schedule) and kernel.rows.space in _BLOCKED:
+            blocks = schedule.block_nodes
         space = Space.DST_PAIR if kernel.rows.space is Space.DST_PAIR else Space.EDGE
         return self._runs.setdefault((space, kernel.rows.group, blocks), len(self._runs))
 
@@ -290,19 +306,28 @@ def _family(launch: Launch) -> str:
     return "product" if kinds == {Gemm} else "traversal"
 
 
-def _structure(launch: Launch, schedule: Schedule) -> list[tuple[str, float]]:
+def column_names(device: Device) -> tuple[str, ...]:
+    """The names of what `CandidateTable.columns` gives for variants of a device."""
+    return COLUMNS if device == "cpu" else (*COLUMNS, *GPU_COLUMNS)
+
+
+def _structure(launch: Launch, schedule: AnySchedule) -> list[tuple[str, float]]:
     gemms = [kernel for kernel in launch.kernels if isinstance(kernel, Gemm)]
     weight = [kernel.heads * kernel.k * kernel.n for kernel in gemms]
-    unblocked = all(kernel.rows.space in _SOURCE_ROWS for kernel in launch.kernels)
+    if isinstance(schedule, GpuSchedule):
+        block_nodes, unblocked, splits = 0, True, schedule.hub_edges > 0
+    else:
+        block_nodes, splits = schedule.block_nodes, schedule.balance == "edge"
+        unblocked = all(kernel.rows.space in _SOURCE_ROWS for kernel in launch.kernels)
     return [
         ("kernels", len(launch.kernels)),
         ("gemms", len(gemms)),
         ("segment_sums", sum(isinstance(kernel.x, SegmentSum) for kernel in gemms)),
         ("k", _mean([kernel.k for kernel in gemms], weight)),
         ("n", _mean([kernel.n for kernel in gemms], weight)),
-        ("block_nodes", schedule.block_nodes),
+        ("block_nodes", block_nodes),
         ("unblocked", unblocked),
-        ("edge_balanced", schedule.balance == "edge"),
+        ("edge_balanced", splits),
     ]
 
 

@@ -6,14 +6,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.triton import backend as module
 from hetune.variants.backends.triton.ahead import TritonCompiler
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.driver import DriverError
-from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.errors import CompileError, KernelError
 from hetune.variants.graph.device_index import DeviceIndex
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.registry import Registry
@@ -51,15 +52,40 @@ def test_it_runs_on_gpus_and_interprets_on_the_cpu(monkeypatch, graph):
         layer(x, graph)
 
 
-def test_schedules_are_part_of_its_name():
+def test_what_is_given_is_part_of_its_name():
     assert TritonBackend().name == "triton"
-    assert "precision=tf32" in TritonBackend(TritonSchedule(precision="tf32")).name
+    assert TritonBackend("tf32").name == "triton (precision=tf32)"
+    assert "warps=8" in TritonBackend(schedule=GpuSchedule(warps=8)).name
+
+
+def test_a_given_schedule_is_taken_in_place_of_the_variants():
+    launch, wide = parse(COPY), GpuSchedule(elements=4096)
+    texts = {
+        name: TritonBackend(schedule=given).source(launch, own).text
+        for name, given, own in (
+            ("own", None, wide),
+            ("given", wide, GpuSchedule()),
+            ("default", None, GpuSchedule()),
+            ("a CPU's", None, Schedule()),
+        )
+    }
+    assert texts["own"] == texts["given"] != texts["default"] == texts["a CPU's"]
+
+
+def test_precisions_that_there_are_not():
+    with pytest.raises(KernelError, match="take one of ieee, tf32, bf16"):
+        TritonBackend("fp8")
+
+
+def test_a_cpu_runs_no_variants_of_a_gpu(graph):
+    backend = CppBackend()
+    with pytest.raises(CompileError, match="the variant is for a GPU"):
+        backend.bind(parse(COPY), GpuSchedule(), Domain(graph))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"precision": "fp8"}, "take one of ieee, tf32, bf16"),
         ({"tile_k": 8}, "tile_k is 8: take a power of two, 16 or more"),
         ({"nodes": 3}, r"nodes is 3: take a power of two, 0 or more \(or 0\)"),
         ({"stages": 0}, "stages is 0"),
@@ -67,7 +93,7 @@ def test_schedules_are_part_of_its_name():
 )
 def test_bad_schedules(options, message):
     with pytest.raises(KernelError, match=message):
-        TritonSchedule(**options)
+        GpuSchedule(**options)
 
 
 def test_indexes_of_the_cpu_are_refused(graph):
@@ -109,7 +135,7 @@ def test_kernels_of_the_registry_are_started_by_the_driver(monkeypatch, registry
     pytest.importorskip("triton")
     card = Card(monkeypatch)
     backend = TritonBackend(registry_of=lambda capability: registry)
-    code = module.emit(parse(COPY), backend.schedule)
+    code = module.emit(parse(COPY), GpuSchedule())
     assert backend._loaded(code.source, CPU) == {}
     registry.build([code.source])
     start = backend._loaded(code.source, GPU)["kernel_0"]
@@ -130,7 +156,7 @@ def test_what_the_driver_refuses_is_put_aside(monkeypatch, registry):
     pytest.importorskip("triton")
     Card(monkeypatch, refuses=True)
     backend = TritonBackend(registry_of=lambda capability: registry)
-    source = backend.source(parse(COPY))
+    source = backend.source(parse(COPY), GpuSchedule())
     registry.build([source])
     assert backend._loaded(source, GPU) == {}
     assert registry.find(source) is None

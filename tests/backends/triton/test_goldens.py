@@ -3,10 +3,10 @@
 import pytest
 
 from hetune.variants.backends.triton.emit import emit
-from hetune.variants.backends.triton.schedule import TritonSchedule
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
 
-from ..launches import ATTEND, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
+from ..launches import ATTEND, ATTENTION, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM, WEIGHTED
 
 TOGETHER = """
 launch
@@ -33,27 +33,30 @@ launch
 """Two Traversals that become one kernel: what one loads, and stores, the other overwrites."""
 
 KERNELS = {
-    "rgcn": (RGCN, TritonSchedule()),
-    "rgcn-bf16": (RGCN, TritonSchedule(precision="bf16", warps=8, stages=3)),
-    "transform-odd-width": (TRANSFORM.replace("{d}", "63"), TritonSchedule(precision="tf32")),
-    "scores": (SCORES, TritonSchedule()),
-    "softmax": (SOFTMAX, TritonSchedule()),
-    "softmax-in-order": (SOFTMAX, TritonSchedule(degree_order=False, nodes=1, edges=1)),
-    "attend": (ATTEND, TritonSchedule(hub_edges=0)),
-    "together": (TOGETHER, TritonSchedule(hub_edges=0)),
-    "narrow": (NARROW, TritonSchedule()),
+    "rgcn": (RGCN, GpuSchedule()),
+    "rgcn-bf16": (RGCN, GpuSchedule(warps=8, stages=3), "bf16"),
+    "transform-odd-width": (TRANSFORM.replace("{d}", "63"), GpuSchedule(), "tf32"),
+    "scores": (SCORES, GpuSchedule()),
+    "softmax": (SOFTMAX, GpuSchedule()),
+    "softmax-in-order": (SOFTMAX, GpuSchedule(degree_order=False, nodes=1, edges=1)),
+    "attend": (ATTEND, GpuSchedule(hub_edges=0)),
+    "attention": (ATTENTION, GpuSchedule()),
+    "attention-several-passes": (ATTENTION, GpuSchedule(one_pass=False, hub_edges=0)),
+    "weighted-by-edges": (WEIGHTED, GpuSchedule(balance="edge")),
+    "together": (TOGETHER, GpuSchedule(hub_edges=0)),
+    "narrow": (NARROW, GpuSchedule()),
 }
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_generated_code(name, golden):
-    text, schedule = KERNELS[name]
-    golden(f"{name}.triton", emit(parse(text.format(d=64, h=2, n=6)), schedule).source.text)
+    text, *how = KERNELS[name]
+    golden(f"{name}.triton", emit(parse(text.format(d=64, h=2, n=6)), *how).source.text)
 
 
 def test_the_same_source_every_time():
     launch = parse(ATTEND.format(d=7, h=2))
     emit.cache_clear()
-    first = emit(launch, TritonSchedule())
+    first = emit(launch, GpuSchedule())
     emit.cache_clear()
-    assert emit(parse(ATTEND.format(d=7, h=2)), TritonSchedule()).source == first.source
+    assert emit(parse(ATTEND.format(d=7, h=2)), GpuSchedule()).source == first.source

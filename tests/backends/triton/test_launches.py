@@ -2,13 +2,13 @@
 
 import pytest
 
-from hetune.variants.backends.triton.schedule import TritonSchedule
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.testing import random_launch
 
 from ..launches import ATTEND, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
 
-SMALL = TritonSchedule(tile_rows=16, tile_columns=16, tile_k=16, nodes=8, edges=2)
+SMALL = GpuSchedule(tile_rows=16, tile_columns=16, tile_k=16, nodes=8, edges=2)
 
 
 @pytest.mark.parametrize("d", [1, 7, 16, 63])
@@ -30,9 +30,9 @@ def test_with_heads(text, d, h, check, small):
     "schedule",
     [
         SMALL,
-        TritonSchedule(nodes=1, edges=8),
-        TritonSchedule(nodes=16, edges=1, degree_order=False),
-        TritonSchedule(hub_edges=8, hub_elements=512),
+        GpuSchedule(nodes=1, edges=8),
+        GpuSchedule(nodes=16, edges=1, degree_order=False),
+        GpuSchedule(hub_edges=8, hub_elements=512),
     ],
     ids=["small", "wide", "in order", "hubs"],
 )

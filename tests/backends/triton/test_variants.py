@@ -41,31 +41,35 @@ def _triton() -> None:
 def variants(name: str, heads: int) -> tuple[str, ...]:
     """Ids of a layer's variants."""
     module = LAYERS[name].make(AWKWARD["one relation"](), 16, heads)
-    return tuple(variant.id for variant in variants_of(adapt(module).program))
+    return tuple(variant.id for variant in variants_of(adapt(module).program, "cuda"))
 
 
 def plans(name: str, heads: int) -> tuple[str, ...]:
-    """Ids of a layer's plans, one variant each: blocks of nodes are a CPU's affair."""
+    """Ids of a layer's plans."""
     return tuple(dict.fromkeys(i.rpartition("/")[0] for i in variants(name, heads)))
 
 
 def turn(name: str, heads: int, turns: int, mine: int):
-    """Which plans run at this turn: each at one of them, or all."""
+    """Which plans run at this turn: each at one of them, or all; schedules take turns at plans."""
     shift = SHAPES.index((name, heads))
     known = plans(name, heads)
+    schedules = tuple(dict.fromkeys(i.rpartition("/")[2] for i in variants(name, heads)))
 
     def keep(variant: str) -> bool:
-        plan, _, blocks = variant.rpartition("/")
-        if blocks != "b256":
+        plan, _, schedule = variant.rpartition("/")
+        if plan not in known:  # it needs canonical edges
+            return schedule == schedules[0]
+        place = known.index(plan) + shift
+        if schedule != schedules[(place + mine) % len(schedules)]:
             return False
-        return FULL or plan not in known or (known.index(plan) + shift) % turns == mine
+        return FULL or place % turns == mine
 
     return keep
 
 
 def run(name, heads, width, graph, keep) -> None:
     module = randomized(LAYERS[name].make(graph, width, heads)).eval()
-    if any(keep(variant.id) for variant in variants_of(adapt(module).program)):
+    if any(keep(variant.id) for variant in variants_of(adapt(module).program, "cuda")):
         check_variants(module, graph, "triton", keep=keep)
 
 

@@ -21,10 +21,13 @@ from hetune.variants.backends.cpp.abi import (
 )
 from hetune.variants.backends.cpp.emit import Emitted, emit
 from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot
+from hetune.variants.errors import CompileError
 from hetune.variants.graph import cuts
 from hetune.variants.graph.row_groups import RowGroups, node_type_groups
+from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Launch, Rows, Schedule
 from hetune.variants.kernel.scratch import ScratchLayout, scratch_layout
+from hetune.variants.plan.variants import Device
 from hetune.variants.program.nodes import End, Space
 from hetune.variants.registry import KernelSource, Registry, default_registry
 
@@ -45,6 +48,7 @@ class CppBackend:
 
     name = "cpp"
     indexes_on_device = False
+    target: Device = "cpu"
 
     def __init__(self, registry: Registry | None = None) -> None:
         self._registry = registry
@@ -54,11 +58,15 @@ class CppBackend:
         """Where compiled launches are kept."""
         return self._registry or default_registry()
 
-    def source(self, launch: Launch, schedule: Schedule) -> KernelSource:
-        """The translation unit of a launch."""
-        return emitted(launch, schedule).source
+    def source(self, launch: Launch, schedule: AnySchedule) -> KernelSource:
+        """The translation unit of a launch.
 
-    def is_ready(self, launch: Launch, schedule: Schedule) -> bool:
+        Raises:
+            CompileError: The schedule is a GPU's.
+        """
+        return emitted(launch, _for_cpu(schedule)).source
+
+    def is_ready(self, launch: Launch, schedule: AnySchedule) -> bool:
         """Whether the launch was compiled before."""
         return self.registry.holds(self.source(launch, schedule))
 
@@ -66,13 +74,24 @@ class CppBackend:
         """Why it does not run on tensors of a device."""
         return only_on_cpu(device)
 
-    def bind(self, launch: Launch, schedule: Schedule, place: Place) -> Runner:
-        """Loads (or compiles) the launch and looks up the graph's arrays that it needs."""
+    def bind(self, launch: Launch, schedule: AnySchedule, place: Place) -> Runner:
+        """Loads (or compiles) the launch and looks up the graph's arrays that it needs.
+
+        Raises:
+            CompileError: The launch cannot be compiled, or the schedule is a GPU's.
+        """
+        schedule = _for_cpu(schedule)
         code = emitted(launch, schedule)
         function = self.registry.load(code.source).hetune_launch
         function.restype = None
         function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
         return _bound(code, function, schedule, place)
+
+
+def _for_cpu(schedule: AnySchedule) -> Schedule:
+    if isinstance(schedule, Schedule):
+        return schedule
+    raise CompileError("the variant is for a GPU: take one of variants_of(program, 'cpu')")
 
 
 def _bound(

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from hetune.variants.backends.base import Place, Runner, only_on_cpu
+from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.interpret import interpret
-from hetune.variants.kernel.nodes import Launch, Rows, Schedule
+from hetune.variants.kernel.nodes import Launch, Rows
+from hetune.variants.plan.variants import Device
 from hetune.variants.program.nodes import Space
 
 
@@ -18,16 +20,17 @@ class TorchBackend:
 
     name = "torch"
     indexes_on_device = False
+    target: Device = "cpu"
 
     def refusal(self, device: torch.device) -> str:
         """Why it does not run on tensors of a device."""
         return only_on_cpu(device)
 
-    def is_ready(self, launch: Launch, schedule: Schedule) -> bool:
+    def is_ready(self, launch: Launch, schedule: AnySchedule) -> bool:
         """Always: nothing is compiled."""
         return True
 
-    def bind(self, launch: Launch, schedule: Schedule, place: Place) -> Runner:
+    def bind(self, launch: Launch, schedule: AnySchedule, place: Place) -> Runner:
         """A runner over tensors of any float dtype."""
 
         def run(buffers: Mapping[str, Tensor]) -> None:

@@ -13,6 +13,7 @@ from hetune.variants.backends.base import Place, Runner
 from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot
 from hetune.variants.backends.triton.ahead import gpu_registry
 from hetune.variants.backends.triton.arguments import (
+    CarrySlot,
     Count,
     Hubs,
     IdleNodesSlot,
@@ -21,15 +22,17 @@ from hetune.variants.backends.triton.arguments import (
     Tiling,
 )
 from hetune.variants.backends.triton.driver import DriverError, Start, cuda_driver
-from hetune.variants.backends.triton.emit import emit
+from hetune.variants.backends.triton.emit import Emitted, emit
 from hetune.variants.backends.triton.lower import Lowered
-from hetune.variants.backends.triton.schedule import TritonSchedule
+from hetune.variants.backends.triton.precision import check_precision
 from hetune.variants.backends.triton.tiles import Tiles, tiles_of
 from hetune.variants.backends.triton.toolkit import interpreting, module_of
 from hetune.variants.errors import CompileError
 from hetune.variants.graph.device_index import DeviceIndex
-from hetune.variants.kernel.nodes import Launch, Rows, Schedule
-from hetune.variants.program.nodes import Space
+from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
+from hetune.variants.kernel.nodes import Launch, Rows
+from hetune.variants.kernel.scratch import whole_scratch
+from hetune.variants.plan.variants import Device
 from hetune.variants.registry import KernelSource, Registry
 
 _ALIGNMENT = 16
@@ -43,26 +46,31 @@ class TritonBackend:
     allocator.
 
     Args:
-        schedule: How launches are tiled. Those of variants, which are for CPUs, make no
-            difference.
+        precision: Of products: ``"ieee"`` (float32), ``"tf32"`` or ``"bf16"``.
+        schedule: How all launches are tiled, in place of what their variants say.
         registry_of: Where kernels may lie that were compiled ahead of time for a compute
             capability (times ten). Those that do not are compiled by Triton when they first run.
 
     Attributes:
-        schedule: As given, or the default one.
-        name: ``"triton"``, and the schedule if it is not the default one.
+        name: ``"triton"``, and what was given that is not the default.
+
+    Raises:
+        KernelError: There is no such precision.
     """
 
     indexes_on_device = True
+    target: Device = "cuda"
 
     def __init__(
         self,
-        schedule: TritonSchedule | None = None,
+        precision: str = "ieee",
+        schedule: GpuSchedule | None = None,
         registry_of: Callable[[int], Registry] = gpu_registry,
     ) -> None:
-        self.schedule = schedule or TritonSchedule()
-        tuned = self.schedule != TritonSchedule()
-        self.name = f"triton ({self.schedule})" if tuned else "triton"
+        self._precision, self._schedule = check_precision(precision), schedule
+        given = [] if precision == "ieee" else [f"precision={precision}"]
+        given += [] if schedule is None else [str(schedule)]
+        self.name = f"triton ({' '.join(given)})" if given else "triton"
         self._registry_of = registry_of
         self._kernels: dict[tuple[str, torch.device], Mapping[str, Start]] = {}
 
@@ -77,21 +85,21 @@ class TritonBackend:
             mend = "torch sees no GPU here, so compile with backend='cpp'"
         return f"features are on {device}: the triton backend runs on cuda; {mend}"
 
-    def is_ready(self, launch: Launch, schedule: Schedule) -> bool:
+    def is_ready(self, launch: Launch, schedule: AnySchedule) -> bool:
         """Never: Triton compiles at the first run, and its cache does not tell what it holds."""
         return False
 
-    def source(self, launch: Launch, schedule: Schedule | None = None) -> KernelSource:
+    def source(self, launch: Launch, schedule: AnySchedule) -> KernelSource:
         """The module of a launch."""
-        return emit(launch, self.schedule).source
+        return self._emitted(launch, schedule).source
 
-    def bind(self, launch: Launch, schedule: Schedule, place: Place) -> Runner:
+    def bind(self, launch: Launch, schedule: AnySchedule, place: Place) -> Runner:
         """Looks up what the launch needs of the graph, on the device of the place's indexes.
 
         Raises:
             CompileError: There is no triton, or the place's indexes are not `DeviceIndex`.
         """
-        code = emit(launch, self.schedule)
+        code = self._emitted(launch, schedule)
         module = module_of(code.source)
         device = _index(place, "").device
         loaded = self._loaded(code.source, device)
@@ -99,8 +107,11 @@ class TritonBackend:
             _Call(getattr(module, k.function.name), loaded.get(k.function.name), k, place)
             for k in code.kernels
         )
-        scratch = _scratch_sizes(launch, place)
-        temporary = {buffer.name: buffer.scratch for buffer in launch.buffers if buffer.scratch}
+        scratch = whole_scratch(code.launch, place.count)
+        temporary = {b.name: b.scratch for b in code.launch.buffers if b.scratch}
+        for slot in {s for k in code.kernels for s in k.pointers if isinstance(s, CarrySlot)}:
+            scratch[slot.name] = -(-place.count(slot.rows) // slot.chunk) * slot.width
+            temporary[slot.name] = slot.name
 
         def run(buffers: Mapping[str, Tensor]) -> None:
             if temporary:
@@ -111,6 +122,11 @@ class TritonBackend:
                     call(buffers)
 
         return run
+
+    def _emitted(self, launch: Launch, schedule: AnySchedule) -> Emitted:
+        """The launch as its variant wants it; one for a CPU says nothing of that."""
+        wanted = schedule if isinstance(schedule, GpuSchedule) else GpuSchedule()
+        return emit(launch, self._schedule or wanted, self._precision)
 
     def _loaded(self, source: KernelSource, device: torch.device) -> Mapping[str, Start]:
         """The launch's kernels as the registry has them for this GPU; none if it has not."""
@@ -152,7 +168,7 @@ class _Call:
             "enable_fp_fusion": True,
         }
         self._pointers = [
-            slot.name if isinstance(slot, BufferSlot) else _array(slot, place)
+            slot.name if isinstance(slot, BufferSlot | CarrySlot) else _array(slot, place)
             for slot in lowered.pointers
         ]
         self._counts = tuple(_count(of, place) for of in lowered.counts)
@@ -196,7 +212,7 @@ def _array(slot: Slot, place: Place) -> Tensor:
             found = getattr(_tiles(tiling, place), field)
         case IdleNodesSlot(end=end):
             found = _index(place, "").nodes_without_edges(end)
-        case BufferSlot():
+        case BufferSlot() | CarrySlot():
             raise AssertionError("buffers are given with every run")
     assert isinstance(found, Tensor)
     return found
@@ -221,15 +237,3 @@ def _programs(lowered: Lowered, place: Place) -> tuple[int, int, int]:
     else:
         first = -(-_count(grid.rows, place) // grid.size)
     return first, grid.columns, grid.heads
-
-
-def _scratch_sizes(launch: Launch, place: Place) -> dict[str, int]:
-    """Elements of scratch buffers: here all rows are there at once."""
-    sizes: dict[str, int] = {}
-    for buffer in launch.buffers:
-        if buffer.scratch:
-            kind = buffer.type
-            group = "" if kind.space is Space.EDGE else kind.group
-            rows = place.count(Rows(kind.space, group))
-            sizes[buffer.scratch] = max(sizes.get(buffer.scratch, 0), rows * kind.width)
-    return sizes

@@ -11,10 +11,10 @@ from hetune.variants.backends.triton.arguments import (
     IdleNodesSlot,
     Tiling,
 )
-from hetune.variants.backends.triton.schedule import TritonSchedule
 from hetune.variants.backends.triton.target import Do, For, Function, Let, Statement
-from hetune.variants.backends.triton.values import power_of_two
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Direct, Gather, Gemm, Launch, Rows, SegmentSum
+from hetune.variants.kernel.widths import power_of_two
 from hetune.variants.program.nodes import End, Space
 
 _LEAST = 16
@@ -26,11 +26,13 @@ _FILLED = 1024
 class GemmLowering:
     """Lowers one Gemm of a launch into the kernel that runs it."""
 
-    def __init__(self, gemm: Gemm, name: str, launch: Launch, schedule: TritonSchedule) -> None:
+    def __init__(
+        self, gemm: Gemm, name: str, launch: Launch, schedule: GpuSchedule, precision: str
+    ) -> None:
         self.gemm = gemm
         self.name = name
         self.launch = launch
-        self.schedule = schedule
+        self.schedule, self.precision = schedule, precision
         self.args = Arguments(launch)
         self.typed = launch.type_of(gemm.w).space is not Space.SHARED
         self.columns = _tile(gemm.n, schedule.tile_columns)
@@ -129,11 +131,11 @@ class GemmLowering:
         rows = f"k[:, None] * {gemm.n}"
         inner.append(Let("w_tile", f"tl.load(w_start + {rows} + column[None, :]{mask})"))
         x, w = "x_tile", "w_tile"
-        if self.schedule.precision == "bf16":
+        if self.precision == "bf16":
             x, w = f"{x}.to(tl.bfloat16)", f"{w}.to(tl.bfloat16)"
             how = ""
         else:
-            how = f', input_precision="{self.schedule.precision}"'
+            how = f', input_precision="{self.precision}"'
         inner.append(Let("total", f"tl.dot({x}, {w}, total{how})"))
         if once:
             return [*body, *inner]

@@ -8,7 +8,7 @@ are left out, so that a row of shape (1, 64) is no wider a tensor than one of sh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isinf, prod
+from math import isinf
 
 from hetune.variants.errors import KernelError
 
@@ -70,16 +70,6 @@ def broadcast(values: tuple[Value, ...]) -> tuple[tuple[int, ...], tuple[Axis, .
     return shape, (*lanes, *row_axes(shape))
 
 
-def power_of_two(count: int) -> int:
-    """The least power of two that is not below."""
-    return 1 << (count - 1).bit_length()
-
-
-def padded_width(shape: tuple[int, ...]) -> int:
-    """Elements of a row in registers: each axis is padded to a power of two."""
-    return prod(power_of_two(extent) for extent in shape)
-
-
 def literal(value: float) -> str:
     """A float32 constant."""
     if isinf(value):
@@ -102,6 +92,19 @@ def tanh(x):
 '''
 HELPERS = {"gelu": GELU, "tanh": TANH}
 """Functions that Triton's own language lacks, printed where they are used."""
+
+_SEGMENTS = '''
+@triton.jit
+def {name}(marks, value, next_marks, next_value):
+    """Reduces two runs of lanes; a marked lane begins anew."""
+    both = {both}
+    return marks | next_marks, tl.where(next_marks > 0, next_value, both)
+'''
+SCANS = {
+    "add_segments": _SEGMENTS.format(name="add_segments", both="value + next_value"),
+    "max_segments": _SEGMENTS.format(name="max_segments", both="tl.maximum(value, next_value)"),
+}
+"""Functions that reduce pairs of lanes with marks, for `tl.associative_scan`."""
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import TypeAlias
 
 from hetune.variants.errors import KernelError
-
-PRECISIONS = ("ieee", "tf32", "bf16")
+from hetune.variants.kernel.nodes import Schedule
 
 
 @dataclass(frozen=True, slots=True)
-class TritonSchedule:
+class GpuSchedule:
     """Choice 6 on a GPU; one for a whole launch.
 
     Attributes:
-        precision: Of a Gemm's products: ``"ieee"`` is float32, without tensor cores; ``"tf32"``
-            rounds operands to 10 bits of fraction, ``"bf16"`` to 7. Sums are float32 in all three.
         tile_rows: Rows of a Gemm's tile.
         tile_columns: Most columns of a Gemm's tile.
         tile_k: Most terms of a product that are in registers at once.
@@ -28,11 +26,15 @@ class TritonSchedule:
         hub_edges: Nodes with so many incoming edges are hubs: each gets a program of its own that
             takes `hub_elements` at once; 0: there are none. Needs `degree_order`.
         hub_elements: As `elements`, for a hub.
+        balance: ``"node"``: programs of a Traversal take nodes; ``"edge"``: where it has one loop
+            over edges, they take chunks of edges, as many as `hub_elements` allow, whichever nodes
+            they lead to.
+        one_pass: Whether softmaxes walk edges with a running maximum, and where they can once for
+            scores, shares and weighted sums together; if not, once for each.
         warps: Warps of a Gemm's program; a Traversal has one for each 1024 elements.
         stages: Depth of a Gemm's software pipeline.
     """
 
-    precision: str = "ieee"
     tile_rows: int = 64
     tile_columns: int = 64
     tile_k: int = 32
@@ -42,6 +44,8 @@ class TritonSchedule:
     degree_order: bool = True
     hub_edges: int = 512
     hub_elements: int = 4096
+    balance: str = "node"
+    one_pass: bool = True
     warps: int = 4
     stages: int = 2
 
@@ -49,12 +53,8 @@ class TritonSchedule:
         """Checks it.
 
         Raises:
-            KernelError: Triton has no such tile or precision.
+            KernelError: There is no such tile.
         """
-        if self.precision not in PRECISIONS:
-            raise KernelError(
-                f"no precision {self.precision!r}: take one of {', '.join(PRECISIONS)}"
-            )
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if value < least or value & (value - 1):
@@ -62,13 +62,28 @@ class TritonSchedule:
                     f"{name} is {value}: take a power of two, {least} or more"
                     + (" (or 0)" if least == 0 else "")
                 )
+        if self.balance not in ("node", "edge"):
+            raise KernelError(f"no balance {self.balance!r}: take node or edge")
         if self.stages < 1:
             raise KernelError(f"stages is {self.stages}: take 1 or more")
 
     def __str__(self) -> str:
-        """The canonical text, e.g. ``"precision=ieee tile_rows=64 ..."``."""
+        """The canonical text, e.g. ``"tile_rows=64 tile_columns=64 ..."``."""
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
+    def rows_of_walk(self, width: int, has_loops: bool) -> int:
+        """Rows of a Traversal's outermost loop that a program takes.
+
+        Args:
+            width: Elements of the widest value that it holds for a row or an edge.
+            has_loops: Whether it has inner loops, of which several edges are in flight.
+        """
+        room = max(1, self.elements // ((self.edges if has_loops else 1) * width))
+        return self.nodes or 1 << (room.bit_length() - 1)
+
+
+AnySchedule: TypeAlias = Schedule | GpuSchedule
+"""Of a launch, for a CPU or for a GPU."""
 
 _LEAST = {
     "tile_rows": 16,

@@ -1,0 +1,105 @@
+"""What cost models see depends on the device that variants are made for, and so do its rates.
+
+A device's rates know which device they are of, so that nothing else has to be handed along.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from hetune.costmodel.features import gpu_launch, launch
+from hetune.variants.errors import ModelError
+from hetune.variants.plan.variants import DEVICES, Device
+from hetune.variants.runtime.gpu_roofline import GpuModel, gpu_roofline_seconds
+from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
+
+Rates: TypeAlias = MachineModel | GpuModel
+"""What the roofline model takes a machine for: a core and its caches, or a GPU."""
+_MAY_BE_0 = ("launch_seconds", "unevenness")
+
+
+def known(device: str) -> Device:
+    """The device of that name.
+
+    Raises:
+        ModelError: There is none.
+    """
+    for each in DEVICES:
+        if device == each:
+            return each
+    raise ModelError(
+        f"there are no cost models for the device {device!r}: take one of {', '.join(DEVICES)}"
+    )
+
+
+def device_of(rates: Rates) -> Device:
+    """The device that rates are of."""
+    return "cuda" if isinstance(rates, GpuModel) else "cpu"
+
+
+def default_rates(device: Device) -> Rates:
+    """Rates of a machine that was not measured."""
+    return GpuModel() if device == "cuda" else MachineModel()
+
+
+def rates_from(device: Device, record: Mapping[str, Any]) -> Rates:
+    """Rates that `dataclasses.asdict` made a record of.
+
+    Raises:
+        ValueError: A number is missing, unknown, or none that a rate may be.
+    """
+    kind = type(default_rates(device))
+    names = {field.name for field in fields(kind)}
+    if record.keys() != names:
+        raise ValueError(f"rates: expected {sorted(names)}, found {sorted(record)}")
+    for name, value in record.items():
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise ValueError(f"{value!r} is no finite number")
+        if value < 0 or (value == 0 and name not in _MAY_BE_0):
+            raise ValueError(f"{name} is {value}")
+    return kind(**record)
+
+
+def names_of(device: Device) -> tuple[str, ...]:
+    """Names of a launch's features."""
+    return gpu_launch.NAMES if device == "cuda" else launch.NAMES
+
+
+def increasing_of(device: Device) -> frozenset[str]:
+    """Those in which time cannot fall."""
+    return gpu_launch.INCREASING if device == "cuda" else launch.INCREASING
+
+
+def features_of(
+    columns: np.ndarray, graph_features: np.ndarray, rates: Rates, threads: int
+) -> np.ndarray:
+    """The features of launches on a graph.
+
+    Args:
+        columns: `CandidateTable.columns` of a table for the device of the rates, float64 [rows,
+            `column_names`].
+        graph_features: `graph_features` of the graph, float64.
+        rates: Of the machine.
+        threads: How many share a launch's blocks on a CPU.
+
+    Returns:
+        float32 [rows, `names_of`], finite.
+    """
+    if isinstance(rates, GpuModel):
+        return gpu_launch.gpu_launch_features(columns, graph_features, rates)
+    return launch.launch_features(columns, graph_features, rates, threads)
+
+
+def roofline_of(columns: np.ndarray, rates: Rates, threads: int) -> np.ndarray:
+    """What the roofline model of the rates' device predicts, in seconds, float64 [rows].
+
+    Takes what `features_of` takes.
+    """
+    if isinstance(rates, GpuModel):
+        return gpu_roofline_seconds(columns, rates)
+    return roofline_seconds(columns, rates, threads)

@@ -1,0 +1,75 @@
+"""What is timed to know a GPU: a product, a copy, rows picked from its cache, starting a kernel."""
+
+from __future__ import annotations
+
+import torch
+
+from hetune.profiling.calibrate.probes import AGGREGATION, ROW_BYTES, Probe, bound, random_graph
+from hetune.variants.backends.triton.backend import TritonBackend
+from hetune.variants.kernel.nodes import Schedule
+
+_FLOAT = 4
+_STARTS = 100
+_TURNS = 8
+
+
+def product(side: int, device: torch.device) -> Probe:
+    """Operations of torch's product of two square float32 matrices, in torch's precision.
+
+    Args:
+        side: Rows and columns of each.
+        device: Where they lie.
+    """
+    a, b = (torch.randn(side, side, device=device) for _ in range(2))
+    c = torch.empty_like(a)
+    return Probe(lambda: torch.mm(a, b, out=c), 2.0 * side**3)
+
+
+def copied(count: int, device: torch.device) -> Probe:
+    """Bytes that are read and written while so many are copied.
+
+    Args:
+        count: Bytes of what is copied.
+        device: Where it lies.
+    """
+    source = torch.zeros(count // _FLOAT, device=device)
+    target = torch.empty_like(source)
+    return Probe(lambda: target.copy_(source), 2.0 * _FLOAT * source.numel())
+
+
+def picked(nodes: int, edges: int, device: torch.device) -> Probe:
+    """Bytes of rows that weighted sums over each node's edges pick, several times in a row.
+
+    Only the first of these finds the cache cold.
+
+    Args:
+        nodes: Rows of 256 bytes that there are to pick from.
+        edges: How many are picked each time.
+        device: Where they lie.
+
+    Raises:
+        CompileError: The kernel cannot be compiled here.
+    """
+    graph = random_graph(nodes, edges, 1)
+    run = bound(AGGREGATION, graph, TritonBackend(), Schedule(), device)
+
+    def turns() -> None:
+        for _ in range(_TURNS):
+            run()
+
+    return Probe(turns, float(_TURNS * edges * ROW_BYTES))
+
+
+def started(device: torch.device) -> Probe:
+    """Kernels with next to nothing to do, one after the other.
+
+    Args:
+        device: Where they run.
+    """
+    number = torch.zeros(1, device=device)
+
+    def run() -> None:
+        for _ in range(_STARTS):
+            number.zero_()
+
+    return Probe(run, float(_STARTS))

@@ -1,0 +1,149 @@
+"""Measuring the numbers that the roofline model takes a GPU for.
+
+Short runs take turns, timed by the device itself. What is not timed (elementwise operations,
+exponentials) is taken to be in proportion to matrix products as it is by default, and how many
+programs keep the card busy in proportion to its multiprocessors.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from hetune.profiling.calibrate import gpu_probes
+from hetune.profiling.calibrate.probes import ROW_BYTES, Probe
+from hetune.profiling.measure.rounds import take_rounds
+from hetune.profiling.measure.stopwatch import CudaStopwatch, Stopwatch
+from hetune.variants.runtime.gpu_roofline import GpuModel
+
+ROUNDS = 20
+"""How often everything is timed."""
+_PROGRAMS_PER_MULTIPROCESSOR = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What the driver says of a GPU.
+
+    Attributes:
+        cache_bytes: Size of its L2 cache; 0 if it does not say.
+        multiprocessors: How many it has.
+    """
+
+    cache_bytes: int
+    multiprocessors: int
+
+    @classmethod
+    def of(cls, device: torch.device) -> Card:
+        """The one that torch knows as this device."""
+        facts = torch.cuda.get_device_properties(device)
+        return cls(int(getattr(facts, "L2_cache_size", 0)), int(facts.multi_processor_count))
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is done.
+
+    Attributes:
+        side: Of the matrices that are multiplied.
+        copied: Bytes that are copied.
+        edges: Rows that are picked.
+    """
+
+    side: int = 8192
+    copied: int = 1 << 30
+    edges: int = 4_000_000
+
+
+def measure_gpu(
+    device: torch.device,
+    *,
+    card: Card | None = None,
+    watch: Stopwatch | None = None,
+    sizes: Sizes | None = None,
+    rounds: int = ROUNDS,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> GpuModel:
+    """The roofline model's numbers for a GPU; takes a few seconds.
+
+    Args:
+        device: The GPU.
+        card: What is known of it; asked of torch if None.
+        watch: Times runs; by CUDA events if None.
+        sizes: How much is done.
+        rounds: How often everything is timed.
+        progress: Called with how many runs are done, and how many there are.
+
+    Raises:
+        CompileError: The kernel that picks rows cannot be compiled.
+    """
+    card, sizes, watch = card or Card.of(device), sizes or Sizes(), watch or CudaStopwatch()
+    cache = card.cache_bytes or GpuModel().cache_bytes
+    with _float32():
+        probes = {
+            "product": gpu_probes.product(sizes.side, device),
+            "copy": gpu_probes.copied(sizes.copied, device),
+            "pick": gpu_probes.picked(max(cache // 2 // ROW_BYTES, 1), sizes.edges, device),
+            "start": gpu_probes.started(device),
+        }
+        return gpu_of(_seconds(probes, watch, rounds, progress), card)
+
+
+def gpu_of(seconds: Mapping[str, float], card: Card) -> GpuModel:
+    """The roofline model's numbers, from seconds for each unit of every probe."""
+    usual = GpuModel()
+    matrix, memory = 1 / seconds["product"], 1 / seconds["copy"]
+    return GpuModel(
+        matrix_flops=matrix,
+        vector_flops=matrix * usual.vector_flops / usual.matrix_flops,
+        special=matrix * usual.special / usual.matrix_flops,
+        cache_bytes=card.cache_bytes or usual.cache_bytes,
+        cache_rate=max(1 / seconds["pick"], memory),
+        memory_rate=memory,
+        launch_seconds=seconds["start"],
+        programs=card.multiprocessors * _PROGRAMS_PER_MULTIPROCESSOR,
+    )
+
+
+def _seconds(
+    probes: Mapping[str, Probe],
+    watch: Stopwatch,
+    rounds: int,
+    progress: Callable[[int, int], None],
+) -> dict[str, float]:
+    """Median seconds for each unit of every probe."""
+    told = 0
+    total = rounds * len(probes)
+
+    def tell(name: str) -> None:
+        nonlocal told
+        progress(told, total)
+        told += 1
+
+    for probe in probes.values():
+        probe.run()
+    samplers = {name: _sampler(probe, watch) for name, probe in probes.items()}
+    taken = take_rounds(samplers, rounds, progress=tell)
+    progress(total, total)
+    return {
+        name: statistics.median(taken.samples[name]) / probe.units for name, probe in probes.items()
+    }
+
+
+def _sampler(probe: Probe, watch: Stopwatch) -> Callable[[], float]:
+    return lambda: watch.time(lambda mark: probe.run())[1].seconds
+
+
+@contextmanager
+def _float32() -> Iterator[None]:
+    """Products without tensor cores."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

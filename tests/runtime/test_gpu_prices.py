@@ -1,0 +1,166 @@
+"""What variants for a GPU amount to, and what a card should take for them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from hetune.variants.errors import VariantError
+from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
+from hetune.variants.kernel.nodes import Schedule
+from hetune.variants.plan.variants import DEVICES, USUAL, device_of, usual, variants_of
+from hetune.variants.runtime import devices
+from hetune.variants.runtime.choice import choose
+from hetune.variants.runtime.devices import torch_device
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.gpu_roofline import (
+    GpuModel,
+    gpu_roofline_parts,
+    gpu_roofline_seconds,
+)
+from hetune.variants.runtime.pricing import RooflinePricer
+from hetune.variants.runtime.roofline import PARTS
+from hetune.variants.runtime.table import CandidateTable, column_names
+
+PROGRAMS = {"rgcn": rgcn_program(32, 32), "rgat": rgat_program(16, 16), "hgt": hgt_program(8, 8)}
+
+
+def random_graph(*, num_nodes: int, num_edges: int, num_etypes: int, seed: int) -> HeteroGraph:
+    draw = torch.Generator().manual_seed(seed)
+    src, dst = torch.randint(num_nodes, (2, num_edges), generator=draw)
+    etype = torch.randint(num_etypes, (num_edges,), generator=draw)
+    return HeteroGraph(src, dst, etype, num_nodes=num_nodes, num_etypes=num_etypes)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return random_graph(num_nodes=300, num_edges=2000, num_etypes=5, seed=0)
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def variants(request):
+    return variants_of(PROGRAMS[request.param], "cuda")
+
+
+def named(table, columns, name):
+    return columns[:, column_names(table.device).index(name)]
+
+
+def test_devices_share_plans_and_have_schedules_of_their_own(variants):
+    ids = [variant.id for variant in variants]
+    assert len(set(ids)) == len(ids) == len({variant.key for variant in variants})
+    program = variants[0].plan.program
+    plans = {id.rpartition("/")[0] for id in ids}
+    assert plans == {variant.id.rpartition("/")[0] for variant in variants_of(program)}
+    kinds = {type(s) for variant in variants for s in variant.schedules}
+    assert kinds == {GpuSchedule}
+    assert {type(s) for v in variants_of(program) for s in v.schedules} == {Schedule}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_usual_variant_is_one_of_the_device(device):
+    found = variants_of(PROGRAMS["rgat"], device)
+    assert device_of(found) == device
+    assert usual(found).id == f"hybrid+weights-first+separate-sums/{USUAL[device]}"
+    assert [s.id for s in found if s.id.endswith(USUAL[device])]
+    if device == "cuda":
+        assert usual(found).schedules[0] == GpuSchedule()
+
+
+def test_columns_count_programs(variants, graph):
+    table, domain = CandidateTable.of(variants), Domain(graph)
+    columns = table.columns(domain)
+    assert columns.shape == (len(table.launches), len(column_names("cuda")))
+    assert np.isfinite(columns).all()
+    assert (named(table, columns, "tiles") + named(table, columns, "walks") >= 1).all()
+    assert (named(table, columns, "starts") >= named(table, columns, "kernels")).all()
+    assert (named(table, columns, "blocks") == 1).all()
+    for row, (launch, schedule) in enumerate(table.launches):
+        assert named(table, columns, "tile_rows")[row] == schedule.tile_rows
+        same = dataclasses.replace(schedule, tile_rows=2 * schedule.tile_rows)
+        if (launch, same) in table.launches:
+            larger = table.launches.index((launch, same))
+            tiles = named(table, columns, "tiles")
+            assert tiles[larger] <= tiles[row] <= 2 * tiles[larger]
+
+
+def test_tiles_hold_rows_of_one_type():
+    """One product for each edge type's source pairs: every type has a last tile of its own."""
+    graph = random_graph(num_nodes=200, num_edges=900, num_etypes=3, seed=1)
+    (src,) = [v for v in variants_of(rgcn_program(8, 8), "cuda") if v.id == "src/t32-e512"]
+    table = CandidateTable.of((src,))
+    columns = table.columns(Domain(graph))
+    pairs = Domain(graph).index("").relation_stats.src_pairs
+    assert named(table, columns, "tiles").max() == np.ceil(pairs / 32).sum()
+
+
+def test_a_device_index_gives_the_same_columns(variants, graph):
+    table = CandidateTable.of(variants)
+    on_device = table.columns(Domain(graph, torch.device("cpu")))
+    assert np.array_equal(on_device, table.columns(Domain(graph)))
+
+
+def test_seconds_never_fall_with_slower_cards(variants, graph):
+    columns = CandidateTable.of(variants).columns(Domain(graph))
+    card = GpuModel()
+    seconds = gpu_roofline_seconds(columns, card)
+    assert gpu_roofline_parts(columns, card).shape == (len(columns), len(PARTS))
+    assert (seconds > 0).all()
+    assert np.isfinite(seconds).all()
+    for name in ("matrix_flops", "vector_flops", "special", "cache_rate", "memory_rate"):
+        slower = dataclasses.replace(card, **{name: getattr(card, name) / 8})
+        assert (gpu_roofline_seconds(columns, slower) >= seconds).all()
+    slower = dataclasses.replace(card, launch_seconds=1e-3)
+    assert (gpu_roofline_seconds(columns, slower) > seconds).all()
+
+
+def test_the_roofline_model_chooses_for_both(graph):
+    program, pricer = PROGRAMS["rgcn"], RooflinePricer()
+    for device in DEVICES:
+        found = variants_of(program, device)
+        choice = choose(found, graph, pricer)
+        assert choice.id in {variant.id for variant in found}
+        assert choice.source == "the roofline model"
+        assert all(candidate.peak_bytes > 0 for candidate in choice.candidates)
+
+
+def test_a_gpu_s_peak_counts_all_scratch_and_no_threads(graph):
+    found = variants_of(PROGRAMS["rgat"], "cuda")
+    before = torch.get_num_threads()
+    peaks = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            peaks.append([c.peak_bytes for c in choose(found, graph, RooflinePricer()).candidates])
+    finally:
+        torch.set_num_threads(before)
+    assert sorted(peaks[0]) == sorted(peaks[1])
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("tpu", "no device 'tpu': take one of cpu, cuda"),
+        ("cpu:1", "no device 'cpu:1'"),
+        ("cuda:one", "no device 'cuda:one'"),
+        ("cuda", "no GPU: torch sees none here"),
+    ],
+)
+def test_devices_that_are_not_here(device, message, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(VariantError, match=message):
+        torch_device(device)
+
+
+def test_devices_that_are_here(monkeypatch):
+    assert torch_device("cpu") == torch.device("cpu")
+    monkeypatch.setattr(devices.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(devices.torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(devices.torch.cuda, "current_device", lambda: 1)
+    assert torch_device("cuda") == torch.device("cuda", 1)
+    assert torch_device("cuda:0") == torch.device("cuda", 0)
+    with pytest.raises(VariantError, match="there are 2 GPUs, numbered from 0"):
+        torch_device("cuda:2")

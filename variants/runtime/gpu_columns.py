@@ -1,0 +1,104 @@
+"""What launches amount to on a GPU beyond what they do on a CPU: programs, and their tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
+from hetune.variants.kernel.nodes import ForEach, Gemm, Launch, Rows, Traversal
+from hetune.variants.kernel.widths import widest
+from hetune.variants.program.nodes import ALL_EDGES, Space
+from hetune.variants.runtime.domain import Domain
+
+GPU_COLUMNS = (
+    "starts",
+    "tiles",
+    "tile_rows",
+    "tile_columns",
+    "warps",
+    "walks",
+    "walk_elements",
+    "walk_edges",
+)
+"""Names of a row's numbers on a GPU, after `COLUMNS`.
+
+- `starts`: kernels that the launch starts: one for each typed product and each traversal, and one
+  more for nodes that a product leaves out;
+- `tiles`: programs of its typed products: one for each tile of rows of one type, tile of columns
+  and head; `tile_rows`, `tile_columns`, `warps`: as in the schedule;
+- `walks`: programs of its traversals. Traversals over nodes that follow each other share theirs,
+  and hubs get some more: neither is counted;
+- `walk_elements`, `walk_edges`: as in the schedule.
+"""
+
+_BY_RELATION = {Space.EDGE: "edges", Space.SRC_PAIR: "src_pairs", Space.DST_PAIR: "dst_pairs"}
+
+
+class GpuColumns:
+    """Counts the programs of launches.
+
+    Args:
+        launches: With their schedules, all of which are a GPU's.
+    """
+
+    def __init__(self, launches: Sequence[tuple[Launch, AnySchedule]]) -> None:
+        self._fixed = np.zeros((len(launches), len(GPU_COLUMNS)))
+        self._tiles: dict[tuple[Rows, int], list[tuple[int, int]]] = {}
+        self._walks: dict[tuple[Rows, int], list[int]] = {}
+        for row, (launch, schedule) in enumerate(launches):
+            assert isinstance(schedule, GpuSchedule)
+            self._add(row, launch, schedule)
+
+    def of(self, domain: Domain) -> np.ndarray:
+        """The numbers on a graph, float64 [launches, `GPU_COLUMNS`]."""
+        found = self._fixed.copy()
+        tiles, walks = GPU_COLUMNS.index("tiles"), GPU_COLUMNS.index("walks")
+        for (rows, size), uses in self._tiles.items():
+            count = _tiles(rows, size, domain)
+            for row, times in uses:
+                found[row, tiles] += times * count
+        for (rows, size), users in self._walks.items():
+            count = math.ceil(domain.count(rows) / size)
+            for row in users:
+                found[row, walks] += count
+        return found
+
+    def _add(self, row: int, launch: Launch, schedule: GpuSchedule) -> None:
+        starts = 0
+        for kernel in launch.kernels:
+            starts += 1
+            if isinstance(kernel, Gemm):
+                starts += bool(kernel.fill)
+                columns = math.ceil(kernel.n / schedule.tile_columns)
+                uses = self._tiles.setdefault((kernel.rows, schedule.tile_rows), [])
+                uses.append((row, columns * kernel.heads))
+            else:
+                size = schedule.rows_of_walk(widest((kernel,), launch), _has_loops(kernel))
+                self._walks.setdefault((kernel.rows, size), []).append(row)
+        self._fixed[row] = (
+            starts,
+            0,
+            schedule.tile_rows,
+            schedule.tile_columns,
+            schedule.warps,
+            0,
+            schedule.elements,
+            schedule.edges,
+        )
+
+
+def _tiles(rows: Rows, size: int, domain: Domain) -> int:
+    """Tiles of rows: types begin tiles of their own."""
+    if (name := _BY_RELATION.get(rows.space)) is None:
+        return math.ceil(domain.count(rows) / size)
+    counts = getattr(domain.index(ALL_EDGES).relation_stats, name)
+    if rows.group:
+        counts = counts[list(domain.groups[rows.group])]
+    return int(np.ceil(counts / size).sum())
+
+
+def _has_loops(kernel: Traversal) -> bool:
+    return any(isinstance(statement, ForEach) for statement in kernel.body)
