@@ -73,8 +73,10 @@ def times_of(
         kind: What else makes a difference.
 
     Returns:
-        None where not all is in memory.
+        None where not all is in memory, or another device is asked to compute.
     """
+    if not service.engine.ground.is_host:
+        return None  # who waits for a device waits as long as that likes
     try:
         found, given = service.models.held(model, version), service.graphs.held(graph)
         if found is None or given is None:

@@ -14,6 +14,7 @@ from hetune.costmodel.following import Given
 from hetune.costmodel.selector import Selector
 from hetune.service.core import brief
 from hetune.service.core.brief import BRIEF_SECONDS, Times
+from hetune.service.core.engine import Engine
 from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.stack import describe
 from hetune.service.http import inference
@@ -23,6 +24,7 @@ from hetune.service.http.computer import Computer
 from hetune.service.http.work import Work
 from hetune.variants.errors import DeadlineError
 
+from ._ground import NotedGround
 from ._serving import asking, make_service, tiny_layers
 
 PATH = "/v1/models/m/infer"
@@ -57,7 +59,9 @@ class Asked:
 def asked(request, tmp_path, graph, x, monkeypatch):
     """Everything is brief that may be."""
     monkeypatch.setattr(brief, "BRIEF_SECONDS", float("inf"))
-    service = make_service(tmp_path / "data", request.param)
+    engine = Engine("torch", NotedGround()) if request.param == "elsewhere" else None
+    backend = "torch" if engine else request.param
+    service = make_service(tmp_path / "data", backend, engine=engine)
     run = type(service.inference).run
 
     def noted(*args, **kwargs):
@@ -77,6 +81,11 @@ def test_the_first_are_computed_beside_the_loop_and_later_ones_in_it_with_the_sa
     assert (asks[0][0], asks[-1][0]) == (BESIDE, HERE)
     outputs = [load(answer.content)["out/1"] for _, answer in asks]
     assert all(torch.equal(out, outputs[0]) for out in outputs)
+
+
+@pytest.mark.parametrize("asked", ["elsewhere"], indirect=True)
+def test_what_another_device_computes_stays_beside(asked):
+    assert asked.settled() == BESIDE
 
 
 @pytest.mark.parametrize(
