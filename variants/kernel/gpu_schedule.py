@@ -81,10 +81,20 @@ class GpuSchedule:
         room = max(1, self.elements // ((self.edges if has_loops else 1) * width))
         return self.nodes or 1 << (room.bit_length() - 1)
 
+    def edges_of_chunk(self, width: int) -> int:
+        """Edges that a program takes where edges are shared out.
+
+        Args:
+            width: Elements of the widest value that it holds for an edge.
+        """
+        room = max(1, self.hub_elements // width)
+        return max(_LEAST_CHUNK, 1 << (room.bit_length() - 1))
+
 
 AnySchedule: TypeAlias = Schedule | GpuSchedule
 """Of a launch, for a CPU or for a GPU."""
 
+_LEAST_CHUNK = 16
 _LEAST = {
     "tile_rows": 16,
     "tile_columns": 16,

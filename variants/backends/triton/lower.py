@@ -10,7 +10,6 @@ from hetune.variants.backends.triton.chunks import (
     ChunkLowering,
     IdleLowering,
     JoinLowering,
-    splits,
 )
 from hetune.variants.backends.triton.gemm import FillLowering, GemmLowering
 from hetune.variants.backends.triton.target import Function, Unit
@@ -18,6 +17,7 @@ from hetune.variants.backends.triton.traversal import TraversalLowering
 from hetune.variants.backends.triton.values import HELPERS, SCANS
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Rows, Traversal
+from hetune.variants.kernel.walk import edges_summed
 from hetune.variants.program.nodes import Space
 
 _Walk = TraversalLowering | ChunkLowering | JoinLowering | IdleLowering
@@ -118,4 +118,4 @@ def _together(kernels: tuple[Kernel, ...], schedule: GpuSchedule) -> list[tuple[
 
 
 def _splits(kernel: Kernel, schedule: GpuSchedule) -> bool:
-    return schedule.balance == "edge" and isinstance(kernel, Traversal) and splits(kernel)
+    return schedule.balance == "edge" and edges_summed(kernel) is not None
