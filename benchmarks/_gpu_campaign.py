@@ -146,7 +146,6 @@ def judged(folder: Path) -> dict[str, Any]:
     from hetune.costmodel.calibration import load_calibration
     from hetune.costmodel.evaluate.report import judge
     from hetune.costmodel.model.cost_model import CostModel
-    from hetune.costmodel.shelf.shelf import Shelf
     from hetune.profiling.store.problems import problems
     from hetune.profiling.store.store import Store
     from hetune.variants.runtime.gpu_roofline import GpuModel
@@ -160,8 +159,9 @@ def judged(folder: Path) -> dict[str, Any]:
         known = problems(store, machine.digest, device="cuda")
     training = [problem for problem in known if problem.family != HELD_OUT]
     seen = [problem for problem in known if problem.family == HELD_OUT]
-    calibration = load_calibration(Shelf().of("cuda").calibrations)
-    card = calibration.machine if calibration else GpuModel()
+    calibration = load_calibration(device="cuda")
+    is_here = calibration is not None and calibration.fingerprint == machine.digest
+    card = calibration.machine if is_here else GpuModel()
     report = judge(
         training,
         seen,
