@@ -12,6 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import hetune
+from hetune.costmodel.shelf.shelf import Shelf
 from hetune.service.core.copies import Copies
 from hetune.service.core.engine import Engine
 from hetune.service.core.graphs import indexed_bytes
@@ -299,6 +300,13 @@ def test_metrics_tell_the_device_and_its_memory(service, ground):
     }
     graph = service.graphs.get(id)
     assert found == {"held": 1, "reserved": 2, "total": 12 << 20, "graphs": indexed_bytes(graph)}
+
+
+def test_who_chooses_is_the_champion_for_the_device(tmp_path):
+    shelf = Shelf(tmp_path / "shelf")
+    service = Service.open(tmp_path / "data", engine=Engine("triton"), shelf=shelf)
+    assert service.following.active.selector.device == "cuda"
+    assert service.cost_models.list().models == ()
 
 
 def test_answers_of_a_gpu_are_not_joined(tmp_path):
