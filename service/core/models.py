@@ -146,6 +146,18 @@ class ModelStore:
             NotFoundError: There is none.
             FolderError: It cannot be read, or is damaged.
         """
+        key, path = self._key(name, version)
+        return self._loaded.get(key) or self._loaded.add(key, self._read(*key[:2], path))
+
+    def held(self, name: str, version: int | None = None) -> Model | None:
+        """A model if it is in memory. Asking is no use of it.
+
+        Raises:
+            HetuneError: As `get` does, but for what is on disk.
+        """
+        return self._loaded.peek(self._key(name, version)[0])
+
+    def _key(self, name: str, version: int | None) -> tuple[tuple[str, int, int], Path]:
         name, at, alias = name.partition(SEPARATOR)
         if at and version is not None:
             raise MalformedError(f"there is a version beside the alias {alias}: give one of them")
@@ -154,8 +166,7 @@ class ModelStore:
         elif version is None:
             version = self.versions(name)[-1]
         path = self._path(name, version)
-        key = name, version, self._stamp(name, version, path)
-        return self._loaded.get(key) or self._loaded.add(key, self._read(name, version, path))
+        return (name, version, self._stamp(name, version, path)), path
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""

@@ -123,3 +123,84 @@ launch
   buffer y: node[{n}]
   gemm y[node] = x @ w + bias heads={h} k={d} n=3
 """
+
+WEIGHTED = """
+launch
+  buffer a: edge[{h}]
+  buffer x: node[{h},{d}]
+  buffer p: edge[{h}] in scratch p
+  buffer y: node[{h},{d}]
+  traverse node
+    init top: [{h}] max
+    for edge
+      s: [{h}] = read a
+      store p = s
+      update top s
+    init total: [{h}] sum
+    for edge
+      score: [{h}] = read p
+      below: [{h}] = sub(score, top)
+      power: [{h}] = exp(below)
+      store p = power
+      update total power
+    inverse: [{h}] = reciprocal(total)
+    for edge
+      held: [{h}] = read p
+      share: [{h}] = mul(held, inverse)
+      store p = share
+  traverse node
+    init acc: [{h},{d}] sum
+    for edge
+      share: [{h}] = read p
+      row: [{h},{d}] = read x[src]
+      m: [{h},{d}] = mul(share, row)
+      update acc m
+    store y = acc
+"""
+"""A softmax, and the sum that it weights."""
+
+ATTENTION = """
+launch
+  buffer a: edge[{h}]
+  buffer b: src_pair@b[{h}]
+  buffer x: node[{h},{d}]
+  buffer v: src_pair@b[{h},{d}]
+  buffer p: edge[{h}] in scratch p
+  buffer y: node[{h},{d}]
+  traverse node
+    init top: [{h}] max
+    for edge@a
+      s: [{h}] = read a
+      store p = s
+      update top s
+    for edge@b
+      t: [{h}] = read b
+      store p = t
+      update top t
+    init total: [{h}] sum
+    for edge
+      score: [{h}] = read p
+      below: [{h}] = sub(score, top)
+      power: [{h}] = exp(below)
+      store p = power
+      update total power
+    inverse: [{h}] = reciprocal(total)
+    for edge
+      held: [{h}] = read p
+      share: [{h}] = mul(held, inverse)
+      store p = share
+  traverse node
+    init acc: [{h},{d}] sum
+    for edge@a
+      share: [{h}] = read p
+      row: [{h},{d}] = read x[src]
+      m: [{h},{d}] = mul(share, row)
+      update acc m
+    for edge@b
+      share: [{h}] = read p
+      row: [{h},{d}] = read v
+      m: [{h},{d}] = mul(share, row)
+      update acc m
+    store y = acc
+"""
+"""A softmax over two groups of edges, and the sum that it weights, of rows of both."""

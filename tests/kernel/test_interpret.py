@@ -473,3 +473,39 @@ def test_flat_rows_are_welcome():
 def test_tensors_that_do_not_fit(values, message):
     with pytest.raises(InputError, match=message):
         interpret(parse(COPY), {"x": torch.zeros(4, 6), **values}, index_of(SMALL), SMALL)
+
+
+def test_a_sum_below_a_maximum_shrinks_when_that_grows():
+    found = run(
+        """
+launch
+  buffer s: edge[]
+  buffer y: node[]
+  buffer z: node[]
+  traverse node
+    init top: [] max
+    init total: [] sum below top
+    for edge@b
+      a: [] = read s
+      update top a
+      below: [] = sub(a, top)
+      power: [] = exp(below)
+      update total power
+    for edge@a
+      a: [] = read s
+      update top a
+      below: [] = sub(a, top)
+      power: [] = exp(below)
+      update total power
+    store y = top
+    store z = total
+""",
+        SMALL,
+        s=[3.0, 5.0, 4.0, -2.0],
+        y=[0.0] * 4,
+        z=[0.0] * 4,
+    )
+    lowest = torch.finfo(torch.float64).min
+    assert found["y"].tolist() == [lowest, 5.0, -2.0, lowest]
+    expected = [0.0, math.exp(-2) + 1.0 + math.exp(-1), 1.0, 0.0]
+    assert found["z"].tolist() == pytest.approx(expected, rel=1e-12)

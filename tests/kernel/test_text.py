@@ -107,6 +107,7 @@ traverse node
                 Def("init", (), Read("read")),
                 Def("for", (), Apply("scale", ("init",), -2.0)),
                 Init("update", (), "sum"),
+                Init("below", (), "sum", "update"),
                 Update("update", "for"),
                 Store("store", "update"),
             ),
@@ -116,6 +117,7 @@ traverse edge
     init: [] = read read
     for: [] = scale(init, const=-2.0)
     init update: [] sum
+    init below: [] sum below update
     update update for
     store store = update""",
     ),

@@ -87,6 +87,29 @@ traverse node
     s: [4] = mul(r, one)
     store a = s
 """,
+    # A running maximum is read while it grows; what is below it may be wider.
+    """
+traverse node
+  init top: [4] max
+  init total: [4] sum below top
+  init acc: [4,3] sum below top
+  for edge@s
+    h: [4] = read a
+    update top h
+    s: [4] = sub(h, top)
+    r: [4] = exp(s)
+    update total r
+    f: [4,3] = read m
+    g: [4,3] = mul(r, f)
+    update acc g
+  for edge@r
+    h: [4] = read a
+    update top h
+    s: [4] = sub(h, top)
+    r: [4] = exp(s)
+    update total r
+  store o = acc
+""",
     """
 traverse edge@s
   d: [4,3] = read x[dst]
@@ -219,6 +242,31 @@ BAD_TRAVERSALS = [
     (
         node("  for edge@s\n    h: [8] = read e\n    store e = h\n  store y = h"),
         "there is no value 'h' here",
+    ),
+    (node("  init t: [8] sum\n  init h: [8] sum below t\n  store y = h"), "below a maximum, which"),
+    (node("  init t: [8] max\n  init h: [8] max below t\n  store y = h"), "only a sum is below"),
+    (node("  init h: [8] sum below t\n  store y = h"), "write `init MAXIMUM: [...] max` before it"),
+    (
+        node("  init t: [8] max\n  b1: [8] = read b\n  update t b1\n  init h: [8] sum below t\n"),
+        "and nothing has updated yet",
+    ),
+    (
+        node("  init t: [6] max\n  init h: [8] sum below t\n  store y = h"),
+        "the maximum 't' has row shape (6,), no prefix of (8,)",
+    ),
+    (
+        node(
+            "  init t: [8] max\n  init h: [8] sum below t\n  for edge@s\n    g: [8] = read e\n"
+            "    f: [8] = sub(g, t)\n    update t g\n    update h f\n  store y = h"
+        ),
+        "'t' is read in a loop that still updates it",
+    ),
+    (
+        node(
+            "  init t: [8] max\n  init h: [8] sum below t\n  for edge@s\n    g: [8] = read e\n"
+            "    update t g\n    update t g\n    update h g\n  store y = h"
+        ),
+        "has been updated already: do it once for a row, before it is read",
     ),
     (
         node("  for edge@s\n    h: [8] = read y[src]\n  store y = h"),

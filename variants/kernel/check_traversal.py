@@ -39,6 +39,11 @@ class _Scope:
         self.rows = rows
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.accumulators: set[str] = set()
+        self.maxima: set[str] = set()
+        self.running: set[str] = set()
+        """Maxima that sums are below."""
+        self.grown: set[str] = set()
+        """Accumulators that the loop has updated for this row."""
 
 
 class TraversalCheck(Check):
@@ -77,15 +82,8 @@ class TraversalCheck(Check):
                 if shape != found:
                     raise self.error(f"the value has row shape {found}: declare that", statement)
                 self._declare(name, shape, statement)
-            case Init(name, shape, reduce):
-                if reduce not in REDUCTIONS:
-                    raise self.error(f"there is no reduction {reduce!r}: use sum or max", statement)
-                if any(extent < 1 for extent in shape):
-                    raise self.error(
-                        "an extent is below 1: give each axis at least 1 element", statement
-                    )
-                self._declare(name, shape, statement)
-                self.scopes[-1].accumulators.add(name)
+            case Init():
+                self._init(statement)
             case Update():
                 self._update(statement)
             case Store(buffer, value, _):
@@ -93,6 +91,32 @@ class TraversalCheck(Check):
                 self._same_shape(f"buffer {buffer!r}", type.shape, value, statement)
             case ForEach():
                 self._loop(statement)
+
+    def _init(self, init: Init) -> None:
+        scope = self.scopes[-1]
+        if init.reduce not in REDUCTIONS:
+            raise self.error(f"there is no reduction {init.reduce!r}: use sum or max", init)
+        if any(extent < 1 for extent in init.shape):
+            raise self.error("an extent is below 1: give each axis at least 1 element", init)
+        self._declare(init.name, init.shape, init)
+        if init.below:
+            shape = scope.shapes.get(init.below)
+            if init.reduce != "sum" or init.below not in scope.maxima - scope.grown:
+                raise self.error(
+                    "only a sum is below a maximum, which the same loop declares and nothing has "
+                    "updated yet: write `init MAXIMUM: [...] max` before it",
+                    init,
+                )
+            if shape is None or init.shape[: len(shape)] != shape:
+                raise self.error(
+                    f"the maximum {init.below!r} has row shape {shape}, no prefix of "
+                    f"{init.shape}: make it one",
+                    init,
+                )
+            scope.running.add(init.below)
+        scope.accumulators.add(init.name)
+        if init.reduce == "max":
+            scope.maxima.add(init.name)
 
     def _declare(self, name: str, shape: tuple[int, ...], statement: Stmt) -> None:
         if not NAME.fullmatch(name):
@@ -106,6 +130,13 @@ class TraversalCheck(Check):
             if update.name in scope.accumulators:
                 shape = scope.shapes[update.name]
                 self._same_shape(f"accumulator {update.name!r}", shape, update.value, update)
+                if update.name in scope.running and update.name in self.scopes[-1].grown:
+                    raise self.error(
+                        f"{update.name!r}, which sums are below, has been updated already: do it "
+                        "once for a row, before it is read",
+                        update,
+                    )
+                self.scopes[-1].grown.add(update.name)
                 return
         raise self.error(
             f"there is no accumulator {update.name!r} here: declare it with init in this loop or "
@@ -147,10 +178,11 @@ class TraversalCheck(Check):
         self.partial = before | (updated & declared)
         self._body(inner, loop.body, loop)
         self.partial = before
+        self.scopes[-1].grown |= updated
 
     def _value(self, name: str, statement: Stmt) -> tuple[int, ...]:
         """The row shape of a named value."""
-        if name in self.partial:
+        if name in self.partial and not self._runs(name):
             raise self.error(
                 f"{name!r} is read in a loop that still updates it: read it after the loop, or in "
                 "a second loop",
@@ -161,6 +193,11 @@ class TraversalCheck(Check):
                 return scope.shapes[name]
         hint = f"read the buffer first: `v = read {name}`" if name in self.types else "define it"
         raise self.error(f"there is no value {name!r} here: {hint}", statement)
+
+    def _runs(self, name: str) -> bool:
+        """Whether a maximum may be read while it grows: sums follow it, and it knows this row."""
+        running = any(name in scope.running for scope in self.scopes)
+        return running and name in self.scopes[-1].grown
 
     def _expr(self, expr: Expr, statement: Stmt) -> tuple[int, ...]:
         match expr:

@@ -26,6 +26,11 @@ class GpuSchedule:
         hub_edges: Nodes with so many incoming edges are hubs: each gets a program of its own that
             takes `hub_elements` at once; 0: there are none. Needs `degree_order`.
         hub_elements: As `elements`, for a hub.
+        balance: ``"node"``: programs of a Traversal take nodes; ``"edge"``: where it has one loop
+            over edges, they take chunks of edges, as many as `hub_elements` allow, whichever nodes
+            they lead to.
+        one_pass: Whether softmaxes walk edges with a running maximum, and where they can once for
+            scores, shares and weighted sums together; if not, once for each.
         warps: Warps of a Gemm's program; a Traversal has one for each 1024 elements.
         stages: Depth of a Gemm's software pipeline.
     """
@@ -39,6 +44,8 @@ class GpuSchedule:
     degree_order: bool = True
     hub_edges: int = 512
     hub_elements: int = 4096
+    balance: str = "node"
+    one_pass: bool = True
     warps: int = 4
     stages: int = 2
 
@@ -55,6 +62,8 @@ class GpuSchedule:
                     f"{name} is {value}: take a power of two, {least} or more"
                     + (" (or 0)" if least == 0 else "")
                 )
+        if self.balance not in ("node", "edge"):
+            raise KernelError(f"no balance {self.balance!r}: take node or edge")
         if self.stages < 1:
             raise KernelError(f"stages is {self.stages}: take 1 or more")
 

@@ -294,10 +294,11 @@ class _Machine:
 
 @dataclass(slots=True)
 class _Value:
-    """A row value of one loop, and the reduction if it is an accumulator."""
+    """A row value of one loop; of an accumulator also the reduction, and what it is below."""
 
     tensor: torch.Tensor
     reduce: str | None = None
+    below: str = ""
 
 
 class _Loop:
@@ -315,13 +316,8 @@ class _Loop:
         match statement:
             case Def(name, _, expr):
                 self._values[name] = _Value(self._evaluate(expr))
-            case Init(name, shape, reduce):
-                size = (self._machine.count(self._rows), *shape)
-                start = 0.0 if reduce == "sum" else -torch.inf
-                tensor = torch.full(
-                    size, start, dtype=self._machine.dtype, device=self._machine.device
-                )
-                self._values[name] = _Value(tensor, reduce)
+            case Init():
+                self._init(statement)
             case Update(name, value):
                 owner = self._owner(name)
                 places = self._places_in(owner)
@@ -330,6 +326,16 @@ class _Loop:
                 self._machine.write(buffer, self._rows, self._value(value), accumulate)
             case ForEach(rows, body):
                 _Loop(self._machine, rows, self).run(body)
+
+    def _init(self, init: Init) -> None:
+        dtype = self._machine.dtype
+        size = (self._machine.count(self._rows), *init.shape)
+        start = 0.0 if init.reduce == "sum" else -torch.inf
+        tensor = torch.full(size, start, dtype=dtype, device=self._machine.device)
+        self._values[init.name] = _Value(tensor, init.reduce, init.below)
+        if init.below:
+            top = self._values[init.below]
+            top.tensor = top.tensor.clamp(min=torch.finfo(dtype).min)
 
     def _owner(self, name: str) -> _Loop:
         loop = self
@@ -355,6 +361,7 @@ class _Loop:
     def _add(self, name: str, places: torch.Tensor | None, value: torch.Tensor) -> None:
         """Out of place: other names may hold the tensor."""
         held = self._values[name]
+        before = held.tensor
         if places is None:
             by = torch.add if held.reduce == "sum" else torch.maximum
             held.tensor = by(held.tensor, value)
@@ -363,6 +370,10 @@ class _Loop:
         else:
             index = places.view(-1, *(1 for _ in value.shape[1:])).expand_as(value)
             held.tensor = held.tensor.scatter_reduce(0, index, value, "amax")
+        for other in self._values.values():
+            if other.below == name:
+                fade = torch.exp(before - held.tensor)
+                other.tensor = apply("mul", [other.tensor, fade], None)
 
     def _evaluate(self, expr: Expr) -> torch.Tensor:
         match expr:

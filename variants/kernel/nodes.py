@@ -154,11 +154,19 @@ class Def:
 
 @dataclass(frozen=True, slots=True)
 class Init:
-    """Declares an accumulator of the current row: ``sum`` starts at 0, ``max`` at -inf."""
+    """Declares an accumulator of the current row: ``sum`` starts at 0, ``max`` at -inf.
+
+    ``below`` names a ``max`` accumulator of the same row, and says that every term of this sum
+    has the factor ``exp(-maximum)``: when the maximum grows, the sum is multiplied by
+    ``exp(old - new)``. A loop may then read the maximum, after it has updated it, while both
+    still grow (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"). Such a
+    maximum starts at the lowest finite number.
+    """
 
     name: str
     shape: tuple[int, ...]
     reduce: str
+    below: str = ""
 
 
 @dataclass(frozen=True, slots=True)

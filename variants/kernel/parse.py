@@ -280,7 +280,9 @@ class _Reader:
         elif word == "init":
             name = line.name("an accumulator")
             line.expect(":")
-            statement = Init(name, line.shape(), line.name("a reduction"))
+            shape, reduce = line.shape(), line.name("a reduction")
+            below = line.name("a maximum") if line.accept("below") else ""
+            statement = Init(name, shape, reduce, below)
         elif word == "update":
             statement = Update(line.name("an accumulator"), line.name("a value"))
         elif word == "store":

@@ -126,8 +126,8 @@ def _statement_lines(statement: Stmt) -> Iterator[str]:
     match statement:
         case Def(name, shape, expr):
             yield f"{name}: {_shape(shape)} = {_expr(expr)}"
-        case Init(name, shape, reduce):
-            yield f"init {name}: {_shape(shape)} {reduce}"
+        case Init(name, shape, reduce, below):
+            yield f"init {name}: {_shape(shape)} {reduce}{f' below {below}' if below else ''}"
         case Update(name, value):
             yield f"update {name} {value}"
         case Store(buffer, value, accumulate):

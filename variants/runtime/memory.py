@@ -9,6 +9,7 @@ import torch
 
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Buffer, Launch
+from hetune.variants.kernel.one_pass import as_run
 from hetune.variants.kernel.scratch import scratch_layout, whole_scratch
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Type
@@ -58,7 +59,7 @@ def layout_of(plan: Plan, schedules: tuple[AnySchedule, ...], domain: Domain) ->
 def _scratch(launch: Launch, schedule: AnySchedule, domain: Domain) -> int:
     """Elements of scratch, of a thread's share or of a GPU."""
     if isinstance(schedule, GpuSchedule):
-        return sum(whole_scratch(launch, domain.count).values())
+        return sum(whole_scratch(as_run(launch, schedule), domain.count).values())
     return scratch_layout(launch, schedule.block_nodes, domain.index).stride
 
 

@@ -24,6 +24,7 @@ from hetune.variants.kernel.nodes import (
     SegmentSum,
     Traversal,
 )
+from hetune.variants.kernel.one_pass import as_run
 from hetune.variants.kernel.walk import statements
 from hetune.variants.kernel.work import Formula, Term, formula, limit_of
 from hetune.variants.plan.variants import Device, Variant, device_of
@@ -148,7 +149,7 @@ class CandidateTable:
         self._runs: dict[tuple[Space, str, int | None], int] = {}
         self._formulas: dict[Launch, Formula] = {}
         self._prepare()
-        self._gpu = GpuColumns(self.launches) if self.device == "cuda" else None
+        self._gpu = GpuColumns(self._as_run()) if self.device == "cuda" else None
 
     @staticmethod
     @functools.lru_cache(maxsize=256)
@@ -219,6 +220,10 @@ class CandidateTable:
 
     # Preparation.
 
+    def _as_run(self) -> tuple[tuple[Launch, AnySchedule], ...]:
+        """The launches as their schedules have them run."""
+        return tuple((as_run(launch, schedule), schedule) for launch, schedule in self.launches)
+
     def _prepare(self) -> None:
         self._owner = np.array([v for v, rows in enumerate(self.rows_of) for _ in rows], np.intp)
         needed = [
@@ -236,7 +241,7 @@ class CandidateTable:
         gathers: list[tuple[int, Term]] = []
         tables: list[tuple[int, Term]] = []
         typed: list[tuple[int, int, int]] = []
-        for row, (launch, schedule) in enumerate(self.launches):
+        for row, (launch, schedule) in enumerate(self._as_run()):
             for name, position in _structure(launch, schedule):
                 self._fixed[row, _COLUMN[name]] = position
             base = row * len(COLUMNS)

@@ -4,8 +4,9 @@ Triton decides when it is imported whether it interprets: `tests/conftest.py` te
 that compile do so in processes of their own. Before 3.7.1 it cannot interpret beside NumPy 2.4.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import pytest
 import torch
@@ -57,14 +58,23 @@ def check() -> Callable[..., None]:
     """Compares a launch with the kernel interpreter in float64."""
     pytest.importorskip("triton", minversion="3.7.1")
 
-    def compare(launch: Launch, graph: HeteroGraph, schedule: GpuSchedule | None = None) -> None:
+    def compare(
+        launch: Launch,
+        graph: HeteroGraph,
+        schedule: GpuSchedule | None = None,
+        factors: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         verify(launch)
         place = _Place(graph)
         expected = random_values(launch, place.index, graph)
         found = random_values(launch, place.index, graph, torch.float32)
+        for buffer, factor in factors.items():
+            found[buffer] *= factor
+            expected[buffer] = found[buffer].double()
         interpret(launch, expected, place.index, graph)
         TritonBackend().bind(launch, schedule or GpuSchedule(), place)(found)
-        for buffer, want in expected.items():
+        for buffer in (buffer.name for buffer in launch.buffers if not buffer.scratch):
+            want = expected[buffer]
             limit = 1e-5 * want.abs().max().item() if want.numel() else 0.0
             torch.testing.assert_close(found[buffer].double(), want, rtol=0.0, atol=limit)
 

@@ -13,7 +13,7 @@ from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.registry import KernelSource
 
-from ..launches import RGCN, SOFTMAX
+from ..launches import RGCN, SOFTMAX, WEIGHTED
 
 pytest.importorskip("triton")
 GOLDEN = {"rgcn": RGCN.format(d=63), "softmax": SOFTMAX.format(d=16, h=2)}
@@ -48,6 +48,20 @@ def test_cubins_round_through_the_registry(capability, tmp_path):
     path = tmp_path / "kernels" / f"{again.key(sources[0])}.so"
     path.write_bytes(binary[:-1] + b"?")
     assert again.find(sources[0]) is None
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("balance", ["node", "edge"])
+def test_sums_and_softmaxes_compile(balance, capability, tmp_path):
+    """With a running maximum, and with segmented scans."""
+    launch = parse(WEIGHTED.format(d=8, h=2))
+    text = emit(launch, GpuSchedule(balance=balance, hub_elements=1024)).source.text
+    assert ("associative_scan" in text) == (balance == "edge")
+    TritonCompiler(capability).compile(text, tmp_path / "out")
+    with zipfile.ZipFile(tmp_path / "out") as archive:
+        cubins = [archive.read(name) for name in archive.namelist() if name.endswith(".cubin")]
+    assert len(cubins) == (3 if balance == "edge" else 2)
+    assert all(cubin[:4] == b"\x7fELF" for cubin in cubins)
 
 
 def test_what_triton_refuses_is_reported_with_its_words(tmp_path):

@@ -6,7 +6,7 @@ from hetune.variants.backends.triton.emit import emit
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
 
-from ..launches import ATTEND, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
+from ..launches import ATTEND, ATTENTION, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM, WEIGHTED
 
 TOGETHER = """
 launch
@@ -40,6 +40,9 @@ KERNELS = {
     "softmax": (SOFTMAX, GpuSchedule()),
     "softmax-in-order": (SOFTMAX, GpuSchedule(degree_order=False, nodes=1, edges=1)),
     "attend": (ATTEND, GpuSchedule(hub_edges=0)),
+    "attention": (ATTENTION, GpuSchedule()),
+    "attention-several-passes": (ATTENTION, GpuSchedule(one_pass=False, hub_edges=0)),
+    "weighted-by-edges": (WEIGHTED, GpuSchedule(balance="edge")),
     "together": (TOGETHER, GpuSchedule(hub_edges=0)),
     "narrow": (NARROW, GpuSchedule()),
 }

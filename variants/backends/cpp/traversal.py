@@ -140,6 +140,10 @@ class TraversalLowering:
                 self._inner(stmt.name, stmt.expr)
 
     def _declare(self, stmt: Init) -> None:
+        if stmt.below:
+            raise KernelError(
+                f"{stmt.name!r} is a sum below {stmt.below!r}: the C++ backend walks edges again"
+            )
         self.reductions[stmt.name] = stmt.reduce
         unique = self.scopes.unique(stmt.name)
         names = []

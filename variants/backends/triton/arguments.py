@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hetune.variants.backends.arguments import SlotTable
 from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot, identifier
+from hetune.variants.backends.triton.values import HELPERS, SCANS
 from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.program.nodes import End
 
@@ -46,7 +47,20 @@ class IdleNodesSlot:
     end: End
 
 
-_OwnSlot = TilesSlot | IdleNodesSlot
+@dataclass(frozen=True, slots=True)
+class CarrySlot:
+    """Memory of a run: float32, for each chunk of so many rows so many numbers.
+
+    Kernels that name it alike share it.
+    """
+
+    name: str
+    rows: Rows
+    chunk: int
+    width: int
+
+
+_OwnSlot = TilesSlot | IdleNodesSlot | CarrySlot
 Slot = BufferSlot | IndexSlot | NodeTypeSlot | _OwnSlot
 
 
@@ -78,7 +92,7 @@ class Grid:
     heads: int = 1
 
 
-_TAKEN = frozenset((*keyword.kwlist, "tl", "triton", "range", "float", "gelu", "tanh", "maximum"))
+_TAKEN = frozenset((*keyword.kwlist, "tl", "triton", "range", "float", "maximum", *HELPERS, *SCANS))
 
 
 class Arguments(SlotTable[_OwnSlot, Count]):
@@ -91,7 +105,7 @@ class Arguments(SlotTable[_OwnSlot, Count]):
     def typed_pointers(self) -> tuple[tuple[str, str], ...]:
         """Type and name of each pointer."""
         return tuple(
-            ("*fp32" if isinstance(slot, BufferSlot) else "*i32", name)
+            ("*fp32" if isinstance(slot, BufferSlot | CarrySlot) else "*i32", name)
             for slot, name in self.pointers
         )
 
@@ -102,6 +116,10 @@ class Arguments(SlotTable[_OwnSlot, Count]):
     def idle_nodes(self, end: End) -> str:
         """Pointer to the nodes without an edge at one end."""
         return self._pointer(IdleNodesSlot(end), f"without_{end}")
+
+    def carry(self, slot: CarrySlot) -> str:
+        """Pointer to memory of the run."""
+        return self._pointer(slot, "parts")
 
     def count(self, of: Count) -> str:
         """A count."""

@@ -13,6 +13,7 @@ from hetune.variants.backends.base import Place, Runner
 from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot
 from hetune.variants.backends.triton.ahead import gpu_registry
 from hetune.variants.backends.triton.arguments import (
+    CarrySlot,
     Count,
     Hubs,
     IdleNodesSlot,
@@ -106,8 +107,11 @@ class TritonBackend:
             _Call(getattr(module, k.function.name), loaded.get(k.function.name), k, place)
             for k in code.kernels
         )
-        scratch = whole_scratch(launch, place.count)
-        temporary = {buffer.name: buffer.scratch for buffer in launch.buffers if buffer.scratch}
+        scratch = whole_scratch(code.launch, place.count)
+        temporary = {b.name: b.scratch for b in code.launch.buffers if b.scratch}
+        for slot in {s for k in code.kernels for s in k.pointers if isinstance(s, CarrySlot)}:
+            scratch[slot.name] = -(-place.count(slot.rows) // slot.chunk) * slot.width
+            temporary[slot.name] = slot.name
 
         def run(buffers: Mapping[str, Tensor]) -> None:
             if temporary:
@@ -164,7 +168,7 @@ class _Call:
             "enable_fp_fusion": True,
         }
         self._pointers = [
-            slot.name if isinstance(slot, BufferSlot) else _array(slot, place)
+            slot.name if isinstance(slot, BufferSlot | CarrySlot) else _array(slot, place)
             for slot in lowered.pointers
         ]
         self._counts = tuple(_count(of, place) for of in lowered.counts)
@@ -208,7 +212,7 @@ def _array(slot: Slot, place: Place) -> Tensor:
             found = getattr(_tiles(tiling, place), field)
         case IdleNodesSlot(end=end):
             found = _index(place, "").nodes_without_edges(end)
-        case BufferSlot():
+        case BufferSlot() | CarrySlot():
             raise AssertionError("buffers are given with every run")
     assert isinstance(found, Tensor)
     return found

@@ -120,6 +120,18 @@ class Blocks(Nest[Frame]):
             self.top.append(mask)
         return mask.name
 
+    def columns(self, shape: tuple[int, ...], axes: tuple[Axis, ...]) -> list[str]:
+        """Offsets of a row's elements, one term for each axis."""
+        stride = 1
+        found = []
+        for axis, extent in reversed(list(enumerate(shape))):
+            if extent > 1:
+                step = self.elements(extent) if stride == 1 else None
+                step = step or f"{self.elements(extent)} * {stride}"
+                found.append(lift(step, (axis,), axes))
+            stride *= extent
+        return found[::-1]
+
     def padding(self, shape: tuple[int, ...], axes: tuple[Axis, ...]) -> list[str]:
         """Masks that leave padding out."""
         return [
@@ -140,14 +152,7 @@ class Blocks(Nest[Frame]):
             number = self.rows_of(row)
             start = number if width == 1 else f"{number}.to(tl.int64) * {width}"
             terms.append(lift(start, lanes, axes))
-        stride = 1
-        columns = []
-        for axis, extent in reversed(list(enumerate(shape))):
-            if extent > 1:
-                step = self.elements(extent) if stride == 1 else None
-                step = step or f"{self.elements(extent)} * {stride}"
-                columns.append(lift(step, (axis,), axes))
-            stride *= extent
+        terms += self.columns(shape, axes)
         masks = [] if row.shared else [lift(row.frame.inside, lanes, axes)]
         masks += self.padding(shape, axes)
-        return " + ".join([*terms, *reversed(columns)]), axes, " & ".join(masks)
+        return " + ".join(terms), axes, " & ".join(masks)

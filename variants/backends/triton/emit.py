@@ -10,16 +10,21 @@ from hetune.variants.backends.triton.codegen import print_unit
 from hetune.variants.backends.triton.lower import Lowered, lower
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Launch
+from hetune.variants.kernel.one_pass import as_run
 from hetune.variants.kernel.text import show
 from hetune.variants.registry.records import KernelSource
 
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """A launch's module, and its kernels in the order in which they run."""
+    """A launch's module, its kernels in the order in which they run, and what they run.
+
+    The launch is as its schedule rewrites it, which may need less scratch than the plan's.
+    """
 
     source: KernelSource
     kernels: tuple[Lowered, ...]
+    launch: Launch
 
 
 @functools.lru_cache(maxsize=4096)
@@ -29,7 +34,8 @@ def emit(launch: Launch, schedule: GpuSchedule, precision: str = "ieee") -> Emit
     Raises:
         KernelError: a kernel cannot be compiled as it stands.
     """
-    unit, kernels = lower(launch, schedule, precision)
+    run = as_run(launch, schedule)
+    unit, kernels = lower(run, schedule, precision)
     recipe = f"{show(launch)}schedule precision={precision} {schedule}\n"
     name = launch_name(launch, recipe, "triton")
-    return Emitted(KernelSource(name, print_unit(unit), recipe), kernels)
+    return Emitted(KernelSource(name, print_unit(unit), recipe), kernels, run)

@@ -6,13 +6,23 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from hetune.variants.backends.triton.arguments import Arguments, Count, Grid, Slot
+from hetune.variants.backends.triton.chunks import (
+    ChunkLowering,
+    IdleLowering,
+    JoinLowering,
+    splits,
+)
 from hetune.variants.backends.triton.gemm import FillLowering, GemmLowering
 from hetune.variants.backends.triton.target import Function, Unit
 from hetune.variants.backends.triton.traversal import TraversalLowering
-from hetune.variants.backends.triton.values import HELPERS
+from hetune.variants.backends.triton.values import HELPERS, SCANS
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Rows, Traversal
 from hetune.variants.program.nodes import Space
+
+_Walk = TraversalLowering | ChunkLowering | JoinLowering | IdleLowering
+_PARTS = (ChunkLowering, JoinLowering, IdleLowering)
+"""Of a Traversal that is shared out by edges, in the order in which they run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +56,31 @@ def lower(
     """
     lowered: list[Lowered] = []
     helpers: set[str] = set()
-    for i, kernels in enumerate(_together(launch.kernels)):
+    for i, kernels in enumerate(_together(launch.kernels, schedule)):
         name = f"kernel_{i}"
         if isinstance(kernels[0], Gemm):
             lowered += _gemm(kernels[0], name, launch, schedule, precision)
             continue
         walks = tuple(kernel for kernel in kernels if isinstance(kernel, Traversal))
-        walk = TraversalLowering(walks, name, launch, schedule)
-        both = [walk]
-        if walk.hubs is not None:
-            both.append(TraversalLowering(walks, f"{name}_hubs", launch, schedule, hubs=True))
-        for each in both:
+        for each in _walks(walks, name, launch, schedule):
             lowered.append(_called(each.function(), each.args, each.grid))
             helpers |= each.helpers
-    texts = tuple(text for fn, text in HELPERS.items() if fn in helpers)
+    texts = tuple(text for fn, text in (HELPERS | SCANS).items() if fn in helpers)
     return Unit(
         f"precision={precision} {schedule}", texts, tuple(one.function for one in lowered)
     ), tuple(lowered)
+
+
+def _walks(
+    walks: tuple[Traversal, ...], name: str, launch: Launch, schedule: GpuSchedule
+) -> list[_Walk]:
+    if _splits(walks[0], schedule):
+        (walk,) = walks
+        return [part(walk, name, launch, schedule) for part in _PARTS]
+    nodes = TraversalLowering(walks, name, launch, schedule)
+    if nodes.hubs is None:
+        return [nodes]
+    return [nodes, TraversalLowering(walks, f"{name}_hubs", launch, schedule, hubs=True)]
 
 
 def _gemm(
@@ -85,14 +103,19 @@ def _called(function: Function, arguments: Arguments, grid: Grid) -> Lowered:
     )
 
 
-def _together(kernels: tuple[Kernel, ...]) -> list[tuple[Kernel, ...]]:
+def _together(kernels: tuple[Kernel, ...], schedule: GpuSchedule) -> list[tuple[Kernel, ...]]:
     """Kernels that are one on a GPU."""
+
+    def joins(kernel: Kernel) -> bool:
+        walks_nodes = isinstance(kernel, Traversal) and kernel.rows == Rows(Space.NODE)
+        return walks_nodes and not _splits(kernel, schedule)
+
     found: list[tuple[Kernel, ...]] = []
-    for walks, run in groupby(kernels, _walks_nodes):
+    for together, run in groupby(kernels, joins):
         same = tuple(run)
-        found += [same] if walks else [(kernel,) for kernel in same]
+        found += [same] if together else [(kernel,) for kernel in same]
     return found
 
 
-def _walks_nodes(kernel: Kernel) -> bool:
-    return isinstance(kernel, Traversal) and kernel.rows == Rows(Space.NODE)
+def _splits(kernel: Kernel, schedule: GpuSchedule) -> bool:
+    return schedule.balance == "edge" and isinstance(kernel, Traversal) and splits(kernel)

@@ -93,6 +93,19 @@ def tanh(x):
 HELPERS = {"gelu": GELU, "tanh": TANH}
 """Functions that Triton's own language lacks, printed where they are used."""
 
+_SEGMENTS = '''
+@triton.jit
+def {name}(marks, value, next_marks, next_value):
+    """Reduces two runs of lanes; a marked lane begins anew."""
+    both = {both}
+    return marks | next_marks, tl.where(next_marks > 0, next_value, both)
+'''
+SCANS = {
+    "add_segments": _SEGMENTS.format(name="add_segments", both="value + next_value"),
+    "max_segments": _SEGMENTS.format(name="max_segments", both="tl.maximum(value, next_value)"),
+}
+"""Functions that reduce pairs of lanes with marks, for `tl.associative_scan`."""
+
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
 
