@@ -5,7 +5,10 @@ different devices would meet.
 """
 
 import gc
+from contextlib import nullcontext
 from dataclasses import replace
+from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -35,6 +38,11 @@ from ._serving import make_service, tiny_features, tiny_graph
 from .test_metrics import value
 
 X = tiny_features()
+
+
+TRITON = pytest.mark.skipif(
+    find_spec("triton") is None, reason="no triton: pip install 'hetune[triton]'"
+)
 
 
 @pytest.fixture
@@ -113,6 +121,42 @@ def test_weights_go_where_layers_run(service, monkeypatch):
     )
     service.models.get("m")
     assert moved == [torch.device("cpu")] * 2
+
+
+class Recorder:
+    """Replays by running again."""
+
+    def __init__(self):
+        self.recorded = 0
+
+    def refusal(self, device):
+        return ""
+
+    def on(self, device):
+        return nullcontext()
+
+    def event(self):
+        return SimpleNamespace(record=lambda: 0, wait=lambda: 0, synchronize=lambda: 0)
+
+    def record(self, run):
+        self.recorded += 1
+        result = run().clone()
+        return lambda: result.copy_(run()), result
+
+
+@TRITON
+@pytest.mark.parametrize(("wanted", "recorded"), [(False, 0), (None, 1), (True, 1)])
+def test_runs_that_repeat_are_replayed_if_that_is_asked_for(tmp_path, ground, wanted, recorded):
+    service = make_service(tmp_path / "data", engine=Engine("triton", ground, cuda_graph=wanted))
+    recorders = []
+    for layer in service.models.get("m").compiled:
+        layer._recorder = Recorder()
+        recorders.append(layer._recorder)
+    id = service.graphs.add(tiny_graph())
+    outs = [service.inference.run("m", id, X * n).out for n in (1, 2, 3, 1)]
+    assert [recorder.recorded for recorder in recorders] == [recorded] * 2
+    assert torch.allclose(outs[3], outs[0], rtol=1e-4, atol=1e-6)
+    assert not torch.equal(outs[2], outs[0])
 
 
 def test_a_sample_of_regret_runs_there_too(service, ground):
@@ -319,8 +363,8 @@ def test_without_a_gpu_there_is_no_engine_for_one():
         pytest.skip("there is a GPU")
     with pytest.raises(VariantError, match="no GPU: torch sees none here"):
         Engine.on("cuda")
-    with pytest.raises(InputError, match="cuda_graph is for GPUs"):
-        Engine.on("cpu", cuda_graph=True)
+    with pytest.raises(InputError, match="cuda_graph is auto, which is for GPUs"):
+        Engine.on("cpu", cuda_graph="auto")
     assert Engine.on("cpu").backend.name == "cpp"
     assert isinstance(Engine.on("cpu").ground, Host)
 
