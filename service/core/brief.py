@@ -73,7 +73,7 @@ def times_of(
     """
     try:
         found, given = service.models.held(model, version), service.graphs.held(graph)
-        if found is None or given is None:
+        if found is None or given is None or not service.engine.holds(given):
             return None
         if features is not None and not service.features.is_held(graph, features):
             return None
