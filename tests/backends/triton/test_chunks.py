@@ -7,7 +7,9 @@ from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.emit import emit
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
+from hetune.variants.testing.conformance import check_variants
 from hetune.variants.testing.graphs import typed_graph
+from hetune.variants.testing.layers import LAYERS, randomized
 
 from ..launches import ATTENTION, RGCN, SOFTMAX, WEIGHTED
 
@@ -108,6 +110,21 @@ def test_runs_give_the_same_bits(check, small, monkeypatch):
     check(parse(WEIGHTED.format(d=2, h=1)), small, EDGES)
     ((first, second),) = results
     assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("layer", "heads", "plan"),
+    [
+        ("rgcn-mean", 1, "src"),
+        ("rgat-across", 2, "src+weights-first"),
+        ("hgt", 2, "src+scores-src"),
+    ],
+)
+@pytest.mark.parametrize("schedule", [EDGES, GpuSchedule(one_pass=False)], ids=["edges", "passes"])
+def test_plans_by_other_schedules(schedule, layer, heads, plan, check, small):
+    module = randomized(LAYERS[layer].make(small, 8, heads)).eval()
+    backend = TritonBackend(schedule=schedule)
+    assert check_variants(module, small, backend, keep=lambda id: id == f"{plan}/t64-e1024") == 1
 
 
 def test_which_traversals_are_shared_out():

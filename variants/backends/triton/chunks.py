@@ -145,8 +145,8 @@ class ChunkLowering(_PartLowering):
             Let(edge, f"{start} + tl.arange(0, {size})"),
             Let(inside, f"{edge} < {self.args.count(self.edge_rows)}"),
             *self._node_of(edge, inside),
-            Let(self._first, f"({edge} == tl.maximum({begin}, {start})) | (~{inside})"),
-            Let(self._last, f"({edge} + 1 == tl.minimum({end}, {start} + {size})) | (~{inside})"),
+            Let(self._first, f"{edge} == tl.maximum({begin}, {start})"),
+            Let(self._last, f"{edge} + 1 == tl.minimum({end}, {start} + {size})"),
         ]
         self._lower_all(self.before)
         edges = Frame(self.edge_rows, edge, inside, ("n",), body=nodes.body)
