@@ -27,6 +27,23 @@ class Serving:
     process: psutil.Process
 
 
+def own_megabytes(process: psutil.Process) -> float:
+    """Anonymous memory of a process: what it has taken for itself, swapped out or not.
+
+    Pages of files are left out: how many of a library's are resident, and how many of them a
+    process has alone, changes with whoever else maps it.
+
+    Raises:
+        psutil.NoSuchProcess: It has ended.
+    """
+    try:
+        text = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        raise psutil.NoSuchProcess(process.pid) from None
+    lines = (line.split() for line in text.splitlines()[1:])
+    return sum(int(words[1]) for words in lines if words[0] in ("Anonymous:", "Swap:")) * 1024 / 1e6
+
+
 @contextmanager
 def hetune_serve(folder: Path, *options: str, threads: int) -> Iterator[Serving]:
     """A service over a folder while it lasts, its log in the file `log` there."""

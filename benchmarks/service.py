@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from _machine import commit, fingerprint, set_threads
 from _results import Results
+from _serve import own_megabytes
 from _service_cases import LARGE, SMALL, Case, in_process
 from _service_load import Report, shoot
 from _service_report import print_cell
@@ -205,7 +206,7 @@ class _Memory:
 
     def _watch(self) -> None:
         while True:
-            self.megabytes.append(round(self._process.memory_full_info().uss / 1e6, 2))
+            self.megabytes.append(round(own_megabytes(self._process), 2))
             if self._over.wait(0.5):
                 return
 

@@ -4,7 +4,8 @@
 
 A `hetune serve` with its worker runs on this machine; its memory is read every few seconds, and its
 slope is taken after a warm-up (Theil-Sen: the median of all pairs' slopes), in which kernels are
-compiled and caches fill. What is written so far is kept if it is interrupted.
+compiled and caches fill. Its anonymous memory is judged: what is resident has pages of files in it,
+which come and go with other processes. What is written so far is kept if it is interrupted.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import matplotlib as mpl
 import numpy as np
 import psutil
 from _machine import commit, fingerprint
-from _serve import Serving, hetune_serve
+from _serve import Serving, hetune_serve, own_megabytes
 from _soak_load import Load
 from scipy.stats import theilslopes
 
@@ -45,8 +46,8 @@ class Sample:
         seconds: Since the start.
         requests: That were answered.
         rss: Megabytes resident.
-        uss: Megabytes that are its own alone.
-        workers: Megabytes that its processes for jobs have for themselves.
+        own: Megabytes that are anonymous: see `own_megabytes`.
+        workers: Those of its processes for jobs.
         cpu: Seconds of computing, the workers' with it.
         threads: Threads.
         files: Open files and connections.
@@ -55,7 +56,7 @@ class Sample:
     seconds: float
     requests: int
     rss: float
-    uss: float
+    own: float
     workers: float
     cpu: float
     threads: int
@@ -65,20 +66,19 @@ class Sample:
 def sample(serving: Serving, seconds: float, requests: int) -> Sample:
     """Reads it."""
     process = serving.process
-    own = process.memory_full_info()
     workers, cpu = 0.0, sum(process.cpu_times()[:2])
     for child in process.children(recursive=True):
         try:
-            workers += child.memory_full_info().uss
+            workers += own_megabytes(child)
             cpu += sum(child.cpu_times()[:2])
         except psutil.NoSuchProcess:
             continue
     return Sample(
         round(seconds, 2),
         requests,
-        round(own.rss / _MEGABYTE, 3),
-        round(own.uss / _MEGABYTE, 3),
-        round(workers / _MEGABYTE, 3),
+        round(process.memory_info().rss / _MEGABYTE, 3),
+        round(own_megabytes(process), 3),
+        round(workers, 3),
         round(cpu, 2),
         process.num_threads(),
         process.num_fds(),
@@ -159,9 +159,9 @@ def as_record(
 ) -> dict[str, Any]:
     """What is written."""
     warm_up = options.warm_up * 60
-    slopes = {field: slope(samples, field, warm_up) for field in ("uss", "rss", "workers")}
+    slopes = {field: slope(samples, field, warm_up) for field in ("own", "rss", "workers")}
     first, last = samples[0], samples[-1]
-    grown = [found["mb_per_hour"] for name in ("uss", "rss") if (found := slopes[name]) is not None]
+    grown = slopes["own"]
     return {
         "machine": fingerprint(options.threads),
         "commit": commit(),
@@ -174,7 +174,7 @@ def as_record(
         "share_of_a_core": round((last.cpu - first.cpu) / max(last.seconds, 1e-9), 4),
         "goal_mb_per_hour": GOAL,
         "slopes": slopes,
-        "met": bool(grown) and max(grown) < GOAL,
+        "met": grown is not None and grown["mb_per_hour"] < GOAL,
         "fields": list(Sample.__dataclass_fields__),
         "samples": [[getattr(s, field) for field in Sample.__dataclass_fields__] for s in samples],
     }
@@ -195,7 +195,7 @@ def plot(record: dict[str, Any], path: Path) -> Path:
     figure, panel = plt.subplots(figsize=(10, 4.2))
     for field, label, colour in (
         ("rss", "resident", "#c44e52"),
-        ("uss", "its own alone", "#4c72b0"),
+        ("own", "its own", "#4c72b0"),
         ("workers", "the worker's own", "#8172b3"),
     ):
         panel.plot(minutes, table[field], color=colour, linewidth=0.9, alpha=0.6)
@@ -222,11 +222,11 @@ def plot(record: dict[str, Any], path: Path) -> Path:
 
 def _tell(now: float, end: float, record: dict[str, Any]) -> None:
     last = dict(zip(record["fields"], record["samples"][-1], strict=True))
-    found = record["slopes"]["uss"]
+    found = record["slopes"]["own"]
     grown = "warming up" if found is None else f"{found['mb_per_hour']:+.2f} MB/h"
     print(
         f"{now / 60:.0f} of {end / 60:.0f} min, {(end - now) / 60:.0f} left: {last['requests']:,} "
-        f"requests, {len(record['failures'])} failed, {last['uss']:.1f} MB ({grown}), "
+        f"requests, {len(record['failures'])} failed, {last['own']:.1f} MB ({grown}), "
         f"{record['share_of_a_core']:.0%} of a core",
         flush=True,
     )

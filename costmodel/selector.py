@@ -27,7 +27,7 @@ from hetune.variants.frontend.adapter import Unsupported
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Device, Variant, variants_of
 from hetune.variants.runtime.build import layer_program
-from hetune.variants.runtime.choice import Choice, choose
+from hetune.variants.runtime.choice import Choice, choose, domain_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_roofline import GpuModel
 from hetune.variants.runtime.pricing import Prices, RooflinePricer
@@ -220,7 +220,8 @@ class Selector:
         choice = choose(
             variants, graph, self, memory_limit=memory_limit, expected_runs=expected_runs
         )
-        table, domain, threads = CandidateTable.of(variants), Domain(graph), torch.get_num_threads()
+        table, threads = CandidateTable.of(variants), torch.get_num_threads()
+        domain = domain_of(table, graph)
         prices = self.price(table, domain, threads)
         bounds, effects = prices.launches[:, None] * np.ones(2), None
         if self.model is not None:

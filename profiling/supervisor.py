@@ -16,6 +16,7 @@ from typing import IO
 
 from hetune.profiling.closing import Closing
 from hetune.profiling.heartbeat import SETTING_UP, Heartbeat
+from hetune.profiling.measure.bench import place_of
 from hetune.profiling.measure.candidate import Loss
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.record import GraphFacts, Stamp, Times, record
@@ -23,7 +24,6 @@ from hetune.profiling.records import Measurement, Status
 from hetune.profiling.units import Unit
 from hetune.profiling.wire import Json, Order, facts_from_json, measurement_from_json
 from hetune.variants.errors import WorkerError
-from hetune.variants.runtime.devices import torch_device
 
 _COMMAND = (sys.executable, "-m", "hetune.profiling.worker")
 _LOOK_SECONDS = 0.2
@@ -78,11 +78,11 @@ class Supervisor(Closing):
         measured again without it. Where no unit was at work, all that are left are lost.
 
         Raises:
-            VariantError: The problem is one of GPUs, and there is none.
+            VariantError, CompileError: The problem is one of GPUs, and there is none, or no Triton.
             WorkerError: No process starts.
         """
         if units:
-            torch_device(units[0].problem.device)
+            place_of(units[0].problem.device)
         lost: dict[str, Loss] = {}
         facts = GraphFacts()
         found: dict[str, Measurement] = {}

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 
 from hetune.profiling.records import PROTOCOL
+from hetune.variants.plan.variants import Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class ProblemSpec:
     d_out: int
     heads: int
     threads: int
-    device: str = "cpu"
+    device: Device = "cpu"
 
 
 @dataclass(frozen=True, slots=True)

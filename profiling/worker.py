@@ -28,9 +28,9 @@ from hetune.profiling.memory import lift_memory_limit, limit_memory
 from hetune.profiling.records import Measurement
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.profiling.wire import Json, Order, facts_to_json, measurement_to_json
-from hetune.variants.errors import WorkerError
+from hetune.variants.errors import HetuneError, WorkerError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.variants import Variant
+from hetune.variants.plan.variants import Device, Variant
 
 
 class Measure(Protocol):
@@ -67,21 +67,23 @@ class Worker:
         heartbeat: Heartbeat,
         send: Callable[[Json], None],
         measure: Measure = measure_problem,
-        bench_of: Callable[[str], Bench] = bench_of,
+        bench_of: Callable[[Device], Bench] = bench_of,
     ) -> None:
         self._heartbeat = heartbeat
         self._send = send
         self._measure = measure
         self._bench_of = bench_of
-        self._benches: dict[str, Bench] = {}
+        self._benches: dict[Device, Bench] = {}
         self._graph: tuple[GraphRecipe, HeteroGraph] | None = None
 
     def answer(self, order: Order) -> None:
         """Measures what is ordered; sends the graph's facts ahead, so that they outlive a crash.
 
         Raises:
+            VariantError, CompileError: There is no GPU here, or no Triton; nothing was begun.
             WorkerError: This process has lost its GPU, to the variant of the last heartbeat.
         """
+        bench = self._bench(order.problem.device)
         self._heartbeat.beat(SETTING_UP)
         if order.problem.device == "cpu":
             limit_memory(order.limits.memory_bytes or usable_memory())
@@ -90,18 +92,17 @@ class Worker:
         try:
             graph = self._graph_of(order.problem.graph)
             self._send({"graph": facts_to_json(graph_facts(graph))})
-            found = self._measured(order, graph)
+            found = self._measured(order, graph, bench)
         except WorkerError:
             raise
         except Exception as error:  # whatever a problem raises is the result of its units
             loss = loss_of(error)
-            if bench := self._benches.get(order.problem.device):
-                bench.check()
+            bench.check()
             self._send({"status": loss.status.value, "error": loss.error})
             return
         self._send({"measurements": [measurement_to_json(m) for m in found]})
 
-    def _measured(self, order: Order, graph: HeteroGraph) -> list[Measurement]:
+    def _measured(self, order: Order, graph: HeteroGraph, bench: Bench) -> list[Measurement]:
         promoted = {v.id: v for v in promoted_for(order.problem)}
         numbers = {SETUP: SETTING_UP, **{id: n for n, id in enumerate(order.variants)}}
         return self._measure(
@@ -110,12 +111,12 @@ class Worker:
             tuple(promoted[id] for id in order.variants),
             order.stamp,
             limits=order.limits,
-            bench=self._bench(order.problem.device),
+            bench=bench,
             seed=order.seed,
             beat=lambda variant: self._heartbeat.beat(numbers[variant]),
         )
 
-    def _bench(self, device: str) -> Bench:
+    def _bench(self, device: Device) -> Bench:
         if device not in self._benches:
             self._benches[device] = self._bench_of(device)
         return self._benches[device]
@@ -142,8 +143,8 @@ def main(measure: Measure = measure_problem) -> None:
     for line in _orders():
         try:
             worker.answer(Order.from_json(json.loads(line)))
-        except WorkerError as error:
-            sys.exit(str(error))  # the next process has the GPU again
+        except HetuneError as error:  # the next process may have a GPU
+            sys.exit(str(error))
 
 
 def _orders() -> Iterator[str]:

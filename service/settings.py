@@ -28,6 +28,7 @@ OPTIONS = {
     "tracing": "--tracing",
     "log": "--log",
     "threads": "--threads",
+    "device": "--device",
     "quota": "--quota",
     "max_body": "--max-body",
     "memory_limit": "--memory-limit",
@@ -45,6 +46,7 @@ LIMITS = {
     "memory_limit": "run_bytes",
     "graph_memory": "loaded_bytes",
     "feature_memory": "feature_bytes",
+    "device_memory": "device_bytes",
     "max_waiting": "waiting",
     "max_waiting_bytes": "waiting_bytes",
     "max_uploads": "uploads",
@@ -97,6 +99,10 @@ class Settings(BaseSettings):
     )
     log: LogStyle = Field(LogStyle.text, description="how the log is written: text or json")
     threads: Most | None = Field(None, description="threads that kernels use, such as 4")
+    device: str = Field("cpu", description="where layers run: cpu, cuda, or a GPU as cuda:1")
+    cuda_graph: bool = Field(
+        False, description="whether a GPU replays runs that repeat: true or false"
+    )
     grace_seconds: float = Field(
         30.0, ge=0, allow_inf_nan=False, description="time to finish in when it is told to stop"
     )
@@ -119,6 +125,7 @@ class Settings(BaseSettings):
     feature_memory: Size | None = Field(
         None, description="features of graphs held in memory, such as 2GiB"
     )
+    device_memory: Size | None = Field(None, description="what may be held on a GPU, such as 60GB")
     max_waiting: Most | None = Field(None, description="computations that wait or run")
     max_waiting_bytes: Size | None = Field(
         None, description="the bodies of requests that wait or run, such as 2GiB"

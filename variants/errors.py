@@ -26,6 +26,8 @@ HetuneError
     ├── DeadlineError     a request took longer than it was given
     ├── AccessError       the key is missing or wrong
     │   └── ScopeError    the key is right, and not for this
+    ├── DeviceError       the GPU that layers run on fails, or is gone
+    │   └── DeviceMemoryError  it has no memory left for what was asked
     ├── NotReadyError     a model that is wanted at the start is not ready yet
     ├── FolderError       the service's folder cannot be used
     │   └── DiskFullError no space is left for it
@@ -137,6 +139,14 @@ class AccessError(ServiceError):
 
 class ScopeError(AccessError):
     """The key that was sent is one of the service's, and does not allow what was asked for."""
+
+
+class DeviceError(ServiceError, RuntimeError):
+    """The GPU that layers run on fails, or is gone."""
+
+
+class DeviceMemoryError(DeviceError):
+    """The GPU that layers run on has no memory left for what was asked."""
 
 
 class NotReadyError(ServiceError):

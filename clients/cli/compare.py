@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import psutil
 import torch
 from torch import Tensor
 
@@ -80,7 +79,11 @@ class WrongOutputError(hetune.HetuneError):
 
 
 def candidates(
-    everything: Sequence[hetune.Candidate], chosen: str, top: int | None, limit: int | None = None
+    everything: Sequence[hetune.Candidate],
+    chosen: str,
+    top: int | None,
+    limit: int | None,
+    free: int,
 ) -> tuple[tuple[hetune.Candidate, ...], int]:
     """Which variants to time, and how many of these do not fit into memory.
 
@@ -89,6 +92,7 @@ def candidates(
         chosen: Always among them.
         top: The best variant, by prediction, of so many plans, and of vanilla; None for all.
         limit: Most bytes that a run may hold beside its inputs.
+        free: Bytes that are free where they run.
     """
     by_id = {c.id: c for c in everything}
     if chosen not in by_id:
@@ -101,7 +105,7 @@ def candidates(
         vanilla = [best["vanilla"]] if "vanilla" in best else []
         fitting = [*list(best.values())[:top], *vanilla]
     wanted = list(dict.fromkeys([by_id[chosen], *fitting]))
-    kept = list(_affordable(wanted))
+    kept = list(_affordable(wanted, free))
     return tuple(kept), len(wanted) - len(kept)
 
 
@@ -110,10 +114,9 @@ def plan_of(variant_id: str) -> str:
     return variant_id.rpartition("/")[0]
 
 
-def _affordable(wanted: list[hetune.Candidate]) -> Iterator[hetune.Candidate]:
-    free = _MEMORY_SHARE * psutil.virtual_memory().available
+def _affordable(wanted: list[hetune.Candidate], free: int) -> Iterator[hetune.Candidate]:
     for position, candidate in enumerate(wanted):
-        if position == 0 or candidate.peak_bytes <= free:
+        if position == 0 or candidate.peak_bytes <= _MEMORY_SHARE * free:
             yield candidate
 
 
@@ -141,8 +144,20 @@ def compare(
     rounds: int,
     seed: int,
     progress: Callable[[int, int], None],
+    clock: Callable[[], float],
 ) -> tuple[Comparison, Tensor]:
     """Runs and times variants.
+
+    Args:
+        layer: Which layer.
+        x: Features of all nodes in the graph's order, float32 [N, width].
+        graph: What on.
+        wanted: Variants; the chosen one first.
+        left_out: How many others are not timed.
+        rounds: How often each is timed.
+        seed: Draws the order of timing.
+        progress: Called after each run with how many there were, and how many there will be.
+        clock: Seconds, once what was started has ended.
 
     Returns:
         The comparison, and the output of the first variant, the chosen one.
@@ -171,6 +186,7 @@ def compare(
             rounds,
             seed=seed,
             progress=lambda name: step(),
+            clock=clock,
         )
     rows = [Row(candidate, timings[candidate.id]) for candidate in wanted]
     rows.sort(key=lambda row: row.timing.median)

@@ -14,6 +14,8 @@ import hetune
 from hetune.clients.cli import compare, console
 from hetune.clients.cli.compare import Comparison
 from hetune.clients.cli.problem import GraphSource, LayerSource, features
+from hetune.clients.cli.where import Where
+from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.errors import InputError, VariantError
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.index_primitives import primitives
@@ -30,6 +32,7 @@ class Job:
     Attributes:
         graph: Where the graph comes from.
         layer: Which layer.
+        where: What it runs on.
         variant: The variant to run; the selector's choice if None.
         features: File of features; drawn if None.
         memory_limit: Bytes that a run may hold beside its inputs.
@@ -40,6 +43,7 @@ class Job:
 
     graph: GraphSource
     layer: LayerSource
+    where: Where
     variant: str | None = None
     features: Path | None = None
     memory_limit: int | None = None
@@ -50,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """A job whose graph is loaded and whose variant is chosen."""
+    """A job whose graph is loaded and whose variant is chosen. All is on the job's device."""
 
     graph: hetune.HeteroGraph
     x: Tensor
@@ -80,23 +84,31 @@ def prepare(job: Job, say: Say) -> Prepared:
     start = time.perf_counter()
     graph = job.layer.graph_for(job.graph.open())
     loaded = time.perf_counter()
-    layer = hetune.compile(job.layer.module(graph), memory_limit=job.memory_limit)
+    where = job.where
+    module = job.layer.module(graph).to(where.device)
+    selector = hetune.Selector.load(device=where.target)
+    layer = hetune.compile(module, backend=where.backend, selector=selector)
     if job.variant is not None and job.variant not in layer.variants:
+        device = "" if where.target == "cpu" else f" --device {where.target}"
         raise VariantError(
-            f"no variant {job.variant!r}: `hetune variants --layer {job.layer.kind}` lists them"
+            f"no variant {job.variant!r}: `hetune variants --layer {job.layer.kind}{device}` lists "
+            "them"
         )
     say(
         f"{job.graph.name}: {graph.num_nodes:,} nodes of "
         f"{console.counted(graph.num_ntypes, 'type')}, {graph.num_edges:,} edges of "
         f"{console.counted(graph.num_etypes, 'type')}, loaded in {console.seconds(loaded - start)}"
     )
-    x = features(graph, job.layer.width, job.seed, job.features)
+    x = features(graph, job.layer.width, job.seed, job.features).to(where.device)
+    graph = graph.to(where.device)
     start = time.perf_counter()
-    choice = layer.explain(x, graph)
+    choice = selector.choose(module, graph, memory_limit=job.memory_limit)
     chosen = job.variant or choice.id
     took = console.seconds(time.perf_counter() - start)
-    threads = console.counted(torch.get_num_threads(), "thread")
-    say(f"{job.layer.describe()}, {threads}: {len(layer.variants)} variants scored in {took}")
+    say(
+        f"{job.layer.describe()}, {where.describe()}: {len(layer.variants)} variants scored in "
+        f"{took}"
+    )
     say(f"{chosen}: {'as asked for' if job.variant else choice.reason}")
     return Prepared(graph, x, layer, choice, chosen)
 
@@ -111,20 +123,27 @@ def perform(job: Job, say: Say) -> Outcome:
     """
     if job.rounds < 1 or (job.top is not None and job.top < 1):
         raise InputError("--rounds and --top: take 1 or more")
-    ready = prepare(job, say)
+    ready, where = prepare(job, say), job.where
     wanted, left_out = compare.candidates(
-        ready.choice.candidates, ready.chosen, job.top, ready.choice.memory_limit
+        ready.choice.candidates,
+        ready.chosen,
+        job.top,
+        ready.choice.memory_limit,
+        where.free_bytes(),
     )
-    _compile(ready, [candidate.id for candidate in wanted], say)
+    is_native = isinstance(where.backend, CppBackend)
+    if is_native:
+        _compile(ready, [candidate.id for candidate in wanted], say)
     with torch.no_grad():
-        start = time.perf_counter()
+        start = where.now()
         ready.layer(ready.x, ready.graph, variant=ready.chosen)
-        first = time.perf_counter() - start
-    steps = index_seconds(ready.graph)
-    say(
-        f"graph indexed in {console.seconds(sum(steps.values()))}, first run in "
-        f"{console.seconds(first)}"
-    )
+        first = console.seconds(where.now() - start)
+    steps: dict[str, float] = {}
+    if is_native:
+        steps = index_seconds(ready.graph)
+        say(f"graph indexed in {console.seconds(sum(steps.values()))}, first run in {first}")
+    else:
+        say(f"first run, with what of indexing and compiling was left to do, in {first}")
     with console.progress_bar("timing") as update:
         comparison, output = compare.compare(
             ready.layer,
@@ -135,6 +154,7 @@ def perform(job: Job, say: Say) -> Outcome:
             rounds=job.rounds,
             seed=job.seed,
             progress=update,
+            clock=where.now,
         )
     comparison.check()
     return Outcome(ready.graph, ready.choice, comparison, output, steps)

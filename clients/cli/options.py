@@ -76,6 +76,9 @@ Layer = Annotated[LayerName, typer.Option(help="Which layer.")]
 Width = Annotated[int, typer.Option(help="Width of the rows in and out, of all heads together.")]
 Heads = Annotated[int, typer.Option(help="Attention heads; RGCN has none.")]
 Seed = Annotated[int, typer.Option(help="Draws weights, features and generated graphs.")]
+Processor = Annotated[
+    str, typer.Option("--device", help="cpu, or a GPU that is here: cuda, cuda:1.")
+]
 Threads = Annotated[
     int | None, typer.Option(help="Threads that kernels use; torch's number by default.")
 ]

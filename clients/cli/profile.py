@@ -21,13 +21,13 @@ from hetune.profiling import campaign as campaigns
 from hetune.profiling.active.run import run_active
 from hetune.profiling.campaign import Campaign
 from hetune.profiling.corpus import size_of
+from hetune.profiling.measure.bench import place_of
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.runner import Progress, run_units
 from hetune.profiling.store.parquet import export_parquet
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.errors import InputError
-from hetune.variants.runtime.devices import torch_device
 
 _REPORT_SECONDS = 60.0
 """Where nobody watches a bar, a line that often."""
@@ -83,7 +83,7 @@ def profile(
     if dry_run:
         _describe(asked, units)
         return
-    torch_device(asked.device)
+    place_of(asked.device)
     with Store.open(store) as opened:
         session = _Session(opened, limit_minutes)
         try:

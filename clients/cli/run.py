@@ -25,6 +25,7 @@ from hetune.clients.cli.options import (
     Inverse,
     Layer,
     MemoryLimit,
+    Processor,
     Rounds,
     Scale,
     Seed,
@@ -36,6 +37,7 @@ from hetune.clients.cli.options import (
     use_threads,
 )
 from hetune.clients.cli.problem import GraphSource, LayerSource
+from hetune.clients.cli.where import Where
 
 
 def run(
@@ -72,6 +74,7 @@ def run(
     rounds: Rounds = 5,
     seed: Seed = 0,
     threads: Threads = None,
+    device: Processor = "cpu",
 ) -> None:
     """Run a layer on a graph: load, index, choose, run, and time the variants beside each other."""
     use_threads(threads)
@@ -80,6 +83,7 @@ def run(
     job = Job(
         GraphSource(graph, format, scale, inverse, self_loops, seed),
         LayerSource(layer.value, width, heads, seed, weights),
+        Where.named(device),
         variant=variant,
         features=features,
         memory_limit=size_of(memory_limit, "--memory-limit"),
@@ -114,6 +118,7 @@ def bench(
     rounds: Rounds = 5,
     seed: Seed = 0,
     threads: Threads = None,
+    device: Processor = "cpu",
     as_json: Annotated[
         Path | None, typer.Option("--json", help="Write all times to this file, too.")
     ] = None,
@@ -122,7 +127,7 @@ def bench(
     use_threads(threads)
     if as_json is not None:
         check_writable(as_json)
-    limit = size_of(memory_limit, "--memory-limit")
+    limit, where = size_of(memory_limit, "--memory-limit"), Where.named(device)
     rows = console.table(
         *("graph", "edges", "best variant", "ms", "chosen variant", "ms", "regret", "vanilla ms"),
         left=("graph", "best variant", "chosen variant"),
@@ -132,6 +137,7 @@ def bench(
         job = Job(
             GraphSource(name, format, scale, inverse, self_loops, seed),
             LayerSource(layer.value, width, heads, seed),
+            where,
             memory_limit=limit,
             top=None if every else top,
             rounds=rounds,
@@ -146,6 +152,7 @@ def bench(
             "layer": layer.value,
             "width": width,
             "heads": heads,
+            "device": where.target,
             "threads": torch.get_num_threads(),
             "hetune": hetune.__version__,
         }
@@ -234,13 +241,14 @@ def _record(name: str, outcome: Outcome) -> dict[str, Any]:
 
 
 def _write(path: Path, outcome: Outcome, job: Job) -> None:
-    tensors: dict[str, Tensor] = {"out": outcome.output.contiguous()}
+    tensors: dict[str, Tensor] = {"out": outcome.output.cpu().contiguous()}
     metadata = {
         "graph": job.graph.name,
         "graph_fingerprint": outcome.graph.fingerprint,
         "layer": job.layer.kind,
         "width": str(job.layer.width),
         "heads": str(job.layer.heads),
+        "device": job.where.target,
         "variant": outcome.comparison.chosen,
         "seed": str(job.seed),
         "hetune": hetune.__version__,

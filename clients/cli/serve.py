@@ -77,6 +77,9 @@ def serve(
         LogStyle | None, typer.Option(help="How the log is written; text by default.")
     ] = None,
     threads: Threads = None,
+    device: Annotated[
+        str | None, typer.Option(help="Where layers run: cpu, which is the default, cuda, cuda:1.")
+    ] = None,
 ) -> None:
     """Serve graphs, models, inference and profiling jobs over HTTP, until it is interrupted.
 
@@ -86,6 +89,7 @@ def serve(
         from hetune.profiling.jobs.activity import Activity
         from hetune.profiling.jobs.keeper import Keeper
         from hetune.profiling.jobs.trainer import Trainer
+        from hetune.service.core.engine import Engine
         from hetune.service.core.keys import FILE, Keys
         from hetune.service.core.service import Service
         from hetune.service.http import server
@@ -108,6 +112,7 @@ def serve(
         tracing=tracing,
         log=log,
         threads=threads,
+        device=device,
     )
     use_threads(settings.threads)
     key = settings.root_key()
@@ -119,6 +124,10 @@ def serve(
             "create`, set HETUNE_API_KEY to one that clients have to send, or give --insecure to "
             "let everybody in"
         )
+    limits = settings.limits()
+    engine = Engine.on(
+        settings.device, cuda_graph=settings.cuda_graph, most_bytes=limits.device_bytes
+    )
     stopping = threading.Event()
     with ExitStack() as stack:
         tracer = None
@@ -130,7 +139,8 @@ def serve(
         configure(settings.log)
         service = Service.open(
             settings.service_data,
-            limits=settings.limits(),
+            limits=limits,
+            engine=engine,
             store=settings.store,
             regret_rate=settings.regret_samples,
             warm=settings.warm or (),

@@ -31,13 +31,15 @@ from hetune.clients.cli.options import (
     use_threads,
 )
 from hetune.clients.cli.problem import GraphSource, LayerSource
+from hetune.clients.cli.where import Where
 from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import InputError, VariantError
 from hetune.variants.kernel.text import show as show_launch
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.passes.enumerate import alternatives
 from hetune.variants.passes.pipeline import Pass
-from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.plan.variants import Variant, device_of, variants_of
 from hetune.variants.program.nodes import Program
 from hetune.variants.program.text import show as show_program
 from hetune.variants.runtime.build import layer_programs
@@ -53,22 +55,24 @@ def variants(
         str | None, typer.Option(help="Print this variant's program and launches.")
     ] = None,
     source: Annotated[
-        bool, typer.Option("--source", help="With --show: print the generated C++, too.")
+        bool, typer.Option("--source", help="With --show: print the generated code, too.")
     ] = False,
+    device: Annotated[
+        DeviceName, typer.Option(help="What they are made for; a GPU need not be here.")
+    ] = DeviceName.cpu,
 ) -> None:
     """List the promoted variants of a layer with default options, or show one of them."""
     if source and show is None:
-        raise InputError("--source needs --show ID: it prints the C++ of one variant")
+        raise InputError("--source needs --show ID: it prints the code of one variant")
     program = layer_programs(layer.value, width, heads)[0]
-    found = variants_of(program)
+    found = variants_of(program, device.value)
     if show is None:
         _list(program, found)
         return
     by_id = {variant.id: variant for variant in found}
     if show not in by_id:
-        raise VariantError(
-            f"no variant {show!r}: `hetune variants --layer {layer.value}` lists them"
-        )
+        asked = f"--layer {layer.value}{'' if device == 'cpu' else f' --device {device.value}'}"
+        raise VariantError(f"no variant {show!r}: `hetune variants {asked}` lists them")
     _show(by_id[show], source)
 
 
@@ -88,7 +92,7 @@ def explain(
     seed: Seed = 0,
     threads: Threads = None,
     device: Annotated[
-        DeviceName, typer.Option(help="What variants are for: cpu, or cuda for GPUs.")
+        DeviceName, typer.Option(help="What variants are for; a GPU need not be here.")
     ] = DeviceName.cpu,
 ) -> None:
     """Say which variant would run on a graph, and why; nothing is compiled."""
@@ -96,6 +100,7 @@ def explain(
     job = Job(
         GraphSource(graph, format, scale, inverse, self_loops, seed),
         LayerSource(layer.value, width, heads, seed),
+        Where.planned(device.value),
         features=features,
         memory_limit=size_of(memory_limit, "--memory-limit"),
         seed=seed,
@@ -140,8 +145,9 @@ def _launches(explained: hetune.Explanation) -> Table:
 
 def _list(program: Program, found: tuple[Variant, ...]) -> None:
     passes = {alternative.id: alternative.passes for alternative in alternatives(program)}
+    schedules = "blocks" if device_of(found) == "cpu" else "schedules"
     rows = console.table(
-        "plan", "launches", "kernels", "blocks", "passes", left=("plan", "blocks", "passes")
+        *("plan", "launches", "kernels", schedules, "passes"), left=("plan", schedules, "passes")
     )
     plans: dict[str, list[Variant]] = {}
     for variant in found:
@@ -159,7 +165,8 @@ def _list(program: Program, found: tuple[Variant, ...]) -> None:
     out = console.out()
     out.print(rows)
     out.print(
-        f"{console.counted(len(found), 'variant')}; an id is the plan, a slash and the block: "
+        f"{console.counted(len(found), 'variant')}; an id is the plan, a slash and the "
+        f"{schedules.removesuffix('s')}: "
         f"{found[0].id}"
     )
 
@@ -167,7 +174,7 @@ def _list(program: Program, found: tuple[Variant, ...]) -> None:
 def _show(variant: Variant, source: bool) -> None:
     """Plain lines, for they are read by parsers and compilers as well."""
     typer.echo(f"# {variant.id}\n\n{show_program(variant.plan.program)}")
-    backend = CppBackend()
+    backend = CppBackend() if device_of((variant,)) == "cpu" else TritonBackend()
     for launch, schedule in zip(variant.plan.launches, variant.schedules, strict=True):
         typer.echo(f"{show_launch(launch).rstrip()}\n{show_schedule(schedule)}\n")
         if source:

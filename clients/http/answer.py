@@ -1,8 +1,13 @@
-"""Answers of HTTP/1.1: h11 reads them, but for bodies of known length, which need no reading."""
+"""Answers of HTTP/1.1: h11 reads them, but for bodies of known length, which need no reading.
+
+Nor do heads as our service writes them for what it was asked: nothing in these has to be understood
+but a status and a length. All others are h11's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import h11
@@ -17,6 +22,11 @@ _MOST_HEADS = 8
 _PIECE = 1 << 14
 """Bytes that are read at a time, but for bodies of known length: well below `MOST_HEAD`."""
 _EMPTY = (204, 304)
+_OTHER = rb"(?:(?:content-type|date|vary|x-request-id|traceparent): [!-~](?:[ -~]*[!-~])?\r\n)*"
+_USUAL = re.compile(
+    rb"HTTP/1\.1 (20[01]) [ A-Za-z]*\r\n(%b(?:content-length: ([0-9]{1,18})\r\n)%b)\r\n"
+    % (_OTHER, _OTHER)
+)
 
 
 class Answer:
@@ -24,7 +34,7 @@ class Answer:
 
     Args:
         channel: Where it comes from.
-        protocol: Of this exchange alone; the request's head has been sent by it.
+        read: Makes what reads it; the request's head has been sent by that.
         method: Of the request.
 
     Attributes:
@@ -37,15 +47,26 @@ class Answer:
         httpx.TransportError: It does not come, or is none.
     """
 
-    def __init__(self, channel: Channel, protocol: h11.Connection, method: str) -> None:
-        self._channel, self._protocol = channel, protocol
+    def __init__(self, channel: Channel, read: Callable[[], h11.Connection], method: str) -> None:
+        self._channel = channel
+        self._protocol: h11.Connection | None = None
         self.is_over = False
-        head = self._head()
+        self.length: int | None = None
+        self._unread = b""
+        first = channel.read(_PIECE)
+        if method != "HEAD" and (usual := _USUAL.match(first)) is not None:
+            self.status, self.length = int(usual[1]), int(usual[3])
+            lines = usual[2].split(b"\r\n")[:-1]
+            self.headers = [(name, value) for name, _, value in (x.partition(b": ") for x in lines)]
+            self._is_last, self._unread = False, first[usual.end() :]
+            return
+        self._protocol = protocol = read()
+        protocol.receive_data(first)
+        head = self._head(protocol)
         self.status, self.headers = head.status_code, head.headers.raw_items()
         given = dict(head.headers)
         wishes = given.get(b"connection", b"").lower()
         self._is_last = b"close" in wishes or head.http_version != b"1.1"
-        self.length: int | None = None
         if method == "HEAD" or self.status in _EMPTY:
             self.length = 0
         elif b"content-length" in given and b"transfer-encoding" not in given:
@@ -62,7 +83,7 @@ class Answer:
             memory = np.empty(length, dtype=np.uint8).data
         except (MemoryError, ValueError, OverflowError):
             raise httpx.ReadError(f"there is no memory for {length} bytes of an answer") from None
-        unread, _ = self._protocol.trailing_data
+        unread = self._unread if self._protocol is None else self._protocol.trailing_data[0]
         found = min(len(unread), length)
         memory[:found] = unread[:found]
         while found < length:
@@ -79,26 +100,32 @@ class Answer:
         Raises:
             httpx.TransportError: It does not come.
         """
-        while not isinstance(event := self._event(), h11.EndOfMessage):
+        if (protocol := self._protocol) is None:
+            assert self.length is not None
+            yield bytes(self.whole(self.length))
+            return
+        while not isinstance(event := self._event(protocol), h11.EndOfMessage):
             if not isinstance(event, h11.Data):
                 _refuse("it ends too early")
             yield bytes(event.data)
-        unread, _ = self._protocol.trailing_data
-        self.is_over = self._protocol.their_state is h11.DONE and not unread
+        unread, _ = protocol.trailing_data
+        self.is_over = protocol.their_state is h11.DONE and not unread
 
-    def _head(self) -> h11.Response:
+    def _head(self, protocol: h11.Connection) -> h11.Response:
         for _ in range(_MOST_HEADS):
-            event = self._event()
+            event = self._event(protocol)
             if not isinstance(event, h11.InformationalResponse):
                 break
         if not isinstance(event, h11.Response):
             _refuse("there is none")
         return event
 
-    def _event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+    def _event(
+        self, protocol: h11.Connection
+    ) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         try:
-            while (event := self._protocol.next_event()) is h11.NEED_DATA:
-                self._protocol.receive_data(self._channel.read(_PIECE))
+            while (event := protocol.next_event()) is h11.NEED_DATA:
+                protocol.receive_data(self._channel.read(_PIECE))
         except h11.RemoteProtocolError as error:
             _refuse(str(error))
         return event

@@ -103,18 +103,20 @@ class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 def _gathered(contents: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
     """What is short comes together, copied; what is long comes in pieces, where it lies."""
-    waiting = bytearray()
+    waiting: list[bytes | memoryview] = []
+    length = 0
     for content in contents:
-        if len(waiting) + len(content) <= _SHORT:
-            waiting += content
+        if length + len(content) <= _SHORT:
+            waiting.append(content)
+            length += len(content)
             continue
         if waiting:
-            yield bytes(waiting)
-            waiting.clear()
+            yield b"".join(waiting)
+            waiting, length = [], 0
         view = memoryview(content)
         yield from (view[first : first + _LONGEST] for first in range(0, len(view), _LONGEST))
     if waiting:
-        yield bytes(waiting)
+        yield b"".join(waiting)
 
 
 def as_method(method: M, call: Callable[..., Call[Any]]) -> M:

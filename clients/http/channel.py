@@ -10,6 +10,8 @@ from typing import TypeAlias
 import httpx
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
+_SHORT = 1 << 16
+"""Bytes that are copied, to go in one record, where the system does not send several at once."""
 
 
 class Channel:
@@ -53,17 +55,21 @@ class Channel:
         """How long the network may take for each of what follows."""
         self._socket.settimeout(seconds)
 
-    def write(self, content: Bytes) -> None:
-        """Sends all of it.
+    def write(self, *contents: Bytes) -> None:
+        """Sends all of it, from where it lies.
 
         Raises:
             httpx.WriteTimeout: The network takes no more of it for too long.
             httpx.WriteError: The connection has ended.
         """
-        sent = 0
+        left = [memoryview(content) for content in contents if len(content)]
         try:
-            while sent < len(content):
-                sent += self._socket.send(memoryview(content)[sent:])
+            while left:
+                sent = self._sent(left)
+                while left and sent >= len(left[0]):
+                    sent -= len(left.pop(0))
+                if left:
+                    left[0] = left[0][sent:]
         except TimeoutError as error:
             raise httpx.WriteTimeout(str(error)) from error
         except OSError as error:
@@ -91,6 +97,16 @@ class Channel:
             raise httpx.ReadTimeout(str(error)) from error
         except OSError as error:
             raise httpx.ReadError(str(error)) from error
+
+    def _sent(self, contents: list[memoryview]) -> int:
+        """Sends some of it, and says how many bytes."""
+        if len(contents) == 1:
+            return self._socket.send(contents[0])
+        if hasattr(self._socket, "sendmsg") and not isinstance(self._socket, ssl.SSLSocket):
+            return self._socket.sendmsg(contents)
+        if sum(map(len, contents)) <= _SHORT:
+            return self._socket.send(b"".join(contents))
+        return self._socket.send(contents[0])
 
     def close(self) -> None:
         """Ends the connection."""

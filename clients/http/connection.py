@@ -14,9 +14,6 @@ import httpx
 from hetune.clients.http.answer import MOST_HEAD, Answer
 from hetune.clients.http.channel import Channel
 
-_SHORT = 1 << 16
-"""What is no longer is sent together with the head: a service that is woken by a head alone has to
-be woken again for the body."""
 _RESTING_SECONDS = 5.0
 """What lies between may forget a connection that rests for longer, and not say so."""
 _HEADS = 64
@@ -63,28 +60,24 @@ class Connection:
             httpx.TransportError: Either fails.
         """
         seconds = request.extensions.get("timeout", {})
-        protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_HEAD)
-        head = _head(protocol, request)
+        head, event = _head(request)
         self._channel.wait_at_most(seconds.get("write"))
         with suppress(httpx.WriteError):  # who refuses a body unread has answered, and hung up
             self._send(head, request)
         self._channel.wait_at_most(seconds.get("read"))
-        return Answer(self._channel, protocol, request.method)
+        return Answer(self._channel, lambda: _asked(event)[0], request.method)
 
     def _send(self, head: bytes, request: httpx.Request) -> None:
         assert isinstance(request.stream, Iterable)
         for piece in request.stream:
-            if len(piece) <= _SHORT:
-                self._channel.write(b"".join((head, piece)))
-            else:
-                self._channel.write(head)
-                self._channel.write(piece)
+            # A service that is woken by a head alone has to be woken again for the body.
+            self._channel.write(head, piece)
             head = b""
         self._channel.write(head)
 
 
-def _head(protocol: h11.Connection, request: httpx.Request) -> bytes:
-    """A request without its body.
+def _head(request: httpx.Request) -> tuple[bytes, h11.Request]:
+    """A request without its body: as it is sent, and as h11 has it.
 
     Raises:
         httpx.LocalProtocolError: It would be read as something else, or its end not be known.
@@ -92,13 +85,21 @@ def _head(protocol: h11.Connection, request: httpx.Request) -> bytes:
     if "transfer-encoding" in request.headers:
         raise httpx.LocalProtocolError("the request's length is not known: set Content-Length")
     try:
-        url, headers = request.url.raw_path, tuple(request.headers.raw)
-        return protocol.send(_checked(request.method, url, headers)) or b""
+        return _checked(request.method, request.url.raw_path, tuple(request.headers.raw))
     except h11.LocalProtocolError as error:
         raise httpx.LocalProtocolError(f"this cannot be sent in a request: {error}") from error
 
 
 @lru_cache(_HEADS)
-def _checked(method: str, target: bytes, headers: tuple[tuple[bytes, bytes], ...]) -> h11.Request:
+def _checked(
+    method: str, target: bytes, headers: tuple[tuple[bytes, bytes], ...]
+) -> tuple[bytes, h11.Request]:
     """The head of a request. Checking it takes longer than sending it, and most are sent again."""
-    return h11.Request(method=method, target=target, headers=list(headers))
+    event = h11.Request(method=method, target=target, headers=list(headers))
+    return _asked(event)[1], event
+
+
+def _asked(event: h11.Request) -> tuple[h11.Connection, bytes]:
+    """What reads the answer to a request, and the request's head."""
+    protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_HEAD)
+    return protocol, protocol.send(event) or b""

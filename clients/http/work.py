@@ -35,6 +35,7 @@ from hetune.service.core.work_documents import (
     WantedDocument,
 )
 from hetune.variants.errors import HetuneError, InputError, LeaseError, UnreachableError
+from hetune.variants.plan.variants import Device
 
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")
@@ -77,7 +78,9 @@ class HttpLender(Closing):
         """The URL."""
         return str(self._http.base_url)
 
-    def claim(self, owner: str, machine: str, *, devices: Sequence[str] = ("cpu",)) -> Lease | None:
+    def claim(
+        self, owner: str, machine: str, *, devices: Sequence[Device] = ("cpu",)
+    ) -> Lease | None:
         """As `Leases.claim`.
 
         Raises:

@@ -2,10 +2,9 @@
 
 from hetune.profiling.campaign.campaign import Campaign, Sample, problems, units
 from hetune.profiling.campaign.cost import units_seconds
-from hetune.profiling.campaign.read import DEVICES, PRESETS, load, parse
+from hetune.profiling.campaign.read import PRESETS, load, parse
 
 __all__ = [
-    "DEVICES",
     "PRESETS",
     "Campaign",
     "Sample",

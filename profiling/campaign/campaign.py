@@ -17,6 +17,7 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
+from hetune.variants.plan.variants import Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Campaign:
     variants: str = "*"
     sample: Sample | None = None
     limits: Limits = Limits()  # noqa: RUF009  frozen
-    device: str = "cpu"
+    device: Device = "cpu"
 
 
 def problems(campaign: Campaign) -> tuple[ProblemSpec, ...]:

@@ -21,12 +21,11 @@ from hetune.profiling.corpus.spanning import Spanning
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.units import GraphRecipe
 from hetune.variants.errors import CampaignError
+from hetune.variants.plan.variants import DEVICES, Device
 from hetune.variants.runtime.build import LAYERS
 
 PRESETS = ("smoke", "default", "full", "gpu")
 """Campaigns that ship with hetune."""
-DEVICES = ("cpu", "cuda")
-"""What a campaign may measure on."""
 
 _KEYS = (
     *("name", "graphs", "corpus", "layers", "widths", "squared", "heads", "threads", "variants"),
@@ -41,7 +40,7 @@ def load(source: str | Path, *, threads: int | None = None, device: str | None =
     Args:
         source: One of `PRESETS`, or the path of a TOML or JSON file.
         threads: What "all" threads are; by default torch's number.
-        device: One of `DEVICES`, in place of the campaign's own.
+        device: What variants are for, in place of what the campaign says.
 
     Raises:
         CampaignError: There is no such preset, file or device, or something in it is wrong.
@@ -49,9 +48,19 @@ def load(source: str | Path, *, threads: int | None = None, device: str | None =
     found = _load(source, threads)
     if device is None:
         return found
-    if device not in DEVICES:
-        raise CampaignError(f"no device {device!r}: take one of {', '.join(DEVICES)}")
-    return replace(found, device=device)
+    return replace(found, device=device_named(device))
+
+
+def device_named(name: str) -> Device:
+    """A device by its name.
+
+    Raises:
+        CampaignError: There is none of that name.
+    """
+    for device in DEVICES:
+        if device == name:
+            return device
+    raise CampaignError(f"no device {name!r}: take one of {', '.join(DEVICES)}")
 
 
 def _load(source: str | Path, threads: int | None) -> Campaign:
@@ -107,7 +116,7 @@ def parse(
         variants=table.text("variants", "*"),
         sample=table.fields("sample", Sample),
         limits=table.fields("limits", Limits) or Limits(),
-        device=table.choice("device", DEVICES),
+        device=_device(table),
     )
     if set(campaign.layers) != {"rgcn"}:
         for _, d_out in campaign.widths:
@@ -204,6 +213,13 @@ def _threads(table: Table, everything: int) -> tuple[int, ...]:
     if not found or not all(map(is_count, found)):
         raise table.wrong("threads", f'give whole numbers of 1 or more, or "{_ALL}"')
     return tuple(found)
+
+
+def _device(table: Table) -> Device:
+    try:
+        return device_named(table.text("device", "cpu"))
+    except CampaignError as error:
+        raise CampaignError(f"{table.where}: {error}") from error
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -62,13 +62,6 @@ class Table:
             raise self.wrong(key, f"take of {_some(known)}")
         return found
 
-    def choice(self, key: str, known: Sequence[str]) -> str:
-        """One of the known texts; by default the first."""
-        found = self.text(key, known[0])
-        if found not in known:
-            raise self.wrong(key, f"take one of {_some(known)}")
-        return found
-
     def fields(self, key: str, kind: type[_Made]) -> _Made | None:
         """A dataclass of what the table of that key holds; None where there is none."""
         if key not in self.data:

@@ -27,6 +27,7 @@ from hetune.profiling.records import Measurement
 from hetune.profiling.store.rows import clean
 from hetune.profiling.store.store import Added, Store
 from hetune.variants.errors import InputError, LeaseError
+from hetune.variants.plan.variants import Device
 
 LEASE_SECONDS = 60.0
 """How long a worker may be silent."""
@@ -75,7 +76,7 @@ class Leases:
         machine: str,
         key: str | None = None,
         *,
-        devices: Sequence[str] = ("cpu",),
+        devices: Sequence[Device] = ("cpu",),
     ) -> Lease | None:
         """Takes a unit: of the oldest job that this machine may measure, the next one.
 
@@ -353,7 +354,9 @@ class Leases:
         settle(connection, job, now)
 
 
-def _claimable(machine: str, devices: Sequence[str], trains: Trains, now: datetime) -> Select[Any]:
+def _claimable(
+    machine: str, devices: Sequence[Device], trains: Trains, now: datetime
+) -> Select[Any]:
     """The unit to take next, locked; those that others hold locks on are passed over."""
     others = units.alias()
     undone = exists().where(

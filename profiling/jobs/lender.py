@@ -10,6 +10,7 @@ from hetune.profiling.jobs.records import Lease
 from hetune.profiling.records import Measurement
 from hetune.profiling.store.store import Added
 from hetune.variants.errors import BusyError, StoreError, UnreachableError
+from hetune.variants.plan.variants import Device
 
 AWAY = (StoreError, UnreachableError, BusyError)
 """Errors of a lender that may be there again later. What it lent is lent again if it stays away."""
@@ -22,7 +23,9 @@ class Lender(Protocol):
     `AWAY` where the lender cannot be asked; then nothing was written, or it was and no answer came.
     """
 
-    def claim(self, owner: str, machine: str, *, devices: Sequence[str] = ("cpu",)) -> Lease | None:
+    def claim(
+        self, owner: str, machine: str, *, devices: Sequence[Device] = ("cpu",)
+    ) -> Lease | None:
         """Takes a unit; None if there is nothing to do now."""
         ...
 

@@ -14,11 +14,11 @@ from hetune.profiling.measure.rounds import Yardstick
 from hetune.profiling.measure.stopwatch import CudaStopwatch, Stopwatch, WallStopwatch
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
-from hetune.variants.backends.triton.ahead import gpu_registry
+from hetune.variants.backends.triton.ahead import gpu_registry, triton_version
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.errors import WorkerError
+from hetune.variants.errors import CompileError, VariantError, WorkerError
 from hetune.variants.graph.index_primitives import primitives
-from hetune.variants.plan.variants import Variant
+from hetune.variants.plan.variants import DEVICES, Device, Variant
 from hetune.variants.runtime.build import sources_of
 from hetune.variants.runtime.devices import torch_device
 
@@ -45,8 +45,8 @@ class Bench:
         compiles_late: Whether a first run may compile or load kernels, and says nothing therefore.
         free_bytes: What a run may hold where no limit is given.
         clocks: As in `hetune.profiling.records.Measurement`, those of now.
-        check: Called after a failure.
-            Raises `WorkerError` where the device is lost to this process.
+        check: Called after a failure; raises `WorkerError` where it has cost this process the
+            device.
     """
 
     backend: Backend
@@ -60,18 +60,38 @@ class Bench:
     check: Callable[[], None] = lambda: None
 
 
-def bench_of(device: str) -> Bench:
+def bench_of(device: Device) -> Bench:
     """The bench of this CPU, or of this machine's GPU.
 
     Raises:
-        VariantError: There is no GPU.
+        VariantError, CompileError: As `place_of`.
     """
-    return cpu_bench() if device == "cpu" else gpu_bench(torch_device(device))
+    place = place_of(device)
+    return cpu_bench() if device == "cpu" else gpu_bench(place)
 
 
-def devices_here() -> tuple[str, ...]:
+def place_of(device: Device) -> torch.device:
+    """Where problems of a device are measured here.
+
+    Raises:
+        VariantError: There is no GPU, or Triton is told to interpret.
+        CompileError: There is no Triton.
+    """
+    place = torch_device(device)
+    if device == "cuda":
+        triton_version()
+        if refusal := TritonBackend().refusal(place):
+            raise VariantError(refusal)
+    return place
+
+
+def devices_here() -> tuple[Device, ...]:
     """The devices that problems can be measured on here."""
-    return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+    try:
+        place_of("cuda")
+    except (VariantError, CompileError):
+        return ("cpu",)
+    return DEVICES
 
 
 def cpu_bench() -> Bench:

@@ -53,8 +53,7 @@ def promoted_for(problem: ProblemSpec) -> tuple[Variant, ...]:
     Raises:
         InputError: There is no such layer, or a width does not divide into the heads.
     """
-    variants = variants_of(program_of(problem))
-    return variants if problem.device == "cpu" else variants[::4]
+    return variants_of(program_of(problem), problem.device)
 
 
 def units_of(problem: ProblemSpec) -> tuple[Unit, ...]:
@@ -97,7 +96,7 @@ def measure_problem(
 
     Raises:
         GraphError: HGT was given a graph that is not canonical.
-        VariantError: The problem is one of GPUs, and there is none.
+        VariantError, CompileError: The problem is one of GPUs, and there is none, or no Triton.
         WorkerError: A variant has cost this process its GPU.
     """
     bench = bench or bench_of(problem.device)

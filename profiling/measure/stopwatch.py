@@ -83,7 +83,7 @@ class CudaStopwatch:
         flush: Overwrites the L2 cache.
     """
 
-    event: Callable[[], Any] = lambda: torch.cuda.Event(enable_timing=True)
+    event: Callable[[], Any] = lambda: torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     wait: Callable[[], object] = lambda: torch.cuda.synchronize()
     flush: Callable[[], object] = lambda: _scratch().zero_()
 

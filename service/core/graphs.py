@@ -117,6 +117,14 @@ class GraphStore:
             return graph
         return self._loaded.add(path, self._read(key, path))
 
+    def held(self, key: str) -> HeteroGraph | None:
+        """The graph of an id if it is in memory. Asking is no use of it.
+
+        Raises:
+            NotFoundError: There can be none.
+        """
+        return self._loaded.peek(self.files.path(key))
+
     def all(self) -> tuple[StoredGraph, ...]:
         """All graphs, the one used last first."""
         files = self.files.all()
@@ -200,6 +208,11 @@ def _array_bytes(graph: HeteroGraph) -> int:
     return 4 * (3 * graph.num_edges + graph.num_nodes)
 
 
+def indexed_bytes(graph: HeteroGraph) -> int:
+    """What a graph takes with its indexes, by estimate."""
+    return _INDEXED * _array_bytes(graph)
+
+
 def held_bytes(graph: HeteroGraph) -> int:
-    """What a graph takes in memory with its indexes, by estimate."""
-    return _INDEXED * _array_bytes(graph) + Workspace.of(graph).nbytes
+    """What a graph takes in memory with its indexes and the workspace of its runs, by estimate."""
+    return indexed_bytes(graph) + Workspace.of(graph).nbytes

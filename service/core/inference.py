@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from hetune.service.core.answers import Answer, LayerReport, Report, Rows
 from hetune.service.core.deadline import check_deadline
 from hetune.service.core.description import ACTIVATIONS
+from hetune.service.core.engine import Engine
 from hetune.service.core.jumping import join
 from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.metrics import Metrics
@@ -31,21 +32,44 @@ _ONCE = 1.0
 """Runs that what was cut out of a graph is prepared for."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What is to be computed."""
+
+    model: Model
+    graph: HeteroGraph
+    plan: Plan
+    nodes: Nodes | None
+    by_type: bool
+    needed: frozenset[int]
+    deadline: float | None
+
+    def graph_of(self, layer: int) -> HeteroGraph:
+        """What a layer runs on: all of the graph, or a part of it."""
+        return self.graph if self.plan.steps is None else self.plan.steps[layer].graph
+
+
 class Inference:
     """Full-graph inference by the variants that a selection chooses.
 
     Args:
         selection: Finds models and graphs, and chooses.
+        engine: What runs layers.
         limits: What runs may hold.
         metrics: Where layers that ran are counted and timed.
         regret: Who may run a layer again later.
     """
 
     def __init__(
-        self, selection: Selection, limits: Limits, metrics: Metrics, regret: RegretSamples
+        self,
+        selection: Selection,
+        engine: Engine,
+        limits: Limits,
+        metrics: Metrics,
+        regret: RegretSamples,
     ) -> None:
-        self._selection, self._limits, self._metrics = selection, limits, metrics
-        self._regret = regret
+        self._selection, self._engine, self._limits = selection, engine, limits
+        self._metrics, self._regret = metrics, regret
 
     def run(
         self,
@@ -91,6 +115,7 @@ class Inference:
             MemoryLimitError: No variant fits the limit.
             TooLargeError: The outputs would be over the service's limit.
             DeadlineError: The deadline has passed.
+            DeviceError: The GPU that layers run on fails, or has no memory left.
         """
         check_deadline(deadline)
         found, given, expected_runs = self._selection.resolve(model, version, graph)
@@ -111,18 +136,11 @@ class Inference:
             )
 
         ids = None if nodes is None else ids_of(nodes, given)
-        plan = planned(given, ids, len(found.modules), needed, subset, layers)
-        kept: dict[int, Rows] = {}
-        reports: list[LayerReport] = []
-        by_type = not isinstance(features, Tensor)
-        for number, layer in enumerate(plan.layers):
-            check_deadline(deadline)
-            with step("compute", layer=layer.layer, number=number, variant=layer.variant):
-                x, seconds, prepared = _run_planned(found, number, plan, x, given)
-            reports.append(layer.model_copy(update={"measured_seconds": seconds}))
-            self._metrics.layer_ran(reports[-1], prepared=prepared)
-            if number in needed:
-                kept[number] = _kept(x, number, plan, given, nodes, by_type)
+        plan = self._engine.guarded(
+            lambda: planned(given, ids, len(found.modules), needed, subset, layers)
+        )
+        run = _Run(found, given, plan, nodes, not isinstance(features, Tensor), needed, deadline)
+        reports, kept = self._engine.guarded(lambda: self._compute(run, x))
         if variants is None and plan.steps is None and math.isinf(expected_runs):
             self._regret.offer(found, given, [layer.variant for layer in plan.layers])
         if joined in wanted:
@@ -131,10 +149,49 @@ class Inference:
             model=found.name,
             version=found.version,
             graph=given.fingerprint,
-            layers=tuple(reports),
+            layers=reports,
             subset=plan.report,
         )
         return Answer(report, {number: kept[number] for number in sorted(wanted)})
+
+    def _compute(self, run: _Run, x: Tensor) -> tuple[tuple[LayerReport, ...], dict[int, Rows]]:
+        """What each layer did, and the rows that are needed."""
+        kept: dict[int, Rows] = {}
+        reports: list[LayerReport] = []
+        for number, layer in enumerate(run.plan.layers):
+            check_deadline(run.deadline)
+            with step("compute", layer=layer.layer, number=number, variant=layer.variant):
+                x, seconds = self._layer(run, number, x)
+            runs = runs_of(run.model.compiled[number], run.graph_of(number))
+            prepared = note(runs, layer.variant, seconds)
+            reports.append(layer.model_copy(update={"measured_seconds": seconds}))
+            self._metrics.layer_ran(reports[-1], prepared=prepared)
+            if number in run.needed:
+                kept[number] = self._rows(run, number, x)
+        return tuple(reports), kept
+
+    def _layer(self, run: _Run, number: int, x: Tensor) -> tuple[Tensor, float]:
+        """A layer's output after its activation, and the seconds that the layer took."""
+        engine, model = self._engine, run.model
+        graph, variant = engine.graph(run.graph_of(number)), run.plan.layers[number].variant
+        part = None if run.plan.steps is None else run.plan.steps[number]
+        if part is not None:
+            x = part.inputs(x)
+        if number == 0:
+            x = engine.put(x)
+        with torch.no_grad():
+            out, seconds = engine.timed(lambda: model.compiled[number](x, graph, variant=variant))
+            out = ACTIVATIONS[model.description.layers[number].activation](out)
+        return out if part is None else part.needed(out), seconds
+
+    def _rows(self, run: _Run, number: int, out: Tensor) -> Rows:
+        """The rows to give, of those that a layer gave."""
+        if run.nodes is None:  # types' rows are parts of one tensor
+            return pick(self._engine.ground.fetch(out), run.graph, None, run.by_type)
+        if run.plan.steps is None:
+            return self._engine.fetch(pick(out, run.graph, run.nodes, run.by_type))
+        among = run.plan.steps[number].nodes
+        return self._engine.fetch(reached(out, among, run.graph, run.nodes))
 
     def check_memory(self, model: Model, nodes: int, outputs: frozenset[int]) -> None:
         """Checks what is held at the same time: outputs, a layer's input and its result.
@@ -155,39 +212,6 @@ class Inference:
             nodes * (kept + at_work) * _FLOAT_BYTES,
             self._limits.run_bytes,
         )
-
-
-def _run_planned(
-    model: Model, number: int, plan: Plan, x: Tensor, graph: HeteroGraph
-) -> tuple[Tensor, float, bool]:
-    """A layer's output on what it has to run on, its seconds, and whether it had to prepare."""
-    variant = plan.layers[number].variant
-    part = None if plan.steps is None else plan.steps[number]
-    if part is not None:
-        x, graph = part.inputs(x), part.graph
-    out, seconds = _run(model, number, variant, x, graph)
-    prepared = note(runs_of(model.compiled[number], graph), variant, seconds)
-    return out if part is None else part.needed(out), seconds, prepared
-
-
-def _kept(
-    out: Tensor, number: int, plan: Plan, graph: HeteroGraph, nodes: Nodes | None, by_type: bool
-) -> Rows:
-    """The rows to give, of those that a layer gave."""
-    if plan.steps is None or nodes is None:
-        return pick(out, graph, nodes, by_type)
-    return reached(out, plan.steps[number].nodes, graph, nodes)
-
-
-def _run(
-    model: Model, number: int, variant: str, x: Tensor, graph: HeteroGraph
-) -> tuple[Tensor, float]:
-    """A layer's output after its activation, and the seconds that the layer took."""
-    with torch.no_grad():
-        start = time.perf_counter()
-        out = model.compiled[number](x, graph, variant=variant)
-        seconds = time.perf_counter() - start
-        return ACTIVATIONS[model.description.layers[number].activation](out), seconds
 
 
 def outputs_of(outputs: Sequence[int] | None, count: int) -> frozenset[int]:

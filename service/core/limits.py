@@ -32,6 +32,7 @@ class Limits:
         loaded_bytes: Graphs held in memory, by estimate; a quarter of the memory there is.
         feature_bytes: Features of graphs held in memory; an eighth of the memory there is.
         stored_bytes: Graphs and their features held on disk.
+        device_bytes: Held on a GPU; nine tenths of its memory if None.
         waiting: Computations that wait or run at the same time.
         waiting_bytes: Of their requests' bodies together; a quarter of the memory there is.
         uploads: Uploads at the same time.
@@ -48,6 +49,7 @@ class Limits:
     loaded_bytes: int = field(default_factory=lambda: _share_of_memory(4))
     feature_bytes: int = field(default_factory=lambda: _share_of_memory(8))
     stored_bytes: int = 16 << 30
+    device_bytes: int | None = None
     waiting: int = 64
     waiting_bytes: int = field(default_factory=lambda: _share_of_memory(4))
     uploads: int = 4

@@ -10,9 +10,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 from hetune.costmodel.following import Following, Given
 from hetune.profiling.jobs.records import State
 from hetune.service.core.answers import LayerReport
+from hetune.service.core.engine import Engine
 from hetune.service.core.graphs import GraphStore
 from hetune.service.core.models import ModelStore
-from hetune.service.core.told import Chooses, Kept, Queued, Registered
+from hetune.service.core.told import Chooses, Computes, Kept, Queued, Registered
 
 _SECONDS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
@@ -34,6 +35,7 @@ class Metrics:
         models: Whose number is told.
         following: What chooses, which is told.
         jobs: Counts jobs by state.
+        engine: What runs layers, which is told.
 
     Attributes:
         registry: All of them, and nothing of other services in the process.
@@ -56,6 +58,7 @@ class Metrics:
         models: ModelStore,
         following: Following | Given,
         jobs: Callable[[], dict[State, int]],
+        engine: Engine,
     ) -> None:
         self.registry = registry = _Registry()
         self.request_seconds = Histogram(
@@ -122,7 +125,13 @@ class Metrics:
         self.queue_length = Gauge(
             "hetune_queue_length", "What waits or is under way", ("queue",), registry=registry
         )
-        told = Kept(graphs, models), Chooses(following), Registered(), Queued(jobs)
+        told = (
+            Kept(graphs, models),
+            Chooses(following),
+            Registered(),
+            Queued(jobs),
+            Computes(engine),
+        )
         for collector in told:
             registry.register(collector)
 

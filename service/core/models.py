@@ -15,6 +15,7 @@ from hetune.service.core.aliases import SEPARATOR, Aliases
 from hetune.service.core.cache import BytesCache
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import parse
+from hetune.service.core.engine import Engine
 from hetune.service.core.folder import Folder
 from hetune.service.core.message import pack, read
 from hetune.service.core.stack import modules_of
@@ -26,7 +27,7 @@ from hetune.variants.errors import (
     NotFoundError,
 )
 from hetune.variants.frontend.nn import RelationalLayer
-from hetune.variants.runtime.compiled import CompiledLayer, compile
+from hetune.variants.runtime.compiled import CompiledLayer
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 LATEST = 2**31 - 1
@@ -42,7 +43,7 @@ class Model:
         name: Its name.
         version: Its number.
         description: Its layers.
-        modules: The layers with their weights.
+        modules: The layers with their weights, which are where they run.
         compiled: The same layers, compiled; runs name the variant.
         nbytes: Of its weights.
     """
@@ -60,17 +61,17 @@ class ModelStore:
 
     Args:
         root: Folder of the models.
-        backend: What runs them: "cpp" or "torch".
+        engine: What runs them.
         loaded_bytes: Most bytes of weights to hold in memory.
 
     Raises:
         FolderError: The folder cannot be used.
     """
 
-    def __init__(self, root: Path, backend: str, loaded_bytes: int) -> None:
+    def __init__(self, root: Path, engine: Engine, loaded_bytes: int) -> None:
         self.folder = Folder(root)
         self._aliases = Aliases(self.folder)
-        self._backend = backend
+        self._engine = engine
         self._loaded: BytesCache[tuple[str, int, int], Model] = BytesCache(
             loaded_bytes, lambda model: model.nbytes
         )
@@ -129,8 +130,7 @@ class ModelStore:
             InputError: Weights do not fit the description.
         """
         modules = modules_of(description, weights)
-        # Whoever runs them names the variant: no cost model is asked here, or kept.
-        compiled = tuple(compile(module, backend=self._backend) for module in modules)
+        compiled = tuple(map(self._engine.compiled, modules))
         nbytes = sum(p.nbytes for module in modules for p in module.parameters())
         return Model(name, version, description, modules, compiled, nbytes)
 
@@ -146,6 +146,18 @@ class ModelStore:
             NotFoundError: There is none.
             FolderError: It cannot be read, or is damaged.
         """
+        key, path = self._key(name, version)
+        return self._loaded.get(key) or self._loaded.add(key, self._read(*key[:2], path))
+
+    def held(self, name: str, version: int | None = None) -> Model | None:
+        """A model if it is in memory. Asking is no use of it.
+
+        Raises:
+            HetuneError: As `get` does, but for what is on disk.
+        """
+        return self._loaded.peek(self._key(name, version)[0])
+
+    def _key(self, name: str, version: int | None) -> tuple[tuple[str, int, int], Path]:
         name, at, alias = name.partition(SEPARATOR)
         if at and version is not None:
             raise MalformedError(f"there is a version beside the alias {alias}: give one of them")
@@ -154,8 +166,7 @@ class ModelStore:
         elif version is None:
             version = self.versions(name)[-1]
         path = self._path(name, version)
-        key = name, version, self._stamp(name, version, path)
-        return self._loaded.get(key) or self._loaded.add(key, self._read(name, version, path))
+        return (name, version, self._stamp(name, version, path)), path
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""

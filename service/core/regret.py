@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import random
 import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from hetune.costmodel.following import Following, Given
+from hetune.service.core.engine import Engine
 from hetune.service.core.limits import Limits
 from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import Model
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.runtime.choice import Candidate
 
 ROUNDS = 3
 _RUNNERS_UP = 2
@@ -37,17 +39,26 @@ class Sample:
 
     layer: str
     variants: tuple[str, ...]
+    _engine: Engine
     _model: Model
     _number: int
     _graph: HeteroGraph
     _x: torch.Tensor
 
     def run(self, variant: str) -> float:
-        """Runs the layer once by a variant, and gives the seconds. The first run prepares it."""
-        with torch.no_grad():
-            start = time.perf_counter()
-            self._model.compiled[self._number](self._x, self._graph, variant=variant)
-            return time.perf_counter() - start
+        """Runs the layer once by a variant, and gives the seconds. The first run prepares it.
+
+        Raises:
+            DeviceError: The GPU that layers run on fails, or has no memory left.
+        """
+        layer = self._model.compiled[self._number]
+
+        def run() -> float:
+            with torch.no_grad():
+                graph = self._engine.graph(self._graph)
+                return self._engine.timed(lambda: layer(self._x, graph, variant=variant))[1]
+
+        return self._engine.guarded(run)
 
 
 class RegretSamples:
@@ -56,6 +67,7 @@ class RegretSamples:
     Args:
         rate: Share of runs that are offered to be taken, 0 to 1; 0 for none.
         following: Who chooses, and so knows the runners-up.
+        engine: What runs layers.
         limits: `run_bytes` bounds what a sample holds.
         metrics: Where ratios are noted.
 
@@ -64,12 +76,18 @@ class RegretSamples:
     """
 
     def __init__(
-        self, rate: float, following: Following | Given, limits: Limits, metrics: Metrics
+        self,
+        rate: float,
+        following: Following | Given,
+        engine: Engine,
+        limits: Limits,
+        metrics: Metrics,
     ) -> None:
         if not 0 <= rate <= 1:
             raise InputError(f"{rate} is no share of runs: take a number from 0 to 1")
         self.rate = rate
-        self._following, self._limits, self._metrics = following, limits, metrics
+        self._following, self._engine = following, engine
+        self._limits, self._metrics = limits, metrics
         self._random = random.Random()  # noqa: S311 (nothing secret)
         self._offered: tuple[Model, HeteroGraph, int, str] | None = None
 
@@ -106,7 +124,7 @@ class RegretSamples:
         limit = self._limits.run_bytes - feature_bytes
         candidates = [
             candidate
-            for candidate in self._following.active.selector.choose(module, graph).candidates
+            for candidate in self._candidates(module, graph)
             if candidate.peak_bytes <= limit and candidate.seconds <= _MOST_SECONDS
         ]
         if chosen not in {candidate.id for candidate in candidates}:
@@ -114,9 +132,14 @@ class RegretSamples:
         others = [candidate.id for candidate in candidates if candidate.id != chosen]
         if not others:
             return None
-        x = torch.randn(graph.num_nodes, width)
+        x = self._engine.put(torch.randn(graph.num_nodes, width))
         variants = chosen, *others[:_RUNNERS_UP]
-        return Sample(module.kind, variants, model, number, graph.unindexed(), x)
+        engine = self._engine
+        return Sample(module.kind, variants, engine, model, number, graph.unindexed(), x)
+
+    def _candidates(self, module: RelationalLayer, graph: HeteroGraph) -> tuple[Candidate, ...]:
+        placed = self._engine.graph(graph)
+        return self._following.active.selector.choose(module, placed).candidates
 
     def note(self, sample: Sample, seconds: dict[str, list[float]]) -> float:
         """Notes what was measured, and gives the chosen variant's median over the least one.

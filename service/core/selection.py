@@ -12,6 +12,7 @@ import torch
 from hetune.costmodel.following import Following, Given
 from hetune.costmodel.selector import LEARNED, Selector
 from hetune.service.core.answers import LayerReport, Report, explained
+from hetune.service.core.engine import Engine
 from hetune.service.core.graphs import GraphStore
 from hetune.service.core.limits import Limits
 from hetune.service.core.metrics import Metrics
@@ -35,6 +36,7 @@ class Selection:
         graphs: Where graphs are looked up by id.
         models: Where models are looked up.
         following: Tells what chooses now; asked once for all layers of a request.
+        engine: What would run layers: choices are for it.
         limits: `run_bytes` bounds every choice.
         metrics: Where choices are counted and timed.
     """
@@ -44,10 +46,11 @@ class Selection:
         graphs: GraphStore,
         models: ModelStore,
         following: Following | Given,
+        engine: Engine,
         limits: Limits,
         metrics: Metrics,
     ) -> None:
-        self._graphs, self._models = graphs, models
+        self._graphs, self._models, self._engine = graphs, models, engine
         self._following, self._limits, self._metrics = following, limits, metrics
 
     def select(
@@ -72,11 +75,14 @@ class Selection:
             NotFoundError: There is no such model or graph.
             InputError: The graph is none for this model.
             MemoryLimitError: No variant fits the limit.
+            DeviceError: The GPU that layers run on fails, or has no memory left.
         """
         found, given, expected_runs = self.resolve(model, version, graph)
         graphs = (given,) * len(found.modules)
-        layers = self.layers(
-            found, graphs, expected_runs, memory_limit=memory_limit, explain=explain
+        layers = self._engine.guarded(
+            lambda: self.layers(
+                found, graphs, expected_runs, memory_limit=memory_limit, explain=explain
+            )
         )
         return Report(
             model=found.name, version=found.version, graph=given.fingerprint, layers=layers
@@ -159,6 +165,7 @@ class Selection:
         limit: int,
         explain: bool,
     ) -> _Told:
+        graph = self._engine.graph(graph)  # its indexes are there, and runs need them, too
         explanation = None
         if explain:
             explanation = selector.explain(

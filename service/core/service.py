@@ -12,6 +12,7 @@ from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.service.core.batching import Batching
 from hetune.service.core.cost_models import CostModels
+from hetune.service.core.engine import Engine
 from hetune.service.core.features import FeatureStore
 from hetune.service.core.folder import Folder
 from hetune.service.core.graphs import GraphStore
@@ -26,6 +27,7 @@ from hetune.service.core.regret import RegretSamples
 from hetune.service.core.selection import Selection
 from hetune.service.core.warm_up import WarmUp
 from hetune.service.core.work import Lending
+from hetune.variants.errors import InputError
 
 _JOINED = 16
 """Joined graphs in memory take at most this part of what graphs may take."""
@@ -37,6 +39,7 @@ class Service:
 
     Attributes:
         limits: What is accepted and held.
+        engine: What runs layers.
         folder: Everything else's, and where uploads are received.
         graphs: Graphs by id.
         features: Features of their nodes, by name.
@@ -55,6 +58,7 @@ class Service:
     """
 
     limits: Limits
+    engine: Engine
     folder: Folder
     graphs: GraphStore
     features: FeatureStore
@@ -78,7 +82,8 @@ class Service:
         *,
         limits: Limits | None = None,
         selector: Selector | None = None,
-        backend: str = "cpp",
+        backend: str | None = None,
+        engine: Engine | None = None,
         store: str | Path | None = None,
         shelf: Shelf | None = None,
         regret_rate: float = 0.0,
@@ -92,7 +97,8 @@ class Service:
             root: The folder.
             limits: What is accepted and held.
             selector: Who chooses variants; if None, whatever the shelf's champion is by then.
-            backend: What runs them: "cpp" or "torch".
+            backend: What runs them here: "cpp" (the default), "torch" or "triton".
+            engine: What runs them in place of that, also on a GPU.
             store: Where measurements and jobs are, as `Store.open` takes it; it is opened when it
                 is first asked for.
             shelf: Where cost models are; the user's if None.
@@ -106,20 +112,28 @@ class Service:
             FolderError: The folder cannot be used.
             InputError: The share is none, or requests cannot be joined so.
         """
-        limits = limits or Limits()
+        engine = engine or Engine(backend or "cpp")
+        limits = engine.within(limits or Limits())
+        if batch_requests > 1 and not engine.is_reproducible:
+            raise InputError(
+                f"batch_requests is {batch_requests}, but answers that are joined have the bits of "
+                "separate ones, and a GPU's sums differ in their last bits from run to run: leave "
+                "it at 1"
+            )
         shelf = shelf or Shelf()
-        following = Following(shelf) if selector is None else Given(selector)
+        following = Following(shelf.of(engine.target)) if selector is None else Given(selector)
         folder = Folder(root)
         graphs = GraphStore(root / "graphs", limits)
-        models = ModelStore(root / "models", backend, limits.loaded_bytes)
+        models = ModelStore(root / "models", engine, engine.weight_bytes(limits))
         measurements = Measurements(store)
-        metrics = Metrics(graphs, models, following, lambda: measurements.queue.counts())
-        selection = Selection(graphs, models, following, limits, metrics)
-        regret = RegretSamples(regret_rate, following, limits, metrics)
-        inference = Inference(selection, limits, metrics, regret)
+        metrics = Metrics(graphs, models, following, lambda: measurements.queue.counts(), engine)
+        selection = Selection(graphs, models, following, engine, limits, metrics)
+        regret = RegretSamples(regret_rate, following, engine, limits, metrics)
+        inference = Inference(selection, engine, limits, metrics, regret)
         joined = JoinedRuns(selection, inference, metrics, limits.loaded_bytes // _JOINED)
         return cls(
             limits,
+            engine,
             folder,
             graphs,
             FeatureStore(graphs, limits),
@@ -136,16 +150,18 @@ class Service:
             CostModels(shelf, measurements, following),
             following,
             metrics,
-            WarmUp(models, warm, compiles=backend == "cpp"),
+            WarmUp(models, warm, engine.builds_for),
         )
 
     def check_ready(self) -> None:
-        """Checks that requests can be served: models are warm, and the folder can be written.
+        """Checks that requests can be served: models, device and folder are there.
 
         Raises:
             NotReadyError: A model that is wanted at the start is not ready.
+            DeviceError: The GPU that layers run on does not answer.
             FolderError: The folder cannot be written.
         """
+        self.engine.check()
         self.warm_up.check()
         with self.folder.staged() as path:
             path.touch()

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Generic, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -14,7 +14,9 @@ from prometheus_client.registry import Collector
 
 from hetune.costmodel.following import Following, Given
 from hetune.profiling.jobs.records import State
+from hetune.service.core.engine import Engine
 from hetune.service.core.graphs import GraphStore
+from hetune.service.core.ground import Usage
 from hetune.service.core.models import ModelStore
 from hetune.variants.errors import HetuneError
 from hetune.variants.registry.default import default_registry
@@ -76,6 +78,33 @@ class Chooses(Collector):
         chooses.add_metric([self._following.active.model], 1)
         refused.add_metric([], self._following.problem is not None)
         return iter((chooses, refused))
+
+
+class Computes(Collector):
+    """What runs layers, and where; and how a GPU's memory is used."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Names and help."""
+        labels = ["device", "backend"]
+        yield GaugeMetricFamily("hetune_device_info", "1 for what runs layers", labels=labels)
+        yield GaugeMetricFamily(
+            "hetune_device_bytes", "Bytes of a GPU's memory, by use", labels=["use"]
+        )
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Values; NaN for the host's memory, and where the device does not answer."""
+        info, memory = self.describe()
+        engine = self._engine
+        info.add_metric([str(engine.ground.device), engine.backend.name], 1)
+        usage = engine.usage()
+        copies = math.nan if engine.copies is None else engine.copies.nbytes
+        memory.add_metric(["graphs"], copies)
+        for field in fields(Usage):
+            memory.add_metric([field.name], getattr(usage, field.name, math.nan))
+        return iter((info, memory))
 
 
 class Registered(Collector):

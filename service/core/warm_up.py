@@ -21,11 +21,11 @@ class WarmUp:
     Args:
         models: Where they are.
         names: Of models, or ``name@alias``.
-        compiles: Whether they run compiled.
+        builds_for: What kernels are compiled for, as `build` takes it; None for nothing.
     """
 
-    def __init__(self, models: ModelStore, names: Iterable[str], compiles: bool) -> None:
-        self._models, self._compiles = models, compiles
+    def __init__(self, models: ModelStore, names: Iterable[str], builds_for: str | None) -> None:
+        self._models, self._builds_for = models, builds_for
         self._left = dict.fromkeys(names, "is being loaded")
         self._stopped = threading.Event()
 
@@ -58,8 +58,9 @@ class WarmUp:
 
     def _load(self, name: str) -> None:
         model = self._models.get(name)
-        if not self._compiles:
+        if self._builds_for is None:
             return
-        report = build(module.program() for module in model.modules).report
+        programs = (module.program() for module in model.modules)
+        report = build(programs, device=self._builds_for).report
         for kernel, reason in report.failed.items():
             raise NotReadyError(f"its kernel {kernel} does not compile: {reason}")

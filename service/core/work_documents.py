@@ -17,6 +17,7 @@ from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.service.core.documents import Document
 from hetune.variants.errors import InputError
+from hetune.variants.plan.variants import Device
 
 MOST_TEXT = 10_000
 """Most characters of a reason."""
@@ -43,7 +44,7 @@ class ClaimRequest(Document):
     machine: Name
     version: Name
     idempotency_key: Annotated[str, Field(pattern=r"^[!-~]{1,200}$")] | None = None
-    devices: tuple[Literal["cpu", "cuda"], ...] = ("cpu",)
+    devices: tuple[Device, ...] = ("cpu",)
 
 
 class LeaseDocument(Document):

@@ -39,6 +39,7 @@ class Kernels(Document):
 def router(work: Work) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/v1", tags=["variants"])
+    target = work.service.engine.target
 
     @routes.get("/variants")
     async def variants(layer: str, d_in: Size, d_out: Size, heads: Size = 1) -> Variants:
@@ -46,7 +47,7 @@ def router(work: Work) -> APIRouter:
 
         def found() -> Variants:
             program = layer_program(layer, d_in, d_out, heads)
-            return Variants(variants=tuple(variant.id for variant in variants_of(program)))
+            return Variants(variants=tuple(variant.id for variant in variants_of(program, target)))
 
         with work.computing.entered():
             return await work.compute(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 
 from fastapi import APIRouter, Request, Response
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from hetune.service.core.answers import Answer, Report, Rows
 from hetune.service.core.asked import Asked
 from hetune.service.core.batching import Waiting
+from hetune.service.core.brief import Times, times_of
 from hetune.service.core.container import Content
 from hetune.service.core.limits import check_limit
 from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
@@ -20,17 +22,20 @@ from hetune.service.http.parameters import ModelReference
 from hetune.service.http.pieces import PiecesResponse
 from hetune.service.http.requests import (
     InferDocument,
+    InferRequest,
     SelectDocument,
     read_infer,
     read_select,
 )
 from hetune.service.http.schema import gives, takes
 from hetune.service.http.work import Work
-from hetune.variants.errors import InputError
+from hetune.variants.errors import HetuneError, InputError
 
 INFER = "/v1/models/{name}/infer"
 """Where models run."""
 _BODIES = (Media.JSON, Media.SAFETENSORS)
+_SHORT = {Media.JSON: 1 << 14, Media.SAFETENSORS: 1 << 18}
+"""Bytes that are read in less time than it takes to give them to another thread."""
 
 
 class InferAnswer(Report):
@@ -49,10 +54,10 @@ def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
         wanted = _answered(request.headers.get("accept", ""), media)
         with work.computing.entered(size_of(request, service.limits)):
             body = await read(request, media, service.limits)
-            with service.batching.waiting(
-                name, lambda: _asked(service, media, body), len(body)
-            ) as waiting:
-                content = await work.compute(lambda: _infer(service, waiting, wanted))
+            given = _Given(service, media, body)
+            times = given.times(name, wanted) if work.is_idle else None
+            with service.batching.waiting(name, given.asked, len(body)) as waiting:
+                content = await work.compute(lambda: _infer(service, waiting, wanted), times=times)
         if isinstance(content, Pieces):
             return PiecesResponse(content, wanted.value)
         return Response(content, media_type=wanted.value)
@@ -92,20 +97,53 @@ def _answered(accept: str, media: Media) -> Media:
     return Media.JSON if JSON_TYPE in types else media
 
 
-def _asked(service: Service, media: Media, body: Content) -> Asked:
-    request = read_infer(media, body, service.limits)
-    header = request.header
-    return Asked(
-        request.graph,
-        service.features.resolve(request.graph, request.features),
-        version=header.version,
-        nodes=request.nodes,
-        subset=header.subset,
-        outputs=header.outputs,
-        variants=header.variants,
-        memory_limit=header.memory_limit,
-        explain=header.explain,
-    )
+class _Given:
+    """A request, which is read once."""
+
+    def __init__(self, service: Service, media: Media, body: Content) -> None:
+        self._service, self._media, self._body = service, media, body
+
+    @cached_property
+    def _request(self) -> InferRequest:
+        return read_infer(self._media, self._body, self._service.limits)
+
+    def asked(self) -> Asked:
+        """What it asks for."""
+        request = self._request
+        header = request.header
+        return Asked(
+            request.graph,
+            self._service.features.resolve(request.graph, request.features),
+            version=header.version,
+            nodes=request.nodes,
+            subset=header.subset,
+            outputs=header.outputs,
+            variants=header.variants,
+            memory_limit=header.memory_limit,
+            explain=header.explain,
+        )
+
+    def times(self, model: str, wanted: Media) -> Times | None:
+        """How long others of its kind took; None if it is none that may be brief."""
+        if len(self._body) > _SHORT[self._media] or not self._service.batching.is_prompt:
+            return None
+        try:
+            request = self._request
+        except HetuneError:
+            return None
+        header = request.header
+        demands = (request.nodes, header.variants, header.memory_limit)
+        is_plain = header.explain is False and all(demand is None for demand in demands)
+        if not (is_plain and isinstance(request.graph, str)):
+            return None
+        return times_of(
+            self._service,
+            model,
+            header.version,
+            request.graph,
+            request.features if isinstance(request.features, str) else None,
+            (len(self._body), wanted, header.outputs),
+        )
 
 
 def _infer(service: Service, waiting: Waiting, wanted: Media) -> bytes | Pieces:

@@ -46,6 +46,8 @@ STATUS: dict[type[HetuneError], int] = {
     errors.VariantError: 422,
     errors.BusyError: 429,
     errors.DeadlineError: 504,
+    errors.DeviceError: 503,
+    errors.DeviceMemoryError: 503,
     errors.DiskFullError: 507,
     errors.FolderError: 503,
     errors.NotReadyError: 503,
@@ -54,7 +56,7 @@ STATUS: dict[type[HetuneError], int] = {
 }
 PROTOCOL_STATUS = {409: 400, 422: 400, 429: 503, 504: 503, 507: 503}
 """What the Open Inference Protocol's clients know from Triton in place of others."""
-_TOLD = (errors.DeadlineError, errors.DiskFullError)
+_TOLD = (errors.DeadlineError, errors.DeviceMemoryError, errors.DiskFullError)
 """Failures of the service whose reasons are for clients, too."""
 _NO_METHOD = 405
 _SERVER = 500

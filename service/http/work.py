@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Self, TypeVar
@@ -16,9 +14,11 @@ from typing import Self, TypeVar
 from prometheus_client import Gauge
 
 from hetune.profiling.jobs.activity import Activity
-from hetune.service.core.deadline import missed
+from hetune.service.core.brief import Times
+from hetune.service.core.deadline import check_deadline, missed
 from hetune.service.core.service import Service
 from hetune.service.core.steps import waited
+from hetune.service.http.computer import Computer
 from hetune.variants.errors import BusyError
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class Work:
     watching: Gate
     stopping: threading.Event
     activity: Activity | None
-    _computer: ThreadPoolExecutor
+    _computer: Computer
 
     @classmethod
     def of(
@@ -117,28 +117,32 @@ class Work:
             Gate("streams of events", _WATCHING, length),
             stopping or threading.Event(),
             activity,
-            ThreadPoolExecutor(1, "hetune-compute"),
+            Computer(),
         )
 
-    async def compute(self, do: Callable[[], T], deadline: float | None = None) -> T:
-        """Does something in the thread that computes.
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is computed, or waits for it."""
+        return self._computer.is_idle
+
+    async def compute(
+        self, do: Callable[[], T], deadline: float | None = None, times: Times | None = None
+    ) -> T:
+        """Does something in the thread that computes, or here if that is known to be brief.
 
         Args:
             do: What; once begun it is waited for.
             deadline: Time of `time.monotonic()` until which it has to be begun.
+            times: Of the same, as it was done before; None for what is not done here.
 
         Raises:
             DeadlineError: It was not.
         """
+        if times is not None and times.are_brief and self.is_idle:
+            check_deadline(deadline)
+            return self._begun(do, time.perf_counter(), times)
         asked = time.perf_counter()
-
-        def begin() -> T:
-            seconds = time.perf_counter() - asked
-            self.service.metrics.queue_seconds.observe(seconds)
-            waited("queue", seconds)
-            return self._marked(do)
-
-        task = self._computer.submit(contextvars.copy_context().run, begin)
+        task = self._computer.submit(lambda: self._begun(do, asked, times))
         doing = asyncio.wrap_future(task)
         if deadline is not None:
             await asyncio.wait((doing,), timeout=max(deadline - time.monotonic(), 0.0))
@@ -157,14 +161,22 @@ class Work:
 
     async def between(self, do: Callable[[], T]) -> T:
         """Does something that nobody waits for in the thread that computes."""
-        task = self._computer.submit(self._marked, do)
-        return await asyncio.wrap_future(task)
+        return await asyncio.wrap_future(self._computer.submit(lambda: self._marked(do)))
 
     def close(self) -> None:
         """Waits for the computation that is under way."""
         self.stopping.set()
-        self._computer.shutdown(wait=True, cancel_futures=True)
+        self._computer.close()
         self.service.close()
+
+    def _begun(self, do: Callable[[], T], asked: float, times: Times | None) -> T:
+        begun = time.perf_counter()
+        self.service.metrics.queue_seconds.observe(begun - asked)
+        waited("queue", begun - asked)
+        found = self._marked(do)
+        if times is not None:
+            times.note(time.perf_counter() - begun)
+        return found
 
     def _marked(self, do: Callable[[], T]) -> T:
         with nullcontext() if self.activity is None else self.activity.marked():

@@ -10,6 +10,7 @@ from hetune.clients.cli import calibrate as command
 from hetune.costmodel.calibration import ROOFLINE, Calibration, load_calibration
 from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.calibrate.calibration import Found
+from hetune.variants.runtime.gpu_roofline import GpuModel
 from hetune.variants.runtime.roofline import MachineModel
 
 MEASURED = MachineModel(matrix_flops=250e9, launch_seconds=2e-6)
@@ -36,6 +37,7 @@ def calibrate(hetune, monkeypatch, tmp_path):
 
     def call(found, *arguments):
         def measure(*, quick, progress, device):
+            assert device == found.calibration.device
             progress("measuring rates", 1, 2)
             progress("compiling", 1, 1)
             assert quick == ("--quick" in arguments)
@@ -92,6 +94,19 @@ def test_a_model_of_this_machine_needs_no_correction(calibrate, found):
 def test_rates_that_were_not_adopted_are_mentioned(calibrate, found):
     result = calibrate(replace(found, measured=MachineModel(matrix_flops=1e9)))
     assert "it predicts better with the rates that it was trained with" in result.stdout
+
+
+def test_a_gpu_s_rates_are_a_whole_card_s(calibrate, found, tmp_path):
+    measured = GpuModel(matrix_flops=50e12, launch_seconds=4e-6)
+    gpu = replace(without_comparison(found, machine=measured, model_id=ROOFLINE), measured=measured)
+    result = calibrate(gpu, "--device", "cuda")
+    assert result.exit_code == 0, result.output
+    rows = cells(result.stdout)
+    assert ["of the GPU", "default", "measured", "unit"] in rows
+    assert ["matrix products", "40.0", "50.0", "TFLOP/s"] in rows
+    assert ["starting a kernel", "5.0", "4.0", "µs"] in rows
+    assert load_calibration(device="cuda") == gpu.calibration
+    assert load_calibration() is None
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(calibrate, found, tmp_path, monkeypatch):

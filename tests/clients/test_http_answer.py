@@ -17,6 +17,7 @@ BODIES = (
     b"content-length:5 \r\nConnection: close\r\n\r\nhello",
     b"Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n02;a=b\r\nlo\r\n0\r\nA: b\r\n\r\n",
     b"X: y\r\n\r\nhello",
+    b"date: d\r\ncontent-length: 5\r\ncontent-type: a; b=c\r\n\r\nhello",
 )
 FIRST = (b"HTTP/1.1 200 OK\r\n", b"HTTP/1.0 404 \r\n", b"HTTP/1.1 204 a b\r\n")
 BEFORE = (b"", b"", b"HTTP/1.1 100 Continue\r\nX: y\r\n\r\n")
@@ -24,6 +25,7 @@ TOKENS = (
     *(b"\r\n", b"\n", b"\r", b"\0", b"\x0b", b"\x7f", b"\xe9", b" ", b"\t", b":", b";", b",", b"-"),
     *(b"0", b"1", b"5", b"f", b"_", b"+", b"0x", b"HTTP/1.1 ", b"close", b"chunked", b"gzip"),
     *(b"Content-Length: 4\r\n", b"Transfer-Encoding: chunked\r\n", b"Connection: keep-alive\r\n"),
+    *(b"content-length: 4\r\n", b"date: \r\n", b"vary:a\r\n", b"date", b"Date", b"\r\n\r\n"),
 )
 
 
@@ -59,7 +61,7 @@ def streams(draw):
 def answer_of(content, sizes=(), method="GET"):
     protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_HEAD)
     protocol.send(h11.Request(method=method, target="/", headers=[("Host", "h")]))
-    return Answer(Cut(content, sizes), protocol, method)
+    return Answer(Cut(content, sizes), lambda: protocol, method)
 
 
 def ours(content, sizes):
@@ -114,6 +116,18 @@ def test_what_is_read_is_what_h11_reads(content, sizes):
 @pytest.mark.parametrize("body", BODIES)
 def test_what_is_whole_is_read(first, body):
     assert ours(BEFORE[-1] + first + body, []) == h11s(first + body) is not None
+
+
+def test_a_usual_head_needs_no_reading():
+    content = FIRST[0] + BODIES[-1]
+
+    def never():
+        raise AssertionError
+
+    answer = Answer(Cut(content, ()), never, "POST")
+    assert b"".join(answer.pieces()) == b"hello"
+    assert answer.is_over
+    assert answer.headers == answer_of(content, [1] * len(content)).headers
 
 
 def test_what_comes_after_an_answer_spoils_the_connection():

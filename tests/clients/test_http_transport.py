@@ -14,7 +14,7 @@ import pytest
 import torch
 from tests.clients._sockets import SECONDS, answering, echo, playing
 
-from hetune.clients.http import connection
+from hetune.clients.http import channel, connection
 from hetune.clients.http.call import Call
 from hetune.clients.http.received import Received, body_of
 from hetune.clients.http.transport import Transport
@@ -113,7 +113,7 @@ def test_a_short_body_comes_with_its_head(http):
 # Bodies.
 
 
-@pytest.mark.parametrize("size", [0, 1, connection._SHORT, connection._SHORT + 1, 5_000_001])
+@pytest.mark.parametrize("size", [0, 1, channel._SHORT, channel._SHORT + 1, 5_000_001])
 def test_bodies_come_back_as_they_went(transport, size):
     content = np.random.default_rng(0).bytes(size)
     with playing(echo) as server:

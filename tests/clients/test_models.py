@@ -6,6 +6,7 @@ import json
 import shutil
 
 import pytest
+from tests.costmodel import _synthetic_gpu
 from tests.costmodel._synthetic import problems
 from tests.profiling._filled import fill
 from typer.testing import CliRunner
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from hetune.clients.cli.app import app
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.shelf.shelf import Shelf
+from hetune.profiling import train as training_of
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.train import report_of, train
@@ -118,3 +120,30 @@ def test_a_second_model_is_judged_beside_the_champion(trained, tmp_path):
         assert "champion: " in judged.output
     else:
         assert "worse than the champion's" in judged.output.replace("\n", " ")
+
+
+def test_models_for_gpus_have_a_life_of_their_own(tmp_path, shelf, monkeypatch):
+    monkeypatch.setattr(training_of, "default_rates", lambda device: _synthetic_gpu.GPU)
+    store = ("--store", str(tmp_path / "both.db"))
+    fill(tmp_path / "both.db", problems(graph_families=2, graphs=2))
+    refused = run("train", *store, "--device", "cuda")
+    assert refused.exit_code == 1
+    assert "run `hetune profile --device cuda` first" in refused.output.replace("\n", " ")
+    fill(tmp_path / "both.db", _synthetic_gpu.problems(), prefix="gpu-")
+    arguments = (*store, "--device", "cuda")
+    trained = run("train", *arguments, "--folds", "2", "--target", "roofline-ratio")
+    assert trained.exit_code == 0, trained.output
+    assert "24 measured inputs of 4 graph families" in trained.output
+    (entry,) = Shelf(shelf).of("cuda").entries()
+    assert (entry.aliases, entry.manifest.device) == (("candidate",), "cuda")
+    assert entry.id in run("models", "--device", "cuda").output
+    assert entry.id not in run("models").output
+    promoted = run("promote", *arguments)
+    assert promoted.exit_code == 0, promoted.output
+    fill(tmp_path / "both.db", _synthetic_gpu.problems(graphs=1, widths=(32,)), prefix="new-")
+    judged = run("evaluate", "champion", *arguments, "--json")
+    assert {o["family"] for o in json.loads(judged.output)["outcomes"]} == {
+        f"new-{family}" for family in _synthetic_gpu.FAMILIES
+    }
+    assert "the roofline model answers" in run("rollback", "--device", "cuda").output
+    assert run("rollback").exit_code == 1  # nobody has promoted a model for CPUs

@@ -51,7 +51,7 @@ def test_a_variant_is_shown_as_text_that_can_be_parsed(hetune):
     ("arguments", "message"),
     [
         (("--show", "best"), "no variant 'best': `hetune variants --layer rgcn` lists them"),
-        (("--source",), "--source needs --show ID: it prints the C++ of one variant"),
+        (("--source",), "--source needs --show ID: it prints the code of one variant"),
     ],
 )
 def test_bad_input(arguments, message, hetune):

@@ -62,8 +62,9 @@ def test_what_an_image_runs_is_a_command_of_hetune_s(target):
     copied = [rest.split() for kind, rest in whole(target) if kind == "COPY"]
     assert entry == ["hetune-entrypoint"]
     assert ["--chmod=0755", "deploy/entrypoint", f"/usr/local/bin/{entry[0]}"] in copied
-    [command] = [json.loads(rest) for kind, rest in whole(target) if kind == "CMD"]
-    check_command(command)
+    commands = [json.loads(rest) for kind, rest in whole(target) if kind == "CMD"]
+    check_command(commands[-1])
+    assert ("--device" in commands[-1]) == (target == "cuda")
 
 
 def ignored(path: str) -> bool:
@@ -228,6 +229,16 @@ def test_every_variable_of_compose_has_a_default_and_is_in_the_documents():
     for variable in re.findall(r"\$\{?(\w+)[^}]*\}?", text):
         assert f"${{{variable}:-" in text
         assert f"`{variable}`" in page, variable
+
+
+def test_the_file_for_a_gpu_changes_the_service_alone():
+    [found] = load(DEPLOY / "docker-compose.gpu.yml")
+    [(name, service)] = found["services"].items()
+    assert name in SERVICES
+    assert service["image"] == f"{TAG}-{service['build']['target']}"
+    assert service["build"]["target"] in stages()
+    assert set(service["environment"]) <= variables()
+    assert "docker-compose.gpu.yml" in (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 
 
 # What Prometheus and Grafana are told.

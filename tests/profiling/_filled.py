@@ -24,6 +24,7 @@ def fill(path, found, prefix=""):
                         d_in=problem.d_in,
                         d_out=problem.d_out,
                         variant=candidate.variant,
+                        device=problem.device,
                         samples=(candidate.seconds,) * 7,
                         launches=tuple(
                             LaunchRecord("k", launch.family, launch.columns, (launch.seconds,) * 7)

@@ -73,7 +73,8 @@ def worker(store, fake, tmp_path):
 
 @pytest.mark.parametrize("has_gpu", [False, True])
 def test_units_for_gpus_are_for_machines_with_one(queue, fake, worker, monkeypatch, has_gpu):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: has_gpu)
+    devices = ("cpu", "cuda") if has_gpu else ("cpu",)
+    monkeypatch.setattr("hetune.profiling.jobs.worker.devices_here", lambda: devices)
     wanted = units_of(replace(units(1)[0].problem, device="cuda"))[:2]
     job = queue.submit_units("mine", wanted)
     assert worker.step() is has_gpu

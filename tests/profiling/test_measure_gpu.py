@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from hetune.profiling.corpus import build, recipe
 from hetune.profiling.heartbeat import Heartbeat
 from hetune.profiling.measure import bench as benches
-from hetune.profiling.measure.bench import Bench, answers, bench_of, devices_here
+from hetune.profiling.measure.bench import Bench, answers, bench_of, devices_here, place_of
 from hetune.profiling.measure.limits import Limits, usable_gpu_memory
 from hetune.profiling.measure.problem import measure_problem, promoted_for
 from hetune.profiling.measure.record import Stamp
@@ -25,8 +26,9 @@ from hetune.profiling.units import ProblemSpec, Unit
 from hetune.profiling.wire import Order
 from hetune.profiling.worker import Worker
 from hetune.variants.backends.base import Place, Runner
+from hetune.variants.backends.triton.ahead import triton_version
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.errors import VariantError, WorkerError
+from hetune.variants.errors import CompileError, VariantError, WorkerError
 from hetune.variants.kernel.nodes import Launch
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.domain import Domain
@@ -279,11 +281,40 @@ def test_without_a_gpu_nothing_is_measured(monkeypatch):
             ask()
 
 
+@pytest.mark.parametrize(
+    ("place", "version", "message"),
+    [
+        ("cuda", "3.6.0", "TRITON_INTERPRET is set"),
+        ("cpu", None, "compiling for GPUs needs triton: pip install"),
+    ],
+)
+def test_a_gpu_without_its_triton_is_none(monkeypatch, place, version, message):
+    def found(package: str) -> str:
+        if version is None:
+            raise PackageNotFoundError(package)
+        return version
+
+    triton_version.cache_clear()
+    monkeypatch.setattr("importlib.metadata.version", found)
+    monkeypatch.setattr(benches, "torch_device", lambda device: torch.device(place))
+    with pytest.raises((VariantError, CompileError), match=message):
+        place_of("cuda")
+    assert devices_here() == ("cpu",)
+    triton_version.cache_clear()
+
+
+def test_a_worker_without_a_gpu_begins_nothing(heartbeat, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    before, sent = heartbeat.read(), []
+    with pytest.raises(VariantError, match="no GPU"):
+        Worker(heartbeat, sent.append).answer(Order(PROBLEM, (), STAMP, LIMITS, 0))
+    assert (heartbeat.read(), sent) == (before, [])
+
+
 def test_a_card_s_bench(monkeypatch):
     """Made of what torch says of the card, none of which is asked before."""
     properties = type("Properties", (), {"major": 9, "minor": 0, "uuid": "0-1"})
     card = torch.device("cpu")
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_properties", lambda device: properties)
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (700, 1000))
     monkeypatch.setattr("torch.cuda.memory_reserved", lambda device: 400)

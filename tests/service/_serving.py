@@ -15,6 +15,7 @@ import hetune
 from hetune import nn
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
+from hetune.service.core.engine import Engine
 from hetune.service.core.limits import Limits
 from hetune.service.core.service import Service
 from hetune.service.core.stack import describe
@@ -48,15 +49,19 @@ def tiny_features() -> torch.Tensor:
     return torch.randn(7, 4, generator=torch.Generator().manual_seed(1))
 
 
-def make_service(folder: Path, backend: str = "torch", limits: Limits = LIMITS) -> Service:
+def make_service(
+    folder: Path, backend: str = "torch", limits: Limits = LIMITS, **options: Any
+) -> Service:
     """A service that keeps the model m."""
+    engine = options.get("engine") or Engine(backend)
     service = Service.open(
         folder,
         limits=limits,
-        selector=Selector(),
+        selector=Selector(device=engine.target),
         backend=backend,
         store=folder / "measurements.db",
         shelf=Shelf(folder / "shelf"),
+        **options,
     )
     service.models.add("m", 1, *describe(tiny_layers()))
     return service

@@ -43,11 +43,11 @@ class ReachStep:
 
     def inputs(self, x: Tensor) -> Tensor:
         """The layer's input, of what the layer before gives, or of the features of all nodes."""
-        return x if self.rows is None else x.index_select(0, self.rows)
+        return x if self.rows is None else x.index_select(0, self.rows.to(x.device))
 
     def needed(self, out: Tensor) -> Tensor:
         """The needed rows of the layer's result."""
-        return out if self.targets is None else out.index_select(0, self.targets)
+        return out if self.targets is None else out.index_select(0, self.targets.to(out.device))
 
 
 def reach(

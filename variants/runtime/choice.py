@@ -181,7 +181,7 @@ class _Scored:
 
     @property
     def domain(self) -> Domain:
-        return _domain(self.table, self.graph)
+        return domain_of(self.table, self.graph)
 
     def peak_bytes(self, position: int) -> int:
         variant = self.table.variants[position]
@@ -216,12 +216,12 @@ def _scored(variants: tuple[Variant, ...], graph: HeteroGraph, pricer: Pricer) -
     table, threads = CandidateTable.of(variants), torch.get_num_threads()
     key = "prices", threads, _keys(variants)
     prices = graph.cached(
-        key, lambda: pricer.price(table, _domain(table, graph), threads), owner=pricer
+        key, lambda: pricer.price(table, domain_of(table, graph), threads), owner=pricer
     )
     return _Scored(table, graph, prices)
 
 
-def _domain(table: CandidateTable, graph: HeteroGraph) -> Domain:
+def domain_of(table: CandidateTable, graph: HeteroGraph) -> Domain:
     """The graph, with the indexes that the variants' device needs anyway."""
     return Domain(graph, graph.device if table.device == "cuda" else None)
 

@@ -58,7 +58,7 @@ class TritonCompiler:
     @property
     def identity(self) -> str:
         """Triton's version."""
-        return f"triton {_version()}"
+        return f"triton {triton_version()}"
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -127,7 +127,12 @@ def gpu_registry(capability: int, root: Path | None = None) -> Registry:
 
 
 @functools.cache
-def _version() -> str:
+def triton_version() -> str:
+    """Triton's version.
+
+    Raises:
+        CompileError: There is no Triton.
+    """
     try:
         return importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:

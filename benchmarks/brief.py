@@ -1,0 +1,114 @@
+"""What is gained where brief requests are answered in the event loop, and what it costs others.
+
+    python benchmarks/brief.py
+
+Two services take turns: one that computes everything in the thread for it, and one that computes
+brief requests in the loop. They are asked for a small graph alone, and for a small and a larger one
+in turns, so that both threads' teams of threads are at work in the second one.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from _serve import started
+from _service_cases import SMALL, Case
+from rich.console import Console
+from rich.table import Table
+
+from hetune.clients import Client
+
+LARGER = Case(20_000, 200_000, 4, (32, 32, 16))
+_SERVE = "import hetune.service.core.brief as b; b.BRIEF_SECONDS = {}; " + (
+    "from hetune.clients.cli.app import main; main()"
+)
+SERVICES = {"beside": 0.0, "brief": 1e-3}
+"""Below how many seconds a request is brief."""
+_PAUSE = 0.02
+Ask = Callable[[], object]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Asks both, and prints a table."""
+    options = parser().parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        with (
+            served(root / "0", SERVICES["beside"], options) as beside,
+            served(root / "1", SERVICES["brief"], options) as brief,
+        ):
+            found = measure({"beside": beside, "brief": brief}, options)
+    table = Table("asked for", "service", "p10 ms", "p50 ms", "p90 ms")
+    for (what, service), times in sorted(found.items()):
+        shown = (f"{np.percentile(times, p) * 1e3:.3f}" for p in (10, 50, 90))
+        table.add_row(what, service, *shown)
+    Console().print(table)
+    return 0
+
+
+@contextmanager
+def served(folder: Path, brief: float, options: argparse.Namespace) -> Iterator[dict[str, Ask]]:
+    """A service with both graphs, and what asks for each."""
+    command = (sys.executable, "-c", _SERVE.format(brief), "serve", "--port", "0", "--no-worker")
+    places = ("--data", str(folder / "data"), "--store", str(folder / "store.db"))
+    threads = ("--threads", str(options.threads))
+    with (
+        started((*command, *places, *threads), folder) as serving,
+        Client(serving.url) as client,
+    ):
+        yield {
+            "small": _asks(client, "small", SMALL),
+            "larger": _asks(client, "larger", LARGER),
+        }
+
+
+def _asks(client: Client, name: str, case: Case) -> Ask:
+    client.put_model(name, case.layers())
+    id, x = client.upload_graph(case.graph()), case.features()
+
+    def ask() -> object:
+        return client.infer(name, id, x)
+
+    for _ in range(5):
+        ask()
+    return ask
+
+
+def measure(
+    services: dict[str, dict[str, Ask]], options: argparse.Namespace
+) -> dict[tuple[str, str], list[float]]:
+    """Seconds of each request, by what was asked for and whom."""
+    found: dict[tuple[str, str], list[float]] = {}
+    turns, draw = [(s, way) for s in services for way in ("alone", "in turns")], random.Random(0)
+    for _ in range(options.rounds):
+        draw.shuffle(turns)
+        for service, way in turns:
+            time.sleep(_PAUSE)
+            asks = services[service]
+            kinds = ("small",) if way == "alone" else ("small", "larger")
+            for _ in range(options.block):
+                for kind in kinds:
+                    begin = time.perf_counter()
+                    asks[kind]()
+                    seconds = time.perf_counter() - begin
+                    found.setdefault((f"{kind}, {way}", service), []).append(seconds)
+    return found
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    line.add_argument("--rounds", type=int, default=30)
+    line.add_argument("--block", type=int, default=40, help="requests in a turn")
+    line.add_argument("--threads", type=int, default=2)
+    return line
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,170 @@
+"""What layers run on: a device's memory and its clock, and nothing of what is computed there."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from hetune.variants.backends.triton.ahead import OLDEST
+from hetune.variants.graph.hetero import HeteroGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Memory of a device, in bytes.
+
+    Attributes:
+        held: In tensors of this process.
+        reserved: That this process has taken from the device, these included.
+        total: What the device has.
+    """
+
+    held: int
+    reserved: int
+    total: int
+
+
+class Ground(Protocol):
+    """A device that tensors are brought to and fetched from."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors lie."""
+        ...
+
+    @property
+    def is_host(self) -> bool:
+        """Whether its memory is the one that requests are read into: nothing has to be copied."""
+        ...
+
+    @property
+    def architecture(self) -> str | None:
+        """What kernels are compiled for ahead of time, as `build` takes it; None: they are not."""
+        ...
+
+    def put(self, rows: Tensor) -> Tensor:
+        """Rows of the host on the device."""
+        ...
+
+    def place(self, graph: HeteroGraph) -> HeteroGraph:
+        """A copy of the host's graph on the device."""
+        ...
+
+    def fetch(self, rows: Tensor) -> Tensor:
+        """Rows of the device on the host."""
+        ...
+
+    def now(self) -> float:
+        """Seconds, once all that was started has ended."""
+        ...
+
+    def usage(self) -> Usage | None:
+        """How its memory is used; None for the host's."""
+        ...
+
+    def release(self) -> None:
+        """Gives back what is reserved and not held."""
+        ...
+
+    def check(self) -> None:
+        """Asks it for a sign of life.
+
+        Raises:
+            RuntimeError: It gives none.
+        """
+        ...
+
+
+class Host:
+    """This machine's own memory and processors."""
+
+    device = torch.device("cpu")
+    is_host = True
+    architecture = None
+
+    def put(self, rows: Tensor) -> Tensor:
+        """The rows."""
+        return rows
+
+    def place(self, graph: HeteroGraph) -> HeteroGraph:
+        """The graph."""
+        return graph
+
+    def fetch(self, rows: Tensor) -> Tensor:
+        """The rows."""
+        return rows
+
+    def now(self) -> float:
+        """Seconds: calls return when they have ended."""
+        return time.perf_counter()
+
+    def usage(self) -> None:
+        """None: its memory is looked after elsewhere."""
+
+    def release(self) -> None:
+        """Nothing is reserved."""
+
+    def check(self) -> None:
+        """It is there."""
+
+
+class Gpu:
+    """A GPU of this machine. All is done on its default stream, in the order of the calls.
+
+    Args:
+        device: It, with its number.
+    """
+
+    is_host = False
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    @property
+    def architecture(self) -> str | None:
+        """What Triton compiles for; None for a GPU that is too old for it to do so ahead."""
+        major, minor = torch.cuda.get_device_capability(self.device)
+        capability = 10 * major + minor
+        return f"cuda:sm_{capability}" if capability >= OLDEST else None
+
+    def put(self, rows: Tensor) -> Tensor:
+        """Rows of the host on the device; the host may go on, and change what it gave."""
+        # The driver has read all of memory that is not pinned before the call returns.
+        return rows.to(self.device, non_blocking=True)
+
+    def place(self, graph: HeteroGraph) -> HeteroGraph:
+        """A copy of the host's graph on the device."""
+        return graph.to(self.device)
+
+    def fetch(self, rows: Tensor) -> Tensor:
+        """Rows of the device on the host, once they are computed."""
+        return rows.cpu()
+
+    def now(self) -> float:
+        """Seconds, once all that was started has ended."""
+        torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
+    def usage(self) -> Usage:
+        """How its memory is used; costs no word with the device."""
+        return Usage(
+            torch.cuda.memory_allocated(self.device),
+            torch.cuda.memory_reserved(self.device),
+            torch.cuda.get_device_properties(self.device).total_memory,
+        )
+
+    def release(self) -> None:
+        """Gives back what torch keeps for later."""
+        torch.cuda.empty_cache()
+
+    def check(self) -> None:
+        """Asks the driver for free memory, which does not wait for what runs.
+
+        Raises:
+            RuntimeError: It does not answer.
+        """
+        torch.cuda.mem_get_info(self.device)

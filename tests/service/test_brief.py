@@ -1,0 +1,234 @@
+"""What is known to be brief is computed in the event loop, and answered as beside it."""
+
+import asyncio
+import json
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load
+
+from hetune.costmodel.following import Given
+from hetune.costmodel.selector import Selector
+from hetune.service.core import brief
+from hetune.service.core.brief import BRIEF_SECONDS, Times
+from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
+from hetune.service.core.stack import describe
+from hetune.service.http import inference
+from hetune.service.http.app import application
+from hetune.service.http.body import Media
+from hetune.service.http.computer import Computer
+from hetune.service.http.work import Work
+from hetune.variants.errors import DeadlineError
+
+from ._serving import asking, make_service, tiny_layers
+
+PATH = "/v1/models/m/infer"
+BESIDE, HERE = "beside", "here"
+SETTLED = 4
+"""Requests after which those of their kind are brief."""
+
+
+class Asked:
+    """A service that is asked; where each request was computed."""
+
+    def __init__(self, service, http, id, x):
+        self.service, self.http, self.id, self.x = service, http, id, x
+        self.places: list[str] = []
+
+    def __call__(self, path=PATH, **demands):
+        """One request; gives where it was computed, and the answer."""
+        features = None if "features" in demands else self.x
+        document = {"graph": self.id} | demands
+        nodes = document.pop("nodes", None)
+        body = Pieces(json.dumps(document), grouped("x", features) | grouped("nodes", nodes))
+        answer = self.http.post(path, content=b"".join(body), headers={"Content-Type": MEDIA_TYPE})
+        assert answer.status_code == 200, answer.text
+        return self.places[-1], answer
+
+    def settled(self, **demands):
+        """Where it is computed in the end."""
+        return [self(**demands)[0] for _ in range(SETTLED)][-1]
+
+
+@pytest.fixture(params=["torch"])
+def asked(request, tmp_path, graph, x, monkeypatch):
+    """Everything is brief that may be."""
+    monkeypatch.setattr(brief, "BRIEF_SECONDS", float("inf"))
+    service = make_service(tmp_path / "data", request.param)
+    run = type(service.inference).run
+
+    def noted(*args, **kwargs):
+        name = threading.current_thread().name
+        found.places.append(BESIDE if name.startswith("hetune-compute") else HERE)
+        return run(*args, **kwargs)
+
+    monkeypatch.setattr(type(service.inference), "run", noted)
+    with asking(application(service)) as http:
+        found = Asked(service, http, service.graphs.add(graph), x)
+        yield found
+
+
+@pytest.mark.parametrize("asked", ["torch", "cpp"], indirect=True)
+def test_the_first_are_computed_beside_the_loop_and_later_ones_in_it_with_the_same_bits(asked):
+    asks = [asked() for _ in range(SETTLED)]
+    assert (asks[0][0], asks[-1][0]) == (BESIDE, HERE)
+    outputs = [load(answer.content)["out/1"] for _, answer in asks]
+    assert all(torch.equal(out, outputs[0]) for out in outputs)
+
+
+@pytest.mark.parametrize(
+    "demands",
+    [
+        {"nodes": torch.tensor([1])},
+        {"variants": [None, None]},
+        {"memory_limit": 10**9},
+        {"explain": True},
+    ],
+)
+def test_what_may_take_longer_each_time_stays_beside(asked, demands):
+    assert asked.settled() == HERE
+    assert asked.settled(**demands) == BESIDE
+
+
+def test_graphs_that_come_along_and_long_bodies_stay_beside(asked, monkeypatch):
+    run = {"graph": {"src": [0], "dst": [1]}, "features": [[1.0] * 4] * 2}
+    asked.service.models.add("one", 1, *describe([tiny_layers()[0]]))
+    run["graph"]["num_etypes"] = 2
+    for _ in range(SETTLED):
+        assert asked.http.post("/v1/models/one/infer", json=run).status_code == 200
+    assert set(asked.places) == {BESIDE}
+    monkeypatch.setattr(inference, "_SHORT", dict.fromkeys(Media, 10))
+    assert asked.settled() == BESIDE
+
+
+def test_other_widths_of_answers_and_features_by_name_are_kinds_of_their_own(asked, x):
+    assert asked.settled() == HERE
+    assert asked(outputs=[0, 1])[0] == BESIDE
+    asked.service.features.put(asked.id, "base", x)
+    assert asked.settled(features="base") == HERE
+    asked.service.features.put(asked.id, "base", x + 1)
+    assert asked(features="base")[0] == BESIDE
+
+
+def changed_version(asked):
+    asked.service.models.add("m", 2, *describe(tiny_layers()))
+
+
+def unloaded(asked):
+    asked.service.models.unload("m")
+
+
+def another_selector(asked):
+    object.__setattr__(asked.service, "following", Given(Selector()))
+
+
+@pytest.mark.parametrize("change", [changed_version, unloaded, another_selector])
+def test_what_has_to_be_read_or_chosen_anew_is_beside_until_it_is_known(asked, change):
+    assert asked.settled() == HERE
+    change(asked)
+    assert asked()[0] == BESIDE
+    assert asked.settled() == HERE
+
+
+def test_requests_that_wait_for_others_are_beside(asked):
+    assert asked.settled() == HERE
+    asked.service.batching._requests, asked.service.batching._delay = 2, 1e-3
+    assert asked.settled() == BESIDE
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        ([], False),
+        ([0.0], True),
+        ([1.0], False),
+        ([BRIEF_SECONDS], False),
+        ([1.0, 0.0], True),
+        ([0.0, 1.0], True),
+        ([0.0, 1.0, 1.0], False),
+        ([1.0, 1.0, 0.0], True),
+    ],
+)
+def test_two_long_ones_in_a_row_are_not_brief(seconds, expected):
+    known = {}
+    for each in seconds:
+        Times(known, "kind").note(each)
+    assert Times(known, "kind").are_brief is expected
+    assert not Times(known, "another").are_brief
+
+
+def test_kinds_are_remembered_by_the_number_of_threads_and_not_without_end():
+    known, threads = {}, torch.get_num_threads()
+    Times(known, "kind").note(0.0)
+    try:
+        torch.set_num_threads(threads + 1)
+        assert not Times(known, "kind").are_brief
+    finally:
+        torch.set_num_threads(threads)
+    for number in range(1000):
+        Times(known, number).note(0.0)
+    assert len(known) < 100
+
+
+BRIEF = SimpleNamespace(are_brief=True, note=lambda seconds: None)
+
+
+@pytest.fixture
+def work(service):
+    found = Work.of(service)
+    yield found
+    found.close()
+
+
+def place():
+    return BESIDE if threading.current_thread().name.startswith("hetune-compute") else HERE
+
+
+def test_nothing_is_computed_in_the_loop_while_the_thread_is_at_work(work):
+    held = threading.Event()
+
+    async def ask():
+        assert await work.compute(place, times=BRIEF) == HERE
+        before = asyncio.ensure_future(work.between(held.wait))
+        await asyncio.sleep(0)
+        assert not work.is_idle
+        after = asyncio.ensure_future(work.compute(place, times=BRIEF))
+        await asyncio.sleep(0)
+        held.set()
+        await before
+        assert await after == BESIDE
+        assert await work.compute(place, times=BRIEF) == HERE
+
+    asyncio.run(ask())
+
+
+def test_deadlines_and_the_wait_count_in_the_loop_too(work):
+    count = "hetune_queue_seconds_count"
+    waits = work.service.metrics.registry.get_sample_value
+
+    async def late():
+        await work.compute(place, time.monotonic() - 1, BRIEF)
+
+    before = waits(count)
+    assert asyncio.run(work.compute(place, time.monotonic() + 60, BRIEF)) == HERE
+    assert waits(count) == before + 1
+    with pytest.raises(DeadlineError):
+        asyncio.run(late())
+
+
+def test_a_computer_is_idle_again_whatever_became_of_what_it_was_given():
+    computer, held = Computer(), threading.Event()
+    waits = computer.submit(held.wait)
+    fails = computer.submit(lambda: 1 / 0)
+    dropped = computer.submit(lambda: None)
+    assert not computer.is_idle
+    assert dropped.cancel()
+    held.set()
+    assert waits.result(60)
+    with pytest.raises(ZeroDivisionError):
+        fails.result(60)
+    computer.close()
+    assert computer.is_idle
