@@ -5,8 +5,11 @@ import torch
 
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.emit import emit
+from hetune.variants.kernel.edgewise import edge_loop
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
+from hetune.variants.kernel.nodes import Traversal
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.testing import random_launch
 from hetune.variants.testing.conformance import check_variants
 from hetune.variants.testing.graphs import typed_graph
 from hetune.variants.testing.layers import LAYERS, randomized
@@ -77,6 +80,13 @@ def test_chunks_do_not_change_results(name, graph, check):
 def test_isolated_nodes_and_no_edges(name, check, small, empty):
     check(parse(LAUNCHES[name].format(d=2, h=1)), small, EDGES)
     check(parse(LAUNCHES[name].format(d=2, h=1)), empty, EDGES)
+
+
+@pytest.mark.parametrize("seed", [22, 55, 65, 150, 152])
+def test_random_launches(seed, check, small):
+    launch = random_launch(seed, (1, 3))
+    assert any(isinstance(k, Traversal) and edge_loop(k) is not None for k in launch.kernels)
+    check(launch, small, EDGES)
 
 
 def test_a_hub_has_more_chunks_than_are_in_flight(check):
