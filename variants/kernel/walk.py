@@ -10,17 +10,14 @@ from hetune.variants.kernel.nodes import (
     ForEach,
     Gather,
     Gemm,
-    Init,
     Kernel,
     Read,
-    Rows,
     SegmentSum,
     Stmt,
     Store,
     Traversal,
-    Update,
 )
-from hetune.variants.program.nodes import End, Space
+from hetune.variants.program.nodes import End
 
 
 def reads(kernel: Kernel) -> Iterator[tuple[str, End]]:
@@ -65,25 +62,3 @@ def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
         match statement:
             case ForEach(body=inner):
                 yield from statements(inner)
-
-
-def edges_summed(kernel: Kernel) -> ForEach | None:
-    """The one loop over edges of a Traversal over nodes, if it does nothing but update totals.
-
-    Its edges may be shared out among workers in pieces of any size.
-    """
-    if not isinstance(kernel, Traversal) or kernel.rows != Rows(Space.NODE):
-        return None
-    loops = [i for i, stmt in enumerate(kernel.body) if isinstance(stmt, ForEach)]
-    if len(loops) != 1:
-        return None
-    loop = kernel.body[loops[0]]
-    assert isinstance(loop, ForEach)
-    before, after = kernel.body[: loops[0]], kernel.body[loops[0] + 1 :]
-    only = (
-        loop.rows.space is Space.EDGE
-        and all(isinstance(stmt, Def | Update) for stmt in loop.body)
-        and all(isinstance(stmt, Def | Init) for stmt in before)
-        and all(isinstance(stmt, Def | Store) for stmt in after)
-    )
-    return loop if only else None

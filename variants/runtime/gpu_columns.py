@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hetune.variants.kernel.edgewise import edge_loop
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import ForEach, Gemm, Launch, Rows, Traversal
-from hetune.variants.kernel.walk import edges_summed
 from hetune.variants.kernel.widths import widest
 from hetune.variants.program.nodes import ALL_EDGES, Space
 from hetune.variants.runtime.domain import Domain
@@ -26,8 +26,8 @@ GPU_COLUMNS = (
 )
 """Names of a row's numbers on a GPU, after `COLUMNS`.
 
-- `starts`: kernels that the launch starts: one for each typed product and each traversal, one more
-  for nodes that a product leaves out, and two more where a traversal's edges are shared out;
+- `starts`: kernels that the launch starts: one for each typed product and each traversal, one
+  more for nodes that a product leaves out, two more for a traversal that is shared out by edges;
 - `tiles`: programs of its typed products: one for each tile of rows of one type, tile of columns
   and head; `tile_rows`, `tile_columns`, `warps`: as in the schedule;
 - `walks`: programs of its traversals: one for so many rows, or so many edges where edges are
@@ -77,15 +77,13 @@ class GpuColumns:
                 columns = math.ceil(kernel.n / schedule.tile_columns)
                 uses = self._tiles.setdefault((kernel.rows, schedule.tile_rows), [])
                 uses.append((row, columns * kernel.heads))
-                continue
-            width = widest((kernel,), launch)
-            loop = edges_summed(kernel) if schedule.balance == "edge" else None
-            if loop is not None:
+            elif schedule.balance == "edge" and (loop := edge_loop(kernel)) is not None:
                 starts += 2
-                walk = loop.rows, schedule.edges_of_chunk(width)
+                size = schedule.edges_of_chunk(widest((kernel,), launch))
+                self._walks.setdefault((loop.rows, size), []).append(row)
             else:
-                walk = kernel.rows, schedule.rows_of_walk(width, _has_loops(kernel))
-            self._walks.setdefault(walk, []).append(row)
+                size = schedule.rows_of_walk(widest((kernel,), launch), _has_loops(kernel))
+                self._walks.setdefault((kernel.rows, size), []).append(row)
         self._fixed[row] = (
             starts,
             0,

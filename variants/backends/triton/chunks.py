@@ -17,6 +17,7 @@ from hetune.variants.backends.triton.body import LOWEST, BodyLowering, sums_belo
 from hetune.variants.backends.triton.target import Do, For, Function, Let, Statement
 from hetune.variants.backends.triton.traversal import MOST_EDGES
 from hetune.variants.backends.triton.values import Axis, Value, lift, row_axes
+from hetune.variants.kernel.edgewise import part_width
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import (
     ForEach,
@@ -51,8 +52,8 @@ class _PartLowering(BodyLowering):
         self.below = sums_below(traversal)
         self.totals = tuple(stmt for stmt in self.before if isinstance(stmt, Init))
         self.chunk = schedule.edges_of_chunk(self.width)
-        self._carried = sum(prod(stmt.shape) for stmt in self.totals)
-        self._carry = CarrySlot(f"{name} parts", loop.rows, self.chunk, 2 * self._carried)
+        self._carry = CarrySlot(f"{name} parts", loop.rows, self.chunk, part_width(traversal))
+        self._carried = self._carry.width // 2
         self._begin, self._end = self.args.local("begin"), self.args.local("end")
 
     def _frame(self, inside: str) -> Frame:
@@ -124,8 +125,8 @@ class ChunkLowering(_PartLowering):
             Let(edge, f"{start} + tl.arange(0, {size})"),
             Let(inside, f"{edge} < {self.args.count(self.edge_rows)}"),
             *self._node_of(edge, inside),
-            Let(self._first, f"({edge} == tl.maximum({begin}, {start})) | (~{inside})"),
-            Let(self._last, f"({edge} + 1 == tl.minimum({end}, {start} + {size})) | (~{inside})"),
+            Let(self._first, f"{edge} == tl.maximum({begin}, {start})"),
+            Let(self._last, f"{edge} + 1 == tl.minimum({end}, {start} + {size})"),
         ]
         self._lower_all(self.before)
         edges = Frame(self.edge_rows, edge, inside, ("n",), body=nodes.body)

@@ -15,9 +15,9 @@ from hetune.variants.backends.triton.gemm import FillLowering, GemmLowering
 from hetune.variants.backends.triton.target import Function, Unit
 from hetune.variants.backends.triton.traversal import TraversalLowering
 from hetune.variants.backends.triton.values import HELPERS, SCANS
+from hetune.variants.kernel.edgewise import edge_loop
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Rows, Traversal
-from hetune.variants.kernel.walk import edges_summed
 from hetune.variants.program.nodes import Space
 
 _Walk = TraversalLowering | ChunkLowering | JoinLowering | IdleLowering
@@ -118,4 +118,8 @@ def _together(kernels: tuple[Kernel, ...], schedule: GpuSchedule) -> list[tuple[
 
 
 def _splits(kernel: Kernel, schedule: GpuSchedule) -> bool:
-    return schedule.balance == "edge" and edges_summed(kernel) is not None
+    return (
+        schedule.balance == "edge"
+        and isinstance(kernel, Traversal)
+        and edge_loop(kernel) is not None
+    )
