@@ -154,12 +154,13 @@ class Fingerprint:
 def difference(a: Fingerprint, b: Fingerprint, device: Device = "cpu") -> list[str]:
     """The facts that decide a device's speed and differ, a line for each.
 
-    For the CPU that are those of the digest, and nothing differs where digests are equal; for GPUs
-    the names of the cards alone.
+    For the CPU that are those of the digest, and nothing differs where digests are equal. For GPUs
+    it is the kinds of cards alone, however many there are of each.
     """
     one, two = a._deciding(), b._deciding()
-    names = ["gpu"] if device == "cuda" else list(one)
-    return [f"{name}: {_changed(one[name], two[name])}" for name in names if one[name] != two[name]]
+    if device == "cuda":
+        one, two = ({"gpu": _kinds(each.gpu)} for each in (a, b))
+    return [f"{name}: {_changed(one[name], two[name])}" for name in one if one[name] != two[name]]
 
 
 @functools.cache
@@ -198,6 +199,10 @@ def this_machine() -> Fingerprint:
         gpu_memory=gpu_memory,
         triton=None if gpu is None else _version("triton"),
     )
+
+
+def _kinds(cards: str | None) -> str | None:
+    return None if cards is None else ", ".join(sorted(set(cards.split(", "))))
 
 
 def _compiler() -> tuple[str | None, tuple[str, ...]]:

@@ -16,8 +16,8 @@ from hetune.profiling.calibrate.correction import Observed, correct, error, pred
 from hetune.profiling.calibrate.few import observe
 from hetune.profiling.calibrate.gpu_rates import measure_gpu
 from hetune.profiling.calibrate.rates import ROUNDS, measure_machine
+from hetune.profiling.measure.bench import place_of
 from hetune.variants.plan.variants import Device
-from hetune.variants.runtime.devices import torch_device
 
 Progress = Callable[[str, int, int], None]
 """Called with what is at work, how much of it is done, and how much there is."""
@@ -50,7 +50,7 @@ def calibrate(
     """Measures this machine, and corrects the cost model that answers on it; nothing is saved.
 
     Works with torch's number of threads. Takes a quarter of a minute on two idle cores, and again
-    as long where kernels have to be compiled first. Of a GPU rates are measured only.
+    as long where kernels have to be compiled first.
 
     Args:
         quick: Measure rates only, in a few seconds.
@@ -58,8 +58,8 @@ def calibrate(
         device: What variants are made for.
 
     Raises:
-        CompileError: There is no compiler.
-        HetuneError: There is no GPU, and one is to be measured.
+        CompileError: There is no compiler, or no Triton for a GPU.
+        VariantError: A GPU is to be measured, and there is none.
     """
     with warnings.catch_warnings():
         # That the model is of another machine is what is about to be mended.
@@ -67,7 +67,7 @@ def calibrate(
         model = load_best(device=device)
     measured = _measured(device, quick, progress)
     at_home = model is not None and is_at_home(model)
-    observed = () if quick or at_home or device != "cpu" else observe(progress=progress)
+    observed = () if quick or at_home else observe(progress=progress, device=device)
     return Found(_calibration(model, measured, observed), measured, at_home)
 
 
@@ -77,7 +77,7 @@ def _measured(device: Device, quick: bool, progress: Progress) -> Rates:
 
     if device == "cpu":
         return measure_machine(rounds=_QUICK_ROUNDS if quick else ROUNDS, progress=told)
-    return measure_gpu(torch_device(device), progress=told)
+    return measure_gpu(place_of(device), progress=told)
 
 
 def _calibration(

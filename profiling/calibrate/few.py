@@ -13,20 +13,17 @@ from hetune.costmodel.version import code_version
 from hetune.profiling.calibrate.correction import Observed
 from hetune.profiling.corpus.options import Scalar
 from hetune.profiling.corpus.recipes import build, recipe
-from hetune.profiling.measure.bench import cpu_bench
+from hetune.profiling.measure.bench import Bench, bench_of
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.measure.problem import measure_problem, program_of
+from hetune.profiling.measure.problem import measure_problem, promoted_for
 from hetune.profiling.measure.record import Stamp
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.variants import Variant, variants_of
-from hetune.variants.registry import default_registry
-from hetune.variants.runtime.build import sources_of
+from hetune.variants.plan.variants import USUAL, Device, Variant
 
 LAYERS = (("rgcn", 32), ("rgcn", 128), ("rgat", 64), ("hgt", 64))
 """Names and widths."""
 _PLANS = ("vanilla", "src", "dst", "hybrid")
-_BLOCK = "b1024"
 _LIMITS = Limits(repeats=0, most_rounds=7, problem_seconds=2.0, unit_seconds=2.0)
 
 
@@ -58,30 +55,35 @@ def observe(
     recipes: Sequence[GraphRecipe] | None = None,
     layers: Sequence[tuple[str, int]] = LAYERS,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+    device: Device = "cpu",
+    bench: Bench | None = None,
 ) -> tuple[Observed, ...]:
     """Measures a few variants of each layer on a few graphs.
 
     Args:
         seconds: After these no further problem is begun; compiling does not count.
-        threads: How many run a variant; torch's number if None.
+        threads: How many run a variant on a CPU; torch's number if None.
         recipes: The graphs; `graphs()` if None.
         layers: Names and widths of the layers.
         progress: Called with what is at work, how much of it is done, and how much there is.
+        device: What the variants are made for.
+        bench: Where and how they run; by default that of the device.
 
     Returns:
         The launches of each problem that was measured.
 
     Raises:
-        CompileError: There is no compiler.
+        CompileError: There is no compiler, or no Triton.
+        VariantError: The variants are for a GPU, and there is none.
     """
-    threads = threads or torch.get_num_threads()
-    units = _units(graphs() if recipes is None else recipes, layers, threads)
-    default_registry().build(
-        sources_of(variant for unit in units for variant in unit.variants),
-        progress=lambda done, total, name: progress("compiling", done, total),
+    threads = 1 if device == "cuda" else threads or torch.get_num_threads()
+    units = _units(graphs() if recipes is None else recipes, layers, threads, device)
+    bench = bench or bench_of(device)
+    bench.compile(
+        [variant for unit in units for variant in unit.variants],
+        lambda done, total, name: progress("compiling", done, total),
     )
     stamp = Stamp("calibration", this_machine().digest, code_version())
-    bench = cpu_bench()
     made: dict[GraphRecipe, HeteroGraph] = {}
     found = []
     end = time.perf_counter() + seconds
@@ -107,20 +109,24 @@ def observe(
 
 
 def _units(
-    recipes: Sequence[GraphRecipe], layers: Sequence[tuple[str, int]], threads: int
+    recipes: Sequence[GraphRecipe],
+    layers: Sequence[tuple[str, int]],
+    threads: int,
+    device: Device,
 ) -> list[_Unit]:
     """Every layer on every graph, in an order whose beginning has all layers and all graphs."""
     units = []
     for shift in range(len(recipes)):
         for position, (layer, width) in enumerate(layers):
             graph = recipes[(position + shift) % len(recipes)]
-            problem = ProblemSpec(graph, layer, width, width, 1, threads)
+            problem = ProblemSpec(graph, layer, width, width, 1, threads, device)
             units.append(_Unit(problem, _unalike(problem)))
     return units
 
 
 def _unalike(problem: ProblemSpec) -> tuple[Variant, ...]:
     """One variant of each kind of plan."""
-    variants = [v for v in variants_of(program_of(problem)) if v.id.endswith(f"/{_BLOCK}")]
+    usual = f"/{USUAL[problem.device]}"
+    variants = [v for v in promoted_for(problem) if v.id.endswith(usual)]
     first = {plan: next((v for v in variants if v.id.startswith(plan)), None) for plan in _PLANS}
     return tuple(variant for variant in first.values() if variant is not None)

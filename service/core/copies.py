@@ -66,7 +66,7 @@ class Copies:
             gone = [key for key, claim in self._claims.items() if claim.graph() is None]
             for key in gone:
                 del self._claims[key]
-            claim = self._claims.get(id(graph))
+            claim = self._claims.get(id(graph))  # a graph that lives, for no other is left
             if claim is None:
                 nbytes = indexed_bytes(graph)
                 check_limit("bytes for a graph on the device", nbytes, self._limit)

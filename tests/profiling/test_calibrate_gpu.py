@@ -6,17 +6,25 @@ import math
 from dataclasses import asdict
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from tests.costmodel._synthetic_gpu import problems, small_model
 
 from hetune.costmodel.calibration import ROOFLINE, Calibration, load_calibration
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.profiling.calibrate import calibration, gpu_probes
+from hetune.profiling.calibrate import calibration, few, gpu_probes
+from hetune.profiling.calibrate.correction import Observed
 from hetune.profiling.calibrate.gpu_rates import Card, Sizes, gpu_of, measure_gpu
-from hetune.profiling.measure.stopwatch import Sample
+from hetune.profiling.corpus.recipes import recipe
+from hetune.profiling.measure.bench import Bench
+from hetune.profiling.measure.reference import Reference
+from hetune.profiling.measure.stopwatch import Sample, WallStopwatch
+from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import VariantError
 from hetune.variants.runtime.gpu_roofline import GpuModel
+from hetune.variants.runtime.table import column_names
 
 CPU = torch.device("cpu")
 USUAL = GpuModel()
@@ -107,8 +115,9 @@ MEASURED = GpuModel(matrix_flops=5e13)
 def gpu(monkeypatch, tmp_path):
     """A machine with a GPU that was measured before."""
     monkeypatch.setenv("HETUNE_MODELS", str(tmp_path))
-    monkeypatch.setattr(calibration, "torch_device", lambda device: torch.device(device, 0))
+    monkeypatch.setattr(calibration, "place_of", lambda device: torch.device(device, 0))
     monkeypatch.setattr(calibration, "measure_gpu", lambda device, progress: MEASURED)
+    monkeypatch.setattr(calibration, "observe", lambda progress, device: observed())
 
 
 def test_without_a_gpu_that_is_said(monkeypatch):
@@ -117,10 +126,50 @@ def test_without_a_gpu_that_is_said(monkeypatch):
         calibration.calibrate(device="cuda")
 
 
-def test_a_gpu_s_calibration_has_rates_alone_and_a_place_of_its_own(gpu, tmp_path):
+def observed():
+    """What the made-up card of cost models' tests took for their launches, and half as much."""
+    found = []
+    for problem in problems():
+        launches = {each.columns: each for c in problem.candidates for each in c.launches}.values()
+        found.append(
+            Observed(
+                tuple(each.family for each in launches),
+                np.array([each.columns for each in launches]),
+                np.array([1.5 * each.seconds for each in launches]),
+                np.array(problem.graph_features),
+                1,
+            )
+        )
+    return tuple(found)
+
+
+def test_a_few_launches_are_measured():
+    tiny = recipe("tiny", "typed", options={"nodes": 12, "edges": 30, "etypes": 3})
+    bench = Bench(TritonBackend(), WallStopwatch(), Reference(), device=CPU)
+    (problem,) = few.observe(recipes=[tiny], layers=[("rgcn", 4)], device="cuda", bench=bench)
+    assert {"product", "fused"} <= set(problem.families)
+    assert problem.columns.shape == (len(problem.families), len(column_names("cuda")))
+    assert (problem.seconds > 0).all()
+    assert problem.threads == 1
+
+
+def test_a_model_of_another_card_is_corrected(gpu, monkeypatch):
+    monkeypatch.setattr(calibration, "load_best", lambda device: small_model())
+    found = calibration.calibrate(device="cuda")
+    assert found.calibration.machine == small_model().manifest.machine  # it predicts better so
+    assert found.calibration.model_id == small_model().manifest.data.digest
+    for offset in found.calibration.offsets.values():
+        assert offset == pytest.approx(math.log(1.5), abs=0.15)
+    assert found.calibration.error_after < found.calibration.error_before
+    monkeypatch.setattr(calibration, "is_at_home", lambda model: True)
+    assert calibration.calibrate(device="cuda").calibration.offsets == {}
+
+
+def test_a_gpu_s_calibration_has_a_place_of_its_own(gpu, tmp_path):
     made = calibration.calibrate(device="cuda").calibration
     assert (made.machine, made.offsets, made.model_id) == (MEASURED, {}, ROOFLINE)
-    assert (made.device, made.error_before) == ("cuda", None)
+    assert made.device == "cuda"
+    assert made.error_before is not None
     assert Calibration.from_json(made.as_json()) == made
     assert made.save().parent == tmp_path / "cuda" / "calibrations"
     assert load_calibration(device="cuda") == made

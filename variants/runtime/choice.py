@@ -240,14 +240,14 @@ def _reason(scored: _Scored, best: int, memory_limit: int | None) -> str:
             f"least predicted time of the variants within the memory limit; {faster} faster "
             "ones need more"
         )
-    threads = torch.get_num_threads()
+    where = "a GPU" if scored.table.device == "cuda" else f"{torch.get_num_threads()} threads"
     plan = _plan(scored.ids[best])
     others = [i for i in seconds.argsort(kind="stable") if _plan(scored.ids[i]) != plan]
     if not others:
-        return f"the only plan; predicted by {source} for {threads} threads"
+        return f"the only plan; predicted by {source} for {where}"
     gain = seconds[others[0]] / seconds[best]
     return (
-        f"least predicted time by {source} for {threads} threads, {gain:.2f}x ahead of "
+        f"least predicted time by {source} for {where}, {gain:.2f}x ahead of "
         f"the next plan, {_plan(scored.ids[others[0]])}"
     )
 
