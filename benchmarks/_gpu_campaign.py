@@ -43,7 +43,7 @@ from hetune.variants.runtime.build import layer_program
 NEEDED = ("xgboost", "sqlalchemy", "alembic")
 """What training needs beyond what measuring does."""
 _MACHINE = "machine.json"
-_HELD_OUT = "benchmark graphs"
+HELD_OUT = "benchmark graphs"
 """Family of the graphs that no model is trained on."""
 LAYERS = ("rgcn", "rgat", "hgt")
 
@@ -157,8 +157,8 @@ def judged(folder: Path) -> dict[str, Any]:
     ):
         into_store(folder, store)
         known = problems(store, machine.digest, device="cuda")
-    training = [problem for problem in known if problem.family != _HELD_OUT]
-    seen = [problem for problem in known if problem.family == _HELD_OUT]
+    training = [problem for problem in known if problem.family != HELD_OUT]
+    seen = [problem for problem in known if problem.family == HELD_OUT]
     calibration = load_calibration(device="cuda")
     is_here = calibration is not None and calibration.fingerprint == machine.digest
     card = calibration.machine if is_here else GpuModel()
@@ -227,7 +227,7 @@ def _by_problem(campaign: Campaign) -> dict[ProblemSpec, list[Measured]]:
 
 
 def _held_out(graph: str, layer: str, width: int) -> ProblemSpec:
-    recipe = GraphRecipe(graph, _HELD_OUT, "benchmark", (("name", graph),))
+    recipe = GraphRecipe(graph, HELD_OUT, "benchmark", (("name", graph),))
     return ProblemSpec(recipe, layer, width, width, 1, 1, device="cuda")
 
 
@@ -237,7 +237,7 @@ def _key(kind: str, problem: ProblemSpec) -> str:
 
 
 def _graph(problem: ProblemSpec, device: str) -> HeteroGraph:
-    if problem.graph.family == _HELD_OUT:
+    if problem.graph.family == HELD_OUT:
         return graph_named(problem.graph.name, "cpu")
     return build(problem.graph)
 

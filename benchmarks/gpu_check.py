@@ -31,6 +31,7 @@ from _gpu_peers import Cells, compile_ahead
 from _gpu_report import peers_lines, roofline_lines
 from _gpu_roofline import Roofline
 from _gpu_run import hold, no_gpu
+from _gpu_serve import Serving
 from _gpu_timing import in_turns, peak_bytes, stopwatch
 from _gpu_units import LIMIT, Unit, work
 from _peers.problem import LAYERS as PEER_LAYERS
@@ -91,6 +92,8 @@ class Check:
             )
             for g, w, (n, h) in itertools.product(right, self.widths, shapes)
         ]
+        served = right[:2] if self.device == "cpu" else ("several blocks", "aifb", "mag")
+        found += Serving(self.device, self.rounds).units(served, self.widths[0])
         peers = Cells(self.device, self.rounds, ahead_of_time=self.ahead_of_time)
         widths = self.widths[:1]
         found += peers.units(self.graphs, PEER_LAYERS, widths)

@@ -12,6 +12,7 @@ import platformdirs
 from pydantic import ByteSize, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
+from hetune.service.core.engine import CudaGraph
 from hetune.service.core.limits import Limits
 from hetune.service.http.logs import LogStyle
 from hetune.variants.errors import InputError
@@ -100,8 +101,8 @@ class Settings(BaseSettings):
     log: LogStyle = Field(LogStyle.text, description="how the log is written: text or json")
     threads: Most | None = Field(None, description="threads that kernels use, such as 4")
     device: str = Field("cpu", description="where layers run: cpu, cuda, or a GPU as cuda:1")
-    cuda_graph: bool = Field(
-        False, description="whether a GPU replays runs that repeat: true or false"
+    cuda_graph: CudaGraph = Field(
+        "off", description="whether a GPU replays runs that repeat: off, auto or on"
     )
     grace_seconds: float = Field(
         30.0, ge=0, allow_inf_nan=False, description="time to finish in when it is told to stop"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +16,7 @@ from hetune.clients.cli.files import read_arrays
 from hetune.variants.errors import InputError
 
 _IDS = re.compile(r"[0-9]{1,18}(,[0-9]{1,18})*")
+_ALL = "all"
 _ENDINGS = (".npy", ".npz", ".safetensors")
 
 
@@ -32,8 +33,8 @@ NodesOption = Annotated[
     typer.Option(
         metavar="[TYPE=]IDS",
         help="Nodes whose rows to write, all by default: ids such as 5,17, or an .npy, .npz or "
-        ".safetensors file of them; of a node type, from 0 in each, as TYPE=5,17. May be given "
-        "several times.",
+        ".safetensors file of them; of a node type, from 0 in each, as TYPE=5,17 or TYPE=all. May "
+        "be given several times.",
     ),
 ]
 SubsetOption = Annotated[
@@ -45,8 +46,10 @@ SubsetOption = Annotated[
 ]
 
 
-def nodes_of(given: Sequence[str]) -> Tensor | dict[str, Tensor] | None:
-    """The ids that are given, by node type if they are; None for none.
+def nodes_of(
+    given: Sequence[str],
+) -> Tensor | dict[str, Tensor] | dict[str, Tensor | None] | None:
+    """The ids that are given, by node type if they are, None for all of one; None for none.
 
     Raises:
         InputError: They are no ids, or of both forms, or some are given twice.
@@ -55,14 +58,15 @@ def nodes_of(given: Sequence[str]) -> Tensor | dict[str, Tensor] | None:
         return None
     if len(given) == 1 and (flat := _plain(given[0])) is not None:
         return next(iter(flat.values())) if len(flat) == 1 else flat
-    found: dict[str, Tensor] = {}
+    found: dict[str, Tensor | None] = {}
     for text in given:
         ntype, separator, ids = text.partition("=")
-        plain = _plain(ids)
+        plain: Mapping[str, Tensor | None] | None = {_ALL: None} if ids == _ALL else _plain(ids)
         if not (separator and ntype) or plain is None or len(plain) != 1:
             raise InputError(
                 f"--nodes {text}: give ids such as 5,17, or a file of them "
-                f"({', '.join(_ENDINGS)}); of a node type as paper=5,17, each type with one list"
+                f"({', '.join(_ENDINGS)}); of a node type as paper=5,17 or paper=all, each type "
+                "with one list"
             )
         if ntype in found:
             raise InputError(f"--nodes has the node type {ntype!r} twice: give its ids at once")

@@ -78,8 +78,6 @@ def profile(
     if export is not None and not export.parent.is_dir():
         raise InputError(f"--export {export}: name a file in a folder that exists")
     asked = campaigns.load(campaign, device=device)
-    if units is not None and asked.device != "cpu":
-        raise InputError("--units: models of CPUs choose them; leave it away for a GPU")
     if dry_run:
         _describe(asked, units)
         return

@@ -260,7 +260,8 @@ def infer(
             each node type. Tensors or NumPy arrays; by default `x` of PyG's graphs. Or the name of
             features that the service keeps with the graph, which spares sending them.
         version: Of the model; the latest by default.
-        nodes: Ids whose rows to get, or for each node type ids from 0; all by default.
+        nodes: Ids whose rows to get, or for each node type ids from 0, None for all of a type; all
+            by default. Rows of types that are not named are not given.
         subset: How to compute rows of some nodes: "full" cuts them out of a run on the whole graph,
             "reach" runs each layer on what they depend on alone, "auto" does what is predicted to
             be faster. `report.subset` tells.

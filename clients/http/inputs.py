@@ -69,8 +69,8 @@ GraphLike: TypeAlias = (
 Features: TypeAlias = Array | Mapping[str, Array]
 """Float32 rows of all nodes in the graph's order, or of the nodes of each type."""
 Ids: TypeAlias = Array | Sequence[int]
-NodeIds: TypeAlias = Ids | Mapping[str, Ids]
-"""Ids of nodes; or for each node type, from 0 in each."""
+NodeIds: TypeAlias = Ids | Mapping[str, Ids] | Mapping[str, Ids | None]
+"""Ids of nodes; or for each node type, from 0 in each, where None stands for all."""
 
 EdgesByType: TypeAlias = (
     Mapping[str, Array] | Mapping[CanonicalEtype, Array] | Mapping[str | CanonicalEtype, Array]
@@ -131,8 +131,8 @@ def edges_of(name: str, given: EdgesByType | None) -> dict[str, Tensor]:
     return found
 
 
-def nodes_of(given: NodeIds | None) -> Tensor | dict[str, Tensor] | None:
-    """Ids of nodes as tensors.
+def nodes_of(given: NodeIds | None) -> Tensor | dict[str, Tensor | None] | None:
+    """Ids of nodes as tensors; None of a node type for all of it.
 
     Raises:
         InputError: They are none.
@@ -140,7 +140,10 @@ def nodes_of(given: NodeIds | None) -> Tensor | dict[str, Tensor] | None:
     if given is None:
         return None
     if isinstance(given, Mapping):
-        return {name: _ids(f"the nodes of {name!r}", ids) for name, ids in given.items()}
+        return {
+            name: None if ids is None else _ids(f"the nodes of {name!r}", ids)
+            for name, ids in given.items()
+        }
     return _ids("the nodes", given)
 
 

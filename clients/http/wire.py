@@ -57,7 +57,15 @@ def request_body(
         InputError: A tensor cannot be sent.
     """
     document = {name: value for name, value in demands.items() if value is not None}
-    tensors = grouped("x", features) | grouped("nodes", nodes_of(nodes))
+    tensors = grouped("x", features)
+    ids = nodes_of(nodes)
+    if isinstance(ids, dict):
+        tensors |= grouped("nodes", {name: t for name, t in ids.items() if t is not None})
+        whole = {name: None for name, t in ids.items() if t is None}
+        if whole:
+            document["nodes"] = whole
+    else:
+        tensors |= grouped("nodes", ids)
     if isinstance(graph, HeteroGraph):
         document["graph"] = header_of(graph).model_dump(mode="json")
         tensors |= grouped("graph", arrays_of(graph))

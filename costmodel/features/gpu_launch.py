@@ -32,7 +32,7 @@ _AMOUNTS = (
     "gemm_rows",
     "edge_visits",
 )
-_PLAIN = ("kernels", "starts", "gemms", "segment_sums", "k", "n")
+_PLAIN = ("kernels", "starts", "gemms", "segment_sums", "k", "n", "edge_balanced")
 _GRAPH = (
     "in_degree_mean",
     "in_degree_gini",

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetune.costmodel.data import Problem
-from hetune.costmodel.features.launch import NAMES
+from hetune.costmodel.features.devices import Rates, names_of
 from hetune.costmodel.model.regressor import LaunchRegressor, Target
 from hetune.costmodel.model.rows import Rows
 from hetune.profiling.active.view import View
-from hetune.variants.runtime.roofline import MachineModel
 
 _TREES, _LEARNING_RATE = 60, 0.15
 """Fewer trees than cost models have, that learn faster: members are fitted many times."""
@@ -42,7 +41,7 @@ class Committee:
     def fit(
         cls,
         problems: Sequence[Problem],
-        machine: MachineModel,
+        machine: Rates,
         members: int,
         rng: np.random.Generator,
     ) -> Committee:
@@ -99,7 +98,10 @@ def _member(rows: Rows, weights: NDArray[np.float64]) -> dict[str, LaunchRegress
         places = (rows.families == family) & (weights > 0)
         if np.count_nonzero(places) >= _FEWEST_ROWS:
             regressor = LaunchRegressor(
-                NAMES, target=Target.RATIO, trees=_TREES, learning_rate=_LEARNING_RATE
+                names_of(rows.device),
+                target=Target.RATIO,
+                trees=_TREES,
+                learning_rate=_LEARNING_RATE,
             )
             found[str(family)] = regressor.fit(
                 rows.X[places],

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetune.costmodel.data import Problem
+from hetune.costmodel.features.devices import Rates
 from hetune.profiling.active.committee import Committee
 from hetune.profiling.active.view import View
-from hetune.variants.runtime.roofline import MachineModel
 
 _FIRST = 128
 """Units in the least batch, the first one above all: models know nothing before."""
@@ -47,7 +47,7 @@ class Planner:
     """
 
     views: Sequence[View]
-    machine: MachineModel
+    machine: Rates
     members: int = 4
     seed: int = 0
 

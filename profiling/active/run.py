@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 import numpy as np
 from numpy.typing import NDArray
 
+from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.active.plan import Planner, batch
 from hetune.profiling.active.view import View
@@ -20,7 +21,6 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
-from hetune.variants.runtime.roofline import MachineModel
 
 
 def run_active(
@@ -30,7 +30,7 @@ def run_active(
     most: int,
     *,
     records: Records | None = None,
-    machine: MachineModel | None = None,
+    machine: Rates | None = None,
     limits: Limits | None = None,
     seed: int = 0,
     progress: Callable[[Progress], None] = lambda progress: None,
@@ -41,7 +41,8 @@ def run_active(
     run which was interrupted goes on. With `most` of the units measured there is nothing to do.
 
     Args:
-        units: What may be measured. The graphs are made once before the start, one at a time.
+        units: What may be measured, for one device. The graphs are made once before the start, one
+            at a time.
         name: The campaign, for the records.
         store: What models learn from.
         most: How many of the units shall be measured in the end, those done before included.
@@ -55,15 +56,20 @@ def run_active(
         How many units were measured now.
 
     Raises:
-        CampaignError: There are units for GPUs, of which models know nothing yet.
+        CampaignError: There are units for several devices, whose times are not compared.
         GraphError: A graph cannot be made.
         StoreError: The store fails; what was stored before stays.
     """
     records = store if records is None else records
-    machine, digest = machine or MachineModel(), this_machine().digest
+    digest = this_machine().digest
     wanted = {unit.key: unit for unit in units}
-    if any(unit.problem.device != "cpu" for unit in wanted.values()):
-        raise CampaignError("models of CPUs choose units: measure all of those for GPUs")
+    devices = {unit.problem.device for unit in wanted.values()} or {"cpu"}
+    if len(devices) > 1:
+        raise CampaignError(
+            f"units for {', '.join(sorted(devices))}: choose among those for one device at a time"
+        )
+    [device] = devices
+    machine = machine or default_rates(device)
     graphs = _by_graph(wanted.values())
     offered = [units_of(problem) for problems in graphs.values() for problem in problems]
     start, before = time.monotonic(), len(wanted.keys() & records.done(digest))
@@ -85,7 +91,7 @@ def run_active(
         while done < total:
             count = batch(done, total)
             left = _left(offered, wanted.keys() - records.done(digest))
-            chosen = planner.next(problems_of(store, digest), left, count)
+            chosen = planner.next(problems_of(store, digest, device=device), left, count)
             # In the order of views, so that a graph is made once in a batch.
             next_units = [offered[view][place] for view, place in sorted(chosen)]
             run_units(next_units, name, records, progress=tell, supervisor=supervisor)
@@ -100,9 +106,7 @@ def _by_graph(units: Iterable[Unit]) -> dict[GraphRecipe, list[ProblemSpec]]:
     return found
 
 
-def _views(
-    recipe: GraphRecipe, problems: Sequence[ProblemSpec], machine: MachineModel
-) -> list[View]:
+def _views(recipe: GraphRecipe, problems: Sequence[ProblemSpec], machine: Rates) -> list[View]:
     graph = build(recipe)
     return [View.of(problem, graph, machine) for problem in problems]
 

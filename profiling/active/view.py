@@ -9,14 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetune.costmodel.data import Problem
+from hetune.costmodel.features.devices import Rates, features_of, roofline_of
 from hetune.costmodel.features.graph import graph_features
-from hetune.costmodel.features.launch import launch_features
-from hetune.profiling.measure.problem import program_of
+from hetune.profiling.measure.problem import promoted_for
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
 from hetune.variants.runtime.table import CandidateTable
 
 
@@ -27,7 +25,7 @@ class View:
     Attributes:
         variants: How many there are.
         families: Kernel family of each row; str [rows].
-        X: `launch_features` of each row; float32 [rows, features].
+        X: `features_of` each row; float32 [rows, features].
         roofline: The roofline model's seconds of each row; float64 [rows].
         rows: The rows of all launches, variant after variant; int64 [launches].
         owners: The variant of each of them; int64 [launches].
@@ -41,9 +39,9 @@ class View:
     owners: NDArray[np.int64]
 
     @classmethod
-    def of(cls, spec: ProblemSpec, graph: HeteroGraph, machine: MachineModel) -> View:
+    def of(cls, spec: ProblemSpec, graph: HeteroGraph, machine: Rates) -> View:
         """The view of a problem on the graph that its recipe makes."""
-        variants = variants_of(program_of(spec))
+        variants = promoted_for(spec)
         table = CandidateTable.of(variants)
         return _view(
             len(variants),
@@ -56,7 +54,7 @@ class View:
         )
 
     @classmethod
-    def of_measured(cls, problem: Problem, machine: MachineModel) -> View:
+    def of_measured(cls, problem: Problem, machine: Rates) -> View:
         """The view of a problem that was measured, whose times are not looked at."""
         numbers: dict[tuple[str, tuple[float, ...]], int] = {}
         rows_of = [
@@ -85,14 +83,14 @@ def _view(
     columns: NDArray[np.float64],
     rows_of: Sequence[Sequence[int]],
     features: NDArray[np.float64],
-    machine: MachineModel,
+    machine: Rates,
     threads: int,
 ) -> View:
     return View(
         variants,
         np.array(families),
-        launch_features(columns, features, machine, threads),
-        roofline_seconds(columns, machine, threads),
+        features_of(columns, features, machine, threads),
+        roofline_of(columns, machine, threads),
         np.array([row for rows in rows_of for row in rows], np.int64),
         np.repeat(np.arange(len(rows_of)), [len(rows) for rows in rows_of]),
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from hetune.variants.errors import ModelError, WorkerError
+from hetune.variants.plan.variants import Device
 
 TRAINING_SECONDS = 3600.0
 """How long a training may take."""
@@ -45,11 +46,12 @@ class Apart:
         self._environment = {} if store is None else {"HETUNE_STORE": str(store)}
         self._seconds, self._look, self._command = seconds, look, tuple(command)
 
-    def __call__(self, machine: str) -> str:
-        """The id of a new candidate on the shelf.
+    def __call__(self, machine: str, device: Device = "cpu") -> str:
+        """The id of a new candidate on the device's shelf.
 
         Args:
             machine: Digest of the fingerprint of the machine to train for.
+            device: What the measured variants are for.
 
         Raises:
             ModelError: There is none, and would be none the next time.
@@ -58,7 +60,7 @@ class Apart:
         with tempfile.TemporaryFile() as words:
             try:
                 process = subprocess.Popen(  # noqa: S603
-                    [*self._command, machine],
+                    [*self._command, device, machine],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=words,

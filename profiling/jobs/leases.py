@@ -303,8 +303,9 @@ class Leases:
 
     def _lease(self, connection: Connection, unit: Row[Any], job: Row[Any]) -> Lease:
         """The last lease of a unit that was lent."""
-        work: Measure | Train = Train()
-        if not unit.is_training:
+        if unit.is_training:
+            work: Measure | Train = Train(_device_of(connection, job.id))
+        else:
             members = members_of(unit)
             keys = [member.key for member in members]
             known = self._database.store.done_within(connection, unit.machine, keys)
@@ -394,6 +395,12 @@ def _claimable(
         .limit(1)
         .with_for_update(of=units, skip_locked=True)
     )
+
+
+def _device_of(connection: Connection, job: int) -> Device:
+    """The device that all units of a job with a training are for."""
+    measured = select(units).where(units.c.job == job, units.c.is_training.is_(False)).limit(1)
+    return members_of(connection.execute(measured).one())[0].problem.device
 
 
 def ended(lease: Lease) -> LeaseError:

@@ -95,10 +95,10 @@ class JobQueue:
         distinct = tuple({unit.key: unit for unit in wanted}.values())
         if not distinct:
             raise CampaignError(f"the campaign {campaign!r} has nothing to measure: no job is made")
-        if retrain and any(unit.problem.device != "cpu" for unit in distinct):
+        if retrain and len({unit.problem.device for unit in distinct}) > 1:
             raise CampaignError(
-                "jobs train cost models of CPUs alone: submit one for GPUs without retraining, "
-                "and train when it is done"
+                f"the campaign {campaign!r} has units for several devices, and a cost model is for "
+                "one: submit a job for each"
             )
         if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):
             raise CampaignError("take an idempotency key of 1 to 200 visible ASCII characters")

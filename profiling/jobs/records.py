@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.units import Unit
+from hetune.variants.plan.variants import Device
 
 
 class State(StrEnum):
@@ -150,7 +151,13 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """To be trained: a cost model for the lease's machine, of all that was measured on it."""
+    """To be trained: a cost model for the lease's machine, of all that was measured on it.
+
+    Attributes:
+        device: What the job's variants, and the model, are for.
+    """
+
+    device: Device = "cpu"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """A training: a process that trains one cost model, after all others, and ends with its parent.
 
-Run by `hetune.profiling.jobs.apart` as ``python -m hetune.profiling.jobs.train_once MACHINE``, with
-the digest of a machine's fingerprint. The store is that of HETUNE_STORE, and the shelf the user's.
-The answer is one JSON object on the standard output: the model's id, or what went wrong. The
-standard input is only watched: it ends with the parent, however that ended.
+Run by `hetune.profiling.jobs.apart` as ``python -m hetune.profiling.jobs.train_once DEVICE
+MACHINE``, with the digest of a machine's fingerprint. The store is that of HETUNE_STORE, and the
+shelf the user's. The answer is one JSON object on the standard output: the model's id, or what went
+wrong. The standard input is only watched: it ends with the parent, however that ended.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from hetune.costmodel.features.devices import known
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.jobs.lender import AWAY
 from hetune.profiling.measure.limits import usable_memory
@@ -24,6 +25,7 @@ from hetune.profiling.memory import limit_memory
 from hetune.profiling.store.store import Store
 from hetune.profiling.train import train
 from hetune.variants.errors import HetuneError
+from hetune.variants.plan.variants import Device
 
 _NICE = 19
 _log = logging.getLogger(__name__)
@@ -41,20 +43,21 @@ def main(do: Callable[[Store, str, Shelf], str] = train) -> None:
     os.dup2(2, 1)  # what libraries print is no answer
     os.nice(_NICE)
     limit_memory(usable_memory())
-    answers.write(json.dumps(answer(sys.argv[1], do)))
+    answers.write(json.dumps(answer(known(sys.argv[1]), sys.argv[2], do)))
     answers.close()
 
 
-def answer(machine: str, do: Callable[[Store, str, Shelf], str]) -> dict[str, Any]:
+def answer(device: Device, machine: str, do: Callable[[Store, str, Shelf], str]) -> dict[str, Any]:
     """The id of the model that was trained, or what went wrong, and whether it would do so again.
 
     Args:
+        device: What the measured variants are for.
         machine: Digest of the fingerprint of the machine to train for.
         do: As `hetune.profiling.train.train`.
     """
     try:
         with Store.open() as store:
-            return {"model": do(store, machine, Shelf())}
+            return {"model": do(store, machine, Shelf(device=device))}
     except HetuneError as error:
         # What the system refused may go well next time.
         return {"error": str(error), "final": not isinstance(error, (OSError, *AWAY))}

@@ -19,7 +19,7 @@ from hetune.costmodel.version import code_version
 from hetune.profiling.jobs.leases import LEASE_SECONDS
 from hetune.profiling.jobs.lender import AWAY, Lender
 from hetune.profiling.jobs.quiet import DisturbedError, Quiet
-from hetune.profiling.jobs.records import Lease, Measure
+from hetune.profiling.jobs.records import Lease, Measure, Train
 from hetune.profiling.measure.bench import devices_here
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
@@ -27,6 +27,7 @@ from hetune.profiling.measure.record import Stamp
 from hetune.profiling.records import Measurement
 from hetune.profiling.units import Unit
 from hetune.variants.errors import HetuneError, InputError, LeaseError, WorkerError
+from hetune.variants.plan.variants import Device
 
 _log = logging.getLogger(__name__)
 _DISTURBED = "the service computed meanwhile; it is measured again"
@@ -52,8 +53,8 @@ class JobWorker:
     Args:
         lender: Whom to ask for work; stays the caller's.
         supervisor: Measures; stays the caller's. Not needed where the lender lends trainings only.
-        train: Trains a cost model for a machine, by the digest of its fingerprint, and gives the
-            model's id; not needed where the lender lends no trainings.
+        train: Trains a cost model for a machine, by the digest of its fingerprint, and a device;
+            gives the model's id. Not needed where the lender lends no trainings.
         owner: Its name; by default the machine's, and the process's number.
         lock: A file that is locked while a unit is worked on; by default one of the user's.
         machine: What is measured on; by default this machine.
@@ -66,7 +67,7 @@ class JobWorker:
         lender: Lender,
         supervisor: Measures | None = None,
         *,
-        train: Callable[[str], str] | None = None,
+        train: Callable[[str, Device], str] | None = None,
         owner: str | None = None,
         lock: Path | None = None,
         machine: Fingerprint | None = None,
@@ -147,7 +148,7 @@ class JobWorker:
                     found = self._measured(lease, lease.work)
                     self._lender.complete(lease, found, self._machine)
                 else:
-                    self._lender.complete_training(lease, self._trained(lease))
+                    self._lender.complete_training(lease, self._trained(lease, lease.work))
         except LeaseError as error:
             _log.warning("%s", error)
         except DisturbedError:
@@ -191,10 +192,10 @@ class JobWorker:
         self._quiet.ended(disturbed=False)
         return found
 
-    def _trained(self, lease: Lease) -> str:
+    def _trained(self, lease: Lease, work: Train) -> str:
         if self._train is None:
             raise InputError("this worker trains no cost models: run one at the database")
-        return self._train(lease.machine)
+        return self._train(lease.machine, work.device)
 
     def _fail(self, lease: Lease, error: str, *, final: bool) -> None:
         with suppress(LeaseError):

@@ -16,6 +16,10 @@ from hetune.variants.runtime.compiled import CompiledLayer
 
 BRIEF_SECONDS = 1e-3
 """What takes less may be done where others wait for it."""
+SHORT_BYTES = 1 << 18
+"""What is read in less time than it takes to give it to another thread."""
+SHORT_JSON_BYTES = 1 << 14
+"""Likewise of JSON."""
 _KINDS = 32
 _KEPT = 2
 
@@ -69,11 +73,13 @@ def times_of(
         kind: What else makes a difference.
 
     Returns:
-        None where not all is in memory.
+        None where not all is in memory, or another device is asked to compute.
     """
+    if not service.engine.ground.is_host:
+        return None  # who waits for a device waits as long as that likes
     try:
         found, given = service.models.held(model, version), service.graphs.held(graph)
-        if found is None or given is None:
+        if found is None or given is None or not service.engine.holds(given):
             return None
         if features is not None and not service.features.is_held(graph, features):
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -9,6 +10,7 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+_GROWING = 4
 
 
 class BytesCache(Generic[K, V]):
@@ -16,13 +18,15 @@ class BytesCache(Generic[K, V]):
 
     Args:
         limit: Bytes.
-        size: Of an object, in bytes; asked again at every `get`, for objects grow.
+        size: Of an object, in bytes; asked again for those that were used last, for they grow.
     """
 
     def __init__(self, limit: int, size: Callable[[V], int]) -> None:
         self.limit = limit
         self._size = size
         self._held: OrderedDict[K, V] = OrderedDict()
+        self._sizes: dict[K, int] = {}
+        self._total = 0
         self._mutex = threading.Lock()
 
     def get(self, key: K) -> V | None:
@@ -50,6 +54,7 @@ class BytesCache(Generic[K, V]):
         """Lets go of an object, if it is held."""
         with self._mutex:
             self._held.pop(key, None)
+            self._total -= self._sizes.pop(key, 0)
 
     def __contains__(self, key: K) -> bool:
         """Whether an object is held. Asking is no use of it."""
@@ -59,8 +64,10 @@ class BytesCache(Generic[K, V]):
         return len(self._held)
 
     def _shrink(self) -> None:
-        sizes = {key: self._size(value) for key, value in self._held.items()}
-        total = sum(sizes.values())
-        while total > self.limit and len(self._held) > 1:
+        for key in itertools.islice(reversed(self._held), _GROWING):
+            size = self._size(self._held[key])
+            self._total += size - self._sizes.get(key, 0)
+            self._sizes[key] = size
+        while self._total > self.limit and len(self._held) > 1:
             key, _ = self._held.popitem(last=False)
-            total -= sizes[key]
+            self._total -= self._sizes.pop(key)

@@ -46,6 +46,12 @@ class Copies:
         copy: HeteroGraph = graph.cached("copy", lambda: self._place(graph), owner=claim)
         return copy
 
+    def __contains__(self, graph: HeteroGraph) -> bool:
+        """Whether there is a copy of a graph. Asking is no use of it."""
+        with self._mutex:
+            claim = self._claims.get(id(graph))
+            return claim is not None and claim.graph() is graph
+
     @property
     def nbytes(self) -> int:
         """Of all copies, by estimate."""
@@ -66,7 +72,7 @@ class Copies:
             gone = [key for key, claim in self._claims.items() if claim.graph() is None]
             for key in gone:
                 del self._claims[key]
-            claim = self._claims.get(id(graph))
+            claim = self._claims.get(id(graph))  # a graph that lives, for no other is left
             if claim is None:
                 nbytes = indexed_bytes(graph)
                 check_limit("bytes for a graph on the device", nbytes, self._limit)

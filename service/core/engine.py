@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,6 +25,8 @@ from hetune.variants.runtime.compiled import CompiledLayer, compile
 from hetune.variants.runtime.devices import torch_device
 
 T = TypeVar("T")
+CudaGraph: TypeAlias = Literal["off", "auto", "on"]
+_RECORDED: dict[CudaGraph, bool | None] = {"off": False, "auto": None, "on": True}
 _log = logging.getLogger(__name__)
 _USED = 0.9
 """Share of a GPU's memory that is counted on: other programs, and the driver, have the rest."""
@@ -39,7 +41,8 @@ class Engine:
     Args:
         backend: "cpp", "triton" or "torch", or a backend.
         ground: The device; the host if None.
-        cuda_graph: Whether runs that repeat are replayed as CUDA graphs.
+        cuda_graph: Whether runs that repeat are replayed as CUDA graphs, as `hetune.compile` takes
+            it.
         most_bytes: To be held on a device that is not the host; nine tenths of its memory if None.
 
     Attributes:
@@ -53,7 +56,7 @@ class Engine:
         backend: str | Backend = "cpp",
         ground: Ground | None = None,
         *,
-        cuda_graph: bool = False,
+        cuda_graph: bool | None = False,
         most_bytes: int | None = None,
     ) -> None:
         self.backend = backend_named(backend)
@@ -73,7 +76,7 @@ class Engine:
         device: str,
         backend: str | Backend | None = None,
         *,
-        cuda_graph: bool = False,
+        cuda_graph: CudaGraph = "off",
         most_bytes: int | None = None,
     ) -> Self:
         """The engine of a device that a user has named.
@@ -81,7 +84,7 @@ class Engine:
         Args:
             device: "cpu", "cuda" or "cuda:1".
             backend: The device's own if None: "cpp", or "triton" for a GPU.
-            cuda_graph: Whether runs that repeat are replayed as CUDA graphs.
+            cuda_graph: "off"; "auto", where runs that repeat are short; or "on".
             most_bytes: To be held on a GPU.
 
         Raises:
@@ -90,10 +93,15 @@ class Engine:
         """
         found = torch_device(device)
         if found.type == "cpu":
-            if cuda_graph:
-                raise InputError("cuda_graph is for GPUs: set device to cuda, or leave it out")
+            if cuda_graph != "off":
+                raise InputError(
+                    f"cuda_graph is {cuda_graph}, which is for GPUs: set device to cuda, or leave "
+                    "it out"
+                )
             return cls(backend or "cpp")
-        return cls(backend or "triton", Gpu(found), cuda_graph=cuda_graph, most_bytes=most_bytes)
+        return cls(
+            backend or "triton", Gpu(found), cuda_graph=_RECORDED[cuda_graph], most_bytes=most_bytes
+        )
 
     @property
     def is_reproducible(self) -> bool:
@@ -150,6 +158,10 @@ class Engine:
             TooLargeError: It is over the device's limit.
         """
         return graph if self.copies is None else self.copies.of(graph)
+
+    def holds(self, graph: HeteroGraph) -> bool:
+        """Whether nothing of a graph has to be brought to the device before a run."""
+        return self.copies is None or graph in self.copies
 
     def fetch(self, rows: Rows) -> Rows:
         """Rows of the device, on the host."""

@@ -159,7 +159,8 @@ class Gpu:
 
     def release(self) -> None:
         """Gives back what torch keeps for later."""
-        torch.cuda.empty_cache()
+        with torch.cuda.device(self.device):  # or it would begin to use the first one
+            torch.cuda.empty_cache()
 
     def check(self) -> None:
         """Asks the driver for free memory, which does not wait for what runs.

@@ -120,8 +120,8 @@ class Service:
                 "separate ones, and a GPU's sums differ in their last bits from run to run: leave "
                 "it at 1"
             )
-        shelf = shelf or Shelf()
-        following = Following(shelf.of(engine.target)) if selector is None else Given(selector)
+        shelf = (shelf or Shelf()).of(engine.target)
+        following = Following(shelf) if selector is None else Given(selector)
         folder = Folder(root)
         graphs = GraphStore(root / "graphs", limits)
         models = ModelStore(root / "models", engine, engine.weight_bytes(limits))

@@ -54,7 +54,7 @@ from hetune.service.http.oip.documents import (
     ProtocolError,
 )
 from hetune.service.http.problems import MEDIA_TYPE, Problem, add_handlers
-from hetune.service.http.requests import InferDocument, SelectDocument
+from hetune.service.http.requests import FeaturesDocument, InferDocument, SelectDocument
 from hetune.service.http.sampling import sample_regret
 from hetune.service.http.schema import add_schemas, fails
 from hetune.service.http.tracing import Traced
@@ -151,7 +151,7 @@ def routes(work: Work, sessions: Sessions | None = None) -> FastAPI:
     add_schemas(
         app,
         *(GraphDocument, EditDocument, ModelDescription, JobRequest, Problem),
-        *(InferDocument, SelectDocument),
+        *(FeaturesDocument, InferDocument, SelectDocument),
         *(InferenceRequest, InferenceResponse, IndexRequest, LoadRequest, ProtocolError),
         *(ClaimRequest, MeasuredRequest, FailureRequest, ReleaseRequest),
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from hetune.service.core.documents import Document
+from hetune.service.core.documents import Document, parse
 from hetune.service.core.features import Features, StoredFeatures
 from hetune.service.core.message import read as read_container
 from hetune.service.http.body import Media, Upload, received
 from hetune.service.http.parameters import FeaturesName, GraphId
+from hetune.service.http.requests import FeaturesDocument
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
 from hetune.variants.errors import MalformedError
@@ -28,7 +29,7 @@ def router(work: Work) -> APIRouter:
     @routes.put(
         "/{name}",
         status_code=201,
-        openapi_extra=takes(None, safetensors=True),
+        openapi_extra=takes(FeaturesDocument, safetensors=True),
         responses={200: {"model": StoredFeatures, "description": "They take the place of others."}},
     )
     async def put_features(
@@ -41,7 +42,7 @@ def router(work: Work) -> APIRouter:
 
         with work.uploading.entered():
             service.graphs.files.check_there(id)
-            async with received(request, service, Media.SAFETENSORS) as upload:
+            async with received(request, service, Media.JSON, Media.SAFETENSORS) as upload:
                 found, is_new = await work.aside(lambda: put(upload))
         response.status_code = 201 if is_new else 200
         return found
@@ -65,6 +66,8 @@ def router(work: Work) -> APIRouter:
 
 
 def _read(upload: Upload) -> Features:
+    if upload.media is Media.JSON:
+        return parse(FeaturesDocument, upload.path.read_bytes()).rows()
     message = read_container(upload.path)
     for name in message.tensors:
         if name.partition("/")[0] != "x":

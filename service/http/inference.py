@@ -12,7 +12,7 @@ from torch import Tensor
 from hetune.service.core.answers import Answer, Report, Rows
 from hetune.service.core.asked import Asked
 from hetune.service.core.batching import Waiting
-from hetune.service.core.brief import Times, times_of
+from hetune.service.core.brief import SHORT_BYTES, SHORT_JSON_BYTES, Times, times_of
 from hetune.service.core.container import Content
 from hetune.service.core.limits import check_limit
 from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
@@ -34,8 +34,7 @@ from hetune.variants.errors import HetuneError, InputError
 INFER = "/v1/models/{name}/infer"
 """Where models run."""
 _BODIES = (Media.JSON, Media.SAFETENSORS)
-_SHORT = {Media.JSON: 1 << 14, Media.SAFETENSORS: 1 << 18}
-"""Bytes that are read in less time than it takes to give them to another thread."""
+_SHORT = {Media.JSON: SHORT_JSON_BYTES, Media.SAFETENSORS: SHORT_BYTES}
 
 
 class InferAnswer(Report):

@@ -44,10 +44,26 @@ class _RunHeader(SelectHeader):
 class InferHeader(_RunHeader):
     """A run of a model on a graph, in safetensors: arrays are tensors.
 
-    Features are tensors, too, or the name of features that are kept with the graph.
+    Features are tensors, too, or the name of features that are kept with the graph. `nodes` are
+    tensors, but for node types all of whose rows are wanted.
     """
 
     features: str | None = None
+    nodes: dict[str, None] | None = None
+
+
+class FeaturesDocument(Document):
+    """Features to keep: rows of numbers, of all nodes or by node type."""
+
+    x: Matrix | dict[str, Matrix]
+
+    def rows(self) -> Features:
+        """The rows as tensors.
+
+        Raises:
+            InputError: They are of different lengths, or do not fit float32.
+        """
+        return _each(self.x, _matrix)
 
 
 class SelectDocument(SelectHeader):
@@ -60,12 +76,12 @@ class InferDocument(_RunHeader):
     """A run of a model on a graph.
 
     Features are rows of numbers, of all nodes or by node type; or the name of features that are
-    kept with the graph.
+    kept with the graph. Of a node type of `nodes` null stands for all.
     """
 
     graph: str | GraphDocument
     features: str | Matrix | dict[str, Matrix]
-    nodes: Ids | dict[str, Ids] | None = None
+    nodes: Ids | dict[str, Ids | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +118,7 @@ def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
             document.features
             if isinstance(document.features, str)
             else _each(document.features, _matrix),
-            None if document.nodes is None else _each(document.nodes, _ids),
+            _nodes(document.nodes),
         )
     message = unpack(body)
     header = parse(InferHeader, message.document)
@@ -111,7 +127,7 @@ def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
         if name.partition("/")[0] not in ("x", "nodes", "graph"):
             raise MalformedError(f"there is no use for the tensor {name!r}: give x, nodes, graph")
     features = _one_of(header.features, message.group("x"))
-    return InferRequest(header, graph, features, message.group("nodes"))
+    return InferRequest(header, graph, features, _with_whole(message.group("nodes"), header.nodes))
 
 
 def read_select(
@@ -180,6 +196,29 @@ def _matrix(rows: Matrix) -> Tensor:
     if not found.isfinite().all():
         raise InputError("a feature does not fit float32: scale it")
     return found
+
+
+def _nodes(given: Ids | dict[str, Ids | None] | None) -> Nodes | None:
+    if isinstance(given, dict):
+        return {name: None if ids is None else _ids(ids) for name, ids in given.items()}
+    return None if given is None else _ids(given)
+
+
+def _with_whole(
+    ids: Tensor | dict[str, Tensor] | None, whole: dict[str, None] | None
+) -> Nodes | None:
+    """Ids that are given, and the node types all of whose rows are wanted."""
+    if whole is None:
+        return ids
+    if isinstance(ids, Tensor):
+        raise MalformedError("there are nodes with and without types: give one form")
+    given = ids or {}
+    for name in whole:
+        if name in given:
+            raise MalformedError(
+                f"there are ids of {name!r}, and all of its nodes are asked for: give one"
+            )
+    return {**given, **whole}
 
 
 def _ids(ids: Ids) -> Tensor:

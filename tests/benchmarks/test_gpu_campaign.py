@@ -1,12 +1,14 @@
 """A campaign for a GPU, interpreted: what is measured, kept, and learned from."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import _gpu_campaign
 import gpu_check
 import pytest
-from _gpu_campaign import Profiling, into_store, judged, selection_lines
+from _gpu_campaign import HELD_OUT, Profiling, into_store, judged, selection_lines
+from tests.costmodel import _synthetic_gpu
 
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.store.store import Store
@@ -27,13 +29,8 @@ nodes = 9
 kind = "clique"
 nodes = 6
 """
-KEPT = [
-    f"{plan}/t{rows}-e{elements}"
-    for plan in ("vanilla", "dst")
-    for rows in (32, 64, 128)
-    for elements in (512, 1024, 2048)
-]
-"""As many as a cost model needs."""
+
+KEPT = ("dst/t64-e1024", "hybrid/t32-c4096")
 
 
 @pytest.fixture
@@ -50,36 +47,45 @@ def profiling(preset: Path, folder: Path) -> Profiling:
         ["self loops"],
         width=4,
         preset=preset,
-        keep=KEPT.__contains__,
+        keep=lambda variant: variant in KEPT,
         limits=Limits(most_rounds=7),
     )
 
 
 @pytest.mark.slow
-def test_a_campaign_is_measured_kept_and_judged(preset, tmp_path):
+def test_problems_are_measured_and_kept(preset, tmp_path):
     pytest.importorskip("triton")
     made = profiling(preset, tmp_path / "campaign")
     by_key = {unit.key: unit for unit in made.units()}
-    assert list(by_key)[-4:] == [
-        *(f"held-out/self loops/{layer}/4x4x1" for layer in _gpu_campaign.LAYERS),
-        "selection",
-    ]
-    measured = [k for k in by_key if "rgcn" in k]
-    assert len(measured) == 3
-    for key in measured:
+    held_out = [f"held-out/self loops/{layer}/4x4x1" for layer in _gpu_campaign.LAYERS]
+    assert list(by_key)[-4:] == [*held_out, "selection"]
+    for key in ("campaign/clique-1/rgcn/4x4x1", held_out[0]):
         found = by_key[key].run()
         assert found["variants"] == found["measured"] == len(KEPT)
         assert found["lost"] == {}
         assert found["best"] in KEPT
     with Store.open(tmp_path / "records.db") as store:
-        assert into_store(made.folder, store) == 3 * len(KEPT)
-        assert {m.device for m in store.measurements(device="cuda")} == {"cuda"}
-    found = by_key["selection"].run()
-    assert (found["trained_on"], found["judged_on"]) == (2, 1)
-    assert {"cost model", "oracle"} <= set(found["scores"])
+        assert into_store(made.folder, store) == 2 * len(KEPT)
+        kept = list(store.measurements(device="cuda"))
+    assert {m.variant for m in kept} == set(KEPT)
+    assert {m.family for m in kept} == {"clique", "benchmark graphs"}
+
+
+def test_a_model_of_the_campaign_is_judged_on_the_graphs_held_out(tmp_path, monkeypatch):
+    known = [
+        replace(p, family=HELD_OUT if p.family == "hubs" else p.family)
+        for p in _synthetic_gpu.problems()
+    ]
+    monkeypatch.setattr("hetune.profiling.store.problems.problems", lambda *_, **__: known)
+    facts = _synthetic_gpu.FINGERPRINT.as_dict()
+    (tmp_path / "machine.json").write_text(json.dumps(facts))
+    found = judged(tmp_path)
+    assert (found["trained_on"], found["judged_on"]) == (18, 6)
+    assert {"cost model", "oracle", "roofline model"} <= set(found["scores"])
+    assert all(score["worst"] >= score["regret"] >= 1 for score in found["scores"].values())
     assert json.loads(json.dumps(found)) == found
     lines = selection_lines({"selection": found})
-    assert "trained on 2 problems, judged on 1" in lines[0]
+    assert "trained on 18 problems, judged on 6" in lines[0]
     assert len(lines) == 1 + len(found["scores"])
 
 

@@ -23,14 +23,16 @@ def test_it_goes_on_where_it_was(tmp_path, capsys):
     pytest.importorskip("triton")
     out = tmp_path / "gpu_check.json"
     arguments = ["--device", "cpu", "--graphs", "one node", "--widths", "4", "--rounds", "2"]
-    arguments += ["--out", str(out), "--only", "awkward/rgcn-mean,time/rgcn"]
+    arguments += ["--out", str(out), "--only", "awkward/rgcn-mean,serve/,time/rgcn"]
     assert gpu_check.main([*arguments, "--limit", "0"]) == 3
-    assert capsys.readouterr().out.splitlines()[-1].startswith("0 of 4 units")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("0 of 5 units")
     done = interpreted(*arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     held = json.loads(out.read_text())
     assert held["machine"]["card"] == "cpu, interpreted"
     timed = held["units"].pop("time/rgcn-mean/one node/4")
+    served = held["units"].pop("serve/one node")
+    assert served.get("skipped") or max(served["errors"].values()) < 2e-5
     assert len(held["units"]) == 3
     for unit in held["units"].values():
         assert unit["plans"] == 6
@@ -59,7 +61,14 @@ def test_what_fails_is_told_and_kept(tmp_path, capsys, monkeypatch):
 def test_the_units_of_a_gpu(capsys):
     assert gpu_check.main(["--list"]) == 0
     keys = capsys.readouterr().out.splitlines()
-    expected = {"ahead", "sanitizer/memcheck", "correct/hgt/2/fb15k237/64", "time/hgt/mag/64"}
+    expected = {
+        "ahead",
+        "serve/mag",
+        "serve/full",
+        "sanitizer/memcheck",
+        "correct/hgt/2/fb15k237/64",
+        "time/hgt/mag/64",
+    }
     expected |= {"peers/wikikg2/hgt/64", "compiled/am/rgcn/64", "roofline/aggregation/mag"}
     assert expected <= set(keys)
     assert len(set(keys)) == len(keys)

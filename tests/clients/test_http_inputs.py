@@ -89,6 +89,14 @@ def sent(call):
     return unpack(b"".join(call.pieces()))
 
 
+def test_all_nodes_of_a_type_are_named_in_the_document():
+    message = sent(calls.infer("m", "id", X, nodes={"paper": None, "author": [1]}))
+    assert json.loads(message.document)["nodes"] == {"paper": None}
+    assert message.tensors["nodes/author"].tolist() == [1]
+    assert "nodes/paper" not in message.tensors
+    assert "nodes" not in json.loads(sent(calls.infer("m", "id", X, nodes={"paper": [1]})).document)
+
+
 @pytest.mark.parametrize("given", [X, {name: rows.numpy() for name, rows in X.items()}, None])
 def test_a_run_by_types(given):
     graph = hetero_data() if given is None else EDGES

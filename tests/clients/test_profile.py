@@ -238,10 +238,6 @@ def test_a_dry_run_needs_no_gpu_and_foretells_no_time(hetune, campaign, store):
         ),
         (("smoke", "--units", 0), "--units 0: take 1 or more"),
         (("smoke", "--device", "gpu"), "no device 'gpu': take one of cpu, cuda"),
-        (
-            ("gpu", "--units", 3),
-            "--units: models of CPUs choose them; leave it away for a GPU",
-        ),
         (("smoke", "--threads", 0), "--threads 0: take 1 or more"),
     ],
 )

@@ -76,6 +76,8 @@ def test_rows_of_some_nodes(infer, served, folder, ids, subset):
         (["--nodes", "author=2", "--nodes", "paper=3,0"], {"author": [2], "paper": [3, 0]}),
         (["--nodes", "both.npz"], {"author": [2], "paper": [3, 0]}),
         (["--nodes", "paper=a=b/ids.npy"], {"paper": [1]}),
+        (["--nodes", "paper=all"], {"paper": None}),
+        (["--nodes", "author=2", "--nodes", "paper=all"], {"author": [2], "paper": None}),
     ],
 )
 def test_rows_by_node_type(infer, served, folder, options, nodes):
@@ -126,6 +128,8 @@ def test_what_goes_wrong(infer, folder, options, out, says):
         ["1", "paper=2"],
         ["both.npz", "paper=2"],
         ["paper=1", "paper=2"],
+        ["paper=1", "paper=all"],
+        ["all"],
     ],
     ids=" ".join,
 )

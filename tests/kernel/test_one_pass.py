@@ -31,6 +31,7 @@ launch
   buffer x: node[2,3]
   buffer v: src_pair[2,3]
   buffer w: etype[2,3,4]
+  buffer u: shared[6,2]
   buffer p: edge[2] in scratch p
   buffer y: node[2,3]
   buffer z: node[2,4]
@@ -214,11 +215,22 @@ STORED = """
       share: [2] = mul(held, inverse)
       store p = share
 """
+
+OTHER = """
+  gemm z[dst_pair -> node] += x[dst] @ w heads=2 k=3 n=4
+"""
+CHANGES = """
+  gemm a[edge] = x[src] @ u heads=1 k=6 n=2
+"""
+
 REWRITES = {
     "one walk": (SCORES + SHARES + SUM, ONE_WALK),
     "one walk of groups": (SCORES_OF_GROUPS + SHARES + SUM_OF_GROUPS, ONE_WALK_OF_GROUPS),
     "computed where read": (SCORES_OF_GROUPS + SHARES + SUM_OF_PAIRS, WHERE_READ),
     "a product needs them": (SCORES + SHARES + SUM + PRODUCT, STORED + SUM + PRODUCT),
+    "a product needs them first": (SCORES + SHARES + PRODUCT + SUM, STORED + PRODUCT + SUM),
+    "a product is between": (SCORES + SHARES + OTHER + SUM, OTHER + ONE_WALK),
+    "a product of the scores": (SCORES + SHARES + CHANGES + SUM, STORED + CHANGES + SUM),
 }
 
 
@@ -327,6 +339,7 @@ def test_what_is_no_softmax_stays(changed):
         ("rgat-across", 2, "src+weights-first", 1),
         ("rgat-across", 2, "hybrid+weights-first", 3),
         ("rgat-within", 1, "dst+weights-first+separate-sums", 1),
+        ("hgt", 2, "vanilla", 1),
         ("hgt", 2, "src+scores-src", 1),
         ("hgt", 2, "src+scores-hybrid", 3),
         ("hgt", 2, "dst+scores-dst", 2),

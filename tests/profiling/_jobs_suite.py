@@ -181,8 +181,8 @@ class JobsConformance:
             assert shown.problem == "rgat 32x64 on g0, heads 2, threads 4, cuda"
             bench.complete(lease)
             assert bench.state(job) is State.SUCCEEDED
-            with pytest.raises(CampaignError, match="train cost models of CPUs alone"):
-                bench.queue.submit_units("mine", units, retrain=True)
+            with pytest.raises(CampaignError, match="a cost model is for one"):
+                bench.queue.submit_units("mine", [*units, *some_units(1)], retrain=True)
 
     def test_a_job_is_measured_on_one_kind_of_machine(self, url: str) -> None:
         """The one that it names, or else that of the first worker."""
@@ -565,6 +565,19 @@ class DatabaseConformance(JobsConformance):
             assert (found.state, found.model) == (State.SUCCEEDED, "20260102-0123456789ab")
             assert found.progress.problems == 2
             assert bench.log(job)[-2:] == ["trained: 20260102-0123456789ab", "succeeded"]
+
+    def test_a_model_is_for_the_device_that_was_measured(self, url: str) -> None:
+        """Whoever trains it needs no GPU."""
+        with self.open(url) as bench:
+            units = [
+                replace(unit, problem=replace(unit.problem, device="cuda"))
+                for unit in some_units(1)
+            ]
+            bench.queue.submit_units("mine", units, retrain=True)
+            lease = bench.leases.claim("a", MACHINE.digest, devices=("cuda",))
+            assert lease is not None
+            bench.complete(lease)
+            assert bench.claim().work == Train("cuda")
 
     def test_claiming_again_under_a_key(self, url: str) -> None:
         """The same lease, as long as it holds; then whatever is next."""

@@ -1,7 +1,7 @@
-"""A training that trains nothing: ``python fake_training.py MACHINE``.
+"""A training that trains nothing: ``python fake_training.py DEVICE MACHINE``.
 
-Where that is ``hang``, it says so and never ends. Otherwise it gives, in place of a model, how nice
-it is and whether its memory is limited.
+Where that is ``hang``, it says so and never ends. Otherwise it gives, in place of a model, the
+device, how nice it is and whether its memory is limited.
 """
 
 import os
@@ -17,7 +17,7 @@ def do(store, machine, shelf):
         os.write(2, b"hangs\n")
         time.sleep(600)
     is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-    return f"nice {os.nice(0)}, limited {is_limited}"
+    return f"{shelf.device}, nice {os.nice(0)}, limited {is_limited}"
 
 
 if __name__ == "__main__":

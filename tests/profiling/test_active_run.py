@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from hetune.costmodel.features.devices import default_rates, roofline_of
 from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.active import plan
 from hetune.profiling.active import run as module
@@ -16,14 +18,19 @@ from hetune.profiling.active.run import run_active
 from hetune.profiling.active.view import View
 from hetune.profiling.corpus import build, recipe
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.measure.problem import units_of
+from hetune.profiling.measure.problem import graph_facts, promoted_for, units_of
+from hetune.profiling.measure.record import Stamp, Times, record
+from hetune.profiling.records import LaunchRecord, Measurement
 from hetune.profiling.runner import Progress, run_units
 from hetune.profiling.store.problems import problems
 from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.gpu_roofline import GpuModel
 from hetune.variants.runtime.roofline import MachineModel
+from hetune.variants.runtime.table import CandidateTable
 
 LIMITS = Limits(most_rounds=7)
 MACHINE = MachineModel()
@@ -97,10 +104,53 @@ def test_an_interrupt_loses_at_most_a_problem(store):
     assert run(store, 20) == 20 - before
 
 
-def test_units_of_gpus_are_refused(store):
-    wanted = units_of(replace(specs()[0], device="cuda"))
-    with pytest.raises(CampaignError, match="models of CPUs choose units"):
-        run_active(wanted, "try", store, 1)
+class Foretold:
+    """Measures without a GPU: times are what the roofline model of the device says."""
+
+    limits = LIMITS
+    restarts = 0
+
+    def measure(self, units: Sequence[Unit], stamp: Stamp) -> list[Measurement]:
+        problem = units[0].problem
+        graph, promoted = build(problem.graph), promoted_for(problem)
+        table = CandidateTable.of(promoted)
+        columns = table.columns(Domain(graph))
+        seconds = roofline_of(columns, default_rates(problem.device), problem.threads)
+        rows_of = {v.id: rows for v, rows in zip(promoted, table.rows_of, strict=True)}
+        found = []
+        for unit in units:
+            launches = tuple(
+                LaunchRecord("k", table.families[row], tuple(columns[row]), (seconds[row],) * 7)
+                for row in rows_of[unit.variant]
+            )
+            total = sum(launch.samples[0] for launch in launches)
+            times = Times(samples=(total,) * 7, launches=launches)
+            found.append(record(unit, stamp, graph_facts(graph), times))
+        return found
+
+
+def test_units_for_gpus_are_chosen_by_models_of_gpus(store, monkeypatch):
+    monkeypatch.setattr(module, "Supervisor", lambda limits, seed: nullcontext(Foretold()))
+    wanted = [unit for spec in specs() for unit in units_of(replace(spec, device="cuda"))]
+    assert run(store, 6) == 6  # those for CPUs teach nothing
+    assert run_active(wanted, "try", store, 40) == 40
+    assert len(done(store) & {unit.key for unit in wanted}) == 40
+    assert sum(len(p.candidates) for p in problems(store, device="cuda")) == 40
+    with pytest.raises(CampaignError, match="units for cpu, cuda: choose among those for one"):
+        run_active([*wanted, *units()], "try", store, 50)
+
+
+def test_a_problem_of_a_gpu_looks_the_same_before_and_after_it_is_measured(store):
+    spec = replace(specs()[0], device="cuda")
+    run_units(units_of(spec), "all", store, supervisor=Foretold())
+    before = View.of(spec, build(spec.graph), GpuModel())
+    [problem] = problems(store, device="cuda")
+    after = View.of_measured(problem, GpuModel())
+    order = [unit.variant for unit in units_of(spec)]
+    places = [order.index(candidate.variant) for candidate in problem.candidates]
+    np.testing.assert_allclose(
+        before.totals(before.roofline, 1e-6)[places], after.totals(after.roofline, 1e-6)
+    )
 
 
 def test_other_campaigns_teach_models_but_do_not_count(store, supervisor):

@@ -115,16 +115,18 @@ def test_what_may_pass_is_told_apart(tmp_path, monkeypatch, error, says, final):
         raise error
 
     monkeypatch.setenv("HETUNE_STORE", str(tmp_path / "store.db"))
-    assert answer("abc", fail) == {"error": says, "final": final}
+    assert answer("cpu", "abc", fail) == {"error": says, "final": final}
 
 
 def test_it_gives_way_to_all_others(tmp_path):
-    assert Apart(tmp_path / "store.db", command=FAKE)("abc") == "nice 19, limited True"
+    train = Apart(tmp_path / "store.db", command=FAKE)
+    assert train("abc") == "cpu, nice 19, limited True"
+    assert train("abc", "cuda") == "cuda, nice 19, limited True"
 
 
 def test_it_ends_with_its_parent(tmp_path):
     process = subprocess.Popen(
-        [*FAKE, "hang"],
+        [*FAKE, "cpu", "hang"],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | {"HETUNE_STORE": str(tmp_path / "store.db")},

@@ -64,7 +64,7 @@ def worker(store, fake, tmp_path):
     return JobWorker(
         Leases(store),
         fake,
-        train=lambda machine: f"model-of-{machine}",
+        train=lambda machine, device: f"model-of-{machine}-for-{device}",
         lock=tmp_path / "lock",
         machine=MACHINE,
         owner="me",
@@ -102,15 +102,19 @@ def test_what_is_known_whole_is_not_measured(store, queue, fake, worker):
     assert queue.get(job.id).state is State.SUCCEEDED
 
 
-def test_a_model_is_trained_in_the_end(queue, worker):
-    job = queue.submit_units("mine", units(), retrain=True)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_model_is_trained_in_the_end(queue, worker, monkeypatch, device):
+    monkeypatch.setattr("hetune.profiling.jobs.worker.devices_here", lambda: ("cpu", "cuda"))
+    problem = replace(units(1)[0].problem, device=device)
+    job = queue.submit_units("mine", units_of(problem)[:2], retrain=True)
     worker.run(lambda _: False, until_idle=True)
     found = queue.get(job.id)
-    assert (found.state, found.model) == (State.SUCCEEDED, f"model-of-{MACHINE.digest}")
+    model = f"model-of-{MACHINE.digest}-for-{device}"
+    assert (found.state, found.model) == (State.SUCCEEDED, model)
 
 
 def test_what_cannot_be_trained_is_a_failure(store, queue, fake, tmp_path):
-    def train(_):
+    def train(*_):
         raise InputError("too few families")
 
     lock = tmp_path / "lock"

@@ -21,6 +21,7 @@ from hetune.variants.runtime.gpu_roofline import (
     gpu_roofline_parts,
     gpu_roofline_seconds,
 )
+from hetune.variants.runtime.memory import layout_of
 from hetune.variants.runtime.pricing import RooflinePricer
 from hetune.variants.runtime.roofline import PARTS
 from hetune.variants.runtime.table import CandidateTable, column_names
@@ -164,3 +165,45 @@ def test_devices_that_are_here(monkeypatch):
     assert torch_device("cuda:0") == torch.device("cuda", 0)
     with pytest.raises(VariantError, match="there are 2 GPUs, numbered from 0"):
         torch_device("cuda:2")
+
+
+def with_schedules(name, plan, **options):
+    found = next(v for v in variants_of(PROGRAMS[name], "cuda") if v.id == f"{plan}/t64-e1024")
+    schedules = tuple(dataclasses.replace(s, **options) for s in found.schedules)
+    return dataclasses.replace(found, schedules=schedules)
+
+
+def by_schedule(name, plan, graph, **options):
+    """A variant's columns, by name, with other settings in its schedules: sums over launches."""
+    table = CandidateTable.of((with_schedules(name, plan, **options),))
+    return dict(zip(column_names("cuda"), table.columns(Domain(graph)).sum(axis=0), strict=True))
+
+
+def test_softmaxes_in_one_pass_are_counted_as_they_run(graph):
+    once = by_schedule("rgat", "src+weights-first", graph)
+    several = by_schedule("rgat", "src+weights-first", graph, one_pass=False)
+    assert several["edge_visits"] - once["edge_visits"] == 3 * graph.num_edges
+    assert several["scratch_bytes"] > once["scratch_bytes"]
+    assert several["starts"] == once["starts"] + 1
+
+
+def test_walks_by_edges_have_programs_for_chunks(graph):
+    nodes = by_schedule("rgcn", "src", graph)
+    edges = by_schedule("rgcn", "src", graph, balance="edge", hub_elements=512)
+    assert edges["starts"] == nodes["starts"] + 2
+    assert nodes["walks"] == np.ceil(graph.num_nodes / 8)
+    assert edges["walks"] == np.ceil(graph.num_edges / 16)
+
+
+def test_peaks_count_what_schedules_need(graph):
+    def scratch(name, plan, **options):
+        found = with_schedules(name, plan, **options)
+        return layout_of(found.plan, found.schedules, Domain(graph)).scratch_bytes
+
+    # In one pass no scores are in memory: one float for each edge.
+    once = scratch("rgat", "src+weights-first")
+    assert scratch("rgat", "src+weights-first", one_pass=False) == once + 4 * graph.num_edges
+    # 32 floats of two nodes for each chunk.
+    chunks = -(-graph.num_edges // 16)
+    assert scratch("rgcn", "src") == 0
+    assert scratch("rgcn", "src", balance="edge", hub_elements=512) == 4 * 2 * 32 * chunks

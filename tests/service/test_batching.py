@@ -1,10 +1,12 @@
 """Requests that one run answers: identical to their own runs, or not joined at all."""
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 
+import httpx
 import pytest
 import torch
 
@@ -404,3 +406,79 @@ def test_over_http(tmp_path):
     check(service, requests, answers)
     assert value(service, SIZE) == 1
     assert value(service, SUM) == 4
+
+
+# Over the Open Inference Protocol.
+
+V2, LENGTH = "/v2/models/deep", "Inference-Header-Content-Length"
+
+
+def protocol(http, request, **parameters):
+    """Asks for a run over the protocol; its answer's parameters, and its rows or status."""
+    rows = request.features
+    given = {"binary_data_size": rows.nbytes}
+    tensor = {"name": "x", "shape": list(rows.shape), "datatype": "FP32", "parameters": given}
+    parameters |= {"graph_id": request.graph, "binary_data_output": True}
+    text = json.dumps({"inputs": [tensor], "parameters": parameters}).encode()
+    content = text + rows.numpy().tobytes()
+    found = http.post(f"{V2}/infer", content=content, headers={LENGTH: str(len(text))})
+    if found.status_code != 200:
+        return found.json(), found.status_code
+    head = int(found.headers[LENGTH])
+    out = torch.frombuffer(bytearray(found.content[head:]), dtype=torch.float32)
+    return json.loads(found.content[:head])["parameters"], out.view(len(rows), -1)
+
+
+def test_requests_of_both_protocols_are_joined(tmp_path):
+    service = opened(tmp_path / "data", batch_requests=4, batch_delay=60)
+    requests = [asked(service, seed=seed) for seed in range(4)]
+    with (
+        serving(application(service)) as url,
+        Client(url) as client,
+        httpx.Client(base_url=url, trust_env=False, timeout=60) as http,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        native = [
+            pool.submit(client.infer, "deep", request.graph, request.features)
+            for request in requests[:2]
+        ]
+        others = [pool.submit(protocol, http, request) for request in requests[2:]]
+        answers = [future.result(60) for future in native]
+        found = [future.result(60) for future in others]
+        stats = http.get(f"{V2}/stats").json()["model_stats"][0]
+    check(service, requests[:2], answers)
+    assert joined_with(answers) == [4, 4]
+    for request, (parameters, rows) in zip(requests[2:], found, strict=True):
+        assert parameters["batch"] == 4
+        assert torch.equal(rows, alone(service, request).out)
+    assert stats["inference_count"] == stats["inference_stats"]["success"]["count"] == 2
+    assert stats["execution_count"] == sum(
+        batch["compute_infer"]["count"] for batch in stats["batch_stats"]
+    )
+    assert stats["execution_count"] in (0, 1)  # the run may have been a request's over /v1
+    assert value(service, SUM) == 4
+
+
+def test_the_protocol_counts_a_run_once(tmp_path):
+    service = opened(tmp_path / "data", batch_requests=2, batch_delay=60)
+    requests = [asked(service, seed=seed) for seed in range(2)]
+    with (
+        serving(application(service)) as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=60) as http,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        found = list(pool.map(lambda request: protocol(http, request), requests))
+        timed = protocol(http, requests[0], timeout=60_000_000)
+        wrong = protocol(http, replace(requests[0], features=torch.zeros(3, 3)), timeout=10**9)
+        stats = http.get(f"{V2}/stats").json()["model_stats"][0]
+    assert [parameters["batch"] for parameters, _ in found] == [2, 2]
+    assert "batch" not in timed[0]  # who has a deadline runs alone
+    assert torch.equal(timed[1], found[0][1])
+    assert wrong[1] == 400
+    assert (stats["inference_count"], stats["execution_count"]) == (3, 2)
+    assert [batch["batch_size"] for batch in stats["batch_stats"]] == [1, 2]
+    assert stats["inference_stats"]["fail"]["count"] == 1
+    assert all(
+        stats["inference_stats"][part]["count"] == 3 and stats["inference_stats"][part]["ns"] > 0
+        for part in ("queue", "compute_input", "compute_infer", "compute_output")
+    )

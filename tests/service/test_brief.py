@@ -14,6 +14,7 @@ from hetune.costmodel.following import Given
 from hetune.costmodel.selector import Selector
 from hetune.service.core import brief
 from hetune.service.core.brief import BRIEF_SECONDS, Times
+from hetune.service.core.engine import Engine
 from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.stack import describe
 from hetune.service.http import inference
@@ -23,6 +24,7 @@ from hetune.service.http.computer import Computer
 from hetune.service.http.work import Work
 from hetune.variants.errors import DeadlineError
 
+from ._ground import NotedGround
 from ._serving import asking, make_service, tiny_layers
 
 PATH = "/v1/models/m/infer"
@@ -57,7 +59,9 @@ class Asked:
 def asked(request, tmp_path, graph, x, monkeypatch):
     """Everything is brief that may be."""
     monkeypatch.setattr(brief, "BRIEF_SECONDS", float("inf"))
-    service = make_service(tmp_path / "data", request.param)
+    engine = Engine("torch", NotedGround()) if request.param == "elsewhere" else None
+    backend = "torch" if engine else request.param
+    service = make_service(tmp_path / "data", backend, engine=engine)
     run = type(service.inference).run
 
     def noted(*args, **kwargs):
@@ -77,6 +81,11 @@ def test_the_first_are_computed_beside_the_loop_and_later_ones_in_it_with_the_sa
     assert (asks[0][0], asks[-1][0]) == (BESIDE, HERE)
     outputs = [load(answer.content)["out/1"] for _, answer in asks]
     assert all(torch.equal(out, outputs[0]) for out in outputs)
+
+
+@pytest.mark.parametrize("asked", ["elsewhere"], indirect=True)
+def test_what_another_device_computes_stays_beside(asked):
+    assert asked.settled() == BESIDE
 
 
 @pytest.mark.parametrize(
@@ -111,6 +120,24 @@ def test_other_widths_of_answers_and_features_by_name_are_kinds_of_their_own(ask
     assert asked.settled(features="base") == HERE
     asked.service.features.put(asked.id, "base", x + 1)
     assert asked(features="base")[0] == BESIDE
+
+
+def over_the_protocol(asked, *more, **parameters):
+    rows = {"name": "x", "shape": [7, 4], "datatype": "FP32", "data": asked.x.flatten().tolist()}
+    body = {"inputs": [rows, *more], "parameters": {"graph_id": asked.id} | parameters}
+    answer = asked.http.post("/v2/models/m/infer", json=body)
+    assert answer.status_code == 200, answer.text
+    return asked.places[-1], answer.json()["outputs"]
+
+
+def test_the_protocol_s_requests_may_be_brief_too(asked):
+    asks = [over_the_protocol(asked) for _ in range(SETTLED)]
+    assert (asks[0][0], asks[-1][0]) == (BESIDE, HERE)
+    assert all(outputs == asks[0][1] for _, outputs in asks)
+    nodes = {"name": "nodes", "shape": [1], "datatype": "INT64", "data": [2]}
+    assert {over_the_protocol(asked, nodes)[0] for _ in range(SETTLED)} == {BESIDE}
+    asked.service.batching._requests, asked.service.batching._delay = 2, 1e-3
+    assert over_the_protocol(asked)[0] == BESIDE
 
 
 def changed_version(asked):

@@ -11,7 +11,6 @@ import hetune
 from hetune import nn
 from hetune.costmodel.selector import Selector
 from hetune.service.core import message
-from hetune.service.core.cache import BytesCache
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import parse
 from hetune.service.core.graph_document import GraphHeader, arrays_of, graph_of, header_of
@@ -184,18 +183,6 @@ def test_statistics(graph):
     assert [(t.name, t.edges) for t in found.etypes] == [("writes", 5), ("reads", 4)]
     assert (found.largest_degree, found.nodes_without_edges) == (3, 1)
     assert found.mean_degree == pytest.approx(9 / 7)
-
-
-def test_the_cache_lets_go_of_what_was_used_longest_ago():
-    cache: BytesCache[str, int] = BytesCache(10, lambda size: size)
-    assert cache.add("a", 4) == 4
-    assert cache.add("a", 5) == 4
-    cache.add("b", 4)
-    assert cache.get("a") == 4
-    cache.add("c", 4)
-    assert [cache.get(key) for key in "abc"] == [4, None, 4]
-    cache.add("d", 100)
-    assert (cache.get("d"), len(cache)) == (100, 1)
 
 
 # Models.

@@ -3,6 +3,8 @@
 Requests go the whole way, with copies, to kernels that are printed for GPUs.
 """
 
+import weakref
+
 import httpx
 import pytest
 import torch
@@ -127,6 +129,21 @@ def test_a_sample_of_regret(service, id):
     assert sample is not None
     assert len(set(sample.variants)) == 3
     assert sample.run(sample.variants[0]) == 1.0
+
+
+def test_a_copy_goes_with_its_graph(service, http):
+    body = {"src": [0, 1], "dst": [1, 2], "etype": [0, 1], "num_nodes": 3}
+    other = http.post("/v1/graphs", json=body).json()["id"]
+    ran = http.post(
+        "/v1/models/m/infer", json={"graph": other, "features": [[1.0, 2.0, 3.0, 4.0]] * 3}
+    )
+    assert ran.status_code == 200, ran.text
+    copy = weakref.ref(service.engine.graph(service.graphs.get(other)))
+    before = len(service.engine.copies)
+    assert copy() is not None
+    assert http.delete(f"/v1/graphs/{other}").status_code == 204
+    assert copy() is None
+    assert len(service.engine.copies) == before - 1
 
 
 class Full(TritonBackend):

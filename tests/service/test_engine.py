@@ -1,18 +1,17 @@
 """Layers on a device: what is copied and when, what fits, and what comes of its failures.
 
-There is no GPU. `NotedGround` copies as one does, and torch's fake tensors say whether what lies on
-different devices would meet.
+There is no GPU. `NotedGround` copies as one does.
 """
 
-import gc
-from dataclasses import replace
+from contextlib import nullcontext
+from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 import hetune
-from hetune.service.core.copies import Copies
+from hetune.costmodel.shelf.shelf import Shelf
 from hetune.service.core.engine import Engine
 from hetune.service.core.graphs import indexed_bytes
 from hetune.service.core.ground import Gpu, Host
@@ -27,13 +26,17 @@ from hetune.variants.errors import (
     TooLargeError,
     VariantError,
 )
-from hetune.variants.graph import reach
 
 from ._ground import NotedGround
 from ._serving import make_service, tiny_features, tiny_graph
 from .test_metrics import value
 
 X = tiny_features()
+
+
+TRITON = pytest.mark.skipif(
+    find_spec("triton") is None, reason="no triton: pip install 'hetune[triton]'"
+)
 
 
 @pytest.fixture
@@ -114,6 +117,42 @@ def test_weights_go_where_layers_run(service, monkeypatch):
     assert moved == [torch.device("cpu")] * 2
 
 
+class Recorder:
+    """Replays by running again."""
+
+    def __init__(self):
+        self.recorded = 0
+
+    def refusal(self, device):
+        return ""
+
+    def on(self, device):
+        return nullcontext()
+
+    def event(self):
+        return SimpleNamespace(record=lambda: 0, wait=lambda: 0, synchronize=lambda: 0)
+
+    def record(self, run):
+        self.recorded += 1
+        result = run().clone()
+        return lambda: result.copy_(run()), result
+
+
+@TRITON
+@pytest.mark.parametrize(("wanted", "recorded"), [(False, 0), (None, 1), (True, 1)])
+def test_runs_that_repeat_are_replayed_if_that_is_asked_for(tmp_path, ground, wanted, recorded):
+    service = make_service(tmp_path / "data", engine=Engine("triton", ground, cuda_graph=wanted))
+    recorders = []
+    for layer in service.models.get("m").compiled:
+        layer._recorder = Recorder()
+        recorders.append(layer._recorder)
+    id = service.graphs.add(tiny_graph())
+    outs = [service.inference.run("m", id, X * n).out for n in (1, 2, 3, 1)]
+    assert [recorder.recorded for recorder in recorders] == [recorded] * 2
+    assert torch.allclose(outs[3], outs[0], rtol=1e-4, atol=1e-6)
+    assert not torch.equal(outs[2], outs[0])
+
+
 def test_a_sample_of_regret_runs_there_too(service, ground):
     id = service.graphs.add(tiny_graph())
     service.regret.rate = 1.0
@@ -131,58 +170,6 @@ def test_on_the_host_nothing_is_copied(host):
     assert host.engine.put(X) is X
     assert host.engine.fetch(X) is X
     assert host.engine.within(host.limits) is host.limits
-
-
-# How long copies are held.
-
-
-def graphs(count):
-    """Graphs of one size."""
-    return [hetune.generate("aifb", 0.01, seed) for seed in range(count)]
-
-
-def test_a_copy_goes_with_its_graph(ground):
-    copies = Copies(ground.place, 1 << 30)
-    graph = tiny_graph()
-    assert copies.of(graph) is copies.of(graph)
-    assert copies.nbytes == indexed_bytes(graph)
-    assert len(copies) == 1
-    del graph
-    gc.collect()
-    assert (len(copies), copies.nbytes) == (0, 0)
-
-
-def test_over_the_limit_the_copy_used_longest_ago_goes(ground):
-    first, second, third = graphs(3)
-    size = max(map(indexed_bytes, (first, second, third)))
-    copies = Copies(ground.place, 2 * size)
-    kept = copies.of(first)
-    copies.of(second)
-    assert copies.of(first) is kept
-    copies.of(third)
-    assert len(copies) == 2
-    assert copies.of(first) is kept
-    ground.said.clear()
-    copies.of(second)
-    assert ground.said == ["place"]
-
-
-def test_a_graph_over_the_limit_is_refused_before_it_is_copied(ground):
-    graph = tiny_graph()
-    copies = Copies(ground.place, indexed_bytes(graph) - 1)
-    with pytest.raises(TooLargeError, match="for a graph on the device"):
-        copies.of(graph)
-    assert ground.said == []
-
-
-def test_copies_that_are_let_go_are_made_anew(ground):
-    copies = Copies(ground.place, 1 << 30)
-    graph = tiny_graph()
-    copies.of(graph)
-    copies.clear()
-    assert len(copies) == 0
-    copies.of(graph)
-    assert ground.said == ["place", "place"]
 
 
 # What fits.
@@ -244,7 +231,7 @@ def failing(tmp_path, ground, error):
 )
 def test_out_of_memory_gives_back_what_is_kept_and_lives_on(tmp_path, ground, caplog, error):
     service, id = failing(tmp_path, ground, error)
-    service.engine.graph(graphs(1)[0])
+    service.engine.graph(hetune.generate("aifb", 0.01))
     with pytest.raises(DeviceMemoryError, match=r"cpu has no memory left.*device_memory") as info:
         service.inference.run("m", id, X)
     assert info.value.__context__ is None  # it would hold what the run held
@@ -301,6 +288,13 @@ def test_metrics_tell_the_device_and_its_memory(service, ground):
     assert found == {"held": 1, "reserved": 2, "total": 12 << 20, "graphs": indexed_bytes(graph)}
 
 
+def test_who_chooses_is_the_champion_for_the_device(tmp_path):
+    shelf = Shelf(tmp_path / "shelf")
+    service = Service.open(tmp_path / "data", engine=Engine("triton"), shelf=shelf)
+    assert service.following.active.selector.device == "cuda"
+    assert service.cost_models.list().models == ()
+
+
 def test_answers_of_a_gpu_are_not_joined(tmp_path):
     with pytest.raises(InputError, match=r"batch_requests is 2.*leave it at 1"):
         Service.open(tmp_path, engine=Engine("triton"), batch_requests=2)
@@ -311,8 +305,8 @@ def test_without_a_gpu_there_is_no_engine_for_one():
         pytest.skip("there is a GPU")
     with pytest.raises(VariantError, match="no GPU: torch sees none here"):
         Engine.on("cuda")
-    with pytest.raises(InputError, match="cuda_graph is for GPUs"):
-        Engine.on("cpu", cuda_graph=True)
+    with pytest.raises(InputError, match="cuda_graph is auto, which is for GPUs"):
+        Engine.on("cpu", cuda_graph="auto")
     assert Engine.on("cpu").backend.name == "cpp"
     assert isinstance(Engine.on("cpu").ground, Host)
 
@@ -325,61 +319,3 @@ def test_only_what_is_compiled_is_built_ahead(monkeypatch):
     assert gpu.architecture == "cuda:sm_90"
     capability = 7, 5
     assert gpu.architecture is None
-
-
-# Devices do not meet: by torch's fake tensors, which have a device and no memory.
-
-
-class FakeGpu(Gpu):
-    """What it does to tensors is a GPU's."""
-
-    architecture = None
-
-    def now(self):
-        return 0.0
-
-    def usage(self):
-        return replace(NotedGround().usage(), total=1 << 30)
-
-
-class FakeLayer:
-    """Gives rows of the right width where its input lies."""
-
-    def __init__(self, width):
-        self.width = width
-
-    def __call__(self, x, graph, variant):
-        assert x.device == graph.device == torch.device("cuda", 0)
-        assert x.shape[0] == graph.num_nodes
-        return x.new_empty(graph.num_nodes, self.width)
-
-
-@pytest.mark.parametrize("jumping", ["none", "cat"])
-def test_on_a_gpu_rows_meet_rows_of_the_gpu_only(tmp_path, host, monkeypatch, jumping):
-    engine = Engine("torch", FakeGpu(torch.device("cuda", 0)))
-    engine.compiled = lambda module: FakeLayer(module.out_channels * getattr(module, "heads", 1))
-    service = make_service(tmp_path / "data", engine=engine)
-    model = service.models.get("m")
-    object.__setattr__(
-        model, "description", model.description.model_copy(update={"jumping": jumping})
-    )
-    graph = tiny_graph()
-    chosen = host.selection.select("m", graph).layers
-    monkeypatch.setattr(type(service.selection), "layers", lambda *_, **__: chosen)
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        answer = service.inference.run(model, graph, X)
-        assert answer.out.device == torch.device("cpu")
-        assert answer.out.shape == (7, 4 if jumping == "none" else 10)
-        assert service.engine.graph(graph).device == torch.device("cuda", 0)
-
-
-def test_parts_of_a_graph_take_rows_of_a_gpu():
-    graph = hetune.HeteroGraph(
-        torch.tensor([0, 1, 2, 3, 4, 5]), torch.tensor([1, 2, 3, 4, 5, 0]), num_nodes=6
-    )
-    first, last = reach(graph, torch.tensor([3]), 2)
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        x = torch.randn(6, 2).to("cuda:0")
-        x = first.needed(first.inputs(x))
-        assert last.needed(last.inputs(x)).shape == (1, 2)
-        assert x.device.type == "cuda"

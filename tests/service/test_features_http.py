@@ -130,13 +130,45 @@ def test_what_is_put_is_checked(site, tensors, status, name):
     assert site.http.get(f"{site.at}/new").status_code == 404
 
 
+@pytest.mark.parametrize("form", ["flat", "typed"])
+def test_few_features_can_be_json(site, form):
+    rows = X.tolist() if form == "flat" else {"author": X[:3].tolist(), "paper": X[3:].tolist()}
+    put = site.http.put(f"{site.at}/json", json={"x": rows})
+    assert put.status_code in (200, 201), put.text
+    expected = site.http.get(f"{site.at}/{form}").json()
+    assert put.json()["digest"] == expected["digest"]
+
+
+@pytest.mark.parametrize(
+    ("document", "status", "name"),
+    [
+        ({}, 400, "MalformedError"),
+        (X.tolist(), 400, "MalformedError"),
+        ({"x": None}, 400, "MalformedError"),
+        ({"x": X.tolist(), "y": 1}, 400, "MalformedError"),
+        ({"x": [["1"] * 4] * 7}, 400, "MalformedError"),
+        ({"x": [[1e39] * 4] * 7}, 422, "InputError"),
+        ({"x": [[1.0], [1.0, 2.0]]}, 422, "InputError"),
+        ({"x": X[:6].tolist()}, 422, "InputError"),
+        ({"x": {"author": X[:3].tolist()}}, 422, "InputError"),
+        ({"x": {"venue": X.tolist()}}, 422, "InputError"),
+        ({"x": [[1.0] * 1000] * 7}, 413, "TooLargeError"),
+    ],
+    ids=range(11),
+)
+def test_what_is_put_as_json_is_checked(site, document, status, name):
+    is_problem(site.http.put(f"{site.at}/new", json=document), status, name)
+    assert site.http.get(f"{site.at}/new").status_code == 404
+
+
 def test_what_no_graph_takes_is_not_received(site):
     body = pack("{}", {"x": X})
     found = site.http.put(f"/v1/graphs/{NO_GRAPH}/features/x", content=body, headers=BINARY)
     is_problem(found, 404, "NotFoundError")
     found = site.http.put(f"{site.at}/x", content=b"nonsense", headers=BINARY)
     is_problem(found, 400, "MalformedError")
-    is_problem(site.http.put(f"{site.at}/x", json=X.tolist()), 415, None)
+    found = site.http.put(f"{site.at}/x", content=body, headers={"Content-Type": "text/csv"})
+    is_problem(found, 415, None)
     is_problem(site.http.put(f"{site.at}/-x", content=body, headers=BINARY), 400, "MalformedError")
     large = bytes(LIMITS.body_bytes + 1)
     found = site.http.put(f"{site.at}/x", content=large, headers=BINARY)

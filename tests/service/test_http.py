@@ -254,6 +254,8 @@ def without(document, name):
         ({"features": {"node": ROWS, "cat": ROWS}}, 422, "InputError"),
         ({"nodes": [3]}, 422, "InputError"),
         ({"nodes": [-1]}, 422, "InputError"),
+        ({"nodes": {"venue": None}}, 422, "InputError"),
+        ({"nodes": {"paper": [None]}}, 400, "MalformedError"),
         ({"outputs": [7]}, 422, "InputError"),
         ({"variants": ["vanilla/none", None]}, 422, "VariantError"),
         ({"memory_limit": 1}, 413, "MemoryLimitError"),
@@ -262,7 +264,7 @@ def without(document, name):
         ({"version": "1"}, 400, "MalformedError"),
         ({"unknown": 1}, 400, "MalformedError"),
     ],
-    ids=range(29),
+    ids=range(31),
 )
 def test_bad_requests_to_infer(http, change, status, name):
     assert is_problem(http.post("/v1/models/m/infer", json=INFER | change), status, name)
@@ -308,9 +310,16 @@ WHOLE = pack(json.dumps({"graph": NO_GRAPH}), {"x": X})
         (pack('{"graph": "0"}', {"nodes": X}), 400, "MalformedError"),
         (pack('{"graph": "0"}', {"x": X, "x/a": X}), 400, "MalformedError"),
         (pack('{"graph": "0"}', {"x": X, "y": X}), 400, "MalformedError"),
+        (pack('{"graph": "0", "nodes": {"a": [1]}}', {"x": X}), 400, "MalformedError"),
+        (pack('{"graph": "0", "nodes": {"a": null}}', {"x": X, "nodes": X}), 400, "MalformedError"),
+        (
+            pack('{"graph": "0", "nodes": {"a": null}}', {"x": X, "nodes/a": X}),
+            400,
+            "MalformedError",
+        ),
         (pack('{"graph": "' + "[" * 9000 + '"}', {"x": X}), 404, "NotFoundError"),
     ],
-    ids=range(14),
+    ids=range(17),
 )
 def test_safetensors_that_are_none(http, body, status, name):
     found = http.post("/v1/models/m/infer", content=body, headers=BINARY)

@@ -73,6 +73,24 @@ def natively(served):
     return ask
 
 
+@pytest.mark.parametrize("subset", WAYS)
+@pytest.mark.parametrize("nodes", [{"paper": None}, {"paper": None, "author": [2, 0]}], ids=len)
+def test_all_rows_of_a_type_are_the_same_over_both_protocols(ask, natively, served, nodes, subset):
+    ids = {name: torch.tensor(given) for name, given in nodes.items() if given is not None}
+    tensors = FLAT | {f"nodes/{name}": given for name, given in ids.items()}
+    whole = {name: None for name in nodes if name not in ids}
+    expected = natively(tensors, nodes=whole, subset=subset)
+    assert expected.keys() == {f"out/{name}" for name in nodes}
+    assert len(expected["out/paper"]) == 4
+    typed = TYPED | {f"nodes/{name}": given for name, given in ids.items()}
+    same(ask(typed, list(expected), subset=subset), expected)
+    body = {"graph": served[1], "features": X.tolist(), "nodes": nodes, "subset": subset}
+    found = httpx.post(f"{served[0]}/v1/models/m/infer", json=body, trust_env=False).json()
+    assert found["outputs"]["1"] == {
+        name.removeprefix("out/"): rows.tolist() for name, rows in expected.items()
+    }
+
+
 def same(found, expected):
     """Checks that an answer has these outputs alone, bit by bit."""
     assert {output["name"] for output in found.get_response()["outputs"]} == set(expected)

@@ -81,10 +81,21 @@ class GpuSchedule:
         room = max(1, self.elements // ((self.edges if has_loops else 1) * width))
         return self.nodes or 1 << (room.bit_length() - 1)
 
+    def edges_of_chunk(self, width: int) -> int:
+        """Edges that a program takes of a Traversal that is shared out by edges.
+
+        Args:
+            width: Elements of the widest value that it holds for an edge.
+        """
+        room = max(1, self.hub_elements // width)
+        return max(_LEAST_CHUNK, 1 << (room.bit_length() - 1))
+
 
 AnySchedule: TypeAlias = Schedule | GpuSchedule
 """Of a launch, for a CPU or for a GPU."""
 
+_LEAST_CHUNK = 16
+"""Edges: of each chunk, parts of two nodes may be left."""
 _LEAST = {
     "tile_rows": 16,
     "tile_columns": 16,

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.names import join
-from hetune.variants.kernel.nodes import Kernel, Launch, Traversal
+from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Traversal
 from hetune.variants.kernel.one_walk import one_walk
 from hetune.variants.kernel.running import shares_stored, shares_where_read
 from hetune.variants.kernel.softmax import Softmax, find_softmax
@@ -46,6 +46,8 @@ def one_pass(launch: Launch) -> Launch:
             softmax = find_softmax(kernel.body)
             if softmax is None or not _covers(softmax, launch):
                 break
+            while rest and _may_precede(rest[0], kernel, launch):
+                done.append(rest.pop(0))
             readers = _readers(kernel, softmax, rest, launch)
             if readers is None:
                 body = shares_stored(kernel.body, softmax)
@@ -68,6 +70,22 @@ def _memory(buffer: str, launch: Launch) -> set[str]:
     """The names of a scratch buffer's memory; none if it is no scratch."""
     scratch = next(b.scratch for b in launch.buffers if b.name == buffer)
     return {b.name for b in launch.buffers if b.scratch == scratch} if scratch else set()
+
+
+def _may_precede(product: Kernel, walk: Traversal, launch: Launch) -> bool:
+    """Whether a product may run before the walk that it follows: neither touches what the other
+    writes. What is no scratch may be the same memory under another name if its rows are alike.
+    """
+
+    def same(x: str, y: str) -> bool:
+        a, b = (next(c for c in launch.buffers if c.name == name) for name in (x, y))
+        if a.scratch or b.scratch:
+            return a.scratch == b.scratch
+        return (a.type.space, a.type.width) == (b.type.space, b.type.width)
+
+    written = {(w, t) for w in writes(walk) for t in _touched(product)}
+    written |= {(w, t) for w in writes(product) for t in _touched(walk)}
+    return isinstance(product, Gemm) and not any(same(*pair) for pair in written)
 
 
 def _covers(softmax: Softmax, launch: Launch) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
@@ -28,6 +28,8 @@ _TILES = {32: 4, 64: 4, 128: 8}
 """Rows of a product's tile on a GPU, and the warps of its program."""
 _WALKS = {512: 2, 1024: 4, 2048: 8}
 """Elements that a traversal's program holds on a GPU, and the edges that it takes at once."""
+_CHUNKS = (4096,)
+"""Elements of a program where programs take edges, whichever nodes they lead to."""
 USUAL: dict[Device, str] = {"cpu": "b1024", "cuda": "t64-e1024"}
 """The schedule to take where nothing is known of the graph, as variants' ids name it."""
 
@@ -85,13 +87,14 @@ def _cpu_schedules() -> dict[str, AnySchedule]:
 
 
 def _gpu_schedules() -> dict[str, AnySchedule]:
-    return {
-        f"t{rows}-e{elements}": GpuSchedule(
-            tile_rows=rows, warps=warps, elements=elements, edges=edges
-        )
-        for rows, warps in _TILES.items()
-        for elements, edges in _WALKS.items()
-    }
+    found: dict[str, AnySchedule] = {}
+    for rows, warps in _TILES.items():
+        tiles = GpuSchedule(tile_rows=rows, warps=warps)
+        for elements, edges in _WALKS.items():
+            found[f"t{rows}-e{elements}"] = replace(tiles, elements=elements, edges=edges)
+        for elements in _CHUNKS:
+            found[f"t{rows}-c{elements}"] = replace(tiles, balance="edge", hub_elements=elements)
+    return found
 
 
 def usual(variants: Sequence[Variant]) -> Variant:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hetune.variants.kernel.edgewise import edge_loop
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import ForEach, Gemm, Launch, Rows, Traversal
 from hetune.variants.kernel.widths import widest
@@ -25,12 +26,13 @@ GPU_COLUMNS = (
 )
 """Names of a row's numbers on a GPU, after `COLUMNS`.
 
-- `starts`: kernels that the launch starts: one for each typed product and each traversal, and one
-  more for nodes that a product leaves out;
+- `starts`: kernels that the launch starts: one for each typed product and each traversal, one
+  more for nodes that a product leaves out, two more for a traversal that is shared out by edges;
 - `tiles`: programs of its typed products: one for each tile of rows of one type, tile of columns
   and head; `tile_rows`, `tile_columns`, `warps`: as in the schedule;
-- `walks`: programs of its traversals. Traversals over nodes that follow each other share theirs,
-  and hubs get some more: neither is counted;
+- `walks`: programs of its traversals: one for so many rows, or so many edges where edges are
+  shared out. Traversals over nodes that follow each other share theirs, and hubs get some more:
+  neither is counted;
 - `walk_elements`, `walk_edges`: as in the schedule.
 """
 
@@ -75,6 +77,10 @@ class GpuColumns:
                 columns = math.ceil(kernel.n / schedule.tile_columns)
                 uses = self._tiles.setdefault((kernel.rows, schedule.tile_rows), [])
                 uses.append((row, columns * kernel.heads))
+            elif schedule.balance == "edge" and (loop := edge_loop(kernel)) is not None:
+                starts += 2
+                size = schedule.edges_of_chunk(widest((kernel,), launch))
+                self._walks.setdefault((loop.rows, size), []).append(row)
             else:
                 size = schedule.rows_of_walk(widest((kernel,), launch), _has_loops(kernel))
                 self._walks.setdefault((kernel.rows, size), []).append(row)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from hetune.variants.kernel.edgewise import part_elements
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Buffer, Launch
 from hetune.variants.kernel.one_pass import as_run
@@ -59,7 +60,9 @@ def layout_of(plan: Plan, schedules: tuple[AnySchedule, ...], domain: Domain) ->
 def _scratch(launch: Launch, schedule: AnySchedule, domain: Domain) -> int:
     """Elements of scratch, of a thread's share or of a GPU."""
     if isinstance(schedule, GpuSchedule):
-        return sum(whole_scratch(as_run(launch, schedule), domain.count).values())
+        run = as_run(launch, schedule)
+        parts = part_elements(run, schedule, domain.count)
+        return sum(whole_scratch(run, domain.count).values()) + parts
     return scratch_layout(launch, schedule.block_nodes, domain.index).stride
 
 

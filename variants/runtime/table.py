@@ -315,7 +315,7 @@ def _structure(launch: Launch, schedule: AnySchedule) -> list[tuple[str, float]]
     gemms = [kernel for kernel in launch.kernels if isinstance(kernel, Gemm)]
     weight = [kernel.heads * kernel.k * kernel.n for kernel in gemms]
     if isinstance(schedule, GpuSchedule):
-        block_nodes, unblocked, splits = 0, True, schedule.hub_edges > 0
+        block_nodes, unblocked, splits = 0, True, schedule.balance == "edge"
     else:
         block_nodes, splits = schedule.block_nodes, schedule.balance == "edge"
         unblocked = all(kernel.rows.space in _SOURCE_ROWS for kernel in launch.kernels)

@@ -8,6 +8,9 @@ from typing import Any
 
 from fastapi import Request, Response
 
+from hetune.service.core.asked import Asked as Run
+from hetune.service.core.batching import Waiting
+from hetune.service.core.brief import SHORT_BYTES, SHORT_JSON_BYTES, Times, times_of
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE, size_of
 from hetune.service.http.oip import statistics
@@ -45,14 +48,26 @@ async def infer(
     with work.computing.entered(size_of(request, service.limits)):
         body = await read_body(request, service.limits)
         with counters.counted(name, version) as laps:
-            asked = await asyncio.to_thread(
-                read_request, body, json_length(request), service.limits
-            )
+            header = json_length(request)
+            short = SHORT_JSON_BYTES if header is None else SHORT_BYTES
+            if may_be_brief := len(body) <= short and work.is_idle:
+                asked = read_request(body, header, service.limits)
+            else:
+                asked = await asyncio.to_thread(read_request, body, header, service.limits)
             deadline = None if asked.seconds is None else arrived + asked.seconds
             laps.lap(statistics.INPUT)
-            content, length = await work.compute(
-                lambda: _run(service, name, version, asked, deadline, laps), deadline
-            )
+
+            def read() -> Run:
+                laps.lap(statistics.QUEUE)
+                found = _run_of(service, name, version, asked, deadline)
+                laps.lap(statistics.INPUT)
+                return found
+
+            times = _times(service, name, version, asked, len(body)) if may_be_brief else None
+            with service.batching.waiting(name, read, len(body)) as waiting:
+                content, length = await work.compute(
+                    lambda: _answer(service, waiting, asked, laps), deadline, times
+                )
             headers = {} if length is None else {"Inference-Header-Content-Length": str(length)}
             coding = accepted(request.headers.get("accept-encoding", ""))
             if coding is not None:
@@ -63,15 +78,10 @@ async def infer(
     return Response(content, headers=headers, media_type=BINARY_TYPE if length else JSON_TYPE)
 
 
-def _run(
-    service: Service, name: str, version: int, asked: Asked, deadline: float | None, laps: Laps
-) -> tuple[bytes, int | None]:
-    laps.lap(statistics.QUEUE)
+def _run_of(service: Service, name: str, version: int, asked: Asked, deadline: float | None) -> Run:
     description = service.models.get(name, version).description
     graph, features = inputs_of(asked, description, service.limits, service.features)
-    laps.lap(statistics.INPUT)
-    answer = service.inference.run(
-        name,
+    return Run(
         graph,
         features,
         version=version,
@@ -79,7 +89,26 @@ def _run(
         subset=asked.subset,
         deadline=deadline,
     )
+
+
+def _times(service: Service, name: str, version: int, asked: Asked, size: int) -> Times | None:
+    """How long others of its kind took; None if it is none that may be brief."""
+    has_nodes = any(what == "nodes" for what, _ in asked.tensors)
+    if asked.graph_id is None or has_nodes or not service.batching.is_prompt:
+        return None
+    kind = ("protocol", size, asked.outputs, asked.binary, asked.subset)
+    return times_of(service, name, version, asked.graph_id, asked.features, kind)
+
+
+def _answer(
+    service: Service, waiting: Waiting, asked: Asked, laps: Laps
+) -> tuple[bytes, int | None]:
+    is_answered = waiting.answer is not None  # by another request's run
+    laps.lap(statistics.INFER if is_answered else statistics.QUEUE)
+    answer = service.batching.answer(waiting)
     laps.lap(statistics.INFER)
+    batch = answer.report.batch
+    laps.ran_with = 0 if is_answered else 1 if batch is None else batch.requests
     written = write_answer(answer, asked, service.limits.json_elements)
     laps.lap(statistics.OUTPUT)
     return written

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,14 +17,22 @@ from hetune.service.http.oip.documents import (
 
 QUEUE, INPUT, INFER, OUTPUT = "queue", "compute_input", "compute_infer", "compute_output"
 _PARTS = (QUEUE, INPUT, INFER, OUTPUT)
+_RUN = (INPUT, INFER, OUTPUT)
 _WHOLE = ("success", "fail")
 _NEVER = ("cache_hit", "cache_miss")  # answers are not kept
 
 
 class Laps:
-    """Times the parts of a request, one after the other. A part may come again."""
+    """Times the parts of a request, one after the other. A part may come again.
+
+    Attributes:
+        start: When the first one began, of `time.perf_counter_ns()`.
+        ns: Of each part.
+        ran_with: How many requests its run answered; 0 if it was answered by another one's run.
+    """
 
     def __init__(self) -> None:
+        self.ran_with = 1
         self.start = self._last = time.perf_counter_ns()
         self.ns = dict.fromkeys(_PARTS, 0)
 
@@ -39,11 +47,27 @@ class _Counters:
     def __init__(self) -> None:
         self.count = dict.fromkeys((*_PARTS, *_WHOLE, *_NEVER), 0)
         self.ns = dict.fromkeys(self.count, 0)
+        self.runs: Counter[int] = Counter()
+        self.run_ns: defaultdict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(_RUN, 0))
         self.last_ms = 0
 
     def add(self, part: str, ns: int) -> None:
         self.count[part] += 1
         self.ns[part] += ns
+
+    def add_run(self, laps: Laps) -> None:
+        self.runs[laps.ran_with] += 1
+        for part in _RUN:
+            self.run_ns[laps.ran_with][part] += laps.ns[part]
+
+    def batches(self) -> tuple[BatchDurations, ...]:
+        return tuple(
+            BatchDurations(
+                batch_size=size,
+                **{part: Duration(count=count, ns=self.run_ns[size][part]) for part in _RUN},
+            )
+            for size, count in sorted(self.runs.items())
+        )
 
     def durations(self, *parts: str) -> dict[str, Duration]:
         return {part: Duration(count=self.count[part], ns=self.ns[part]) for part in parts}
@@ -73,6 +97,8 @@ class Statistics:
                     counters.add("success", total)
                     for part in _PARTS:
                         counters.add(part, laps.ns[part])
+                    if laps.ran_with:
+                        counters.add_run(laps)
                 else:
                     counters.add("fail", total)
 
@@ -81,13 +107,12 @@ class Statistics:
         with self._mutex:
             counters = self._counters.get((name, version)) or _Counters()
             successes = counters.count["success"]
-            batches = BatchDurations(batch_size=1, **counters.durations(INPUT, INFER, OUTPUT))
             return ModelStatistics(
                 name=name,
                 version=str(version),
                 last_inference=counters.last_ms,
                 inference_count=successes,
-                execution_count=successes,
+                execution_count=counters.runs.total(),
                 inference_stats=InferenceDurations(**counters.durations(*_PARTS, *_WHOLE, *_NEVER)),
-                batch_stats=(batches,) if successes else (),
+                batch_stats=counters.batches(),
             )

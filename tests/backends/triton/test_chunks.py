@@ -5,9 +5,14 @@ import torch
 
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.emit import emit
+from hetune.variants.kernel.edgewise import edge_loop
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
+from hetune.variants.kernel.nodes import Traversal
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.testing import random_launch
+from hetune.variants.testing.conformance import check_variants
 from hetune.variants.testing.graphs import typed_graph
+from hetune.variants.testing.layers import LAYERS, randomized
 
 from ..launches import ATTENTION, RGCN, SOFTMAX, WEIGHTED
 
@@ -77,6 +82,13 @@ def test_isolated_nodes_and_no_edges(name, check, small, empty):
     check(parse(LAUNCHES[name].format(d=2, h=1)), empty, EDGES)
 
 
+@pytest.mark.parametrize("seed", [22, 55, 65, 150, 152])
+def test_random_launches(seed, check, small):
+    launch = random_launch(seed, (1, 3))
+    assert any(isinstance(k, Traversal) and edge_loop(k) is not None for k in launch.kernels)
+    check(launch, small, EDGES)
+
+
 def test_a_hub_has_more_chunks_than_are_in_flight(check):
     hub = typed_graph((6,), [(0, 0, 400), (0, 0, 1), (0, 0, 3)], ends=mostly_to_one)
     check(parse(SUMS.format(d=1, h=1)), hub, EDGES)
@@ -108,6 +120,21 @@ def test_runs_give_the_same_bits(check, small, monkeypatch):
     check(parse(WEIGHTED.format(d=2, h=1)), small, EDGES)
     ((first, second),) = results
     assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("layer", "heads", "plan"),
+    [
+        ("rgcn-mean", 1, "src"),
+        ("rgat-across", 2, "src+weights-first"),
+        ("hgt", 2, "src+scores-src"),
+    ],
+)
+@pytest.mark.parametrize("schedule", [EDGES, GpuSchedule(one_pass=False)], ids=["edges", "passes"])
+def test_plans_by_other_schedules(schedule, layer, heads, plan, check, small):
+    module = randomized(LAYERS[layer].make(small, 8, heads)).eval()
+    backend = TritonBackend(schedule=schedule)
+    assert check_variants(module, small, backend, keep=lambda id: id == f"{plan}/t64-e1024") == 1
 
 
 def test_which_traversals_are_shared_out():

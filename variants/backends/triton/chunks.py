@@ -17,39 +17,20 @@ from hetune.variants.backends.triton.body import LOWEST, BodyLowering, sums_belo
 from hetune.variants.backends.triton.target import Do, For, Function, Let, Statement
 from hetune.variants.backends.triton.traversal import MOST_EDGES
 from hetune.variants.backends.triton.values import Axis, Value, lift, row_axes
+from hetune.variants.kernel.edgewise import part_width
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import (
-    Def,
     ForEach,
     Init,
     Launch,
     Rows,
     Stmt,
-    Store,
     Traversal,
-    Update,
 )
 from hetune.variants.kernel.widths import power_of_two
 from hetune.variants.program.nodes import End, Space
 
-_LEAST_CHUNK = 16
 _NODES = Rows(Space.NODE)
-
-
-def splits(traversal: Traversal) -> bool:
-    """Whether it is over nodes, with one loop over edges that does nothing but update sums."""
-    loops = [i for i, stmt in enumerate(traversal.body) if isinstance(stmt, ForEach)]
-    if traversal.rows != _NODES or len(loops) != 1:
-        return False
-    loop = traversal.body[loops[0]]
-    assert isinstance(loop, ForEach)
-    before, after = traversal.body[: loops[0]], traversal.body[loops[0] + 1 :]
-    return (
-        loop.rows.space is Space.EDGE
-        and all(isinstance(stmt, Def | Update) for stmt in loop.body)
-        and all(isinstance(stmt, Def | Init) for stmt in before)
-        and all(isinstance(stmt, Def | Store) for stmt in after)
-    )
 
 
 class _PartLowering(BodyLowering):
@@ -70,10 +51,9 @@ class _PartLowering(BodyLowering):
         self.edge_rows = loop.rows
         self.below = sums_below(traversal)
         self.totals = tuple(stmt for stmt in self.before if isinstance(stmt, Init))
-        room = max(1, schedule.hub_elements // self.width)
-        self.chunk = max(_LEAST_CHUNK, 1 << (room.bit_length() - 1))
-        self._carried = sum(prod(stmt.shape) for stmt in self.totals)
-        self._carry = CarrySlot(f"{name} parts", loop.rows, self.chunk, 2 * self._carried)
+        self.chunk = schedule.edges_of_chunk(self.width)
+        self._carry = CarrySlot(f"{name} parts", loop.rows, self.chunk, part_width(traversal))
+        self._carried = self._carry.width // 2
         self._begin, self._end = self.args.local("begin"), self.args.local("end")
 
     def _frame(self, inside: str) -> Frame:
@@ -145,8 +125,8 @@ class ChunkLowering(_PartLowering):
             Let(edge, f"{start} + tl.arange(0, {size})"),
             Let(inside, f"{edge} < {self.args.count(self.edge_rows)}"),
             *self._node_of(edge, inside),
-            Let(self._first, f"({edge} == tl.maximum({begin}, {start})) | (~{inside})"),
-            Let(self._last, f"({edge} + 1 == tl.minimum({end}, {start} + {size})) | (~{inside})"),
+            Let(self._first, f"{edge} == tl.maximum({begin}, {start})"),
+            Let(self._last, f"{edge} + 1 == tl.minimum({end}, {start} + {size})"),
         ]
         self._lower_all(self.before)
         edges = Frame(self.edge_rows, edge, inside, ("n",), body=nodes.body)

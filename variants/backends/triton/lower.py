@@ -10,12 +10,12 @@ from hetune.variants.backends.triton.chunks import (
     ChunkLowering,
     IdleLowering,
     JoinLowering,
-    splits,
 )
 from hetune.variants.backends.triton.gemm import FillLowering, GemmLowering
 from hetune.variants.backends.triton.target import Function, Unit
 from hetune.variants.backends.triton.traversal import TraversalLowering
 from hetune.variants.backends.triton.values import HELPERS, SCANS
+from hetune.variants.kernel.edgewise import edge_loop
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Rows, Traversal
 from hetune.variants.program.nodes import Space
@@ -118,4 +118,8 @@ def _together(kernels: tuple[Kernel, ...], schedule: GpuSchedule) -> list[tuple[
 
 
 def _splits(kernel: Kernel, schedule: GpuSchedule) -> bool:
-    return schedule.balance == "edge" and isinstance(kernel, Traversal) and splits(kernel)
+    return (
+        schedule.balance == "edge"
+        and isinstance(kernel, Traversal)
+        and edge_loop(kernel) is not None
+    )

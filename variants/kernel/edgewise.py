@@ -1,0 +1,57 @@
+"""Which Traversals can be shared out by edges instead of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, prod
+
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
+from hetune.variants.kernel.nodes import (
+    Def,
+    ForEach,
+    Init,
+    Launch,
+    Rows,
+    Store,
+    Traversal,
+    Update,
+)
+from hetune.variants.kernel.widths import widest
+from hetune.variants.program.nodes import Space
+
+
+def edge_loop(traversal: Traversal) -> ForEach | None:
+    """The one loop over edges of a Traversal over nodes, if it does nothing but update sums.
+
+    None if there is no such loop, or if anything else stands in the body than definitions and
+    sums before it, and definitions and stores after it.
+    """
+    loops = [i for i, stmt in enumerate(traversal.body) if isinstance(stmt, ForEach)]
+    if traversal.rows != Rows(Space.NODE) or len(loops) != 1:
+        return None
+    loop = traversal.body[loops[0]]
+    assert isinstance(loop, ForEach)
+    before, after = traversal.body[: loops[0]], traversal.body[loops[0] + 1 :]
+    fits = (
+        loop.rows.space is Space.EDGE
+        and all(isinstance(stmt, Def | Update) for stmt in loop.body)
+        and all(isinstance(stmt, Def | Init) for stmt in before)
+        and all(isinstance(stmt, Def | Store) for stmt in after)
+    )
+    return loop if fits else None
+
+
+def part_width(traversal: Traversal) -> int:
+    """Float32 elements of what a chunk keeps of nodes that reach over its ends: of two at most."""
+    return 2 * sum(prod(stmt.shape) for stmt in traversal.body if isinstance(stmt, Init))
+
+
+def part_elements(launch: Launch, schedule: GpuSchedule, count: Callable[[Rows], int]) -> int:
+    """Float32 elements that all chunks of a launch keep."""
+    found = 0
+    for kernel in launch.kernels:
+        loop = edge_loop(kernel) if isinstance(kernel, Traversal) else None
+        if isinstance(kernel, Traversal) and loop is not None and schedule.balance == "edge":
+            chunk = schedule.edges_of_chunk(widest((kernel,), launch))
+            found += ceil(count(loop.rows) / chunk) * part_width(kernel)
+    return found
