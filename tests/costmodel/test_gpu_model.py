@@ -64,15 +64,15 @@ def test_a_model_says_what_it_is_for():
 
 
 def test_schedules_matter_and_are_learned():
-    """On families that it has not seen it picks better than the roofline or any fixed variant."""
-    training = [p for p in problems() if p.family != "many"]
-    held_out = [p for p in problems() if p.family == "many"]
+    """On a family that it has not seen it picks better than the roofline or any fixed variant."""
+    training = [p for p in problems() if p.family != "sparse"]
+    held_out = [p for p in problems() if p.family == "sparse"]
 
     def fit(given):
         return CostModel.fit(given, GPU, FINGERPRINT, target="roofline-ratio", folds=0)
 
     scores = judge(training, held_out, fit, machine=GPU).scores
-    assert scores[MODEL].regret < min(1.1, scores[ROOFLINE].regret, scores[FIXED].regret + 0.01)
+    assert scores[MODEL].regret < min(1.05, scores[ROOFLINE].regret, scores[FIXED].regret)
     best_of = {problem.best.variant.rpartition("/")[2] for problem in problems()}
     assert len(best_of) > 1
 
