@@ -9,6 +9,7 @@ which come and go with other processes. What is written so far is kept if it is 
 """
 
 import argparse
+import functools
 import json
 import random
 import tempfile
@@ -154,6 +155,9 @@ def soak(serving: Serving, options: argparse.Namespace) -> dict[str, Any]:
     return record
 
 
+_COMMIT = functools.cache(commit)  # what is written makes the checkout another one
+
+
 def as_record(
     samples: Sequence[Sample], load: Load, failures: Sequence[str], options: argparse.Namespace
 ) -> dict[str, Any]:
@@ -164,7 +168,7 @@ def as_record(
     grown = slopes["own"]
     return {
         "machine": fingerprint(options.threads),
-        "commit": commit(),
+        "commit": _COMMIT(),
         "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "minutes": round(last.seconds / 60, 2),
         "warm_up_minutes": options.warm_up,
