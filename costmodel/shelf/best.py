@@ -24,7 +24,7 @@ class ForeignModelWarning(UserWarning):
 
 
 def packaged(device: Device = "cpu") -> CostModel | None:
-    """The model that ships in the package; None if none does. There is none for GPUs.
+    """The model that ships in the package; None if none does.
 
     Args:
         device: What its variants are made for.
@@ -32,7 +32,8 @@ def packaged(device: Device = "cpu") -> CostModel | None:
     Raises:
         ModelError: It cannot be used.
     """
-    return bundle.load(_PACKAGED) if device == "cpu" and _PACKAGED.is_dir() else None
+    folder = _PACKAGED if device == "cpu" else _PACKAGED / device
+    return bundle.load(folder) if folder.is_dir() else None
 
 
 def load_best(shelf: Shelf | None = None, device: Device = "cpu") -> CostModel | None:

@@ -121,7 +121,13 @@ def test_manifests_without_a_device_are_of_the_cpu():
     assert record.pop("device") == "cpu"
     assert Manifest.from_json(json.dumps(record)) == _synthetic.small_model().manifest
     assert packaged().manifest.device == "cpu"
-    assert packaged("cuda") is None
+
+
+def test_the_package_may_hold_a_model_for_gpus(tmp_path, monkeypatch):
+    assert packaged("cuda") is None  # nothing was measured yet
+    monkeypatch.setattr(best, "_PACKAGED", tmp_path)
+    bundle.save(small_model(), tmp_path / "cuda")
+    assert packaged("cuda").manifest.device == "cuda"
 
 
 @pytest.mark.parametrize(
