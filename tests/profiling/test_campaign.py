@@ -318,7 +318,7 @@ def test_the_campaign_for_gpus_is_small():
     asked = problems(load("gpu"))
     assert 40 <= len(asked) <= 52
     assert {p.device for p in asked} == {"cuda"}
-    assert {p.d_out for p in asked} == {32, 64, 128}
+    assert {(p.d_out, p.heads) for p in asked} == {(32, 1), (64, 1), (128, 1)}
 
 
 # What goes wrong.
