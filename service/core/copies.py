@@ -46,12 +46,6 @@ class Copies:
         copy: HeteroGraph = graph.cached("copy", lambda: self._place(graph), owner=claim)
         return copy
 
-    def __contains__(self, graph: HeteroGraph) -> bool:
-        """Whether there is a copy of a graph. Asking is no use of it."""
-        with self._mutex:
-            claim = self._claims.get(id(graph))
-            return claim is not None and claim.graph() is graph
-
     @property
     def nbytes(self) -> int:
         """Of all copies, by estimate."""

@@ -159,10 +159,6 @@ class Engine:
         """
         return graph if self.copies is None else self.copies.of(graph)
 
-    def holds(self, graph: HeteroGraph) -> bool:
-        """Whether nothing of a graph has to be brought to the device before a run."""
-        return self.copies is None or graph in self.copies
-
     def fetch(self, rows: Rows) -> Rows:
         """Rows of the device, on the host."""
         if isinstance(rows, Tensor):

@@ -126,6 +126,9 @@ class Pieces:
             yield tensor.reshape(-1).view(torch.uint8).numpy().data
 
     def __iter__(self) -> Iterator[bytes]:
+        if len(self) <= _PIECE:
+            yield b"".join(self.views())
+            return
         gathered = bytearray()
         for content in self.views():
             for first in range(0, len(content), _PIECE):

@@ -12,7 +12,7 @@ from torch import Tensor
 from hetune.service.core.answers import Answer, Report, Rows
 from hetune.service.core.asked import Asked
 from hetune.service.core.batching import Waiting
-from hetune.service.core.brief import SHORT_BYTES, SHORT_JSON_BYTES, Times, times_of
+from hetune.service.core.brief import SHORT_BYTES, SHORT_JSON_BYTES, Times
 from hetune.service.core.container import Content
 from hetune.service.core.limits import check_limit
 from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
@@ -53,7 +53,7 @@ def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
         wanted = _answered(request.headers.get("accept", ""), media)
         with work.computing.entered(size_of(request, service.limits)):
             body = await read(request, media, service.limits)
-            given = _Given(service, media, body)
+            given = _Given(work, media, body)
             times = given.times(name, wanted) if work.is_idle else None
             with service.batching.waiting(name, given.asked, len(body)) as waiting:
                 content = await work.compute(lambda: _infer(service, waiting, wanted), times=times)
@@ -99,8 +99,9 @@ def _answered(accept: str, media: Media) -> Media:
 class _Given:
     """A request, which is read once."""
 
-    def __init__(self, service: Service, media: Media, body: Content) -> None:
-        self._service, self._media, self._body = service, media, body
+    def __init__(self, work: Work, media: Media, body: Content) -> None:
+        self._work, self._service = work, work.service
+        self._media, self._body = media, body
 
     @cached_property
     def _request(self) -> InferRequest:
@@ -135,8 +136,7 @@ class _Given:
         is_plain = header.explain is False and all(demand is None for demand in demands)
         if not (is_plain and isinstance(request.graph, str)):
             return None
-        return times_of(
-            self._service,
+        return self._work.experience.times_of(
             model,
             header.version,
             request.graph,

@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 from prometheus_client import Gauge
 
 from hetune.profiling.jobs.activity import Activity
-from hetune.service.core.brief import Times
+from hetune.service.core.brief import Experience, Times
 from hetune.service.core.deadline import check_deadline, missed
 from hetune.service.core.service import Service
 from hetune.service.core.steps import waited
@@ -77,6 +77,7 @@ class Work:
 
     Attributes:
         service: What they serve.
+        experience: How long its requests took.
         computing: Entered before a computation's request is read.
         uploading: Entered before an upload is read.
         changing: Entered before jobs are submitted, and cost models judged.
@@ -86,6 +87,7 @@ class Work:
     """
 
     service: Service
+    experience: Experience
     computing: Gate
     uploading: Gate
     changing: Gate
@@ -111,6 +113,7 @@ class Work:
         length = service.metrics.queue_length
         return cls(
             service,
+            Experience(service),
             Gate("computations", service.limits.waiting, length, service.limits.waiting_bytes),
             Gate("uploads", service.limits.uploads, length),
             Gate("changes of jobs and cost models", _CHANGING, length),

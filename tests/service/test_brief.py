@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,7 @@ from safetensors.torch import load
 from hetune.costmodel.following import Given
 from hetune.costmodel.selector import Selector
 from hetune.service.core import brief
-from hetune.service.core.brief import BRIEF_SECONDS, Times
+from hetune.service.core.brief import BRIEF_SECONDS, Experience, Times
 from hetune.service.core.engine import Engine
 from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.stack import describe
@@ -259,3 +260,23 @@ def test_a_computer_is_idle_again_whatever_became_of_what_it_was_given():
         fails.result(60)
     computer.close()
     assert computer.is_idle
+
+
+def test_who_builds_on_a_graph_keeps_nobody_from_asking(service, graph):
+    """Or the event loop would wait for an index of a large graph."""
+    id = service.graphs.add(graph.unindexed())
+    service.models.get("m")
+    begun, held = threading.Event(), threading.Event()
+
+    def build():
+        begun.set()
+        return held.wait(60)
+
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(service.graphs.get(id).cached, "slow", build)
+        assert begun.wait(60)
+        asked = pool.submit(Experience(service).times_of, "m", None, id, None, "kind")
+        try:
+            assert asked.result(30) is not None
+        finally:
+            held.set()

@@ -12,7 +12,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import hetune
-from hetune.service.core.brief import times_of
 from hetune.service.core.copies import Copies
 from hetune.service.core.engine import Engine
 from hetune.service.core.graphs import indexed_bytes
@@ -87,14 +86,6 @@ def test_copies_that_are_let_go_are_made_anew(ground):
     assert len(copies) == 0
     copies.of(graph)
     assert ground.said == ["place", "place"]
-
-
-def test_what_has_to_be_copied_again_is_not_known_to_be_brief(service):
-    id = service.graphs.add(tiny_graph())
-    service.inference.run("m", id, X)
-    assert times_of(service, "m", None, id, None, "rows") is not None
-    service.engine.release()
-    assert times_of(service, "m", None, id, None, "rows") is None
 
 
 # Devices do not meet: by torch's fake tensors, which have a device and no memory.

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
+from hetune.variants.kernel.edgewise import edge_loop
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
-from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum
+from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum, Traversal
+from hetune.variants.kernel.one_pass import as_run
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.passes.enumerate import alternatives
 from hetune.variants.plan.lower import lower
@@ -62,6 +64,7 @@ def variants_of(program: Program, device: Device = "cpu") -> tuple[Variant, ...]
         _variant(f"{name}/{schedule}", plan, schedules[schedule])
         for name, plan in _plans(program).items()
         for schedule in schedules
+        if _matters(schedules[schedule], plan)
     )
 
 
@@ -80,6 +83,17 @@ def _plans(program: Program) -> dict[str, Plan]:
         if _has_fused_sums(plan):
             plans[f"{alternative.id}+separate-sums"] = lower(alternative.program, fuse_sums=False)
     return undominated(plans)
+
+
+def _matters(schedule: AnySchedule, plan: Plan) -> bool:
+    """Whether a schedule that shares out edges finds any to share out."""
+    if not isinstance(schedule, GpuSchedule) or schedule.balance != "edge":
+        return True
+    return any(
+        isinstance(kernel, Traversal) and edge_loop(kernel) is not None
+        for launch in plan.launches
+        for kernel in as_run(launch, schedule).kernels
+    )
 
 
 def _cpu_schedules() -> dict[str, AnySchedule]:

@@ -10,7 +10,7 @@ from fastapi import Request, Response
 
 from hetune.service.core.asked import Asked as Run
 from hetune.service.core.batching import Waiting
-from hetune.service.core.brief import SHORT_BYTES, SHORT_JSON_BYTES, Times, times_of
+from hetune.service.core.brief import SHORT_BYTES, SHORT_JSON_BYTES, Times
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE, size_of
 from hetune.service.http.oip import statistics
@@ -63,7 +63,7 @@ async def infer(
                 laps.lap(statistics.INPUT)
                 return found
 
-            times = _times(service, name, version, asked, len(body)) if may_be_brief else None
+            times = _times(work, name, version, asked, len(body)) if may_be_brief else None
             with service.batching.waiting(name, read, len(body)) as waiting:
                 content, length = await work.compute(
                     lambda: _answer(service, waiting, asked, laps), deadline, times
@@ -91,13 +91,13 @@ def _run_of(service: Service, name: str, version: int, asked: Asked, deadline: f
     )
 
 
-def _times(service: Service, name: str, version: int, asked: Asked, size: int) -> Times | None:
+def _times(work: Work, name: str, version: int, asked: Asked, size: int) -> Times | None:
     """How long others of its kind took; None if it is none that may be brief."""
     has_nodes = any(what == "nodes" for what, _ in asked.tensors)
-    if asked.graph_id is None or has_nodes or not service.batching.is_prompt:
+    if asked.graph_id is None or has_nodes or not work.service.batching.is_prompt:
         return None
     kind = ("protocol", size, asked.outputs, asked.binary, asked.subset)
-    return times_of(service, name, version, asked.graph_id, asked.features, kind)
+    return work.experience.times_of(name, version, asked.graph_id, asked.features, kind)
 
 
 def _answer(
