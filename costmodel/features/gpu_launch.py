@@ -138,6 +138,8 @@ def _ratios(of: dict[str, np.ndarray], largest_degree: float, gpu: GpuModel) -> 
     flops = of["matrix_flops"] + of["vector_flops"] + of["special"]
     edges_per_walk = of["edge_visits"] / np.maximum(of["walks"], 1)
     multiplies, walks = of["gemms"] > 0, of["kernels"] > of["gemms"]
+    # Chunks of edges end where they are full, whichever node's edges they hold.
+    longest = np.where(of["edge_balanced"] > 0, 0, largest_degree)
     return np.column_stack(
         (
             of["tiles"],
@@ -152,7 +154,7 @@ def _ratios(of: dict[str, np.ndarray], largest_degree: float, gpu: GpuModel) -> 
             of["walk_elements"] * walks,
             of["walk_edges"] * walks,
             edges_per_walk,
-            np.maximum(edges_per_walk, largest_degree) * walks,
+            np.maximum(edges_per_walk, longest) * walks,
             of["touched_bytes"] / np.maximum(of["tiles"] + of["walks"], 1),
             of["gathered_bytes"] / np.maximum(of["gathers"], 1),
             of["gathered_bytes"] / np.maximum(of["read_bytes"], 1),

@@ -65,7 +65,7 @@ def true_seconds(columns: np.ndarray) -> np.ndarray:
     edges = of["edge_visits"] / np.maximum(of["walks"], 1)
     waiting = np.where(of["walks"] > 0, of["walk_elements"] / (64 * np.maximum(edges, 1)), 0)
     waiting[(of["edge_balanced"] > 0) & (of["walks"] > 0)] = 0.4
-    return gpu_roofline_seconds(columns, GPU) * (1 + 0.3 * empty) * (1 + 0.3 * waiting)
+    return gpu_roofline_seconds(columns, GPU) * (1 + 0.1 * empty) * (1 + 2 * waiting)
 
 
 @functools.cache

@@ -79,12 +79,15 @@ def test_gathers_miss_the_less_the_larger_the_cache():
     assert column(small, name).max() > 0.5 > column(large, name).max()
 
 
-def test_a_hub_makes_the_longest_walk():
-    even = features(typed_graph((500, 500), [(0, 1, 4000)]))[0]
-    hub = features(AWKWARD["hub"]())[0]
-    for found in (even, hub):
-        walks = column(found, "walks") > 0
-        assert (column(found, "longest_walk") >= column(found, "edges_per_walk"))[walks].all()
+def test_a_hub_makes_the_longest_walk_unless_edges_are_shared_out():
+    found, _ = features(AWKWARD["hub of thousands of edges"](), rgat_program(64, 64))
+    walks = column(found, "edges_per_walk") > 0
+    longer = (column(found, "longest_walk") - column(found, "edges_per_walk"))[walks]
+    chunks = column(found, "edge_balanced")[walks] > 0
+    assert chunks.any()
+    assert (longer[chunks] == 0).all()
+    assert longer[~chunks].min() >= 0
+    assert longer[~chunks].max() > 1
 
 
 def test_more_edges_never_lower_what_time_increases_with():
