@@ -17,6 +17,7 @@ from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import parse
 from hetune.service.core.engine import Engine
 from hetune.service.core.folder import Folder
+from hetune.service.core.listed import Listed
 from hetune.service.core.message import pack, read
 from hetune.service.core.stack import modules_of
 from hetune.variants.errors import (
@@ -72,6 +73,7 @@ class ModelStore:
         self.folder = Folder(root)
         self._aliases = Aliases(self.folder)
         self._engine = engine
+        self._listed = Listed(_ENDING)
         self._loaded: BytesCache[tuple[str, int, int], Model] = BytesCache(
             loaded_bytes, lambda model: model.nbytes
         )
@@ -180,14 +182,12 @@ class ModelStore:
         Raises:
             NotFoundError: There is none of that name.
         """
-        folder = self._folder_of(name)
-        found: list[int] = []
+        found: tuple[int, ...] = ()
         with self.folder.io("read"), suppress(FileNotFoundError):
-            # Asked for by every run, and a pattern takes several times as long.
-            found = sorted(int(path.stem) for path in folder.iterdir() if path.suffix == _ENDING)
+            found = self._listed.of(self._folder_of(name))
         if not found:
             raise NotFoundError(f"there is no model {name}: give it to the service first")
-        return tuple(found)
+        return found
 
     def aliases(self, name: str) -> dict[str, int]:
         """A model's aliases, sorted, and the versions that they name.

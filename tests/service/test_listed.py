@@ -1,0 +1,60 @@
+"""Folders are listed anew where they have changed, and only there."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hetune.service.core.listed import Listed
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "model-m"
+    path.mkdir()
+    for number in (10, 9):
+        (path / f"{number}.safetensors").touch()
+    (path / "aliases.json").touch()
+    return path
+
+
+def rest(folder: Path, seconds: int) -> None:
+    """As if it had last changed so long ago."""
+    then = folder.stat().st_mtime_ns - seconds * 10**9
+    os.utime(folder, ns=(then, then))
+
+
+def test_numbers_ascend(folder):
+    assert Listed(".safetensors").of(folder) == (9, 10)
+
+
+def test_a_folder_at_rest_is_listed_once(folder, monkeypatch):
+    listed = Listed(".safetensors")
+    rest(folder, 60)
+    assert listed.of(folder) == (9, 10)
+    monkeypatch.setattr(Path, "iterdir", None)
+    assert listed.of(folder) == (9, 10)
+
+
+def test_what_comes_and_goes_is_seen(folder):
+    listed = Listed(".safetensors")
+    rest(folder, 60)
+    assert listed.of(folder) == (9, 10)
+    (folder / "11.safetensors").touch()
+    assert listed.of(folder) == (9, 10, 11)
+    (folder / "9.safetensors").unlink()
+    assert listed.of(folder) == (10, 11)
+
+
+def test_what_changes_twice_at_the_same_time_is_seen(folder):
+    listed = Listed(".safetensors")
+    now = folder.stat().st_mtime_ns
+    assert listed.of(folder) == (9, 10)
+    (folder / "11.safetensors").touch()
+    os.utime(folder, ns=(now, now))
+    assert listed.of(folder) == (9, 10, 11)
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Listed(".safetensors").of(tmp_path / "none")
