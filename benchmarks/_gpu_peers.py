@@ -39,6 +39,7 @@ from hetune.variants.backends.base import Backend
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.toolkit import interpreting
 from hetune.variants.frontend.adapt import adapt
+from hetune.variants.plan.variants import USUAL
 from hetune.variants.registry import BuildReport
 from hetune.variants.runtime.backends import backend_named
 from hetune.variants.runtime.build import build
@@ -265,15 +266,23 @@ class Cell:
         return record
 
 
+def is_usual(variant: str) -> bool:
+    """Whether it is its plan's variant in the usual schedule."""
+    return variant.endswith(f"/{USUAL['cuda']}")
+
+
 def compile_ahead(
-    module: nn.Module, device: str, precisions: Sequence[str] = ("ieee",)
+    module: nn.Module,
+    device: str,
+    precisions: Sequence[str] = ("ieee",),
+    keep: Callable[[str], bool] = is_usual,
 ) -> list[BuildReport]:
     """Compiles a layer's kernels for this card, many at once, but for those that are there."""
     if device == "cpu":
         return []
     major, minor = torch.cuda.get_device_capability(0)
     target, program = f"cuda:sm_{major}{minor}", adapt(module).program
-    return [build([program], device=target, precision=p).report for p in precisions]
+    return [build([program], device=target, precision=p, keep=keep).report for p in precisions]
 
 
 def _call(layer: nn.Module, problem: Problem, variant: str | None = None) -> Run:
@@ -283,7 +292,7 @@ def _call(layer: nn.Module, problem: Problem, variant: str | None = None) -> Run
 
 
 def _each_plan(variants: Sequence[str]) -> list[str]:
-    return [variant for variant in variants if variant.endswith("/t64-e1024")]
+    return [variant for variant in variants if is_usual(variant)]
 
 
 def _bytes_of(output: Any) -> int:

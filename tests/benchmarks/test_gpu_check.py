@@ -35,7 +35,7 @@ def test_it_goes_on_where_it_was(tmp_path, capsys):
     assert served.get("skipped") or max(served["errors"].values()) < 2e-5
     assert len(held["units"]) == 3
     for unit in held["units"].values():
-        assert unit["plans"] == 6
+        assert unit["variants"] == 6
         assert unit["error_ieee"] < 1e-5
     assert len(timed["plans"]) == 12
     assert len(timed["plans"]["vanilla ieee"]["times_ms"]) == 2

@@ -114,6 +114,7 @@ def build(
     progress: Callable[[int, int, str], None] | None = None,
     device: str = "cpu",
     precision: str = "ieee",
+    keep: Callable[[str], bool] = lambda variant: True,
 ) -> LayersBuild:
     """Compiles what the registry does not have yet of all the programs' promoted variants.
 
@@ -128,6 +129,7 @@ def build(
             kernel's name.
         device: ``"cpu"``, or a GPU by its compute capability: ``"cuda:sm_90"``.
         precision: Of products on a GPU: ``"ieee"``, ``"tf32"`` or ``"bf16"``.
+        keep: Which variants, by id.
 
     Raises:
         InputError: There is no such device or precision.
@@ -135,7 +137,12 @@ def build(
         RegistryError: The registry's folder cannot be written.
     """
     target: Device = "cpu" if device == "cpu" else "cuda"
-    variants = [v for program in dict.fromkeys(programs) for v in variants_of(program, target)]
+    variants = [
+        variant
+        for program in dict.fromkeys(programs)
+        for variant in variants_of(program, target)
+        if keep(variant.id)
+    ]
     if device != "cpu":
         if precision not in PRECISIONS:
             raise InputError(f"no precision {precision!r}: take one of {', '.join(PRECISIONS)}")
