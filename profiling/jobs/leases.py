@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, exists, func, or_, select
+from sqlalchemy import Connection, Row, and_, select
 
 from hetune.costmodel.fingerprint import Fingerprint
+from hetune.profiling.jobs.claimable import OPEN, claimable, device_of
 from hetune.profiling.jobs.database import (
     LARGEST_ID,
     Database,
@@ -33,7 +34,6 @@ LEASE_SECONDS = 60.0
 """How long a worker may be silent."""
 ATTEMPTS = 3
 """How often a unit is lent before it is given up."""
-_OPEN = (State.QUEUED.value, State.RUNNING.value)
 
 
 class Leases:
@@ -99,12 +99,12 @@ class Leases:
                 now = self._database.now(connection)
                 if key is not None and (lent := self._lent_under(connection, key, now)):
                     return lent
-                unit = connection.execute(_claimable(machine, devices, self._trains, now)).first()
+                unit = connection.execute(claimable(machine, devices, self._trains, now)).first()
                 if unit is None:
                     return None
                 job = one_job(connection, unit.job, locked=True)
                 anywhere = unit.is_training and self._trains in (Trains.ALL, Trains.ONLY)
-                if job.state not in _OPEN or not (anywhere or job.machine in (None, machine)):
+                if job.state not in OPEN or not (anywhere or job.machine in (None, machine)):
                     continue  # somebody was faster
                 if unit.state == State.RUNNING and not self._taken_back(connection, unit, job, now):
                     continue
@@ -304,7 +304,7 @@ class Leases:
     def _lease(self, connection: Connection, unit: Row[Any], job: Row[Any]) -> Lease:
         """The last lease of a unit that was lent."""
         if unit.is_training:
-            work: Measure | Train = Train(_device_of(connection, job.id))
+            work: Measure | Train = Train(device_of(connection, job.id))
         else:
             members = members_of(unit)
             keys = [member.key for member in members]
@@ -353,54 +353,6 @@ class Leases:
         job = one_job(connection, unit.job, locked=True)
         tell(connection, job.id, now, text)
         settle(connection, job, now)
-
-
-def _claimable(
-    machine: str, devices: Sequence[Device], trains: Trains, now: datetime
-) -> Select[Any]:
-    """The unit to take next, locked; those that others hold locks on are passed over."""
-    others = units.alias()
-    undone = exists().where(
-        others.c.job == units.c.job,
-        others.c.is_training.is_(False),
-        others.c.state != State.SUCCEEDED.value,
-    )
-    is_free = and_(
-        units.c.state == State.QUEUED.value,
-        jobs.c.cancel_requested.is_(False),
-        or_(units.c.is_training.is_(False), ~undone),
-    )
-    is_lost = and_(units.c.state == State.RUNNING.value, units.c.lease_expires <= now)
-    device = func.coalesce(units.c.problem["device"].as_string(), "cpu")
-    is_its = and_(
-        or_(jobs.c.machine.is_(None), jobs.c.machine == machine),
-        or_(units.c.is_training.is_(True), device.in_(devices)),
-    )
-    match trains:
-        case Trains.NOTHING:
-            is_its = and_(is_its, units.c.is_training.is_(False))
-        case Trains.ALL:
-            is_its = or_(is_its, units.c.is_training.is_(True))
-        case Trains.ONLY:
-            is_its = units.c.is_training.is_(True)
-    return (
-        select(units)
-        .join(jobs, jobs.c.id == units.c.job)
-        .where(
-            jobs.c.state.in_(_OPEN),
-            is_its,
-            or_(is_free, is_lost),
-        )
-        .order_by(jobs.c.id, units.c.id)
-        .limit(1)
-        .with_for_update(of=units, skip_locked=True)
-    )
-
-
-def _device_of(connection: Connection, job: int) -> Device:
-    """The device that all units of a job with a training are for."""
-    measured = select(units).where(units.c.job == job, units.c.is_training.is_(False)).limit(1)
-    return members_of(connection.execute(measured).one())[0].problem.device
 
 
 def ended(lease: Lease) -> LeaseError:
