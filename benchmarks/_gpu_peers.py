@@ -39,7 +39,7 @@ from hetune.variants.backends.base import Backend
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.toolkit import interpreting
 from hetune.variants.frontend.adapt import adapt
-from hetune.variants.plan.variants import USUAL
+from hetune.variants.plan.variants import is_usual
 from hetune.variants.registry import BuildReport
 from hetune.variants.runtime.backends import backend_named
 from hetune.variants.runtime.build import build
@@ -183,7 +183,7 @@ class Cell:
         """All plans by what they take, and the fastest that is right."""
         plans: dict[str, Any] = {}
         watch = stopwatch(self.cells.device)
-        for variant in _each_plan(layer.variants):
+        for variant in filter(each_plan, layer.variants):
             name = variant.rpartition("/")[0]
             record = self._guarded(
                 lambda v=variant: self._plan(_call(layer, problem, v), problem, want, watch)
@@ -266,16 +266,16 @@ class Cell:
         return record
 
 
-def is_usual(variant: str) -> bool:
+def each_plan(variant: str) -> bool:
     """Whether it is its plan's variant in the usual schedule."""
-    return variant.endswith(f"/{USUAL['cuda']}")
+    return is_usual(variant, "cuda")
 
 
 def compile_ahead(
     module: nn.Module,
     device: str,
     precisions: Sequence[str] = ("ieee",),
-    keep: Callable[[str], bool] = is_usual,
+    keep: Callable[[str], bool] = each_plan,
 ) -> list[BuildReport]:
     """Compiles a layer's kernels for this card, many at once, but for those that are there."""
     if device == "cpu":
@@ -289,10 +289,6 @@ def _call(layer: nn.Module, problem: Problem, variant: str | None = None) -> Run
     """A compiled layer as a user calls it; without a variant, as it chooses."""
     x, graph = problem.x_dict if problem.layer == "hgt" else problem.x, problem.graph
     return lambda: layer(x, graph, variant=variant)
-
-
-def _each_plan(variants: Sequence[str]) -> list[str]:
-    return [variant for variant in variants if is_usual(variant)]
 
 
 def _bytes_of(output: Any) -> int:

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from _machine import commit, fingerprint
+from _results import Results
 from _serve import started
 from _service_cases import SMALL, Case
 from rich.console import Console
@@ -31,6 +33,8 @@ _SERVE = "import hetune.service.core.brief as b; b.BRIEF_SECONDS = {}; " + (
 SERVICES = {"beside": 0.0, "brief": 1e-3}
 """Below how many seconds a request is brief."""
 _PAUSE = 0.02
+_PERCENTILES = (10, 50, 90)
+_RESULT = Path(__file__).resolve().parent / "results" / "brief.json"
 Ask = Callable[[], object]
 
 
@@ -44,11 +48,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             served(root / "1", SERVICES["brief"], options) as brief,
         ):
             found = measure({"beside": beside, "brief": brief}, options)
-    table = Table("asked for", "service", "p10 ms", "p50 ms", "p90 ms")
+    results = Results.open(options.out, fingerprint(options.threads), commit(), fresh=True)
+    table = Table("asked for", "service", *(f"p{p} ms" for p in _PERCENTILES))
     for (what, service), times in sorted(found.items()):
-        shown = (f"{np.percentile(times, p) * 1e3:.3f}" for p in (10, 50, 90))
-        table.add_row(what, service, *shown)
-    Console().print(table)
+        shown = {f"p{p}_ms": round(np.percentile(times, p) * 1e3, 3) for p in _PERCENTILES}
+        table.add_row(what, service, *(f"{value:.3f}" for value in shown.values()))
+        cell = {"asked": what, "service": service, "requests": len(times), **shown}
+        results.put({"key": f"{what}, {service}", **cell})
+    console = Console()
+    console.print(table)
+    console.print(f"wrote {options.out}")
     return 0
 
 
@@ -107,6 +116,7 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument("--rounds", type=int, default=30)
     line.add_argument("--block", type=int, default=40, help="requests in a turn")
     line.add_argument("--threads", type=int, default=2)
+    line.add_argument("--out", type=Path, default=_RESULT)
     return line
 
 

@@ -27,7 +27,7 @@ import torch
 from _gpu import clocks
 from _gpu_campaign import Profiling, into_store, judged, selection_lines
 from _gpu_graphs import LARGE, REAL, TIMED, graph_named
-from _gpu_peers import Cells, compile_ahead, is_usual
+from _gpu_peers import Cells, compile_ahead, each_plan
 from _gpu_report import peers_lines, roofline_lines
 from _gpu_roofline import Roofline
 from _gpu_run import hold, no_gpu
@@ -114,7 +114,7 @@ class Check:
     ) -> dict[str, Any]:
         """Every plan, or (with `prepare`) every variant, against float64; and other precisions."""
         module, at = self.problem(name, graph, width, heads)
-        keep = _every if prepare else is_usual
+        keep = _every if prepare else each_plan
         if prepare and self.ahead_of_time:
             compile_ahead(module, self.device, keep=keep)
         count = check_variants(module, at, TritonBackend(), keep=keep)
@@ -125,7 +125,7 @@ class Check:
             backend = TritonBackend(precision)
             layer = compile_layer(module, backend=backend)
             with torch.no_grad():
-                out = layer(x, at, variant=next(v for v in layer.variants if is_usual(v)))
+                out = layer(x, at, variant=next(v for v in layer.variants if each_plan(v)))
             found[f"error_{precision}"] = relative_error(out.flatten(1), expected)
         return found
 
@@ -134,7 +134,7 @@ class Check:
         module, at = self.problem("rgcn-mean", "several blocks", 16, 1)
         (report,) = compile_ahead(module, self.device)
         backend = TritonBackend()
-        plans = check_variants(module, at, backend, keep=is_usual)
+        plans = check_variants(module, at, backend, keep=each_plan)
         loaded = sum(bool(kernels) for kernels in backend._kernels.values())
         if report.failed or loaded < len(backend._kernels):
             raise AssertionError(f"{loaded} of {len(backend._kernels)} launches loaded: {report}")
@@ -150,7 +150,7 @@ class Check:
         expected = interpreted(module, x, at)
         streams = [torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()]
         worst = 0.0
-        for variant in filter(is_usual, layer.variants):
+        for variant in filter(each_plan, layer.variants):
             results = []
             for turn in range(6):
                 stream = streams[turn % len(streams)]
@@ -186,7 +186,7 @@ class Check:
         """What runs under the sanitizer: every plan of each layer on a few small graphs."""
         for name, graph in zip(_TIMED_LAYERS, SANITIZED, strict=True):
             module, at = self.problem(name, graph, 7, 1)
-            check_variants(module, at, TritonBackend(), keep=is_usual)
+            check_variants(module, at, TritonBackend(), keep=each_plan)
 
     def times(self, name: str, graph: str, width: int) -> dict[str, Any]:
         """Milliseconds of every plan, in two precisions."""
@@ -199,7 +199,7 @@ class Check:
             for precision in ("ieee", "tf32"):
                 backend = TritonBackend(precision)
                 layer = compile_layer(module, backend=backend)
-                for variant in filter(is_usual, layer.variants):
+                for variant in filter(each_plan, layer.variants):
                     plan = f"{variant.rpartition('/')[0]} {precision}"
                     found["plans"][plan] = self._timed(
                         lambda v=variant, run=layer: run(x, at, variant=v)

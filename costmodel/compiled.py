@@ -7,7 +7,7 @@ from torch import nn
 from hetune.costmodel.selector import Selector
 from hetune.variants.backends.base import Backend
 from hetune.variants.runtime import compiled
-from hetune.variants.runtime.backends import backend_for, backend_named
+from hetune.variants.runtime.backends import backend_of
 from hetune.variants.runtime.compiled import CompiledLayer
 
 
@@ -47,10 +47,7 @@ def compile(
         edge tensors. What is not supported runs in the original module, with a warning that
         says why.
     """
-    if backend is None:
-        chosen = backend_for(parameter.device for parameter in module.parameters())
-    else:
-        chosen = backend_named(backend)
+    chosen = backend_of(module, backend)
     return compiled.compile(
         module,
         backend=chosen,

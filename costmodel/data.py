@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hetune.variants.plan.variants import Device
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchSample:
@@ -76,7 +78,7 @@ class Problem:
     threads: int
     machine: str
     candidates: tuple[CandidateSample, ...]
-    device: str = "cpu"
+    device: Device = "cpu"
 
     @property
     def best(self) -> CandidateSample:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from hetune.variants.plan.variants import Device
+
 PROTOCOL = 1
 """Version of how units are measured: times taken under different protocols are not compared."""
 
@@ -101,5 +103,5 @@ class Measurement:
     protocol: int
     code_version: str
     measured_at: datetime
-    device: str = "cpu"
+    device: Device = "cpu"
     clocks: tuple[float, ...] = ()

@@ -18,7 +18,7 @@ import numpy as np
 from hetune.costmodel.data import Problem
 from hetune.costmodel.evaluate import noise
 from hetune.costmodel.evaluate.metrics import ROOFLINE, Chooser, Trial
-from hetune.costmodel.features.devices import Rates, default_rates, known, roofline_of
+from hetune.costmodel.features.devices import Rates, default_rates, roofline_of
 from hetune.costmodel.features.graph import NAMES
 from hetune.variants.plan.variants import USUAL
 
@@ -45,7 +45,7 @@ def baselines(training: Sequence[Problem], machine: Rates | None = None) -> dict
         TRAINED_FIXED: best_fixed(training),
         BY_WIDTH: by_width(training),
         BY_GRAPH: by_graph(training),
-        ROOFLINE: roofline(machine or default_rates(known(training[0].device))),
+        ROOFLINE: roofline(machine or default_rates(training[0].device)),
         PYG: pyg_heuristic,
         FIRST_RUN: first_run,
     }
@@ -168,7 +168,7 @@ def _pyg_rule() -> Callable[..., bool] | None:
 
 def _variant(plan: str, problem: Problem) -> str | None:
     """A plan with the default schedule of the problem's device; None if it was not measured."""
-    wanted = f"{plan}/{USUAL[known(problem.device)]}"
+    wanted = f"{plan}/{USUAL[problem.device]}"
     return next((c.variant for c in problem.candidates if c.variant == wanted), None)
 
 

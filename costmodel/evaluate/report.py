@@ -21,7 +21,7 @@ from hetune.costmodel.evaluate.metrics import (
     Score,
 )
 from hetune.costmodel.evaluate.points import Points, Predictor, predict_launches, together
-from hetune.costmodel.features.devices import Rates, default_rates, known
+from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.variants.errors import InputError
 
 MODEL = "cost model"
@@ -240,7 +240,7 @@ def _fit(training: Sequence[Problem], problems: Sequence[Problem], fit: Fit) -> 
 
 
 def _default_rates(problems: Sequence[Problem]) -> Rates:
-    return default_rates(known(problems[0].device) if problems else "cpu")
+    return default_rates(problems[0].device if problems else "cpu")
 
 
 def _choosers(model: Predictor, training: Sequence[Problem], machine: Rates) -> dict[str, Chooser]:

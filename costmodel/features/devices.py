@@ -14,7 +14,7 @@ import numpy as np
 
 from hetune.costmodel.features import gpu_launch, launch
 from hetune.variants.errors import ModelError
-from hetune.variants.plan.variants import DEVICES, Device
+from hetune.variants.plan.variants import DEVICES, Device, device_named
 from hetune.variants.runtime.gpu_roofline import GpuModel, gpu_roofline_seconds
 from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
 
@@ -29,12 +29,11 @@ def known(device: str) -> Device:
     Raises:
         ModelError: There is none.
     """
-    for each in DEVICES:
-        if device == each:
-            return each
-    raise ModelError(
-        f"there are no cost models for the device {device!r}: take one of {', '.join(DEVICES)}"
-    )
+    if (found := device_named(device)) is None:
+        raise ModelError(
+            f"there are no cost models for the device {device!r}: take one of {', '.join(DEVICES)}"
+        )
+    return found
 
 
 def device_of(rates: Rates) -> Device:

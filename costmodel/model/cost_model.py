@@ -153,11 +153,7 @@ class CostModel:
         Raises:
             ModelError: The rates are those of another device than the model is for.
         """
-        X, seconds = self._seen(columns, graph_features, machine, threads)
-        for family, places in _places(families):
-            if (model := self._family(family)) is not None:
-                seconds[places] = model.regressor.predict(X[places], roofline=seconds[places])
-        return seconds
+        return self._predicted(families, *self._seen(columns, graph_features, machine, threads))
 
     def interval(
         self,
@@ -175,8 +171,8 @@ class CostModel:
         Returns:
             float64 [rows, 2].
         """
-        seconds = self.predict(families, columns, graph_features, machine, threads)
-        X, _ = self._seen(columns, graph_features, machine, threads)
+        X, roofline = self._seen(columns, graph_features, machine, threads)
+        seconds = self._predicted(families, X, roofline)
         bounds = np.tile(np.log([1 / _UNKNOWN_FACTOR, _UNKNOWN_FACTOR]), (len(seconds), 1))
         for family, places in _places(families):
             model = self._family(family)
@@ -244,6 +240,19 @@ class CostModel:
     def run_seconds(self) -> float:
         """What each run costs beyond its launches."""
         return self.manifest.overhead.run_seconds
+
+    def _predicted(
+        self,
+        families: tuple[str, ...],
+        X: NDArray[np.float32],
+        roofline: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Seconds of launches, of what `_seen` gives."""
+        seconds = roofline.copy()
+        for family, places in _places(families):
+            if (model := self._family(family)) is not None:
+                seconds[places] = model.regressor.predict(X[places], roofline=roofline[places])
+        return seconds
 
     def _seen(
         self,

@@ -19,7 +19,7 @@ from hetune.profiling.measure.problem import measure_problem, promoted_for
 from hetune.profiling.measure.record import Stamp
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.variants import USUAL, Device, Variant
+from hetune.variants.plan.variants import Device, Variant, is_usual
 
 LAYERS = (("rgcn", 32), ("rgcn", 128), ("rgat", 64), ("hgt", 64))
 """Names and widths."""
@@ -126,7 +126,6 @@ def _units(
 
 def _unalike(problem: ProblemSpec) -> tuple[Variant, ...]:
     """One variant of each kind of plan."""
-    usual = f"/{USUAL[problem.device]}"
-    variants = [v for v in promoted_for(problem) if v.id.endswith(usual)]
+    variants = [v for v in promoted_for(problem) if is_usual(v.id, problem.device)]
     first = {plan: next((v for v in variants if v.id.startswith(plan)), None) for plan in _PLANS}
     return tuple(variant for variant in first.values() if variant is not None)

@@ -6,7 +6,7 @@ import torch
 
 from hetune.profiling.calibrate.probes import AGGREGATION, ROW_BYTES, Probe, bound, random_graph
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.kernel.nodes import Schedule
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 
 _FLOAT = 4
 _STARTS = 100
@@ -51,7 +51,7 @@ def picked(nodes: int, edges: int, device: torch.device) -> Probe:
         CompileError: The kernel cannot be compiled here.
     """
     graph = random_graph(nodes, edges, 1)
-    run = bound(AGGREGATION, graph, TritonBackend(), Schedule(), device)
+    run = bound(AGGREGATION, graph, TritonBackend(), GpuSchedule(), device)
 
     def turns() -> None:
         for _ in range(_TURNS):

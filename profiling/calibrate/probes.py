@@ -16,6 +16,7 @@ from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.testing import random_values
@@ -170,7 +171,7 @@ def bound(
     text: str,
     graph: HeteroGraph,
     backend: Backend,
-    schedule: Schedule,
+    schedule: AnySchedule,
     device: torch.device | None = None,
 ) -> Callable[[], object]:
     """A launch, ready to run on random values.

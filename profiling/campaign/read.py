@@ -21,7 +21,7 @@ from hetune.profiling.corpus.spanning import Spanning
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.units import GraphRecipe
 from hetune.variants.errors import CampaignError
-from hetune.variants.plan.variants import DEVICES, Device
+from hetune.variants.plan.variants import DEVICES, Device, device_named
 from hetune.variants.runtime.build import LAYERS
 
 PRESETS = ("smoke", "default", "full", "gpu")
@@ -48,19 +48,13 @@ def load(source: str | Path, *, threads: int | None = None, device: str | None =
     found = _load(source, threads)
     if device is None:
         return found
-    return replace(found, device=device_named(device))
+    return replace(found, device=_named(device))
 
 
-def device_named(name: str) -> Device:
-    """A device by its name.
-
-    Raises:
-        CampaignError: There is none of that name.
-    """
-    for device in DEVICES:
-        if device == name:
-            return device
-    raise CampaignError(f"no device {name!r}: take one of {', '.join(DEVICES)}")
+def _named(name: str) -> Device:
+    if (device := device_named(name)) is None:
+        raise CampaignError(f"no device {name!r}: take one of {', '.join(DEVICES)}")
+    return device
 
 
 def _load(source: str | Path, threads: int | None) -> Campaign:
@@ -217,7 +211,7 @@ def _threads(table: Table, everything: int) -> tuple[int, ...]:
 
 def _device(table: Table) -> Device:
     try:
-        return device_named(table.text("device", "cpu"))
+        return _named(table.text("device", "cpu"))
     except CampaignError as error:
         raise CampaignError(f"{table.where}: {error}") from error
 

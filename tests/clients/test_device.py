@@ -37,9 +37,8 @@ def interpreted(monkeypatch):
     ids=lambda command: command[0],
 )
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
-def test_without_a_gpu_commands_say_so(hetune, tmp_path, command, device):
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
+def test_without_a_gpu_commands_say_so(hetune, tmp_path, command, device, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     data = ("--data", tmp_path) if command == ("serve",) else ()
     result = hetune(*command, "--device", device, *data)
     assert result.exit_code == 2

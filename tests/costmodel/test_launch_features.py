@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hetune.costmodel.features.devices import default_rates, features_of, names_of
 from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.features.launch import INCREASING, NAMES, launch_features
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
-from hetune.variants.plan.variants import variants_of
+from hetune.variants.plan.variants import DEVICES, variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.roofline import PARTS, MachineModel, roofline_seconds
 from hetune.variants.runtime.table import CandidateTable
@@ -27,15 +28,18 @@ def column(found, name):
     return found[:, NAMES.index(name)]
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", AWKWARD)
 @pytest.mark.parametrize(
     "program",
     [rgcn_program(7, 63), rgat_program(16, 4, 2), hgt_program(16, 8, 2)],
     ids=["rgcn", "rgat", "hgt"],
 )
-def test_every_launch_of_every_graph_has_finite_features(name, program):
-    found, columns = features(AWKWARD[name](), program)
-    assert found.shape == (len(columns), len(NAMES))
+def test_every_launch_of_every_graph_has_finite_features(name, program, device):
+    graph = AWKWARD[name]()
+    columns = CandidateTable.of(variants_of(program, device)).columns(Domain(graph))
+    found = features_of(columns, graph_features(graph), default_rates(device), 2)
+    assert found.shape == (len(columns), len(names_of(device)))
     assert found.dtype == np.float32
     assert np.isfinite(found).all()
 

@@ -127,7 +127,7 @@ def children() -> list[psutil.Process]:
 
 def test_a_process_that_is_lost_while_idle_is_nobody_s_fault(faulty):
     faulty.measure(units("-"), STAMP)
-    [process] = children()
+    [process] = (child for child in children() if FAULTY[1] in child.cmdline())
     process.kill()
     process.wait()
     assert endings(faulty.measure(units("-"), STAMP)) == ["ok"] * 4

@@ -300,9 +300,8 @@ def test_answers_of_a_gpu_are_not_joined(tmp_path):
         Service.open(tmp_path, engine=Engine("triton"), batch_requests=2)
 
 
-def test_without_a_gpu_there_is_no_engine_for_one():
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
+def test_without_a_gpu_there_is_no_engine_for_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(VariantError, match="no GPU: torch sees none here"):
         Engine.on("cuda")
     with pytest.raises(InputError, match="cuda_graph is auto, which is for GPUs"):

@@ -10,6 +10,7 @@ from hetune.variants.kernel.nodes import (
     Def,
     ForEach,
     Init,
+    Kernel,
     Launch,
     Rows,
     Store,
@@ -20,18 +21,21 @@ from hetune.variants.kernel.widths import widest
 from hetune.variants.program.nodes import Space
 
 
-def edge_loop(traversal: Traversal) -> ForEach | None:
-    """The one loop over edges of a Traversal over nodes, if it does nothing but update sums.
+def edge_loop(kernel: Kernel, schedule: GpuSchedule) -> ForEach | None:
+    """The loop whose edges a schedule shares out.
 
-    None if there is no such loop, or if anything else stands in the body than definitions and
-    sums before it, and definitions and stores after it.
+    That is the one loop over edges of a Traversal over nodes, if it does nothing but update sums.
+    None if edges are not to be shared out, if there is no such loop, or if anything else stands in
+    the body than definitions and sums before it, and definitions and stores after it.
     """
-    loops = [i for i, stmt in enumerate(traversal.body) if isinstance(stmt, ForEach)]
-    if traversal.rows != Rows(Space.NODE) or len(loops) != 1:
+    if schedule.balance != "edge" or not isinstance(kernel, Traversal):
         return None
-    loop = traversal.body[loops[0]]
+    loops = [i for i, stmt in enumerate(kernel.body) if isinstance(stmt, ForEach)]
+    if kernel.rows != Rows(Space.NODE) or len(loops) != 1:
+        return None
+    loop = kernel.body[loops[0]]
     assert isinstance(loop, ForEach)
-    before, after = traversal.body[: loops[0]], traversal.body[loops[0] + 1 :]
+    before, after = kernel.body[: loops[0]], kernel.body[loops[0] + 1 :]
     fits = (
         loop.rows.space is Space.EDGE
         and all(isinstance(stmt, Def | Update) for stmt in loop.body)
@@ -39,6 +43,11 @@ def edge_loop(traversal: Traversal) -> ForEach | None:
         and all(isinstance(stmt, Def | Store) for stmt in after)
     )
     return loop if fits else None
+
+
+def shares_edges(launch: Launch, schedule: GpuSchedule) -> bool:
+    """Whether a schedule shares out edges of the launch, as it runs under it."""
+    return any(edge_loop(kernel, schedule) is not None for kernel in launch.kernels)
 
 
 def part_width(traversal: Traversal) -> int:
@@ -50,8 +59,8 @@ def part_elements(launch: Launch, schedule: GpuSchedule, count: Callable[[Rows],
     """Float32 elements that all chunks of a launch keep."""
     found = 0
     for kernel in launch.kernels:
-        loop = edge_loop(kernel) if isinstance(kernel, Traversal) else None
-        if isinstance(kernel, Traversal) and loop is not None and schedule.balance == "edge":
+        loop = edge_loop(kernel, schedule)
+        if isinstance(kernel, Traversal) and loop is not None:
             chunk = schedule.edges_of_chunk(widest((kernel,), launch))
             found += ceil(count(loop.rows) / chunk) * part_width(kernel)
     return found

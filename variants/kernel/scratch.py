@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hetune.variants.graph.cuts import most_rows_in_block
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.kernel.nodes import Launch, Rows
+from hetune.variants.kernel.nodes import Buffer, Launch, Rows
 from hetune.variants.program.nodes import Space
 
 _ALIGNMENT = 16
@@ -48,8 +48,12 @@ def whole_scratch(launch: Launch, count: Callable[[Rows], int]) -> dict[str, int
     sizes: dict[str, int] = {}
     for buffer in launch.buffers:
         if buffer.scratch:
-            kind = buffer.type
-            group = "" if kind.space is Space.EDGE else kind.group
-            rows = count(Rows(kind.space, group))
-            sizes[buffer.scratch] = max(sizes.get(buffer.scratch, 0), rows * kind.width)
+            size = count(scratch_rows(buffer)) * buffer.type.width
+            sizes[buffer.scratch] = max(sizes.get(buffer.scratch, 0), size)
     return sizes
+
+
+def scratch_rows(buffer: Buffer) -> Rows:
+    """What a scratch buffer has a row for: of edges always all, whatever its group."""
+    kind = buffer.type
+    return Rows(kind.space, "" if kind.space is Space.EDGE else kind.group)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
-from hetune.variants.kernel.edgewise import edge_loop
+from hetune.variants.kernel.edgewise import shares_edges
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
-from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum, Traversal
+from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum
 from hetune.variants.kernel.one_pass import as_run
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.passes.enumerate import alternatives
@@ -68,6 +68,16 @@ def variants_of(program: Program, device: Device = "cpu") -> tuple[Variant, ...]
     )
 
 
+def device_named(name: str) -> Device | None:
+    """The device of that name, if there is one."""
+    return next((device for device in DEVICES if device == name), None)
+
+
+def is_usual(variant: str, device: Device) -> bool:
+    """Whether an id is of its plan in the usual schedule."""
+    return variant.endswith(f"/{USUAL[device]}")
+
+
 def device_of(variants: Sequence[Variant]) -> Device:
     """What variants are made for: all of them for the same."""
     return "cuda" if isinstance(variants[0].schedules[0], GpuSchedule) else "cpu"
@@ -89,11 +99,7 @@ def _matters(schedule: AnySchedule, plan: Plan) -> bool:
     """Whether a schedule that shares out edges finds any to share out."""
     if not isinstance(schedule, GpuSchedule) or schedule.balance != "edge":
         return True
-    return any(
-        isinstance(kernel, Traversal) and edge_loop(kernel) is not None
-        for launch in plan.launches
-        for kernel in as_run(launch, schedule).kernels
-    )
+    return any(shares_edges(as_run(launch, schedule), schedule) for launch in plan.launches)
 
 
 def _cpu_schedules() -> dict[str, AnySchedule]:
@@ -117,8 +123,8 @@ def usual(variants: Sequence[Variant]) -> Variant:
     Alternatives are listed from the least adaptive to the most, so it is the last plan: for layers
     with default options the hybrid one, which decides relation by relation.
     """
-    ending = f"/{USUAL[device_of(variants)]}"
-    return next((v for v in reversed(variants) if v.id.endswith(ending)), variants[-1])
+    device = device_of(variants)
+    return next((v for v in reversed(variants) if is_usual(v.id, device)), variants[-1])
 
 
 def _variant(id: str, plan: Plan, schedule: AnySchedule) -> Variant:

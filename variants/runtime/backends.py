@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
+from torch import nn
 
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import VariantError
+
+
+def backend_of(module: nn.Module, backend: str | Backend | None) -> Backend:
+    """The backend that was named, or else the one for where the module's parameters are.
+
+    Raises:
+        VariantError: There is none of that name.
+    """
+    if backend is None:
+        return backend_for(parameter.device for parameter in module.parameters())
+    return backend_named(backend)
 
 
 def backend_for(devices: Iterable[torch.device]) -> Backend:

@@ -23,7 +23,7 @@ from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.variants import Variant, variants_of
-from hetune.variants.runtime.backends import backend_for, backend_named
+from hetune.variants.runtime.backends import backend_of
 from hetune.variants.runtime.choice import Choice, choose
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.edges import GraphCache
@@ -72,11 +72,7 @@ def compile(
         says why.
     """
     policy = Policy(pricer or RooflinePricer(), memory_limit, expected_runs, explore)
-    if backend is None:
-        chosen = backend_for(parameter.device for parameter in module.parameters())
-    else:
-        chosen = backend_named(backend)
-    return CompiledLayer(module, adapt(module), chosen, policy, cuda_graph)
+    return CompiledLayer(module, adapt(module), backend_of(module, backend), policy, cuda_graph)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from hetune.variants.errors import VariantError
-from hetune.variants.plan.variants import DEVICES, Device
+from hetune.variants.plan.variants import Device, device_named
 
 
 def torch_device(device: Device | str) -> torch.device:
@@ -15,7 +15,8 @@ def torch_device(device: Device | str) -> torch.device:
         VariantError: There is no such device, or it is not here.
     """
     kind, _, number = device.partition(":")
-    if kind not in DEVICES or (number and not number.isdecimal()) or (kind == "cpu" and number):
+    is_numbered = number.isdecimal() and kind != "cpu"
+    if device_named(kind) is None or (number and not is_numbered):
         raise VariantError(f"no device {device!r}: take one of cpu, cuda, cuda:0, cuda:1, ...")
     if kind == "cpu":
         return torch.device("cpu")

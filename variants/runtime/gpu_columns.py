@@ -77,7 +77,7 @@ class GpuColumns:
                 columns = math.ceil(kernel.n / schedule.tile_columns)
                 uses = self._tiles.setdefault((kernel.rows, schedule.tile_rows), [])
                 uses.append((row, columns * kernel.heads))
-            elif schedule.balance == "edge" and (loop := edge_loop(kernel)) is not None:
+            elif (loop := edge_loop(kernel, schedule)) is not None:
                 starts += 2
                 size = schedule.edges_of_chunk(widest((kernel,), launch))
                 self._walks.setdefault((loop.rows, size), []).append(row)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hetune.variants.kernel.edgewise import shares_edges
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import (
     ForEach,
@@ -80,7 +81,8 @@ The first nine and `gathered_bytes` are those of `Work`. The others:
 - `blocks`, `block_nodes`: blocks of destination nodes, and the most nodes in one; `unblocked`: 1
   where the launch walks source pairs, in no blocks of nodes, or runs on a GPU, where all nodes are
   one block;
-- `edge_balanced`: 1 where the schedule splits a node's edges.
+- `edge_balanced`: 1 where the schedule splits a node's edges; on a GPU, where there are any to
+  split.
 """
 
 PREPARATION = ("nodes", "edges", "regrouped_edges", "source_pairs", "destination_pairs", "launches")
@@ -315,7 +317,7 @@ def _structure(launch: Launch, schedule: AnySchedule) -> list[tuple[str, float]]
     gemms = [kernel for kernel in launch.kernels if isinstance(kernel, Gemm)]
     weight = [kernel.heads * kernel.k * kernel.n for kernel in gemms]
     if isinstance(schedule, GpuSchedule):
-        block_nodes, unblocked, splits = 0, True, schedule.balance == "edge"
+        block_nodes, unblocked, splits = 0, True, shares_edges(launch, schedule)
     else:
         block_nodes, splits = schedule.block_nodes, schedule.balance == "edge"
         unblocked = all(kernel.rows.space in _SOURCE_ROWS for kernel in launch.kernels)

@@ -10,9 +10,9 @@ from torch import Tensor
 from hetune.variants.backends.base import Place, Runner, only_on_cpu
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.interpret import interpret
-from hetune.variants.kernel.nodes import Launch, Rows
+from hetune.variants.kernel.nodes import Launch
+from hetune.variants.kernel.scratch import scratch_rows, whole_scratch
 from hetune.variants.plan.variants import Device
-from hetune.variants.program.nodes import Space
 
 
 class TorchBackend:
@@ -41,13 +41,12 @@ class TorchBackend:
 
 def _scratch(launch: Launch, place: Place) -> dict[str, Tensor]:
     """Memory for all rows of scratch buffers: the interpreter runs all blocks at once."""
-    memory: dict[str, Tensor] = {}
+    sizes = whole_scratch(launch, place.count)
+    memory = {name: torch.empty(size) for name, size in sizes.items()}
     found: dict[str, Tensor] = {}
     for buffer in launch.buffers:
         if buffer.scratch:
-            kind = buffer.type
-            group = "" if kind.space is Space.EDGE else kind.group
-            rows = place.count(Rows(kind.space, group))
-            flat = memory.setdefault(buffer.scratch, torch.empty(rows, kind.width))
-            found[buffer.name] = flat.view(rows, *kind.shape)
+            rows = place.count(scratch_rows(buffer))
+            flat = memory[buffer.scratch][: rows * buffer.type.width]
+            found[buffer.name] = flat.view(rows, *buffer.type.shape)
     return found

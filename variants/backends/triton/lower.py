@@ -118,8 +118,4 @@ def _together(kernels: tuple[Kernel, ...], schedule: GpuSchedule) -> list[tuple[
 
 
 def _splits(kernel: Kernel, schedule: GpuSchedule) -> bool:
-    return (
-        schedule.balance == "edge"
-        and isinstance(kernel, Traversal)
-        and edge_loop(kernel) is not None
-    )
+    return edge_loop(kernel, schedule) is not None
