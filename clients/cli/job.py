@@ -87,7 +87,8 @@ def prepare(job: Job, say: Say) -> Prepared:
     where = job.where
     module = job.layer.module(graph).to(where.device)
     selector = hetune.Selector.load(device=where.target)
-    layer = hetune.compile(module, backend=where.backend, selector=selector)
+    # Variants are compared by runs whose kernels the host starts.
+    layer = hetune.compile(module, backend=where.backend, selector=selector, cuda_graph=False)
     if job.variant is not None and job.variant not in layer.variants:
         device = "" if where.target == "cpu" else f" --device {where.target}"
         raise VariantError(
@@ -102,7 +103,7 @@ def prepare(job: Job, say: Say) -> Prepared:
     x = features(graph, job.layer.width, job.seed, job.features).to(where.device)
     graph = graph.to(where.device)
     start = time.perf_counter()
-    choice = selector.choose(module, graph, memory_limit=job.memory_limit)
+    choice = selector.choose(module, graph, memory_limit=job.memory_limit, cuda_graph=False)
     chosen = job.variant or choice.id
     took = console.seconds(time.perf_counter() - start)
     say(

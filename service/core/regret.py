@@ -17,7 +17,7 @@ from hetune.service.core.models import Model
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.runtime.choice import Candidate
+from hetune.variants.runtime.scored import Candidate
 
 ROUNDS = 3
 _RUNNERS_UP = 2

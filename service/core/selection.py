@@ -22,7 +22,8 @@ from hetune.variants.errors import InputError, MemoryLimitError, VariantError
 from hetune.variants.frontend.calls import check_graph
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.runtime.choice import Candidate, Choice
+from hetune.variants.runtime.choice import Choice
+from hetune.variants.runtime.scored import Candidate
 
 _Told: TypeAlias = tuple[LayerReport, str]
 _ONCE = 1.0
@@ -169,19 +170,30 @@ class Selection:
         explanation = None
         if explain:
             explanation = selector.explain(
-                module, graph, memory_limit=limit, expected_runs=expected_runs
+                module,
+                graph,
+                memory_limit=limit,
+                expected_runs=expected_runs,
+                cuda_graph=self._engine.cuda_graph,
             )
             choice = explanation.choice
         else:
-            choice = selector.choose(module, graph, memory_limit=limit, expected_runs=expected_runs)
-        reason, chosen = choice.reason, choice.chosen
+            choice = selector.choose(
+                module,
+                graph,
+                memory_limit=limit,
+                expected_runs=expected_runs,
+                cuda_graph=self._engine.cuda_graph,
+            )
+        reason, chosen, seconds = choice.reason, choice.chosen, choice.seconds
         if variant is not None:
             reason, chosen = "as asked for", _candidate(choice, variant, limit)
+            seconds = chosen.seconds
         report = LayerReport(
             layer=module.kind,
             variant=chosen.id,
             reason=reason,
-            predicted_seconds=chosen.seconds,
+            predicted_seconds=seconds,
             peak_bytes=chosen.peak_bytes,
             explanation=None if explanation is None else explained(explanation),
         )
