@@ -10,7 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-import torch
 from torch import nn
 
 from hetune.costmodel.calibration import ROOFLINE, load_calibration
@@ -25,6 +24,7 @@ from hetune.variants.errors import HetuneError, InputError, ModelError, VariantE
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Unsupported
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.variants import Device, Variant, variants_of
 from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.choice import Choice, choose
@@ -234,7 +234,7 @@ class Selector:
             expected_runs=expected_runs,
             cuda_graph=cuda_graph,
         )
-        table, threads = CandidateTable.of(variants), torch.get_num_threads()
+        table, threads = CandidateTable.of(variants), kernel_threads()
         domain = domain_of(table, graph)
         prices = self.price(table, domain, threads)
         bounds, effects = prices.launches[:, None] * np.ones(2), None

@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import torch
-
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.pricing import Pricer
 from hetune.variants.runtime.scored import Candidate, Scored, scored_on
@@ -25,6 +24,7 @@ class Choice:
         memory_limit: The limit that applied, in bytes.
         expected_runs: Over how many runs preparation was spread; infinite if it did not count.
         cuda_graph: Whether runs are to be replayed as one CUDA graph. The time is that of a replay.
+        threads: That runs were predicted for.
     """
 
     id: str
@@ -33,6 +33,7 @@ class Choice:
     memory_limit: int | None
     expected_runs: float
     cuda_graph: bool
+    threads: int
     _scored: Scored = field(repr=False, compare=False)
 
     @cached_property
@@ -125,6 +126,7 @@ def choose(
         memory_limit,
         expected_runs,
         replays,
+        kernel_threads(),
         scored,
     )
 
@@ -173,7 +175,7 @@ def contenders(
     scored = scored_on(variants, graph, pricer)
     first, _ = scored.best(memory_limit, math.inf, cuda_graph=False)
     seconds = scored.prices.seconds
-    spread = pricer.spread(scored.table, scored.domain, torch.get_num_threads())
+    spread = pricer.spread(scored.table, scored.domain, kernel_threads())
     within = seconds / spread <= seconds[first] * spread[first]
     order = [i for i in seconds.argsort(kind="stable") if i != first and within[i]]
     fitting = [i for i in order if scored.fits(i, memory_limit)]
@@ -202,7 +204,7 @@ def _reason(scored: Scored, best: int, memory_limit: int | None, replays: bool) 
             f"least predicted time of the variants within the memory limit; {faster} faster "
             "ones need more"
         )
-    where = "a GPU" if scored.table.device == "cuda" else f"{torch.get_num_threads()} threads"
+    where = "a GPU" if scored.table.device == "cuda" else _counted(kernel_threads())
     where += " as one CUDA graph" * replays
     plan = _plan(scored.ids[best])
     others = [i for i in seconds.argsort(kind="stable") if _plan(scored.ids[i]) != plan]
@@ -213,6 +215,10 @@ def _reason(scored: Scored, best: int, memory_limit: int | None, replays: bool) 
         f"least predicted time by {source} for {where}, {gain:.2f}x ahead of "
         f"the next plan, {_plan(scored.ids[others[0]])}"
     )
+
+
+def _counted(threads: int) -> str:
+    return "1 thread" if threads == 1 else f"{threads} threads"
 
 
 def _plan(variant_id: str) -> str:

@@ -21,6 +21,7 @@ from hetune.variants.frontend.adapter import Adapter, ParametersVersion, Unsuppo
 from hetune.variants.frontend.calls import Call, graph_of, read_call, result_of, rows_of
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.runtime.backends import backend_of
@@ -226,7 +227,7 @@ class CompiledLayer(nn.Module):
     ) -> tuple[Chosen, Callable[[float], None] | None]:
         if variant is None:
             policy = self._policy_for(memory_limit)
-            key = "use", self._identity, policy.memory_limit, torch.get_num_threads()
+            key = "use", self._identity, policy.memory_limit, kernel_threads()
             use = graph.cached(key, Use)
             return use.next(tuple(self._promoted.values()), graph, policy, self._is_ready)
         if variant not in self._promoted:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-
+from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.edgewise import part_elements
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Buffer, Launch
@@ -42,7 +41,7 @@ class Layout:
     @property
     def peak_bytes(self) -> int:
         """The most that a run holds at once beside its inputs, with the threads there are now."""
-        shares = torch.get_num_threads() if self.shares is None else self.shares
+        shares = kernel_threads() if self.shares is None else self.shares
         scratch = self.scratch_bytes * shares
         return self.arena_bytes + scratch + self.result_bytes
 

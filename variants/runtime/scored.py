@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from hetune.variants.errors import MemoryLimitError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.memory import copied_bytes, layout_of
@@ -67,7 +67,7 @@ class Scored:
     def peak_bytes(self, position: int, replays: bool = False) -> int:
         """What a run holds, and what a recording keeps beside that."""
         variant = self.table.variants[position]
-        key = "peak bytes", variant.key, torch.get_num_threads()
+        key = "peak bytes", variant.key, kernel_threads()
         peak = self.graph.cached(
             key, lambda: layout_of(variant.plan, variant.schedules, self.domain).peak_bytes
         )
@@ -120,7 +120,7 @@ class Scored:
 
 def scored_on(variants: tuple[Variant, ...], graph: HeteroGraph, pricer: Pricer) -> Scored:
     """Variants with their prices on a graph, kept there for as long as the pricer is."""
-    table, threads = CandidateTable.of(variants), torch.get_num_threads()
+    table, threads = CandidateTable.of(variants), kernel_threads()
     key = "prices", threads, _keys(variants)
     prices = graph.cached(
         key, lambda: pricer.price(table, domain_of(table, graph), threads), owner=pricer
