@@ -1,4 +1,4 @@
-"""The load of `service.py`, in a process of its own: plain HTTP/1.1 over asyncio's streams.
+"""The load of `service.py`, in a process of its own: plain HTTP/1.1 over asyncio's transports.
 
 A library's client would take more of a core than the server that it measures. What is asked comes
 as JSON on standard input, what was answered goes as JSON to standard output.
@@ -149,7 +149,7 @@ class _Load:
         """Seconds after which to come back, if it is refused."""
         try:
             status, head = await connection.ask(self._request)
-        except (OSError, asyncio.IncompleteReadError):
+        except OSError:
             connection.close()
             status, head = 0, b""
         seconds = time.perf_counter() - due
@@ -165,27 +165,47 @@ class _Load:
         return None
 
 
-class _Connection:
+class _Connection(asyncio.Protocol):
+    """One request at a time. Of an answer the head is read, and the body counted."""
+
     def __init__(self, address: tuple[str, int | None]) -> None:
         self._address = address
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
+        self._head, self._left = b"", 0
 
     async def ask(self, request: bytes) -> tuple[int, bytes]:
-        if self._streams is None:
-            self._streams = await asyncio.open_connection(*self._address)
-        reader, writer = self._streams
-        writer.write(request)
-        head = (await reader.readuntil(b"\r\n\r\n")).lower()
-        length = head.partition(b"content-length:")[2].partition(b"\r\n")[0]
-        await reader.readexactly(int(length))
+        loop = asyncio.get_running_loop()
+        if self._transport is None:
+            self._transport, _ = await loop.create_connection(lambda: self, *self._address)
+        self._answer, self._head, self._left = loop.create_future(), b"", -1
+        self._transport.write(request)
+        status, head = await self._answer
         if b"connection: close" in head:
             self.close()
-        return int(head[_STATUS]), head
+        return status, head
+
+    def data_received(self, data: bytes) -> None:
+        if self._left < 0:  # the head is not whole
+            self._head += data
+            head, end, body = self._head.partition(b"\r\n\r\n")
+            if not end:
+                return
+            self._head, data = head.lower(), body
+            self._left = int(self._head.partition(b"content-length:")[2].partition(b"\r\n")[0])
+        self._left -= len(data)
+        if self._left <= 0 and self._answer is not None and not self._answer.done():
+            self._answer.set_result((int(self._head[_STATUS]), self._head))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error or ConnectionResetError("closed by the service"))
 
     def close(self) -> None:
-        if self._streams is not None:
-            self._streams[1].close()
-        self._streams = None
+        if self._transport is not None:
+            self._transport.close()
+        self._transport = None
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ _RESULTS = Path(__file__).resolve().parent / "results"
 CLIENTS = (1, 8, 64)
 AT_CAPACITY = 64
 """Clients that keep a service busy and are never refused: so many requests may wait or run."""
-_CONNECTIONS = 192
+_CONNECTIONS = 160
 _PAUSE = 0.02
 _TOLERANCE = 1e-4
 Part = Callable[[argparse.Namespace], dict[str, Any]]
