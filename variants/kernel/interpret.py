@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 
@@ -207,6 +208,7 @@ class _Machine:
         """Set, or add to, the buffer's row of each of the loop's rows."""
         places = self._places(self._types[name], rows, End.NONE)
         tensor = self._tensors[name]
+        value = value.reshape(len(value), *self._types[name].shape)
         if places is None and accumulate:
             tensor += value
         elif places is None:
@@ -226,8 +228,10 @@ class _Machine:
             product *= self._factors(gemm.scale, rows)
         if gemm.bias is not None:
             product += self.read(gemm.bias, rows).view(product.shape)
-        out = self._types[gemm.out]
-        product = product.reshape(len(x), *out.shape)
+        if gemm.tail:
+            self._tail(gemm, product)
+            return
+        product = product.reshape(len(x), *self._types[gemm.out].shape)
         if gemm.only is not End.NONE:
             self._write_only(gemm, product)
             return
@@ -240,20 +244,36 @@ class _Machine:
 
     def _write_only(self, gemm: Gemm, product: torch.Tensor) -> None:
         """Write the rows of nodes that have an edge at one end, and fill the others if asked to."""
-        index = self._index_of("")
-        ends = index.src if gemm.only is End.SRC else index.dst
-        has_edge = torch.zeros(len(product), dtype=torch.bool)
-        has_edge[ends.long()] = True
+        has_edge = self._has_edge(gemm.only)
         out = self._tensors[gemm.out].view(product.shape)
         if gemm.fill:
-            filling = torch.zeros_like(product)
-            if gemm.bias is not None:
-                filling += self.read(gemm.bias, gemm.rows).view(product.shape)
-            out[~has_edge] = filling[~has_edge]
+            out[~has_edge] = self._filling(gemm, product)[~has_edge]
         if gemm.accumulate:
             out[has_edge] += product[has_edge]
         else:
             out[has_edge] = product[has_edge]
+
+    def _tail(self, gemm: Gemm, product: torch.Tensor) -> None:
+        """Run what becomes of the rows, those that are filled among them."""
+        if gemm.only is not End.NONE:
+            idle = ~self._has_edge(gemm.only)
+            product[idle] = self._filling(gemm, product)[idle]
+        loop = _Loop(self, gemm.rows, None)
+        loop.run(gemm.tail, {gemm.out: product.reshape(len(product), gemm.heads * gemm.n)})
+
+    def _has_edge(self, end: End) -> torch.Tensor:
+        """Whether each node has an edge at that end."""
+        index = self._index_of("")
+        found = torch.zeros(self._graph.num_nodes, dtype=torch.bool)
+        found[(index.src if end is End.SRC else index.dst).long()] = True
+        return found
+
+    def _filling(self, gemm: Gemm, product: torch.Tensor) -> torch.Tensor:
+        """What a zero operand gives."""
+        filling = torch.zeros_like(product)
+        if gemm.bias is not None:
+            filling += self.read(gemm.bias, gemm.rows).view(product.shape)
+        return filling
 
     def _factors(self, name: str, rows: Rows) -> torch.Tensor:
         """Factors of row shape () or (heads,) as [rows, 1 or heads, 1]."""
@@ -261,8 +281,9 @@ class _Machine:
 
     def _operand(self, gemm: Gemm) -> torch.Tensor:
         match gemm.x:
-            case Direct(buffer):
-                return self.read(buffer, gemm.rows)
+            case Direct(buffer, fn, const):
+                rows = self.read(buffer, gemm.rows)
+                return apply(fn, [rows], const) if fn else rows
             case Gather(buffer, end):
                 return self.read(buffer, gemm.rows, end)
             case SegmentSum(buffer, end, weight):
@@ -308,14 +329,19 @@ class _Loop:
         self._machine, self._rows, self._outer = machine, rows, outer
         self._values: dict[str, _Value] = {}
 
-    def run(self, body: tuple[Stmt, ...]) -> None:
+    def run(
+        self, body: tuple[Stmt, ...], given: Mapping[str, torch.Tensor] = MappingProxyType({})
+    ) -> None:
+        """Run statements, with values that there are already."""
+        self._values |= {name: _Value(tensor) for name, tensor in given.items()}
         for statement in body:
             self._statement(statement)
 
     def _statement(self, statement: Stmt) -> None:
         match statement:
-            case Def(name, _, expr):
-                self._values[name] = _Value(self._evaluate(expr))
+            case Def(name, shape, expr):
+                value = self._evaluate(expr)
+                self._values[name] = _Value(value.reshape(len(value), *shape))
             case Init():
                 self._init(statement)
             case Update(name, value):
