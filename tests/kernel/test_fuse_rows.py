@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetune.variants.frontend.adapt import adapt
+from hetune.variants.frontend.trace import Graph, Value, layer_program, node, ntype, relu
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.fuse_rows import fuse_rows
 from hetune.variants.kernel.interpret import interpret
@@ -19,6 +20,7 @@ from hetune.variants.kernel.verify import verify
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 from hetune.variants.testing.layers import LAYERS
+from hetune.variants.testing.programs import PROGRAMS
 
 RELATIONS = {"": None, "a": (0, 2), "b": (1,), "s": (0, 2), "d": (1,)}
 GRAPH = typed_graph((9, 6), [(0, 0, 20), (1, 0, 12), (0, 1, 3)])
@@ -41,6 +43,7 @@ launch
   buffer e: edge[8]
   buffer f: edge[8] in scratch f
   buffer o: edge[8]
+  buffer q: edge[8]
   buffer h: etype[2,4,4]
   buffer p: node[2]
   buffer y: node[8]
@@ -284,7 +287,7 @@ NOT_AFTER = {
     "added to what is there": PRODUCT.replace("t[node] =", "y[node] +=") + walk("y", "z ="),
     "rows left alone": PRODUCT.replace("t[", "y[").replace("n=8\n", "n=8 only=dst\n")
     + walk("y", "z ="),
-    "other rows": "  gemm o[edge@a] = e @ v heads=1 k=8 n=8\n" + walk("o", "e =", rows="edge"),
+    "other rows": "  gemm o[edge@a] = e @ v heads=1 k=8 n=8\n" + walk("o", "q =", rows="edge"),
     "a loop": PRODUCT
     + """
   traverse node
@@ -310,6 +313,9 @@ NOT_AFTER = {
     "it reads others": PRODUCT.replace("t[", "y[") + walk("x", "z ="),
     "it may read them again": PRODUCT.replace("t[", "y[")
     + walk("y", "z =").replace("    active", "    same: [2,4] = read x2\n    active"),
+    "it may store them again": PRODUCT.replace("t[", "y[")
+    + walk("y", "z =")
+    + "    other: [2,4] = read s_as_2x4\n    store x2 = other\n",
     "another kernel changes what it reads": PRODUCT
     + SCATTERED.format(out="kept")
     + walk("t", "y =", "relu(row)").replace("    active", "    also: [8] = read kept\n    active"),
@@ -337,12 +343,13 @@ NOT_BEFORE = {
     + "  traverse node\n    init acc: [8] sum\n    row: [8] = read s\n    update acc row\n"
     + "    store z = acc\n",
     "the product reads it again": walk("x", "s =")
-    + BY_S.replace("y[", "q[")
-    + "    row: [8] = read s\n    both: [8] = add(row, q)\n    store z = both\n",
+    + BY_S.replace("y[", "own[")
+    + "    row: [8] = read s\n    both: [8] = add(row, own)\n    store z = both\n",
     "it is read before": "  traverse node\n    init acc: [8] sum\n    row: [8] = read s\n"
     + "    update acc row\n    store z = acc\n"
     + walk("x", "s =")
     + BY_S,
+    "it is multiplied before": BY_S + walk("x", "s ="),
     "it is added to": walk("x", "s +=") + BY_S,
     "padding is no number": walk("x", "s =", "reciprocal(row)") + BY_S,
     "a function of two": walk("x", "s =", "mul(row, row)") + BY_S,
@@ -398,6 +405,23 @@ def test_every_plan_of_hgt_ends_in_its_product(heads):
         assert product.x.fn == "gelu"
         assert len(after.kernels) == len(before.kernels) - 2
         check_same(before, after)
+
+
+@layer_program
+def _dense(g: Graph, x: Value, w: Value, b: Value) -> Value:
+    return relu(x @ w + b)
+
+
+@pytest.mark.parametrize("name", ["hgt, no skip", "products of sums", "a layer of perceptrons"])
+def test_plans_of_other_programs_compute_the_same(name):
+    dense = _dense(x=node(4), w=ntype(4, 4), b=ntype(4))
+    variants = variants_of({**PROGRAMS, "a layer of perceptrons": dense}[name])
+    launches = dict.fromkeys(one_pass(launch) for v in variants for launch in v.plan.launches)
+    changed = [launch for launch in launches if fuse_rows(launch) != launch]
+    assert changed
+    for before in changed:
+        verify(fuse_rows(before))
+        check_same(before, fuse_rows(before))
 
 
 @pytest.mark.parametrize("layer", ["rgcn-mean", "rgat-across", "rgat-within"])

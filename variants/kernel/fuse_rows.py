@@ -70,7 +70,7 @@ def _fuse_function(walk: Traversal, kernels: list[Kernel], launch: Launch) -> No
     memory = memory_of(stored, launch)
     first = next(i for i, kernel in enumerate(kernels) if kernel is walk)
     users = [i for i, k in enumerate(kernels) if k is not walk and memory & set(touched(k))]
-    if source in memory or len(users) != 1 or users[0] < first:
+    if len(users) != 1 or users[0] < first:
         return
     product = kernels[users[0]]
     if not isinstance(product, Gemm) or not _multiplies(product, memory, walk.rows):
@@ -85,9 +85,8 @@ def _fuse_function(walk: Traversal, kernels: list[Kernel], launch: Launch) -> No
 
 
 def _multiplies(product: Gemm, memory: set[str], rows: Rows) -> bool:
-    """Whether a product of these rows multiplies what is in memory, and does nothing else there."""
+    """Whether a product of these rows multiplies what is in memory, and reads it nowhere else."""
     match product.x:
         case Direct(buffer, "") if buffer in memory and product.rows == rows:
-            names = [name for name, _ in reads(product)]
-            return sum(name in memory for name in names) == 1 and memory.isdisjoint(writes(product))
+            return sum(name in memory for name, _ in reads(product)) == 1
     return False

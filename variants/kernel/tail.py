@@ -25,13 +25,13 @@ from hetune.variants.program.nodes import End
 def with_tail(product: Kernel, walk: Kernel, launch: Launch) -> Gemm | None:
     """The product with a walk that follows it as its tail, all of whose stores are left.
 
-    None if the walk is not over the product's rows or not elementwise, reads none of what the
-    product stores, or if the product's rows are parts of sums, or not all there.
+    None if the walk is not over the product's rows or not elementwise, or stores what the product
+    reads, or if the product's rows are parts of sums, or not all there.
     """
     if not isinstance(product, Gemm) or not isinstance(walk, Traversal):
         return None
     partial = product.only is not End.NONE and not product.fill
-    if product.rows != walk.rows or product.scatter or product.accumulate or partial:
+    if product.rows != walk.rows or product.accumulate or partial:
         return None
     width = product.heads * product.n
     body = _flat(walk.body, width, launch)
@@ -45,7 +45,7 @@ def with_tail(product: Kernel, walk: Kernel, launch: Launch) -> Gemm | None:
         return None
     fused = replace(product, tail=tuple(tail.body))
     operands = {m for name, _ in product_reads(product) for m in names_of(name, launch)}
-    return fused if tail.joined and operands.isdisjoint(writes(fused)) else None
+    return fused if operands.isdisjoint(writes(fused)) else None
 
 
 def without_idle_stores(product: Gemm, others: set[str], launch: Launch) -> Gemm:
@@ -87,8 +87,6 @@ class _Tail:
 
     def __init__(self, launch: Launch, names: Names, width: int) -> None:
         self.body: list[Stmt] = []
-        self.joined = False
-        """Whether anything took a value that had been stored before."""
         self._launch, self._new, self._width = launch, names, width
         self._held: dict[str, str] = {}
         """By name of a buffer, the value that its row has."""
@@ -103,7 +101,6 @@ class _Tail:
             case Def(name, _, Read(buffer)):
                 if buffer in self._held:
                     self._values[name] = self._held[buffer]
-                    self.joined = True
                     return True
                 if self._may_be_stored(buffer):
                     return False
@@ -114,7 +111,6 @@ class _Tail:
                     both = Apply("add", (self._held[buffer], value))
                     self.body.append(Def(total, (self._width,), both))
                     statement, value, accumulate = Store(buffer, total), total, False
-                    self.joined = True
                 elif not names & self._stored and self._may_be_stored(buffer):
                     return False
                 for name in names:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.kernel.interpret import IndexOf, row_count
+from hetune.variants.kernel.interpret_rows import IndexOf, row_count
 from hetune.variants.kernel.nodes import (
     Apply,
     Buffer,

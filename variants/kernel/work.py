@@ -31,6 +31,7 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, fields
 from math import prod
 
+from hetune.variants.kernel.index_lists import lists_to
 from hetune.variants.kernel.nodes import (
     Apply,
     Def,
@@ -50,7 +51,7 @@ from hetune.variants.kernel.nodes import (
     Traversal,
     Update,
 )
-from hetune.variants.program.nodes import End, Space, Type
+from hetune.variants.program.nodes import End, Space
 
 Count = Callable[[Rows], int]
 """Rows of a space and group. ``Rows(ETYPE, group)``: the group's edge types that have edges."""
@@ -352,7 +353,7 @@ class _Tally:
                     self._add("vector_flops", prod(shapes[name]), rows)
                 case Store(buffer, _, accumulate):
                     self._write_rows(buffer, rows, End.NONE, accumulate)
-                    lists |= self._lists(self._types[buffer], End.NONE, loops)
+                    lists |= lists_to(self._types[buffer], End.NONE, loops)
                 case ForEach(inner, nested):
                     self._follow_pointers(rows)
                     self.body((*loops, inner), nested, shapes)
@@ -371,7 +372,7 @@ class _Tally:
         match expr:
             case Read(buffer, end):
                 self._read_rows(buffer, rows, end)
-                lists |= self._lists(self._types[buffer], end, loops)
+                lists |= lists_to(self._types[buffer], end, loops)
             case Apply(fn):
                 self._function(fn, prod(shape), rows)
             case Inner(x, y):
@@ -383,24 +384,3 @@ class _Tally:
             self._add("special", elements, rows, cap=cap)
         else:
             self._add("vector_flops", elements * (2 if fn == "leaky_relu" else 1), rows, cap=cap)
-
-    def _lists(self, type: Type, end: End, loops: tuple[Rows, ...]) -> set[tuple[str, Rows]]:
-        """The index lists that lead from the innermost loop's row to a buffer's."""
-        rows = loops[-1]
-        pair = next((loop for loop in loops if loop.space is Space.DST_PAIR), None)
-        match type.space:
-            case Space.NODE | Space.NTYPE:
-                ntypes = {("ntype", Rows(Space.NODE))} if type.space is Space.NTYPE else set()
-                if end is End.SRC:
-                    return {("src", rows), *ntypes}
-                if end is End.NONE or any(loop.space is Space.NODE for loop in loops):
-                    return ntypes
-                return {("dst", pair or rows), *ntypes}
-            case Space.ETYPE:
-                return {("etype", pair or rows)}
-            case Space.EDGE:
-                return {("position", rows)} if rows.group else set()
-            case Space.SHARED:
-                return set()
-            case _:
-                return set() if type.space in {lp.space for lp in loops} else {(type.space, rows)}
