@@ -126,7 +126,8 @@ class _Rows:
         if rng.random() < 0.3:
             scale = self._own(rng.choice(((), (heads,))))
         only = rng.choice((End.NONE, End.SRC, End.DST)) if on_nodes else End.NONE
-        fill = only is not End.NONE and rng.random() < 0.8
+        # What is scratch has nothing in rows that are left alone.
+        fill = only is not End.NONE and (self._of(out).scratch != "" or rng.random() < 0.6)
         return Gemm(
             out, Direct(x), w, self._rows, heads, k, n,
             scale=scale, bias=bias, only=only, fill=fill,
