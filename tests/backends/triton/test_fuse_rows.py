@@ -13,6 +13,21 @@ SMALL = GpuSchedule(tile_rows=16, tile_columns=16, tile_k=16, nodes=8, edges=2)
 SCHEDULES = {"default": GpuSchedule(), "small": SMALL, "apart": GpuSchedule(fuse_rows=False)}
 FUNCTIONS = ("relu", "gelu", "exp", "sigmoid", "tanh", "one_minus", "scale", "leaky_relu")
 
+SOURCE_PAIRS = """
+launch
+  buffer x: node[{d}]
+  buffer w: etype[{d},{d}]
+  buffer q: etype[]
+  buffer z: node[{d}]
+  buffer t: src_pair@a[{d}]
+  gemm p[src_pair@a] = x[src] @ w heads=1 k={d} n={d}
+    gate: [] = read q
+    more: [{d}] = mul(gate, p)
+    node: [{d}] = read z[src]
+    both: [{d}] = max(more, node)
+    store t = both
+"""
+
 
 def kernels(text: str, schedule: GpuSchedule) -> list[str]:
     return [k.function.name for k in emit(parse(text), schedule).kernels]
@@ -38,6 +53,12 @@ def test_rows_of_nodes(d, h, only, schedule, check, small):
 def test_rows_of_a_group_s_pairs_and_edges(d, schedule, check, small):
     for rows, kind in (("dst_pair@a", "dst_pair@a"), ("edge@a", "edge"), ("edge", "edge")):
         check(parse(ACTIVATED_PAIRS.format(d=d, rows=rows, kind=kind)), small, SCHEDULES[schedule])
+
+
+@pytest.mark.parametrize("d", [1, 7, 33])
+def test_rows_of_source_pairs(d, check, small):
+    """No launch has walks over them behind a product, but a product may have a tail."""
+    check(parse(SOURCE_PAIRS.format(d=d)), small, SMALL)
 
 
 @pytest.mark.parametrize("fn", FUNCTIONS)
