@@ -49,6 +49,7 @@ from hetune.variants.runtime.replay import PATIENCE
 
 TOLERANCES = {"ieee": 1e-4, "tf32": 5e-3, "bf16": 5e-2}
 _FEW_ROUNDS = 3
+_EXPECTED_RUNS = 1000.0
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class Cell:
                 compile_ahead(problem.conv, device, (self.cells.precision,))
             want, found["reference"] = reference(problem)
             _settle(device)
-            layer = compile_layer(problem.conv, backend=self.cells.backend)
+            layer = compile_layer(problem.conv, backend=self.cells.backend, cuda_graph=False)
             plans, best = self._plans(layer, problem, want)
             found["plans"], found["best_plan"] = plans, best
             if best is None:
@@ -166,16 +167,16 @@ class Cell:
     def _chosen(self, problem: Problem) -> Run:
         from hetune import compile as compile_with_selector
 
-        return _call(compile_with_selector(problem.conv, backend=self.cells.backend), problem)
+        layer = compile_with_selector(
+            problem.conv, backend=self.cells.backend, expected_runs=_EXPECTED_RUNS
+        )
+        return _repeated(_call(layer, problem))
 
     def _recorded(self, problem: Problem) -> Run:
         layer = compile_layer(
             problem.conv, backend=self.cells.backend, cuda_graph=self.cells.device != "cpu"
         )
-        run = _call(layer, problem, self._best)
-        for _ in range(PATIENCE + 1):
-            run()
-        return run
+        return _repeated(_call(layer, problem, self._best))
 
     def _plans(
         self, layer: CompiledLayer, problem: Problem, want: Tensor
@@ -269,6 +270,13 @@ class Cell:
 def each_plan(variant: str) -> bool:
     """Whether it is its plan's variant in the usual schedule."""
     return is_usual(variant, "cuda")
+
+
+def _repeated(run: Run) -> Run:
+    """A run that has come so often that it is recorded, where it is to be."""
+    for _ in range(PATIENCE + 1):
+        run()
+    return run
 
 
 def compile_ahead(

@@ -19,7 +19,7 @@ def compile(
     selector: Selector | None = None,
     expected_runs: float | None = None,
     explore: bool = False,
-    cuda_graph: bool | None = False,
+    cuda_graph: bool | None = None,
 ) -> CompiledLayer:
     """Compiles a relational layer: for every graph it runs the variant that suits it.
 
@@ -39,8 +39,8 @@ def compile(
         explore: Whether the first calls on a graph try the variants between which the prediction
             cannot tell (3 at most, 4 calls each), and keep the fastest.
         cuda_graph: Whether a GPU's kernels are recorded as a CUDA graph on the third call in a row
-            that runs the same variant on the same graph, and replayed from then on; None: where
-            16 MB at most have to be copied for it. Its memory is kept with the graph.
+            that runs the same variant on the same graph, and replayed from then on. Its memory is
+            kept with the graph. If None, that is chosen along with the variant.
 
     Returns:
         A module with the same call signature, which also takes a `HeteroGraph` in place of the

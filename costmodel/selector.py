@@ -10,7 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-import torch
 from torch import nn
 
 from hetune.costmodel.calibration import ROOFLINE, load_calibration
@@ -25,12 +24,14 @@ from hetune.variants.errors import HetuneError, InputError, ModelError, VariantE
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Unsupported
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.variants import Device, Variant, variants_of
 from hetune.variants.runtime.build import layer_program
-from hetune.variants.runtime.choice import Choice, choose, domain_of
+from hetune.variants.runtime.choice import Choice, choose
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_roofline import GpuModel
-from hetune.variants.runtime.pricing import Prices, RooflinePricer
+from hetune.variants.runtime.pricing import Prices, RooflinePricer, replay_seconds
+from hetune.variants.runtime.scored import domain_of
 from hetune.variants.runtime.table import CandidateTable
 
 LEARNED = "the cost model"
@@ -136,6 +137,7 @@ class Selector:
         heads: int = 1,
         memory_limit: int | None = None,
         expected_runs: float = math.inf,
+        cuda_graph: bool | None = None,
     ) -> Choice:
         """The variant that should run fastest.
 
@@ -147,6 +149,8 @@ class Selector:
             heads: Attention heads, for a layer given by name.
             memory_limit: Most bytes that a run may hold beside its inputs.
             expected_runs: Over how many runs indexing the graph is spread.
+            cuda_graph: Whether runs are replayed as one CUDA graph; chosen along with the variant
+                if None. Nothing is on a CPU.
 
         Raises:
             VariantError: The module is not supported, or there is no such layer.
@@ -159,6 +163,7 @@ class Selector:
             self,
             memory_limit=memory_limit,
             expected_runs=expected_runs,
+            cuda_graph=cuda_graph,
         )
 
     def choose_stack(
@@ -170,6 +175,7 @@ class Selector:
         heads: int = 1,
         memory_limit: int | None = None,
         expected_runs: float = math.inf,
+        cuda_graph: bool | None = None,
     ) -> tuple[Choice, ...]:
         """One choice for each layer of a stack: what one gives out is what the next takes in.
 
@@ -180,6 +186,7 @@ class Selector:
             heads: Attention heads, in each layer that has any.
             memory_limit: Most bytes that a run of a layer may hold beside its inputs.
             expected_runs: Over how many runs indexing the graph is spread.
+            cuda_graph: As of `choose`.
 
         Raises:
             InputError: The widths do not fit the layers.
@@ -198,6 +205,7 @@ class Selector:
                 heads=1 if layer == "rgcn" else heads,
                 memory_limit=memory_limit,
                 expected_runs=expected_runs,
+                cuda_graph=cuda_graph,
             )
             for layer, d_in, d_out in zip(layers, widths, widths[1:], strict=False)
         )
@@ -211,6 +219,7 @@ class Selector:
         heads: int = 1,
         memory_limit: int | None = None,
         expected_runs: float = math.inf,
+        cuda_graph: bool | None = None,
     ) -> Explanation:
         """Why `choose` chooses what it does: time by launch, what mattered, and the runners-up.
 
@@ -218,9 +227,14 @@ class Selector:
         """
         variants = _variants(layer, widths, heads, self.device)
         choice = choose(
-            variants, graph, self, memory_limit=memory_limit, expected_runs=expected_runs
+            variants,
+            graph,
+            self,
+            memory_limit=memory_limit,
+            expected_runs=expected_runs,
+            cuda_graph=cuda_graph,
         )
-        table, threads = CandidateTable.of(variants), torch.get_num_threads()
+        table, threads = CandidateTable.of(variants), kernel_threads()
         domain = domain_of(table, graph)
         prices = self.price(table, domain, threads)
         bounds, effects = prices.launches[:, None] * np.ones(2), None
@@ -296,11 +310,16 @@ class Selector:
     def _priced(
         self, model: CostModel, table: CandidateTable, domain: Domain, threads: int
     ) -> Prices:
-        launches = model.predict(*self._seen(table, domain), self.machine, threads)
-        launches *= self._scale(table.families)
+        families, columns, features = self._seen(table, domain)
+        launches = model.predict(families, columns, features, self.machine, threads)
+        launches *= self._scale(families)
         seconds = table.totals(launches + model.launch_seconds) + model.run_seconds
         prepare = model.prepare_seconds(table.preparation(domain))
-        return Prices(seconds, launches, prepare, LEARNED)
+        replays = None
+        if isinstance(self.machine, GpuModel):
+            replays = replay_seconds(table, domain, columns, launches, self.machine)
+            replays += model.run_seconds
+        return Prices(seconds, launches, prepare, LEARNED, replays)
 
     def _report(self, why: Exception | str) -> None:
         reason = str(why)

@@ -39,6 +39,8 @@ class Job:
         top: Time the best variant of so many plans, None for all variants.
         rounds: How often each is timed.
         seed: Draws features and the order of timing.
+        cuda_graph: Whether runs are replayed as one CUDA graph; None: where that should be faster.
+            Variants are compared by runs whose kernels the host starts.
     """
 
     graph: GraphSource
@@ -50,6 +52,7 @@ class Job:
     top: int | None = 6
     rounds: int = 5
     seed: int = 0
+    cuda_graph: bool | None = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +90,9 @@ def prepare(job: Job, say: Say) -> Prepared:
     where = job.where
     module = job.layer.module(graph).to(where.device)
     selector = hetune.Selector.load(device=where.target)
-    layer = hetune.compile(module, backend=where.backend, selector=selector)
+    layer = hetune.compile(
+        module, backend=where.backend, selector=selector, cuda_graph=job.cuda_graph
+    )
     if job.variant is not None and job.variant not in layer.variants:
         device = "" if where.target == "cpu" else f" --device {where.target}"
         raise VariantError(
@@ -102,7 +107,9 @@ def prepare(job: Job, say: Say) -> Prepared:
     x = features(graph, job.layer.width, job.seed, job.features).to(where.device)
     graph = graph.to(where.device)
     start = time.perf_counter()
-    choice = selector.choose(module, graph, memory_limit=job.memory_limit)
+    choice = selector.choose(
+        module, graph, memory_limit=job.memory_limit, cuda_graph=job.cuda_graph
+    )
     chosen = job.variant or choice.id
     took = console.seconds(time.perf_counter() - start)
     say(

@@ -104,6 +104,7 @@ def explain(
         features=features,
         memory_limit=size_of(memory_limit, "--memory-limit"),
         seed=seed,
+        cuda_graph=None,
     )
     out = console.out()
     ready = prepare(job, lambda text: out.print(text, markup=False, soft_wrap=True))
@@ -112,7 +113,10 @@ def explain(
     )
     out.print(_launches(explained))
     choice = explained.choice
-    rows = console.table("", "variant", "predicted ms", "peak MB", "note", left=("variant", "note"))
+    replays = ("as one CUDA graph",) * any(c.replay_seconds for c in choice.candidates)
+    rows = console.table(
+        *("", "variant", "predicted ms", *replays, "peak MB", "note"), left=("variant", "note")
+    )
     for candidate in choice.candidates:
         is_chosen = candidate.id == choice.id
         note = ""
@@ -122,6 +126,7 @@ def explain(
             console.CHOSEN if is_chosen else "",
             candidate.id,
             f"{candidate.seconds * 1e3:.3f}",
+            *(f"{each * 1e3:.3f}" for each in (candidate.replay_seconds,) if each),
             f"{candidate.peak_bytes / 1e6:.1f}",
             note,
             style="bold green" if is_chosen else None,

@@ -101,7 +101,7 @@ class Shelf:
             ModelError: There is no such model.
         """
         key = self.aliases().as_dict().get(name, name)
-        known = self._ids()
+        known = self.ids()
         if key not in known:
             raise ModelError(
                 f"there is no cost model {name!r} on the shelf {self.root}: there are "
@@ -117,11 +117,24 @@ class Shelf:
         """
         return bundle.load(self.root / self.find(name))
 
+    def ids(self) -> list[str]:
+        """Of all models, whether they can be read or not, in order.
+
+        Raises:
+            ModelError: The shelf cannot be read.
+        """
+        try:
+            return sorted(path.name for path in self.root.iterdir() if _ID.fullmatch(path.name))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise self._unusable("list", error) from error
+
     def entries(self) -> tuple[Entry, ...]:
         """All models whose manifests can be read, the newest first."""
         aliases = self.aliases().as_dict()
         found = []
-        for key in self._ids():
+        for key in self.ids():
             try:
                 manifest = bundle.read_manifest(self.root / key)
             except ModelError as error:
@@ -201,14 +214,6 @@ class Shelf:
     def calibrations(self) -> Path:
         """The folder of calibrations, which lies among the models."""
         return self.root / _CALIBRATIONS
-
-    def _ids(self) -> list[str]:
-        try:
-            return sorted(path.name for path in self.root.iterdir() if _ID.fullmatch(path.name))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            raise self._unusable("list", error) from error
 
     def _usable(self, key: str | None) -> bool:
         if key is None:

@@ -1,15 +1,20 @@
-"""What is timed to know a GPU: a product, a copy, rows picked from its cache, starting a kernel."""
+"""What is timed to know a GPU: a product, a copy, rows picked from its cache, starting kernels."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
+from torch import Tensor
 
 from hetune.profiling.calibrate.probes import AGGREGATION, ROW_BYTES, Probe, bound, random_graph
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
+from hetune.variants.runtime.replay import Recorder
 
 _FLOAT = 4
-_STARTS = 100
+_STARTS = 50
+_FEW = 32
 _TURNS = 8
 
 
@@ -61,15 +66,46 @@ def picked(nodes: int, edges: int, device: torch.device) -> Probe:
 
 
 def started(device: torch.device) -> Probe:
-    """Kernels with next to nothing to do, one after the other.
+    """Kernels with next to nothing to do, started one after the other, as those of layers are.
 
     Args:
         device: Where they run.
+
+    Raises:
+        CompileError: The kernel cannot be compiled here.
     """
-    number = torch.zeros(1, device=device)
+    run = _little(device)
 
-    def run() -> None:
+    def runs() -> None:
         for _ in range(_STARTS):
-            number.zero_()
+            run()
 
-    return Probe(run, float(_STARTS))
+    return Probe(runs, float(_STARTS))
+
+
+def replayed(device: torch.device, recorder: Recorder) -> Probe:
+    """The same kernels as one CUDA graph.
+
+    Args:
+        device: Where they run.
+        recorder: What records them.
+
+    Raises:
+        CompileError: The kernel cannot be compiled here.
+        RuntimeError: They cannot be recorded.
+    """
+    run, nothing = _little(device), torch.zeros(1, device=device)
+
+    def runs() -> Tensor:
+        for _ in range(_STARTS):
+            run()
+        return nothing
+
+    with recorder.on(device):
+        again, _ = recorder.record(runs)
+    return Probe(again, float(_STARTS))
+
+
+def _little(device: torch.device) -> Callable[[], object]:
+    """A launch that starts one kernel, for sums over a few edges."""
+    return bound(AGGREGATION, random_graph(_FEW, _FEW, 1), TritonBackend(), GpuSchedule(), device)

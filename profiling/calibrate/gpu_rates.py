@@ -7,6 +7,8 @@ programs keep the card busy in proportion to its multiprocessors.
 
 from __future__ import annotations
 
+import logging
+import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,10 +21,12 @@ from hetune.profiling.calibrate.probes import ROW_BYTES, Probe
 from hetune.profiling.measure.rounds import take_rounds
 from hetune.profiling.measure.stopwatch import CudaStopwatch, Stopwatch
 from hetune.variants.runtime.gpu_roofline import GpuModel
+from hetune.variants.runtime.replay import CudaRecorder, Recorder
 
 ROUNDS = 20
 """How often everything is timed."""
 _PROGRAMS_PER_MULTIPROCESSOR = 4
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ def measure_gpu(
     *,
     card: Card | None = None,
     watch: Stopwatch | None = None,
+    recorder: Recorder | None = None,
     sizes: Sizes | None = None,
     rounds: int = ROUNDS,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -74,6 +79,7 @@ def measure_gpu(
         device: The GPU.
         card: What is known of it; asked of torch if None.
         watch: Times runs; by CUDA events if None.
+        recorder: Records kernels to be replayed; CUDA graphs if None.
         sizes: How much is done.
         rounds: How often everything is timed.
         progress: Called with how many runs are done, and how many there are.
@@ -90,11 +96,18 @@ def measure_gpu(
             "pick": gpu_probes.picked(max(cache // 2 // ROW_BYTES, 1), sizes.edges, device),
             "start": gpu_probes.started(device),
         }
+        try:
+            probes["replay"] = gpu_probes.replayed(device, recorder or CudaRecorder())
+        except RuntimeError as error:
+            _log.warning("kernels cannot be replayed as a CUDA graph here: %s", error)
         return gpu_of(_seconds(probes, watch, rounds, progress), card)
 
 
 def gpu_of(seconds: Mapping[str, float], card: Card) -> GpuModel:
-    """The roofline model's numbers, from seconds for each unit of every probe."""
+    """The roofline model's numbers, from seconds for each unit of every probe.
+
+    Where nothing is replayed, kernels of CUDA graphs take as long as others: none is worth it.
+    """
     usual = GpuModel()
     matrix, memory = 1 / seconds["product"], 1 / seconds["copy"]
     return GpuModel(
@@ -105,6 +118,7 @@ def gpu_of(seconds: Mapping[str, float], card: Card) -> GpuModel:
         cache_rate=max(1 / seconds["pick"], memory),
         memory_rate=memory,
         launch_seconds=seconds["start"],
+        node_seconds=min(seconds.get("replay", math.inf), seconds["start"]),
         programs=card.multiprocessors * _PROGRAMS_PER_MULTIPROCESSOR,
     )
 

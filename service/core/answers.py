@@ -50,6 +50,7 @@ class LayerReport(Document):
         predicted_seconds: Time that a run was predicted to take.
         peak_bytes: What a run holds beside its inputs.
         measured_seconds: Time that this run took, preparation included; None if there was none.
+        threads: That its kernels use, of a CPU.
         explanation: Only if it was asked for.
     """
 
@@ -59,6 +60,7 @@ class LayerReport(Document):
     predicted_seconds: float
     peak_bytes: int
     measured_seconds: float | None = None
+    threads: int = 1
     explanation: ExplanationReport | None = None
 
 

@@ -55,6 +55,10 @@ class CostModels:
             history=tuple(AliasChange(**asdict(change)) for change in aliases.history),
         )
 
+    def ids(self) -> frozenset[str]:
+        """Ids of all of them. Jobs may have trained others: for a GPU, or on other shelves."""
+        return frozenset(self._shelf.ids())
+
     def get(self, name: str) -> CostModelDocument:
         """One of them.
 

@@ -48,6 +48,7 @@ class Engine:
     Attributes:
         backend: What runs layers.
         ground: Where.
+        cuda_graph: Whether runs that repeat are replayed; None: where that should be faster.
         copies: Graphs that are there; None on the host, where no copies are needed.
     """
 
@@ -61,7 +62,7 @@ class Engine:
     ) -> None:
         self.backend = backend_named(backend)
         self.ground: Ground = Host() if ground is None else ground
-        self._cuda_graph = cuda_graph
+        self.cuda_graph = cuda_graph
         usage = self.ground.usage()
         if most_bytes is None and usage is not None:
             most_bytes = int(_USED * usage.total)
@@ -84,7 +85,7 @@ class Engine:
         Args:
             device: "cpu", "cuda" or "cuda:1".
             backend: The device's own if None: "cpp", or "triton" for a GPU.
-            cuda_graph: "off"; "auto", where runs that repeat are short; or "on".
+            cuda_graph: "off"; "auto", where replaying runs is predicted to be faster; or "on".
             most_bytes: To be held on a GPU.
 
         Raises:
@@ -145,7 +146,7 @@ class Engine:
         """
         moved = self.guarded(lambda: module.to(self.ground.device))
         # Whoever runs it names the variant: no cost model is asked here, or kept.
-        return compile(moved, backend=self.backend, cuda_graph=self._cuda_graph)
+        return compile(moved, backend=self.backend, cuda_graph=self.cuda_graph)
 
     def put(self, rows: Tensor) -> Tensor:
         """Rows of the host, on the device."""

@@ -26,6 +26,7 @@ from hetune.service.core.steps import step
 from hetune.service.core.subset import Plan, Subset, planned
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.threads import using_threads
 
 _FLOAT_BYTES = 4
 _ONCE = 1.0
@@ -173,14 +174,16 @@ class Inference:
     def _layer(self, run: _Run, number: int, x: Tensor) -> tuple[Tensor, float]:
         """A layer's output after its activation, and the seconds that the layer took."""
         engine, model = self._engine, run.model
-        graph, variant = engine.graph(run.graph_of(number)), run.plan.layers[number].variant
+        graph, layer = engine.graph(run.graph_of(number)), run.plan.layers[number]
         part = None if run.plan.steps is None else run.plan.steps[number]
         if part is not None:
             x = part.inputs(x)
         if number == 0:
             x = engine.put(x)
-        with torch.no_grad():
-            out, seconds = engine.timed(lambda: model.compiled[number](x, graph, variant=variant))
+        with torch.no_grad(), using_threads(layer.threads):
+            out, seconds = engine.timed(
+                lambda: model.compiled[number](x, graph, variant=layer.variant)
+            )
             out = ACTIVATIONS[model.description.layers[number].activation](out)
         return out if part is None else part.needed(out), seconds
 

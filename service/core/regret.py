@@ -14,10 +14,10 @@ from hetune.service.core.engine import Engine
 from hetune.service.core.limits import Limits
 from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import Model
+from hetune.service.core.selection import threads_for
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.runtime.choice import Candidate
+from hetune.variants.graph.threads import using_threads
 
 ROUNDS = 3
 _RUNNERS_UP = 2
@@ -35,10 +35,12 @@ class Sample:
     Attributes:
         layer: "rgcn", "rgat" or "hgt".
         variants: The chosen one, then the runners-up.
+        threads: That their kernels use.
     """
 
     layer: str
     variants: tuple[str, ...]
+    threads: int
     _engine: Engine
     _model: Model
     _number: int
@@ -54,7 +56,7 @@ class Sample:
         layer = self._model.compiled[self._number]
 
         def run() -> float:
-            with torch.no_grad():
+            with torch.no_grad(), using_threads(self.threads):
                 graph = self._engine.graph(self._graph)
                 return self._engine.timed(lambda: layer(self._x, graph, variant=variant))[1]
 
@@ -122,9 +124,13 @@ class RegretSamples:
         width = model.description.widths[number]
         feature_bytes = graph.num_nodes * width * _FLOAT_BYTES
         limit = self._limits.run_bytes - feature_bytes
+        selector, placed = self._following.active.selector, self._engine.graph(graph)
+        threads = threads_for(selector, module, placed)
+        with using_threads(threads):
+            everything = selector.choose(module, placed).candidates
         candidates = [
             candidate
-            for candidate in self._candidates(module, graph)
+            for candidate in everything
             if candidate.peak_bytes <= limit and candidate.seconds <= _MOST_SECONDS
         ]
         if chosen not in {candidate.id for candidate in candidates}:
@@ -135,11 +141,7 @@ class RegretSamples:
         x = self._engine.put(torch.randn(graph.num_nodes, width))
         variants = chosen, *others[:_RUNNERS_UP]
         engine = self._engine
-        return Sample(module.kind, variants, engine, model, number, graph.unindexed(), x)
-
-    def _candidates(self, module: RelationalLayer, graph: HeteroGraph) -> tuple[Candidate, ...]:
-        placed = self._engine.graph(graph)
-        return self._following.active.selector.choose(module, placed).candidates
+        return Sample(module.kind, variants, threads, engine, model, number, graph.unindexed(), x)
 
     def note(self, sample: Sample, seconds: dict[str, list[float]]) -> float:
         """Notes what was measured, and gives the chosen variant's median over the least one.

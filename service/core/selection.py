@@ -22,9 +22,14 @@ from hetune.variants.errors import InputError, MemoryLimitError, VariantError
 from hetune.variants.frontend.calls import check_graph
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.runtime.choice import Candidate, Choice
+from hetune.variants.graph.threads import kernel_threads, using_threads
+from hetune.variants.runtime.choice import Choice
+from hetune.variants.runtime.scored import Candidate
 
 _Told: TypeAlias = tuple[LayerReport, str]
+ALONE_SECONDS = 0.2e-3
+"""What one thread should take less for is not shared: waking others up, which serve requests
+meanwhile, or rest, takes about as long as they would save."""
 _ONCE = 1.0
 """Runs that a graph which is not kept is prepared for."""
 
@@ -167,25 +172,47 @@ class Selection:
     ) -> _Told:
         graph = self._engine.graph(graph)  # its indexes are there, and runs need them, too
         explanation = None
-        if explain:
-            explanation = selector.explain(
-                module, graph, memory_limit=limit, expected_runs=expected_runs
-            )
-            choice = explanation.choice
-        else:
-            choice = selector.choose(module, graph, memory_limit=limit, expected_runs=expected_runs)
-        reason, chosen = choice.reason, choice.chosen
+        with using_threads(threads_for(selector, module, graph)):
+            if explain:
+                explanation = selector.explain(
+                    module,
+                    graph,
+                    memory_limit=limit,
+                    expected_runs=expected_runs,
+                    cuda_graph=self._engine.cuda_graph,
+                )
+                choice = explanation.choice
+            else:
+                choice = selector.choose(
+                    module,
+                    graph,
+                    memory_limit=limit,
+                    expected_runs=expected_runs,
+                    cuda_graph=self._engine.cuda_graph,
+                )
+        reason, chosen, seconds = choice.reason, choice.chosen, choice.seconds
         if variant is not None:
             reason, chosen = "as asked for", _candidate(choice, variant, limit)
+            seconds = chosen.seconds
         report = LayerReport(
             layer=module.kind,
             variant=chosen.id,
             reason=reason,
-            predicted_seconds=chosen.seconds,
+            predicted_seconds=seconds,
             peak_bytes=chosen.peak_bytes,
+            threads=choice.threads,
             explanation=None if explanation is None else explained(explanation),
         )
         return report, choice.source
+
+
+def threads_for(selector: Selector, module: RelationalLayer, graph: HeteroGraph) -> int:
+    """How many threads are to run a layer: one, if that should take it next to no time."""
+    if selector.device != "cpu":
+        return kernel_threads()
+    with using_threads(1):
+        alone = selector.choose(module, graph).seconds
+    return 1 if alone < ALONE_SECONDS else kernel_threads()
 
 
 def _known(

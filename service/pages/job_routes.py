@@ -31,7 +31,7 @@ Number = Annotated[int, Query(ge=0, le=LARGEST_ID)]
 def router(work: Work) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/ui/jobs", include_in_schema=False)
-    jobs, limits = work.service.jobs, work.service.limits
+    jobs, limits, models = work.service.jobs, work.service.limits, work.service.cost_models
 
     @routes.get("")
     def list_jobs(
@@ -50,6 +50,7 @@ def router(work: Work) -> APIRouter:
             state=state,
             states=tuple(State),
             presets=PRESETS,
+            models=models.ids(),
             key=secrets.token_hex(_KEY_BYTES),
         )
 
@@ -76,6 +77,7 @@ def router(work: Work) -> APIRouter:
             request,
             "job",
             job=job,
+            models=models.ids(),
             lines=log.lines[-_LINES:],
             left_out=max(len(log.lines) - _LINES, 0),
             told=log.after,

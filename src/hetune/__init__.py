@@ -10,8 +10,9 @@ from hetune.variants.errors import HetuneError
 from hetune.variants.graph.generate import generate
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders import load
-from hetune.variants.runtime.choice import Candidate, Choice
+from hetune.variants.runtime.choice import Choice
 from hetune.variants.runtime.compiled import CompiledLayer, FallbackWarning
+from hetune.variants.runtime.scored import Candidate
 
 __version__ = release()
 

@@ -76,6 +76,7 @@ def test_explain_compares_a_gpu_s_variants_without_one(hetune, graph_file):
     assert result.exit_code == 0, result.output
     for variant in variants_of(layer_programs("rgcn", 8)[0], "cuda"):
         assert variant.id in result.stdout
+    assert "as one CUDA graph" in result.stdout
 
 
 def test_a_gpu_s_variants_are_listed_without_one(hetune):

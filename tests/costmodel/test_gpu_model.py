@@ -200,7 +200,7 @@ def test_nothing_was_measured_for_gpus_so_the_roofline_model_answers(tmp_path, c
     (said,) = (r.getMessage() for r in caplog.records)
     assert said == "no cost model for the device 'cuda', so the roofline model answers"
     choice = Selector(device="cuda").choose("hgt", graph("few", 0), 16)
-    assert choice.reason.startswith("least predicted time by the roofline model for a GPU, ")
+    assert choice.reason.startswith("least predicted time by the roofline model for a GPU")
     assert choice.id.rpartition("/")[2].startswith("t")
 
 

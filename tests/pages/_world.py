@@ -12,6 +12,7 @@ from hetune.costmodel.evaluate.report import MODEL, evaluate
 from hetune.costmodel.shelf.best import packaged
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.jobs.leases import Leases
+from hetune.profiling.jobs.records import Train
 from hetune.profiling.testing.jobs import measured
 from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.train import cards_folder
@@ -86,12 +87,18 @@ def world(folder: Path) -> tuple[Service, dict[str, str]]:
     }
 
 
-def work(service: Service, most: int = 100) -> int:
-    """Does what a worker would, up to so many units; how many it did."""
+def work(service: Service, most: int = 100, model: str = "") -> int:
+    """Does what a worker would, up to so many units; how many it did.
+
+    Training makes a model of that id.
+    """
     leases = Leases(service.measurements.store)
     for number in range(most):
         lease = leases.claim("a worker", MACHINE.digest)
         if lease is None:
             return number
-        leases.complete(lease, measured(lease), MACHINE)
+        if isinstance(lease.work, Train):
+            leases.complete_training(lease, model)
+        else:
+            leases.complete(lease, measured(lease), MACHINE)
     return most

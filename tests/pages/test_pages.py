@@ -10,12 +10,13 @@ import pytest
 import torch
 from tests.service._serving import make_service, serving, tiny_features, tiny_graph
 
+from hetune.service.core.job_documents import JobRequest
 from hetune.service.http.app import application
 from hetune.service.pages import forms
 from hetune.service.pages.edges import graph_of_lines
 from hetune.variants.errors import FolderError, StoreError
 
-from ._world import HOSTILE, LIMITS, work
+from ._world import HOSTILE, LIMITS, campaign, work
 
 FORM = {"Content-Type": forms.MEDIA_TYPE}
 NAMES = (
@@ -234,6 +235,27 @@ def test_results_of_a_job(http, pages):
     assert text.count("<details") == 2
     assert "1.020" in text
     assert "4 of 4" not in text  # variants, of which there are more than problems
+
+
+def test_only_cost_models_that_are_here_are_linked(tmp_path, shelf, pages):
+    """A GPU's are on a shelf of their own, and others may be with other services."""
+    shutil.copytree(shelf, tmp_path / "shelf")
+    here, elsewhere = pages["cost model"].rpartition("/")[2], "0" * 16
+    service = make_service(tmp_path)
+    ids = []
+    for model in (here, elsewhere):
+        asked = JobRequest(campaign=campaign("trained"), retrain=True)
+        ids.append(service.jobs.submit(asked).id)
+        work(service, model=model)
+    with (
+        serving(application(service)) as url,
+        httpx.Client(base_url=url, trust_env=False, timeout=60) as http,
+    ):
+        for path in ("/ui/jobs", *(f"/ui/jobs/{id}" for id in ids)):
+            text = http.get(path).text
+            assert (f'href="/ui/cost-models/{here}"' in text) == (path != f"/ui/jobs/{ids[1]}")
+            assert (elsewhere in text) == (path != f"/ui/jobs/{ids[0]}")
+            assert f"/ui/cost-models/{elsewhere}" not in text
 
 
 # Cost models.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -30,7 +31,7 @@ CPU = torch.device("cpu")
 USUAL = GpuModel()
 CARD = Card(cache_bytes=1 << 13, multiprocessors=10)
 SIZES = Sizes(side=32, copied=1 << 12, edges=64)
-UNITS = {"product": 2 * 32**3, "copy": 2 << 12, "pick": 8 * 64 * 256, "start": 100}
+UNITS = {"product": 2 * 32**3, "copy": 2 << 12, "pick": 8 * 64 * 256, "start": 50, "replay": 50}
 
 
 class Watch:
@@ -46,12 +47,28 @@ class Watch:
         return run(lambda: None), Sample(1e-3)
 
 
+@dataclass
+class Again:
+    """A recorder whose replays run the call again."""
+
+    error: Exception | None = None
+
+    def on(self, device):
+        return nullcontext()
+
+    def record(self, run):
+        if self.error:
+            raise self.error
+        return run, run()
+
+
 def test_probes_say_how_much_they_do():
     probes = {
         "product": gpu_probes.product(32, CPU),
         "copy": gpu_probes.copied(1 << 12, CPU),
         "pick": gpu_probes.picked(16, 64, CPU),
         "start": gpu_probes.started(CPU),
+        "replay": gpu_probes.replayed(CPU, Again()),
     }
     assert {name: probe.units for name, probe in probes.items()} == UNITS
 
@@ -65,6 +82,7 @@ def test_a_card_is_measured():
             CPU,
             card=CARD,
             watch=watch,
+            recorder=Again(),
             sizes=SIZES,
             rounds=2,
             progress=lambda done, total: told.append((done, total)),
@@ -72,12 +90,12 @@ def test_a_card_is_measured():
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision(before)
-    assert (watch.runs, watch.precisions) == (8, {"highest"})
-    assert told == [(done, 8) for done in range(9)]
+    assert (watch.runs, watch.precisions) == (10, {"highest"})
+    assert told == [(done, 10) for done in range(11)]
     assert found.matrix_flops == pytest.approx(UNITS["product"] / 1e-3)
     assert found.memory_rate == pytest.approx(UNITS["copy"] / 1e-3)
     assert found.cache_rate == pytest.approx(UNITS["pick"] / 1e-3)
-    assert found.launch_seconds == pytest.approx(1e-5)
+    assert found.launch_seconds == pytest.approx(2e-5)
     assert all(0 < value < math.inf for value in asdict(found).values())
 
 
@@ -92,6 +110,19 @@ def test_what_is_not_timed_is_in_proportion():
         usual = getattr(USUAL, name) / USUAL.matrix_flops
         assert getattr(found, name) / found.matrix_flops == pytest.approx(usual)
     assert (found.cache_bytes, found.programs) == (1 << 13, 40)
+
+
+def test_kernels_of_a_cuda_graph_take_no_longer_than_others():
+    assert gpu_of(seconds(replay=1e-6), CARD).node_seconds == 1e-6
+    assert gpu_of(seconds(replay=1e-5), CARD).node_seconds == 3e-6
+    assert gpu_of(seconds(), CARD).node_seconds == 3e-6
+
+
+def test_where_nothing_can_be_recorded_nothing_is_replayed(caplog):
+    refused = Again(RuntimeError("stream capture is not supported"))
+    found = measure_gpu(CPU, card=CARD, watch=Watch(), recorder=refused, sizes=SIZES, rounds=1)
+    assert found.node_seconds == found.launch_seconds
+    assert "stream capture is not supported" in caplog.text
 
 
 def test_no_cache_is_slower_than_memory_or_without_a_size():

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,6 +16,7 @@ import hetune
 from hetune.variants.errors import CompileError, InputError
 from hetune.variants.runtime import replay as module
 from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.pricing import Prices
 from hetune.variants.runtime.replay import CudaRecorder
 from hetune.variants.testing.layers import LAYERS, randomized
 
@@ -63,13 +65,31 @@ class Event:
         self.said.append("synchronize")
 
 
+@dataclass(frozen=True)
+class Told:
+    """A pricer for which a run takes a second, and a replay as long as it is told."""
+
+    replay_seconds: float
+    asking_seconds: float = 0.0
+
+    def price(self, table, domain, threads):
+        ones = np.ones(len(table.variants))
+        launches = np.zeros(len(table.launches))
+        return Prices(ones, launches, 0 * ones, "the test", self.replay_seconds * ones)
+
+
 @pytest.fixture
 def made(graph):
     """A layer that records with a fake, the fake, and the same layer without."""
 
-    def make(wanted: bool | None = True, **fake):
+    def make(wanted: bool | None = True, replay_seconds: float = 0.5, **fake):
         layer = randomized(LAYERS["rgcn-mean"].make(graph, 8, 1)).eval()
-        recorded = compile_layer(layer, backend="torch", cuda_graph=wanted)
+        if wanted is None:  # what hetune chooses between, there is on a GPU alone
+            pytest.importorskip("triton", minversion="3.7.1")
+            pricer = Told(replay_seconds)
+            recorded = compile_layer(layer, backend="triton", pricer=pricer, expected_runs=100)
+        else:
+            recorded = compile_layer(layer, backend="torch", cuda_graph=wanted)
         recorded._recorder = FakeRecorder(**fake)
         return recorded, recorded._recorder, compile_layer(layer, backend="torch")
 
@@ -169,12 +189,12 @@ def test_by_default_nothing_is_recorded(made, graph, x):
     assert recorder.said == []
 
 
-@pytest.mark.parametrize(("most", "recorded"), [(0, 0), (1 << 24, 1)])
-def test_left_to_hetune_small_graphs_are_recorded(most, recorded, made, graph, x, monkeypatch):
-    monkeypatch.setattr(module, "SMALL_BYTES", most)
-    layer, recorder, _ = made(wanted=None)
-    for _ in range(4):
-        layer(x, graph, variant=VARIANT)
+@pytest.mark.parametrize(("replay", "recorded"), [(1.5, 0), (0.5, 1)])
+@pytest.mark.parametrize("variant", ["vanilla/t64-e1024", None])
+def test_left_to_hetune_what_pays_is_recorded(variant, replay, recorded, made, graph, x):
+    layer, recorder, _ = made(wanted=None, replay_seconds=replay)
+    for _ in range(5):
+        layer(x, graph, variant=variant)
     assert recorder.said.count("record") == recorded
 
 
@@ -183,7 +203,7 @@ def test_where_it_is_impossible(made, graph, x, caplog):
     with pytest.raises(InputError, match="cuda_graph=True, but features are on cpu"):
         layer(x, graph, variant=VARIANT)
     layer, _, plain = made(wanted=None, refused="features are on cpu, not on a GPU")
-    assert torch.equal(layer(x, graph, variant=VARIANT), plain(x, graph, variant=VARIANT))
+    torch.testing.assert_close(layer(x, graph), plain(x, graph))
     error = RuntimeError("operation not permitted when stream is capturing")
     layer, _, _ = made(error=error)
     layer(x, graph, variant=VARIANT)
@@ -192,7 +212,7 @@ def test_where_it_is_impossible(made, graph, x, caplog):
         layer(x, graph, variant=VARIANT)
     layer, recorder, plain = made(wanted=None, error=error)
     for _ in range(5):
-        assert torch.equal(layer(x, graph, variant=VARIANT), plain(x, graph, variant=VARIANT))
+        torch.testing.assert_close(layer(x, graph), plain(x, graph))
     assert recorder.said == ["record"]
     assert "kernel by kernel" in caplog.text
 

@@ -44,7 +44,7 @@ def graph():
 
 
 def ids(count, use, graph, policy):
-    return [use.next(VARIANTS, graph, policy, ready)[0].id for _ in range(count)]
+    return [use.next(VARIANTS, graph, policy, ready)[0].variant.id for _ in range(count)]
 
 
 def ready(variant):
@@ -54,16 +54,16 @@ def ready(variant):
 def test_preparation_counts_the_less_the_more_runs_it_serves(graph):
     told = Told((2.0, 1.0), (0.0, 3.0))
     slow, fast = VARIANTS[0], VARIANTS[1]
-    assert chosen(VARIANTS, graph, told, expected_runs=1) is slow
-    assert chosen(VARIANTS, graph, told, expected_runs=10) is fast
-    assert chosen(VARIANTS, graph, told) is fast
+    assert chosen(VARIANTS, graph, told, expected_runs=1).variant is slow
+    assert chosen(VARIANTS, graph, told, expected_runs=10).variant is fast
+    assert chosen(VARIANTS, graph, told).variant is fast
     assert choose(VARIANTS, graph, told, expected_runs=1).id == slow.id
 
 
 def test_a_prepared_variant_is_left_only_for_a_gain(graph):
-    told = Told((1.0, 0.9), (5.0, 5.0))
-    assert chosen(VARIANTS, graph, told, expected_runs=1, prepared=VARIANTS[0].id) is VARIANTS[0]
-    assert chosen(VARIANTS, graph, told, expected_runs=99, prepared=VARIANTS[0].id) is VARIANTS[1]
+    told, prepared = Told((1.0, 0.9), (5.0, 5.0)), VARIANTS[0].id
+    for runs, best in ((1, VARIANTS[0]), (99, VARIANTS[1])):
+        assert chosen(VARIANTS, graph, told, expected_runs=runs, prepared=prepared).variant is best
 
 
 def test_calls_are_expected_to_go_on_as_they_did(graph):
@@ -101,7 +101,7 @@ def test_the_question_is_asked_at_once_where_its_answer_is_needed(policy, graph)
 
 def test_nothing_is_compiled_to_put_off_the_question(graph):
     policy = Policy(Told((1.0,), asking_seconds=1e9))
-    assert Use().next(VARIANTS, graph, policy, lambda variant: False)[0] is VARIANTS[0]
+    assert Use().next(VARIANTS, graph, policy, lambda variant: False)[0].variant is VARIANTS[0]
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,10 @@ def test_exploring_keeps_what_was_fastest_and_ends(graph):
     use, truth = Use(), {VARIANTS[0].id: 3.0, VARIANTS[1].id: 2.0, VARIANTS[2].id: 4.0}
     tried = []
     for _ in range(40):
-        variant, tell = use.next(VARIANTS, graph, policy, ready)
-        tried.append(variant.id)
+        chosen, tell = use.next(VARIANTS, graph, policy, ready)
+        tried.append(chosen.variant.id)
         if tell is not None:
-            tell(truth[variant.id])
+            tell(truth[chosen.variant.id])
     assert set(tried[:12]) == set(truth)
     assert set(tried[12:]) == {VARIANTS[1].id}
 

@@ -139,8 +139,9 @@ class Recorder:
 
 
 @TRITON
-@pytest.mark.parametrize(("wanted", "recorded"), [(False, 0), (None, 1), (True, 1)])
+@pytest.mark.parametrize(("wanted", "recorded"), [(False, 0), (None, 0), (True, 1)])
 def test_runs_that_repeat_are_replayed_if_that_is_asked_for(tmp_path, ground, wanted, recorded):
+    """Left to hetune these are not: they start no more kernels than replaying them would."""
     service = make_service(tmp_path / "data", engine=Engine("triton", ground, cuda_graph=wanted))
     recorders = []
     for layer in service.models.get("m").compiled:

@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import torch
-
-from hetune.variants.errors import MemoryLimitError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.variants import Variant
-from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.memory import layout_of
-from hetune.variants.runtime.pricing import Pricer, Prices
-from hetune.variants.runtime.table import CandidateTable
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A variant on a graph.
-
-    Attributes:
-        id: The variant.
-        seconds: Predicted time of a run.
-        peak_bytes: What a run holds beside its inputs; exact.
-    """
-
-    id: str
-    seconds: float
-    peak_bytes: int
+from hetune.variants.runtime.pricing import Pricer
+from hetune.variants.runtime.scored import Candidate, Scored, scored_on
 
 
 @dataclass(frozen=True)
@@ -43,6 +23,8 @@ class Choice:
         seconds: Predicted time of a run of the chosen variant.
         memory_limit: The limit that applied, in bytes.
         expected_runs: Over how many runs preparation was spread; infinite if it did not count.
+        cuda_graph: Whether runs are to be replayed as one CUDA graph. The time is that of a replay.
+        threads: That runs were predicted for.
     """
 
     id: str
@@ -50,24 +32,20 @@ class Choice:
     seconds: float
     memory_limit: int | None
     expected_runs: float
-    _scored: _Scored = field(repr=False, compare=False)
+    cuda_graph: bool
+    threads: int
+    _scored: Scored = field(repr=False, compare=False)
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
         """All variants, fastest prediction first."""
-        found = (
-            Candidate(variant.id, seconds, self._scored.peak_bytes(position))
-            for position, (variant, seconds) in enumerate(
-                zip(self._scored.table.variants, self._scored.prices.seconds.tolist(), strict=True)
-            )
-        )
-        return tuple(sorted(found, key=lambda c: c.seconds))
+        found = map(self._scored.candidate, range(len(self._scored.ids)))
+        return tuple(sorted(found, key=self._seconds))
 
     @property
     def chosen(self) -> Candidate:
         """The chosen candidate."""
-        peak_bytes = self._scored.peak_bytes(self._scored.ids.index(self.id))
-        return Candidate(self.id, self.seconds, peak_bytes)
+        return self._scored.candidate(self._scored.ids.index(self.id))
 
     @property
     def source(self) -> str:
@@ -81,18 +59,39 @@ class Choice:
         rows = table.rows_of[self._scored.ids.index(self.id)]
         return tuple(self._scored.prices.launches[list(rows)].tolist())
 
+    def _seconds(self, candidate: Candidate) -> float:
+        """Of a run of the kind that was chosen."""
+        if self.cuda_graph and candidate.replay_seconds is not None:
+            return candidate.replay_seconds
+        return candidate.seconds
+
     def __str__(self) -> str:
         width = max(len(c.id) for c in self.candidates)
-        lines = [f"{self.id}: {self.reason}", "", f"{'variant':{width}}  predicted ms  peak MB"]
+        replays = any(c.replay_seconds is not None for c in self.candidates)
+        head = f"{'variant':{width}}  predicted ms" + "  as one CUDA graph" * replays + "  peak MB"
+        lines = [f"{self.id}: {self.reason}", "", head]
         for candidate in self.candidates:
             mark = " <- chosen" if candidate.id == self.id else ""
             if self.memory_limit is not None and candidate.peak_bytes > self.memory_limit:
                 mark = " (over the memory limit)"
-            lines.append(
-                f"{candidate.id:{width}}  {candidate.seconds * 1e3:12.3f}"
-                f"  {candidate.peak_bytes / 1e6:7.1f}{mark}"
-            )
+            line = f"{candidate.id:{width}}  {candidate.seconds * 1e3:12.3f}"
+            if candidate.replay_seconds is not None:
+                line += f"  {candidate.replay_seconds * 1e3:17.3f}"
+            lines.append(f"{line}  {candidate.peak_bytes / 1e6:7.1f}{mark}")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A variant, and how it is to run.
+
+    Attributes:
+        variant: What.
+        cuda_graph: Whether its runs are to be replayed as one CUDA graph; None: nobody has asked.
+    """
+
+    variant: Variant
+    cuda_graph: bool | None = None
 
 
 def choose(
@@ -102,6 +101,7 @@ def choose(
     *,
     memory_limit: int | None = None,
     expected_runs: float = math.inf,
+    cuda_graph: bool | None = None,
 ) -> Choice:
     """The variant with the least predicted time among those that fit.
 
@@ -111,18 +111,22 @@ def choose(
         pricer: Who predicts.
         memory_limit: Most bytes that a run may hold beside its inputs.
         expected_runs: Over how many runs indexing and binding are spread.
+        cuda_graph: Whether runs are replayed as one CUDA graph; chosen along with the variant if
+            None. Nothing is on a CPU.
 
     Raises:
         MemoryLimitError: None fits.
     """
-    scored = _scored(variants, graph, pricer)
-    best = scored.best(memory_limit, expected_runs)
+    scored = scored_on(variants, graph, pricer)
+    best, replays = scored.best(memory_limit, expected_runs, cuda_graph)
     return Choice(
         scored.ids[best],
-        _reason(scored, best, memory_limit),
-        float(scored.prices.seconds[best]),
+        _reason(scored, best, memory_limit, replays),
+        float(scored.seconds(replays)[best]),
         memory_limit,
         expected_runs,
+        replays,
+        kernel_threads(),
         scored,
     )
 
@@ -134,9 +138,10 @@ def chosen(
     *,
     memory_limit: int | None = None,
     expected_runs: float = math.inf,
+    cuda_graph: bool | None = None,
     prepared: str | None = None,
-) -> Variant:
-    """The variant that `choose` finds, without the reasons.
+) -> Chosen:
+    """What `choose` finds, without the reasons.
 
     Args:
         variants: What there is to choose from.
@@ -144,13 +149,15 @@ def chosen(
         pricer: Who predicts.
         memory_limit: Most bytes that a run may hold beside its inputs.
         expected_runs: Over how many runs indexing and binding are spread.
+        cuda_graph: As of `choose`.
         prepared: Id of a variant that has run on the graph and needs no preparation.
 
     Raises:
         MemoryLimitError: None fits.
     """
-    scored = _scored(variants, graph, pricer)
-    return variants[scored.best(memory_limit, expected_runs, prepared)]
+    scored = scored_on(variants, graph, pricer)
+    best, replays = scored.best(memory_limit, expected_runs, cuda_graph, prepared)
+    return Chosen(variants[best], replays)
 
 
 def contenders(
@@ -161,86 +168,44 @@ def contenders(
     memory_limit: int | None = None,
     most: int = 3,
 ) -> tuple[Variant, ...]:
-    """The variants that may be fastest, given how far off predictions are; the best one first."""
-    scored = _scored(variants, graph, pricer)
-    first = scored.best(memory_limit, math.inf)
+    """The variants that may be fastest, given how far off predictions are; the best one first.
+
+    What they take is that of runs whose kernels the host starts.
+    """
+    scored = scored_on(variants, graph, pricer)
+    first, _ = scored.best(memory_limit, math.inf, cuda_graph=False)
     seconds = scored.prices.seconds
-    spread = pricer.spread(scored.table, scored.domain, torch.get_num_threads())
+    spread = pricer.spread(scored.table, scored.domain, kernel_threads())
     within = seconds / spread <= seconds[first] * spread[first]
     order = [i for i in seconds.argsort(kind="stable") if i != first and within[i]]
     fitting = [i for i in order if scored.fits(i, memory_limit)]
     return tuple(variants[i] for i in (first, *fitting[: most - 1]))
 
 
-class _Scored:
-    """Variants with their prices on a graph. Keeps the graph alive: never cached on it."""
-
-    def __init__(self, table: CandidateTable, graph: HeteroGraph, prices: Prices) -> None:
-        self.table, self.graph, self.prices = table, graph, prices
-        self.ids = [variant.id for variant in table.variants]
-
-    @property
-    def domain(self) -> Domain:
-        return domain_of(self.table, self.graph)
-
-    def peak_bytes(self, position: int) -> int:
-        variant = self.table.variants[position]
-        key = "peak bytes", variant.key, torch.get_num_threads()
-        return self.graph.cached(
-            key, lambda: layout_of(variant.plan, variant.schedules, self.domain).peak_bytes
-        )
-
-    def fits(self, position: int, memory_limit: int | None) -> bool:
-        return memory_limit is None or self.peak_bytes(position) <= memory_limit
-
-    def best(
-        self, memory_limit: int | None, expected_runs: float, prepared: str | None = None
-    ) -> int:
-        """What all variants need to be prepared is no reason to choose any of them."""
-        prepare = self.prices.prepare - self.prices.prepare.min()
-        if prepared is not None:
-            prepare[self.ids.index(prepared)] = 0
-        cost = self.prices.seconds + prepare / expected_runs
-        for position in cost.argsort(kind="stable").tolist():
-            if self.fits(position, memory_limit):
-                return int(position)
-        least = min(range(len(self.ids)), key=self.peak_bytes)
-        raise MemoryLimitError(
-            f"every variant needs more than the limit of {memory_limit} bytes: the smallest, "
-            f"{self.ids[least]}, needs {self.peak_bytes(least)}; raise memory_limit to at least "
-            "that"
-        )
+def is_replayed(
+    variant: Variant, graph: HeteroGraph, pricer: Pricer, memory_limit: int | None = None
+) -> bool:
+    """Whether a variant should be faster as one CUDA graph, and fit the limit as such."""
+    scored = scored_on((variant,), graph, pricer)
+    replays = scored.prices.replays
+    if replays is None or not scored.fits(0, memory_limit, replays=True):
+        return False
+    return bool(replays[0] < scored.prices.seconds[0])
 
 
-def _scored(variants: tuple[Variant, ...], graph: HeteroGraph, pricer: Pricer) -> _Scored:
-    table, threads = CandidateTable.of(variants), torch.get_num_threads()
-    key = "prices", threads, _keys(variants)
-    prices = graph.cached(
-        key, lambda: pricer.price(table, domain_of(table, graph), threads), owner=pricer
-    )
-    return _Scored(table, graph, prices)
-
-
-def domain_of(table: CandidateTable, graph: HeteroGraph) -> Domain:
-    """The graph, with the indexes that the variants' device needs anyway."""
-    return Domain(graph, graph.device if table.device == "cuda" else None)
-
-
-def _keys(variants: Sequence[Variant]) -> tuple[str, ...]:
-    return tuple(variant.key for variant in variants)
-
-
-def _reason(scored: _Scored, best: int, memory_limit: int | None) -> str:
-    seconds, source = scored.prices.seconds, scored.prices.source
+def _reason(scored: Scored, best: int, memory_limit: int | None, replays: bool) -> str:
+    seconds, source = scored.seconds(replays), scored.prices.source
     faster = sum(
-        not scored.fits(i, memory_limit) for i in (seconds < seconds[best]).nonzero()[0].tolist()
+        not scored.fits(i, memory_limit, replays)
+        for i in (seconds < seconds[best]).nonzero()[0].tolist()
     )
     if faster:
         return (
             f"least predicted time of the variants within the memory limit; {faster} faster "
             "ones need more"
         )
-    where = "a GPU" if scored.table.device == "cuda" else f"{torch.get_num_threads()} threads"
+    where = "a GPU" if scored.table.device == "cuda" else _counted(kernel_threads())
+    where += " as one CUDA graph" * replays
     plan = _plan(scored.ids[best])
     others = [i for i in seconds.argsort(kind="stable") if _plan(scored.ids[i]) != plan]
     if not others:
@@ -250,6 +215,10 @@ def _reason(scored: _Scored, best: int, memory_limit: int | None) -> str:
         f"least predicted time by {source} for {where}, {gain:.2f}x ahead of "
         f"the next plan, {_plan(scored.ids[others[0]])}"
     )
+
+
+def _counted(threads: int) -> str:
+    return "1 thread" if threads == 1 else f"{threads} threads"
 
 
 def _plan(variant_id: str) -> str:

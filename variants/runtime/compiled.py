@@ -21,10 +21,11 @@ from hetune.variants.frontend.adapter import Adapter, ParametersVersion, Unsuppo
 from hetune.variants.frontend.calls import Call, graph_of, read_call, result_of, rows_of
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.runtime.backends import backend_of
-from hetune.variants.runtime.choice import Choice, choose
+from hetune.variants.runtime.choice import Choice, Chosen, choose, is_replayed
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.executable import Executable
@@ -46,7 +47,7 @@ def compile(
     pricer: Pricer | None = None,
     expected_runs: float | None = None,
     explore: bool = False,
-    cuda_graph: bool | None = False,
+    cuda_graph: bool | None = None,
 ) -> CompiledLayer:
     """Compiles a relational layer.
 
@@ -63,16 +64,19 @@ def compile(
         explore: Whether the first calls on a graph try the variants between which predictions
             cannot tell, and keep the one that was fastest.
         cuda_graph: Whether a GPU's kernels are recorded as a CUDA graph on the third call in a row
-            that runs the same variant on the same graph, and replayed from then on; None: where
-            16 MB at most have to be copied for it. Its memory is kept with the graph.
+            that runs the same variant on the same graph, and replayed from then on. Its memory is
+            kept with the graph. If None, that is chosen along with the variant.
 
     Returns:
         A module with the same call signature, which also takes a `HeteroGraph` in place of the
         edge tensors. What is not supported runs in the original module, with a warning that
         says why.
     """
-    policy = Policy(pricer or RooflinePricer(), memory_limit, expected_runs, explore)
-    return CompiledLayer(module, adapt(module), backend_of(module, backend), policy, cuda_graph)
+    runs = backend_of(module, backend)
+    if cuda_graph is None and runs.target == "cpu":
+        cuda_graph = False
+    policy = Policy(pricer or RooflinePricer(), memory_limit, expected_runs, explore, cuda_graph)
+    return CompiledLayer(module, adapt(module), runs, policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +101,12 @@ class CompiledLayer(nn.Module):
         adapter: Adapter | Unsupported,
         backend: Backend,
         policy: Policy,
-        cuda_graph: bool | None = False,
     ) -> None:
         super().__init__()
         self.module = module
         self.train(module.training)
         self._backend = backend
         self._policy = policy
-        self._cuda_graph = cuda_graph
         self._recorder: Recorder = CudaRecorder()
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
@@ -157,10 +159,9 @@ class CompiledLayer(nn.Module):
         adapter, call, graph = prepared
         rows = rows_of(adapter, call, graph)
         chosen, tell = self._variant(graph, variant, memory_limit)
-        executable = self._executable(chosen, graph)
-        weights = self._weights_of(chosen.plan, adapter, graph)
+        weights = self._weights_of(chosen.variant.plan, adapter, graph)
         start = _now(rows.device, tell is not None)
-        result = self._run(graph, executable, {"x": rows}, weights, out)
+        result = self._run(graph, chosen, {"x": rows}, weights, out)
         if tell is not None:
             tell(_now(rows.device, True) - start)
         return result_of(adapter, call, graph, result.flatten(1))
@@ -218,19 +219,20 @@ class CompiledLayer(nn.Module):
             policy.pricer,
             memory_limit=policy.memory_limit,
             expected_runs=policy.expected_runs or math.inf,
+            cuda_graph=policy.cuda_graph,
         )
 
     def _variant(
         self, graph: HeteroGraph, variant: str | None, memory_limit: int | None
-    ) -> tuple[Variant, Callable[[float], None] | None]:
+    ) -> tuple[Chosen, Callable[[float], None] | None]:
         if variant is None:
             policy = self._policy_for(memory_limit)
-            key = "use", self._identity, policy.memory_limit, torch.get_num_threads()
+            key = "use", self._identity, policy.memory_limit, kernel_threads()
             use = graph.cached(key, Use)
             return use.next(tuple(self._promoted.values()), graph, policy, self._is_ready)
         if variant not in self._promoted:
             raise VariantError(f"no variant {variant!r}: take one of {', '.join(self._promoted)}")
-        return self._promoted[variant], None
+        return Chosen(self._promoted[variant]), None
 
     def _is_ready(self, variant: Variant) -> bool:
         return all(map(self._backend.is_ready, variant.plan.launches, variant.schedules))
@@ -252,16 +254,31 @@ class CompiledLayer(nn.Module):
     def _run(
         self,
         graph: HeteroGraph,
-        executable: Executable,
+        chosen: Chosen,
         features: dict[str, Tensor],
         weights: dict[str, Tensor],
         out: Tensor | None,
     ) -> Tensor:
-        if self._cuda_graph is False:
+        executable, must = self._executable(chosen.variant, graph), self._policy.cuda_graph
+        if must is False:
             return executable.run(features, weights, out)
-        wanted, recorder = self._cuda_graph, self._recorder
-        replays = graph.cached(("replays", self._identity), lambda: Replays(wanted, recorder))
-        return replays.run(executable, features, weights, out)
+        recorder = self._recorder
+        replays = graph.cached(
+            ("replays", self._identity), lambda: Replays(must or False, recorder)
+        )
+        return replays.run(
+            executable, features, weights, out, lambda: self._is_replayed(chosen, graph)
+        )
+
+    def _is_replayed(self, chosen: Chosen, graph: HeteroGraph) -> bool:
+        if chosen.cuda_graph is not None:
+            return chosen.cuda_graph
+        pricer, limit = self._policy.pricer, self._policy.memory_limit
+        return graph.cached(
+            ("is replayed", chosen.variant.key, limit),
+            lambda: is_replayed(chosen.variant, graph, pricer, limit),
+            owner=pricer,
+        )
 
     def _weights_of(self, plan: Plan, adapter: Adapter, graph: HeteroGraph) -> dict[str, Tensor]:
         version = adapter.parameters_version()
@@ -300,7 +317,7 @@ class CompiledLayer(nn.Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledLayer:
         module = copy.deepcopy(self.module, memo)
-        return CompiledLayer(module, adapt(module), self._backend, self._policy, self._cuda_graph)
+        return CompiledLayer(module, adapt(module), self._backend, self._policy)
 
     def extra_repr(self) -> str:
         """How many variants there are, and of which backend."""

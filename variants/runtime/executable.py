@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hetune.variants.backends.base import SCRATCH, Backend
 from hetune.variants.errors import InputError
+from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Param
@@ -107,7 +108,7 @@ class Executable:
         if self.workspace is None:
             arena = torch.empty(self.layout.arena_bytes // ELEMENT, device=self.device)
             return self.slice(arena)
-        scratch = self.layout.scratch_bytes * torch.get_num_threads()
+        scratch = self.layout.scratch_bytes * kernel_threads()
         return {**self.workspace.slices(self), SCRATCH: self.workspace.scratch(scratch)}
 
     def slice(self, arena: Tensor) -> dict[str, Tensor]:

@@ -37,6 +37,7 @@ class GpuModel:
         cache_rate: Bytes per second from it.
         memory_rate: Bytes per second from memory.
         launch_seconds: Starting a kernel.
+        node_seconds: Starting one that is part of a CUDA graph.
         programs: How many programs keep the card busy.
     """
 
@@ -47,6 +48,7 @@ class GpuModel:
     cache_rate: float = 6e12
     memory_rate: float = 3e12
     launch_seconds: float = 5e-6
+    node_seconds: float = 1.5e-6
     programs: int = 528
 
     def rates(self, working_set: np.ndarray) -> np.ndarray:
@@ -103,6 +105,20 @@ def gpu_roofline_seconds(columns: np.ndarray, gpu: GpuModel) -> np.ndarray:
     busy = np.maximum(arithmetic, traffic) * waves / share
     seconds: np.ndarray = busy + of["starts"] * gpu.launch_seconds
     return seconds
+
+
+def gpu_replay_seconds(columns: np.ndarray, seconds: np.ndarray, gpu: GpuModel) -> np.ndarray:
+    """What launches should take as parts of a CUDA graph: seconds, float64 [rows]; never 0.
+
+    Args:
+        columns: As of `gpu_roofline_parts`.
+        seconds: What they take when the host starts their kernels, float64 [rows].
+        gpu: The card's rates.
+    """
+    starts = columns[:, _COLUMN["starts"]]
+    saved = starts * (gpu.launch_seconds - gpu.node_seconds)
+    found: np.ndarray = np.maximum(seconds - saved, starts * gpu.node_seconds)
+    return found
 
 
 def _weight_loads(of: dict[str, np.ndarray]) -> np.ndarray:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-
+from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.as_run import as_run
 from hetune.variants.kernel.edgewise import part_elements
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Buffer, Launch
 from hetune.variants.kernel.scratch import scratch_layout, whole_scratch
 from hetune.variants.plan.nodes import Plan
-from hetune.variants.program.nodes import Type
+from hetune.variants.program.nodes import Program, Type
 from hetune.variants.runtime.domain import Domain
 
 _ALIGNMENT = 64
@@ -42,7 +41,7 @@ class Layout:
     @property
     def peak_bytes(self) -> int:
         """The most that a run holds at once beside its inputs, with the threads there are now."""
-        shares = torch.get_num_threads() if self.shares is None else self.shares
+        shares = kernel_threads() if self.shares is None else self.shares
         scratch = self.scratch_bytes * shares
         return self.arena_bytes + scratch + self.result_bytes
 
@@ -64,6 +63,16 @@ def _scratch(launch: Launch, schedule: AnySchedule, domain: Domain) -> int:
         parts = part_elements(run, schedule, domain.count)
         return sum(whole_scratch(run, domain.count).values()) + parts
     return scratch_layout(launch, schedule.block_nodes, domain.index).stride
+
+
+def copied_bytes(program: Program, domain: Domain) -> tuple[int, ...]:
+    """Bytes of what a replayed run copies: of each feature, and of the result.
+
+    A recording keeps as much beside what the run holds.
+    """
+    kinds = [param.type for param in program.params if param.role == "feature"]
+    kinds.append(program.type_of(program.result))
+    return tuple(domain.buffer_rows(kind) * kind.width * ELEMENT for kind in kinds)
 
 
 def lay_out(

@@ -8,7 +8,12 @@ from typing import Protocol
 import numpy as np
 
 from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.gpu_roofline import GpuModel, gpu_roofline_seconds
+from hetune.variants.runtime.gpu_roofline import (
+    GpuModel,
+    gpu_replay_seconds,
+    gpu_roofline_seconds,
+)
+from hetune.variants.runtime.memory import copied_bytes
 from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
 from hetune.variants.runtime.table import CandidateTable
 
@@ -22,12 +27,15 @@ class Prices:
         launches: Of each row of the table, float64 [rows].
         prepare: Seconds of indexing and binding before the first run, float64 [variants].
         source: Who predicts, for a reader: "the roofline model".
+        replays: Seconds of a run that is replayed as one CUDA graph, copies of features and result
+            included, float64 [variants]; None on a CPU, where nothing is.
     """
 
     seconds: np.ndarray
     launches: np.ndarray
     prepare: np.ndarray
     source: str
+    replays: np.ndarray | None = None
 
 
 class Pricer(Protocol):
@@ -70,14 +78,37 @@ class RooflinePricer:
 
     def price(self, table: CandidateTable, domain: Domain, threads: int) -> Prices:
         """Predictions for all variants of a table on a graph."""
-        columns = table.columns(domain)
+        columns, replays = table.columns(domain), None
         if table.device == "cuda":
             launches = gpu_roofline_seconds(columns, self.gpu)
+            replays = replay_seconds(table, domain, columns, launches, self.gpu)
         else:
             launches = roofline_seconds(columns, self.machine, threads)
         nothing = np.zeros(len(table.variants))
-        return Prices(table.totals(launches), launches, nothing, "the roofline model")
+        return Prices(table.totals(launches), launches, nothing, "the roofline model", replays)
 
     def spread(self, table: CandidateTable, domain: Domain, threads: int) -> np.ndarray:
         """Counts know little of the truth: a quarter either way, for every variant."""
         return np.full(len(table.variants), 1.25)
+
+
+def replay_seconds(
+    table: CandidateTable,
+    domain: Domain,
+    columns: np.ndarray,
+    launches: np.ndarray,
+    gpu: GpuModel,
+) -> np.ndarray:
+    """What runs should take that are replayed as one CUDA graph: seconds, float64 [variants].
+
+    Args:
+        table: Of variants for a GPU.
+        domain: The graph.
+        columns: The table's on the graph.
+        launches: Seconds of its rows where the host starts their kernels, float64 [rows].
+        gpu: The card's rates.
+    """
+    copied = copied_bytes(table.variants[0].plan.program, domain)
+    # The copies are kernels of their own, and starting the graph takes what a kernel takes.
+    around = (len(copied) + 1) * gpu.launch_seconds + 2 * sum(copied) / gpu.memory_rate
+    return table.totals(gpu_replay_seconds(columns, launches, gpu)) + around

@@ -21,9 +21,6 @@ from torch import Tensor
 from hetune.variants.errors import CompileError, InputError
 from hetune.variants.runtime.executable import Executable
 
-SMALL_BYTES = 16 << 20
-"""With `cuda_graph=None`, most bytes that are copied in and out: a card copies them in the time
-that starting a few kernels takes. An estimate; nothing was measured."""
 PATIENCE = 2
 """Runs with the same kernels and weights before they are recorded."""
 
@@ -143,16 +140,17 @@ class Replays:
     """A layer's runs on one graph: as they come, until the same one has come often enough.
 
     Args:
-        wanted: Whether runs are recorded; None: where little has to be copied.
+        must: Whether what repeats has to be recorded; else it is where that pays and is possible.
         recorder: What records.
     """
 
-    def __init__(self, wanted: bool | None, recorder: Recorder) -> None:
-        self._wanted, self._recorder = wanted, recorder
+    def __init__(self, must: bool, recorder: Recorder) -> None:
+        self._must, self._recorder = must, recorder
         self._lock = threading.Lock()
         self._last: tuple[Executable, Mapping[str, Tensor]] | None = None
         self._runs = 0
         self._replay: Replay | None = None
+        self._failed = False
 
     def run(
         self,
@@ -160,20 +158,28 @@ class Replays:
         features: Mapping[str, Tensor],
         weights: Mapping[str, Tensor],
         out: Tensor | None,
+        pays: Callable[[], bool],
     ) -> Tensor:
         """As `Executable.run`.
+
+        Args:
+            executable: What to run.
+            features: As it takes them.
+            weights: As it takes them.
+            out: As it takes it.
+            pays: Whether replays are faster; asked of runs that repeat.
 
         Raises:
             InputError: A tensor does not fit, or recording was asked for and is impossible there.
             CompileError: Recording was asked for and failed.
         """
         if reason := self._recorder.refusal(executable.device):
-            if self._wanted:
+            if self._must:
                 raise InputError(f"cuda_graph=True, but {reason}: leave it out, or move them")
             return executable.run(features, weights, out)
         with self._recorder.on(executable.device):
             with self._lock:
-                replay = self._replay_of(executable, features, weights)
+                replay = self._replay_of(executable, features, weights, pays)
             if replay is None:
                 return executable.run(features, weights, out)
             given = executable.inputs(features)
@@ -184,15 +190,17 @@ class Replays:
         executable: Executable,
         features: Mapping[str, Tensor],
         weights: Mapping[str, Tensor],
+        pays: Callable[[], bool],
     ) -> Replay | None:
         if self._last is None or self._last[0] is not executable or self._last[1] is not weights:
-            self._last, self._runs, self._replay = (executable, weights), 0, None
+            self._last, self._runs = (executable, weights), 0
+            self._replay, self._failed = None, False
         self._runs += 1
-        if self._runs == PATIENCE + 1:
-            given = executable.inputs(features)
-            copied = sum(rows.nbytes for rows in given.values()) + executable.layout.result_bytes
-            if self._wanted or copied <= SMALL_BYTES:
-                self._replay = self._recorded(executable, given, weights)
+        if self._runs <= PATIENCE or self._failed or not (self._must or pays()):
+            return None
+        if self._replay is None:
+            self._replay = self._recorded(executable, executable.inputs(features), weights)
+            self._failed = self._replay is None
         return self._replay
 
     def _recorded(
@@ -201,7 +209,7 @@ class Replays:
         try:
             return Replay(executable, given, weights, self._recorder)
         except RuntimeError as error:
-            if self._wanted:
+            if self._must:
                 raise CompileError(
                     f"a run cannot be recorded as a CUDA graph ({error}): pass cuda_graph=False"
                 ) from error

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Variant, usual
-from hetune.variants.runtime.choice import chosen, contenders
+from hetune.variants.runtime.choice import Chosen, chosen, contenders
 from hetune.variants.runtime.pricing import Pricer
 
 _TRIALS = 4
@@ -40,12 +40,15 @@ class Policy:
             been run on n times is expected to be run on n times more; the first call counts one.
             Only then is the question put off until it pays.
         explore: Whether live calls try the variants between which predictions cannot tell.
+        cuda_graph: Whether a GPU's runs are replayed as one CUDA graph; chosen along with the
+            variant if None.
     """
 
     pricer: Pricer
     memory_limit: int | None = None
     expected_runs: float | None = None
     explore: bool = False
+    cuda_graph: bool | None = None
 
 
 @dataclass(slots=True)
@@ -54,12 +57,12 @@ class Use:
 
     Attributes:
         calls: How many there were.
-        current: The variant of the last call.
+        current: What the last call ran.
         asked: Whether predictions have been asked for.
     """
 
     calls: int = 0
-    current: Variant | None = None
+    current: Chosen | None = None
     asked: bool = False
     _trials: dict[str, list[float]] = field(default_factory=dict)
     _contenders: tuple[Variant, ...] = ()
@@ -70,8 +73,8 @@ class Use:
         graph: HeteroGraph,
         policy: Policy,
         is_ready: Callable[[Variant], bool],
-    ) -> tuple[Variant, Callable[[float], None] | None]:
-        """The variant to run now, and whom to tell the seconds that it took (None: nobody).
+    ) -> tuple[Chosen, Callable[[float], None] | None]:
+        """What to run now, and whom to tell the seconds that it took (None: nobody).
 
         Args:
             variants: What there is to choose from.
@@ -88,8 +91,8 @@ class Use:
         if not self.asked:
             first = usual(variants)
             if self._is_early(first, graph, policy, is_ready):
-                self.current = first
-                return first, None
+                self.current = Chosen(first, cuda_graph=False)
+                return self.current, None
         learns = policy.expected_runs is None
         if not self.asked or (learns and _is_power_of_two(self.calls)):
             self.current = self._decide(variants, graph, policy)
@@ -112,7 +115,7 @@ class Use:
             return False
         return self.current is not None or is_ready(first)
 
-    def _decide(self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy) -> Variant:
+    def _decide(self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy) -> Chosen:
         runs = float(self.calls) if policy.expected_runs is None else policy.expected_runs
         return chosen(
             variants,
@@ -120,29 +123,30 @@ class Use:
             policy.pricer,
             memory_limit=policy.memory_limit,
             expected_runs=runs,
-            prepared=None if self.current is None else self.current.id,
+            cuda_graph=policy.cuda_graph,
+            prepared=None if self.current is None else self.current.variant.id,
         )
 
     def _explored(
         self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy
-    ) -> tuple[Variant, Callable[[float], None] | None]:
+    ) -> tuple[Chosen, Callable[[float], None] | None]:
         if self.calls == 1:
             self._contenders = contenders(
                 variants, graph, policy.pricer, memory_limit=policy.memory_limit, most=_CONTENDERS
             )
             self._trials = {variant.id: [] for variant in self._contenders}
-            self.current = self._contenders[0]
+            self.current = Chosen(self._contenders[0])
         waiting = [v for v in self._contenders if len(self._trials[v.id]) < _TRIALS]
         if not waiting or len(self._contenders) == 1:
             assert self.current is not None
             return self.current, None
         trial = min(waiting, key=lambda v: len(self._trials[v.id]))
-        return trial, lambda seconds: self._tell(trial, seconds)
+        return Chosen(trial), lambda seconds: self._tell(trial, seconds)
 
     def _tell(self, variant: Variant, seconds: float) -> None:
         self._trials[variant.id].append(seconds)
         if all(len(times) >= _TRIALS for times in self._trials.values()):
-            self.current = min(self._contenders, key=self._measured)
+            self.current = Chosen(min(self._contenders, key=self._measured))
 
     def _measured(self, variant: Variant) -> float:
         times = self._trials[variant.id][1:]

@@ -1,13 +1,14 @@
-"""Every plan of every layer, interpreted by Triton, equals the program's interpreter.
+"""Every variant of every layer, interpreted by Triton, equals the program's interpreter.
 
-By default each plan runs at one of the widths, taking turns, on a graph with a hub, and at one of
-the awkward graphs. HETUNE_FULL_MATRIX=1 runs every plan at every width on every graph, which takes
-long: an interpreter needs milliseconds for every program.
+By default each variant runs on one of the awkward graphs, taking turns, and one of each plan at
+one of the widths. HETUNE_FULL_MATRIX=1 runs every variant at every width and on every graph, which
+takes long: an interpreter needs milliseconds for every program.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from functools import cache
 
 import pytest
@@ -38,31 +39,32 @@ def _triton() -> None:
 
 
 @cache
-def variants(name: str, heads: int) -> tuple[str, ...]:
-    """Ids of a layer's variants."""
+def variants(name: str, heads: int) -> dict[str, tuple[int, int]]:
+    """A layer's variants by id: places of the plan, and of the schedule among the plan's own."""
     module = LAYERS[name].make(AWKWARD["one relation"](), 16, heads)
-    return tuple(variant.id for variant in variants_of(adapt(module).program, "cuda"))
+    own: dict[str, list[str]] = {}
+    for variant in variants_of(adapt(module).program, "cuda"):
+        own.setdefault(variant.id.rpartition("/")[0], []).append(variant.id)
+    return {i: (plan, at) for plan, ids in enumerate(own.values()) for at, i in enumerate(ids)}
 
 
-def plans(name: str, heads: int) -> tuple[str, ...]:
-    """Ids of a layer's plans."""
-    return tuple(dict.fromkeys(i.rpartition("/")[0] for i in variants(name, heads)))
-
-
-def turn(name: str, heads: int, turns: int, mine: int):
-    """Which plans run at this turn: each at one of them, or all; schedules take turns at plans."""
+def turns_of_variants(name: str, heads: int, turns: int, mine: int):
+    """Which variants run at this turn: each at one of them, or all."""
     shift = SHAPES.index((name, heads))
-    known = plans(name, heads)
+    return lambda variant: FULL or (shift + sum(variants(name, heads)[variant])) % turns == mine
+
+
+def turns_of_plans(name: str, heads: int, turns: int, mine: int):
+    """Which variants run at this turn: one of each plan at one of them, or all."""
+    shift, schedules = (
+        SHAPES.index((name, heads)),
+        Counter(p for p, _ in variants(name, heads).values()),
+    )
 
     def keep(variant: str) -> bool:
-        plan, _, schedule = variant.rpartition("/")
-        if plan not in known:  # it needs canonical edges
-            return schedule == "t64-e1024"
-        place = known.index(plan) + shift
-        own = [i for i in variants(name, heads) if i.rpartition("/")[0] == plan]
-        if variant != own[(place + mine) % len(own)]:
-            return False
-        return FULL or place % turns == mine
+        plan, schedule = variants(name, heads)[variant]
+        place = plan + shift
+        return FULL or (place % turns == mine and schedule == (place + mine) % schedules[plan])
 
     return keep
 
@@ -76,19 +78,24 @@ def run(name, heads, width, graph, keep) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(("name", "heads"), SHAPES)
 def test_widths(name, heads, width, small):
-    run(name, heads, width, small, turn(name, heads, len(WIDTHS), WIDTHS.index(width)))
+    keep = turns_of_plans(name, heads, len(WIDTHS), WIDTHS.index(width))
+    run(name, heads, width, small, keep)
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize(("name", "heads"), SHAPES)
 def test_awkward_graphs(name, heads, graph):
-    keep = turn(name, heads, len(GRAPHS), list(GRAPHS).index(graph))
+    keep = turns_of_variants(name, heads, len(GRAPHS), list(GRAPHS).index(graph))
     run(name, heads, 7, GRAPHS[graph](), keep)
 
 
-def test_every_plan_has_its_turn():
-    for name, heads in SHAPES:
-        for turns in (len(WIDTHS), len(GRAPHS)):
-            keeps = [turn(name, heads, turns, mine) for mine in range(turns)]
-            kept = [v for v in variants(name, heads) if any(keep(v) for keep in keeps)]
-            assert [v.rpartition("/")[0] for v in kept] == list(plans(name, heads))
+@pytest.mark.parametrize(("name", "heads"), SHAPES)
+def test_everything_has_its_turn(name, heads):
+    turns = [turns_of_variants(name, heads, len(GRAPHS), mine) for mine in range(len(GRAPHS))]
+    known = variants(name, heads)
+    assert all(
+        sum(keep(variant) for keep in turns) == (len(turns) if FULL else 1) for variant in known
+    )
+    turns = [turns_of_plans(name, heads, len(WIDTHS), mine) for mine in range(len(WIDTHS))]
+    kept = {known[variant][0] for variant in known if any(keep(variant) for keep in turns)}
+    assert kept == {plan for plan, _ in known.values()}

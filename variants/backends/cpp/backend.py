@@ -24,6 +24,7 @@ from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot
 from hetune.variants.errors import CompileError
 from hetune.variants.graph import cuts
 from hetune.variants.graph.row_groups import RowGroups, node_type_groups
+from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Launch, Rows, Schedule
 from hetune.variants.kernel.scratch import ScratchLayout, scratch_layout
@@ -119,7 +120,7 @@ def _bound(
     def run(tensors: Mapping[str, Tensor]) -> None:
         for position, name in buffers:
             pointers[position] = tensors[name].data_ptr()
-        function(pointers, counts, torch.get_num_threads())
+        function(pointers, counts, kernel_threads())
 
     run.kept = kept  # type: ignore[attr-defined]  # the arrays live as long as the runner
     return run

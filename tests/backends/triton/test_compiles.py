@@ -1,0 +1,59 @@
+"""Every kernel of every layer's variants compiles for the GPUs that are named here.
+
+Variants share kernels, launch by launch and under other names: of thousands some hundreds differ.
+"""
+
+import zipfile
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from hetune.variants.backends.triton.ahead import TritonCompiler
+from hetune.variants.backends.triton.codegen import print_unit
+from hetune.variants.backends.triton.lower import lower
+from hetune.variants.backends.triton.target import Unit
+from hetune.variants.kernel.as_run import as_run
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.runtime.build import layer_programs
+
+pytest.importorskip("triton")
+
+
+@cache
+def units(layer: str, width: int, heads: int) -> tuple[Unit, ...]:
+    """The modules of a layer's variants, of `hetune.nn` and of PyG."""
+    launches = {
+        (as_run(launch, schedule), schedule): None
+        for program in layer_programs(layer, width, heads)
+        for variant in variants_of(program, "cuda")
+        for launch, schedule in zip(variant.plan.launches, variant.schedules, strict=True)
+    }
+    return tuple(lower(launch, schedule, "ieee")[0] for launch, schedule in launches)
+
+
+def distinct(units: Iterable[Unit]) -> Unit:
+    """All kernels that differ by more than name and comment, in one module."""
+    found = {
+        replace(function, name="", comment=""): None
+        for unit in units
+        for function in unit.functions
+    }
+    functions = (replace(f, name=f"kernel_{place}") for place, f in enumerate(found))
+    helpers = dict.fromkeys(helper for unit in units for helper in unit.helpers)
+    return Unit("All kernels of a layer's variants.", tuple(helpers), tuple(functions))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize(
+    ("layer", "width", "heads"), [("rgcn", 63, 1), ("rgat", 64, 2), ("hgt", 64, 2)]
+)
+def test_every_kernel(layer, width, heads, capability, tmp_path):
+    unit = distinct(units(layer, width, heads))
+    TritonCompiler(capability).compile(print_unit(unit), tmp_path / "out")
+    with zipfile.ZipFile(tmp_path / "out") as archive:
+        cubins = {name: archive.read(name) for name in archive.namelist() if "cubin" in name}
+    assert cubins.keys() == {f"{function.name}.cubin" for function in unit.functions}
+    assert all(cubin[:4] == b"\x7fELF" for cubin in cubins.values())

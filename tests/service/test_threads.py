@@ -1,0 +1,74 @@
+"""Short runs have one thread: what is chosen, told, used, and compared is for that number."""
+
+import pytest
+import torch
+
+from hetune.service.core import selection
+from hetune.variants.graph.threads import kernel_threads, using_threads
+from hetune.variants.runtime.compiled import CompiledLayer
+
+from ._serving import tiny_features, tiny_graph
+
+X = tiny_features()
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def used(monkeypatch):
+    """The numbers of threads that layers run with."""
+    found = []
+    forward = CompiledLayer.forward
+
+    def noted(self, *args, **kwargs):
+        found.append(kernel_threads())
+        return forward(self, *args, **kwargs)
+
+    monkeypatch.setattr(CompiledLayer, "forward", noted)
+    return found
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize(("seconds", "threads"), [(1.0, 1), (0.0, 2)])
+def test_what_one_thread_should_do_at_once_it_does_alone(
+    service, used, seconds, threads, monkeypatch
+):
+    monkeypatch.setattr(selection, "ALONE_SECONDS", seconds)
+    report = service.inference.run("m", service.graphs.add(tiny_graph()), X).report
+    assert [layer.threads for layer in report.layers] == used == [threads] * 2
+    words = "1 thread," if threads == 1 else "2 threads,"
+    assert all(words in layer.reason for layer in report.layers)
+    with using_threads(threads):
+        choice = service.following.active.selector.choose(
+            service.models.get("m").modules[0], service.graphs.get(report.graph)
+        )
+    assert report.layers[0].predicted_seconds == choice.seconds
+    assert choice.threads == threads
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_variant_gives_the_same_bits_with_any_number(service, used, monkeypatch):
+    id = service.graphs.add(tiny_graph())
+    variants = [layer.variant for layer in service.selection.select("m", id).layers]
+    found = []
+    for seconds in (1.0, 0.0):
+        monkeypatch.setattr(selection, "ALONE_SECONDS", seconds)
+        found.append(service.inference.run("m", id, X, variants=variants).out)
+    assert used == [1, 1, 2, 2]
+    assert torch.equal(*found)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_samples_of_regret_run_as_the_layer_did(service, used):
+    service.regret.rate = 1.0
+    service.inference.run("m", service.graphs.add(tiny_graph()), X)
+    sample = service.regret.take()
+    sample.run(sample.variants[0])
+    assert used == [1, 1, 1]
+    assert sample.threads == 1

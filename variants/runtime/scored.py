@@ -1,0 +1,137 @@
+"""The variants of a layer, with what they should take and hold on a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hetune.variants.errors import MemoryLimitError
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.threads import kernel_threads
+from hetune.variants.plan.variants import Variant
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.memory import copied_bytes, layout_of
+from hetune.variants.runtime.pricing import Pricer, Prices
+from hetune.variants.runtime.table import CandidateTable
+
+RECORDING_RUNS = 3
+"""What recording takes, in runs: two that wait whether there is a third, and one to warm up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A variant on a graph.
+
+    Attributes:
+        id: The variant.
+        seconds: Predicted time of a run whose kernels the host starts one by one.
+        peak_bytes: What such a run holds beside its inputs; exact.
+        replay_seconds: Predicted time of one that is replayed as a CUDA graph; None on a CPU.
+    """
+
+    id: str
+    seconds: float
+    peak_bytes: int
+    replay_seconds: float | None = None
+
+
+class Scored:
+    """Variants with their prices on a graph. Keeps the graph alive: never cached on it."""
+
+    def __init__(self, table: CandidateTable, graph: HeteroGraph, prices: Prices) -> None:
+        self.table, self.graph, self.prices = table, graph, prices
+        self.ids = [variant.id for variant in table.variants]
+
+    @property
+    def domain(self) -> Domain:
+        """The graph, as the variants see it."""
+        return domain_of(self.table, self.graph)
+
+    def candidate(self, position: int) -> Candidate:
+        """The variant at a position of the table."""
+        replays = self.prices.replays
+        return Candidate(
+            self.ids[position],
+            float(self.prices.seconds[position]),
+            self.peak_bytes(position),
+            None if replays is None else float(replays[position]),
+        )
+
+    def seconds(self, replays: bool) -> np.ndarray:
+        """Of runs, or of replays, by variant."""
+        found = self.prices.replays if replays else None
+        return self.prices.seconds if found is None else found
+
+    def peak_bytes(self, position: int, replays: bool = False) -> int:
+        """What a run holds, and what a recording keeps beside that."""
+        variant = self.table.variants[position]
+        key = "peak bytes", variant.key, kernel_threads()
+        peak = self.graph.cached(
+            key, lambda: layout_of(variant.plan, variant.schedules, self.domain).peak_bytes
+        )
+        return peak + replays * sum(copied_bytes(variant.plan.program, self.domain))
+
+    def fits(self, position: int, memory_limit: int | None, replays: bool = False) -> bool:
+        """Whether a variant's runs, or its recording, hold no more than that."""
+        return memory_limit is None or self.peak_bytes(position, replays) <= memory_limit
+
+    def best(
+        self,
+        memory_limit: int | None,
+        expected_runs: float,
+        cuda_graph: bool | None,
+        prepared: str | None = None,
+    ) -> tuple[int, bool]:
+        """The best variant's position, and whether it is to be replayed.
+
+        What all variants need to be prepared is no reason to choose any of them.
+
+        Raises:
+            MemoryLimitError: None fits.
+        """
+        prepare = self.prices.prepare - self.prices.prepare.min()
+        if prepared is not None:
+            prepare[self.ids.index(prepared)] = 0
+        ways = self._ways(cuda_graph)
+        costs = np.stack([self._cost(prepare, expected_runs, replays) for replays in ways])
+        for place in costs.argsort(axis=None, kind="stable").tolist():
+            way, position = divmod(place, len(self.ids))
+            if self.fits(position, memory_limit, ways[way]):
+                return position, ways[way]
+        holds = [self.peak_bytes(position, ways[0]) for position in range(len(self.ids))]
+        raise MemoryLimitError(
+            f"every variant needs more than the limit of {memory_limit} bytes: the smallest, "
+            f"{self.ids[holds.index(min(holds))]}, needs {min(holds)}; raise memory_limit to at "
+            "least that"
+        )
+
+    def _ways(self, cuda_graph: bool | None) -> tuple[bool, ...]:
+        if self.prices.replays is None:
+            return (False,)
+        return (False, True) if cuda_graph is None else (cuda_graph,)
+
+    def _cost(self, prepare: np.ndarray, expected_runs: float, replays: bool) -> np.ndarray:
+        once = prepare + replays * RECORDING_RUNS * self.prices.seconds
+        found: np.ndarray = self.seconds(replays) + once / expected_runs
+        return found
+
+
+def scored_on(variants: tuple[Variant, ...], graph: HeteroGraph, pricer: Pricer) -> Scored:
+    """Variants with their prices on a graph, kept there for as long as the pricer is."""
+    table, threads = CandidateTable.of(variants), kernel_threads()
+    key = "prices", threads, _keys(variants)
+    prices = graph.cached(
+        key, lambda: pricer.price(table, domain_of(table, graph), threads), owner=pricer
+    )
+    return Scored(table, graph, prices)
+
+
+def domain_of(table: CandidateTable, graph: HeteroGraph) -> Domain:
+    """The graph, with the indexes that the variants' device needs anyway."""
+    return Domain(graph, graph.device if table.device == "cuda" else None)
+
+
+def _keys(variants: Sequence[Variant]) -> tuple[str, ...]:
+    return tuple(variant.key for variant in variants)
