@@ -204,3 +204,56 @@ launch
     store y = acc
 """
 """A softmax over two groups of edges, and the sum that it weights, of rows of both."""
+
+ACTIVATED = """
+launch
+  buffer x: node[{h},{d}]
+  buffer t: node[{h},{d}] in scratch t
+  buffer t_flat: node[{n}] in scratch t
+  buffer w: ntype[{n},{n}]
+  buffer b: ntype[{n}]
+  buffer p: node[{n}] in scratch p
+  buffer gate: ntype[]
+  buffer c: shared[{n}]
+  buffer total: node[]
+  buffer y: node[{n}]
+  traverse node
+    raw: [{h},{d}] = read x
+    active: [{h},{d}] = gelu(raw)
+    store t = active
+  gemm p[node] = t_flat @ w + b heads=1 k={n} n={n}{only}
+  traverse node
+    column: [] = read gate
+    open: [] = sigmoid(column)
+    closed: [] = one_minus(open)
+    row: [{n}] = read p
+    new: [{n}] = mul(open, row)
+    old: [{n}] = read c
+    weight: [] = read total
+    kept: [{n}] = mul(weight, old)
+    less: [{n}] = mul(closed, kept)
+    both: [{n}] = add(new, less)
+    store y = both
+"""
+"""An activation, a product of its rows, and a skip connection; names like those of its kernel."""
+
+ACTIVATED_PAIRS = """
+launch
+  buffer x: {kind}[2,{d}]
+  buffer w: etype[2,{d},{d}]
+  buffer scale: {kind}[2]
+  buffer p: {kind}[2,{d}]
+  buffer q: etype[2,{d}]
+  buffer z: node[2,{d}]
+  buffer y: {kind}[2,{d}]
+  gemm p[{rows}] = scale * x @ w heads=2 k={d} n={d}
+  traverse {rows}
+    row: [2,{d}] = read p
+    typed: [2,{d}] = read q
+    node: [2,{d}] = read z[dst]
+    sum: [2,{d}] = add(row, typed)
+    more: [2,{d}] = mul(sum, node)
+    active: [2,{d}] = tanh(more)
+    store y += active
+"""
+"""A product with heads of which other rows, those of types and nodes, are part; it is kept."""

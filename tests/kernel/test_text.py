@@ -63,6 +63,32 @@ KERNELS = [
         Gemm("y", Direct("x"), "w", NODES, 1, 3, 5, bias="b", only=End.DST, fill=True),
         "gemm y[node] = x @ w + b heads=1 k=3 n=5 only=dst fill",
     ),
+    (
+        Gemm(
+            "t",
+            Direct("x", "leaky_relu", 0.5),
+            "w",
+            EDGES,
+            1,
+            3,
+            5,
+            scale="c",
+            tail=(
+                Def("h", (5,), Apply("gelu", ("t",))),
+                Store("t", "t"),
+                Store("y", "h", True),
+            ),
+        ),
+        """\
+gemm t[edge@s] = c * leaky_relu(x, const=0.5) @ w heads=1 k=3 n=5
+    h: [5] = gelu(t)
+    store t = t
+    store y += h""",
+    ),
+    (
+        Gemm("y", Direct("x", "relu"), "w", NODES, 1, 3, 5, only=End.DST, fill=True),
+        "gemm y[node] = relu(x) @ w heads=1 k=3 n=5 only=dst fill",
+    ),
     (Traversal(NODES, ()), "traverse node"),
     (
         Traversal(
@@ -178,6 +204,8 @@ HEAD = "launch\n  buffer x: node[2]\n"
         ("launch\n  traverse node\n  buffer x: node[]", "a buffer follows a kernel"),
         (HEAD + "  gemm x = x @ w", "found '=' where '[' is expected"),
         (HEAD + "  gemm x[node] = x[up] @ w", "'up' is no end of an edge: write src or dst"),
+        (HEAD + "  gemm x[node] = relu(x, 2) @ w", "found '2' where 'const' is expected"),
+        (HEAD + "  gemm x[node] = relu(x[src]) @ w", "found '[' where ')' is expected"),
         (HEAD + "  gemm x[node] = x @ w heads=1", "where 'k' is expected"),
         (HEAD + "  traverse node\n    yield x", "no statement starts with 'yield'"),
         (HEAD + "  traverse node\n    v: [2] = read", "the line ends where a buffer is expected"),

@@ -57,6 +57,20 @@ GOOD_KERNELS = [
     "gemm q[dst_pair@s] = sum(u * m) @ w heads=4 k=3 n=2",
     "gemm q[dst_pair@s] = sum(x[src]) @ w heads=4 k=3 n=2",
     "gemm y[node] = x @ wn + c heads=4 k=3 n=2",
+    "gemm y[node] = gelu(x) @ wn + c heads=4 k=3 n=2 only=src fill",
+    # What becomes of the rows; the product's is a value, whose name a buffer may have.
+    """
+gemm e[edge@s] = u * scale(m, const=0.5) @ w heads=4 k=3 n=2
+  near: [8] = read y[dst]
+  f: [] = read u
+  k: [8] = mul(f, e)
+  g: [8] = max(k, near)
+  store e += g
+""",
+    """
+gemm r[dst_pair@s] = sum(u * m) @ w + b heads=4 k=3 n=2
+  store q = r
+""",
     # A launch of several kernels: what one writes the next reads at the same rows.
     """
 gemm q[dst_pair@s] = sum(x[src]) @ w heads=4 k=3 n=2
@@ -180,6 +194,50 @@ BAD_GEMMS = [
     ("gemm e[edge] = m @ w heads=4 k=3 n=2 only=dst", "only=dst is for node rows, not edge"),
     ("gemm e[edge] = e @ w1 heads=1 k=8 n=8", "weight 'w1' has row shape (6, 2, 4)"),
     ("gemm m[edge] += m @ w3 heads=4 k=3 n=3", "'m' is both read and written: write another"),
+    ("gemm e[edge] = sinh(m) @ w heads=4 k=3 n=2", "there is no function 'sinh': use one of add"),
+    ("gemm e[edge] = add(m) @ w heads=4 k=3 n=2", "add takes 2 arguments, not 1"),
+    ("gemm e[edge] = scale(m) @ w heads=4 k=3 n=2", "scale needs a finite constant"),
+    ("gemm e[edge] = relu(m, const=1) @ w heads=4 k=3 n=2", "relu takes no constant: drop it"),
+    ("gemm e[edge] = reciprocal(m) @ w heads=4 k=3 n=2", "of padding is no number: use one of exp"),
+]
+SIZES = " heads=4 k=3 n=2"
+BAD_TAILS = [
+    ("gemm y[node] += x @ wn" + SIZES + "\n  store y = y", "its rows are parts of sums"),
+    ("gemm y[edge -> node] += m @ w" + SIZES + "\n  store y = y", "its rows are parts of sums"),
+    ("gemm y[node] = x @ wn" + SIZES + " only=dst\n  store y = y", "only=dst: add fill"),
+    ("gemm y[node] = x @ wn" + SIZES + "\n  h: [8] = relu(y)", "the tail stores nothing"),
+    ("gemm e[edge] = m @ w" + SIZES + "\n  store y = e", "'y' is node[8] but the rows are edge"),
+    ("gemm y[node] = x @ wn" + SIZES + "\n  store z = y", "only rows of width 8 are stored"),
+    ("gemm q[edge] = u * m @ w" + SIZES + "\n  f: [] = read u\n  store u = f", "of width 8 are"),
+    ("gemm y[node] = y @ w8 heads=1 k=8 n=8\n  store y = y", "'y' is read by the product and"),
+    ("gemm y[node] = x @ wn" + SIZES + "\n  y: [8] = relu(y)\n  store y = y", "defined already"),
+    ("gemm y[node] = x @ wn" + SIZES + "\n  h: [8] = relu(u)\n  store y = h", "no value 'u' here"),
+    (
+        "gemm y[node] = x @ wn" + SIZES + "\n  h: [8] = read z\n  store y = h",
+        "the value has row shape (6,): declare as wide",
+    ),
+    (
+        "gemm e[edge] = m @ w" + SIZES + "\n  h: [4] = read a\n  store e = e",
+        "rows are flat here: declare (8,) or ()",
+    ),
+    (
+        "gemm e[edge] = m @ w" + SIZES + "\n  h: [8] = read y\n  store e = h",
+        "cannot be read at - of edge rows: read `y[src]` or `y[dst]`",
+    ),
+    (
+        "gemm y[node] = x @ wn" + SIZES + "\n  h: [] = dot(y, y)\n  store y = y",
+        "a tail has reads, elementwise functions and stores alone",
+    ),
+    (
+        "gemm y[node] = x @ wn" + SIZES + "\n  init h: [8] sum\n  store y = y",
+        "a tail has reads, elementwise functions and stores alone",
+    ),
+    (
+        "gemm y[node] = x @ wn"
+        + SIZES
+        + "\n  for edge@s\n    h: [8] = read e\n    store e = h\n  store y = y",
+        "a tail has reads, elementwise functions and stores alone",
+    ),
 ]
 BAD_TRAVERSALS = [
     ("traverse shared\n  h: [8] = read b", "cannot walk shared rows"),
@@ -299,9 +357,12 @@ BAD_LAUNCHES = [
 ]
 
 
-@pytest.mark.parametrize(("kernels", "message"), BAD_GEMMS + BAD_TRAVERSALS + BAD_LAUNCHES)
+BAD = BAD_GEMMS + BAD_TAILS + BAD_TRAVERSALS + BAD_LAUNCHES
+
+
+@pytest.mark.parametrize(("kernels", "message"), BAD)
 def test_bad_launches(kernels, message):
-    launch = build(kernels, GOOD + "  buffer w3: etype[4,3,3]\n")
+    launch = build(kernels, GOOD + "  buffer w3: etype[4,3,3]\n  buffer w8: ntype[8,8]\n")
     with pytest.raises(KernelError) as caught:
         verify(launch)
     assert message in str(caught.value)

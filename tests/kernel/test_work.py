@@ -73,6 +73,28 @@ CASES = [
         ),
     ),
     (
+        # A function of 3 elements, then of 5; neither the product nor a list is written or read
+        # twice, and nodes without edges at the destination, of which 30 pairs know at most 10,
+        # have the tail but no product.
+        "x: node[3]; w: ntype[3,5]; g: ntype[]; y: node[5]",
+        """
+gemm t[node] = leaky_relu(x, const=0.5) @ w heads=1 k=3 n=5 only=dst fill
+  a: [] = read g
+  u: [5] = mul(a, t)
+  v: [5] = gelu(u)
+  store y += v
+""",
+        Work(
+            matrix_flops=2 * 10 * 3 * 5,
+            vector_flops=10 * (2 * 3 + 5 + 5),
+            special=10 * 5,
+            read_bytes=4 * (10 * 3 + 3 * 15 + 3 + 10 * 5),
+            write_bytes=4 * 10 * 5,
+            index_bytes=4 * 10,
+            touched_bytes=4 * (10 * 3 + 3 * 15 + 10 + 2 * 10 * 5),
+        ),
+    ),
+    (
         # Aggregate first: 20 edges weighted and summed per head (2 x 3), then 7 pairs scattered to
         # 7 nodes, which are read and written. Lists: 7 + 1 pointers, src, position; type, node.
         "x: node[3]; a: edge[2]; w: etype[2,3,4]; y: node[8]",

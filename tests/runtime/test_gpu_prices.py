@@ -187,6 +187,21 @@ def test_softmaxes_in_one_pass_are_counted_as_they_run(graph):
     assert several["starts"] == once["starts"] + 1
 
 
+def test_elementwise_walks_are_counted_with_their_products(graph):
+    """HGT's last product: the activation before it, and the skip connection behind."""
+    nodes, width = graph.num_nodes, 8
+    fused = by_schedule("hgt", "src+scores-src+fold-a_rel+fold-m_rel", graph)
+    apart = by_schedule("hgt", "src+scores-src+fold-a_rel+fold-m_rel", graph, fuse_rows=False)
+    assert fused["starts"] == apart["starts"] - 2
+    assert fused["kernels"] == apart["kernels"] - 2
+    assert fused["walks"] < apart["walks"]
+    assert fused["tiles"] == apart["tiles"]
+    assert fused["write_bytes"] == apart["write_bytes"]
+    # Activated rows are neither written nor read, and the product's are not either.
+    assert apart["scratch_bytes"] - fused["scratch_bytes"] == 4 * 4 * width * nodes
+    assert fused["special"] <= apart["special"]
+
+
 def test_walks_by_edges_have_programs_for_chunks(graph):
     nodes = by_schedule("rgcn", "src", graph)
     edges = by_schedule("rgcn", "src", graph, balance="edge", hub_elements=512)
@@ -203,6 +218,9 @@ def test_peaks_count_what_schedules_need(graph):
     # In one pass no scores are in memory: one float for each edge.
     once = scratch("rgat", "src+weights-first")
     assert scratch("rgat", "src+weights-first", one_pass=False) == once + 4 * graph.num_edges
+    # Neither activated rows nor the last product's.
+    plan = "src+scores-src+fold-a_rel+fold-m_rel"
+    assert scratch("hgt", plan, fuse_rows=False) == scratch("hgt", plan) + 8 * 8 * graph.num_nodes
     # 32 floats of two nodes for each chunk.
     chunks = -(-graph.num_edges // 16)
     assert scratch("rgcn", "src") == 0

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import hashlib
 
-from hetune.variants.kernel.nodes import Direct, Gather, Gemm, Launch, Rows, SegmentSum, Traversal
+from hetune.variants.kernel.nodes import (
+    Direct,
+    Gather,
+    Gemm,
+    Kernel,
+    Launch,
+    Rows,
+    SegmentSum,
+    Traversal,
+)
 from hetune.variants.kernel.walk import writes
 
 _NAME_LENGTH = 80
@@ -13,8 +22,8 @@ _NAME_LENGTH = 80
 def describe_gemm(gemm: Gemm) -> str:
     """The product, and for which rows."""
     match gemm.x:
-        case Direct(buffer):
-            x = buffer
+        case Direct(buffer, fn):
+            x = f"{fn}({buffer})" if fn else buffer
         case Gather(buffer, end):
             x = f"{buffer}[{end}]"
         case SegmentSum(buffer, _, weight):
@@ -23,12 +32,15 @@ def describe_gemm(gemm: Gemm) -> str:
     bias = f" + {gemm.bias}" if gemm.bias else ""
     out = f"{gemm.out}[dst]" if gemm.scatter else gemm.out
     sign = "+=" if gemm.accumulate else "="
-    return f"{out} {sign} {scale}{x} @ {gemm.w}{bias}, {_for_every(gemm.rows)}"
+    product = f"{out} {sign} {scale}{x} @ {gemm.w}{bias}"
+    if gemm.tail:
+        product = f"{describe_written(gemm)} of {product}"
+    return f"{product}, {_for_every(gemm.rows)}"
 
 
 def describe_traversal(traversal: Traversal) -> str:
     """What is written, and for which rows."""
-    return f"{', '.join(sorted(set(writes(traversal))))}, {_for_every(traversal.rows)}"
+    return f"{describe_written(traversal)}, {_for_every(traversal.rows)}"
 
 
 def launch_name(launch: Launch, recipe: str, *before: str) -> str:
@@ -42,6 +54,11 @@ def launch_name(launch: Launch, recipe: str, *before: str) -> str:
             parts.append(f"walk-{kernel.rows.space}")
     digest = hashlib.sha256(recipe.encode()).hexdigest()[:8]
     return f"{'-'.join(parts)[:_NAME_LENGTH]}-{digest}"
+
+
+def describe_written(kernel: Kernel) -> str:
+    """The buffers that are written."""
+    return ", ".join(sorted(set(writes(kernel))))
 
 
 def _for_every(rows: Rows) -> str:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import Rows, Stmt
 from hetune.variants.kernel.text import show_rows, show_statement, show_type
-from hetune.variants.program.nodes import End, Space, Type
+from hetune.variants.program.nodes import MAP_ARITY, End, Space, Type
+
+APPLY_ARITY = {**MAP_ARITY, "max": 2}
+"""The functions of `Apply` and how many arguments each takes."""
+
+WITH_CONSTANT = frozenset({"leaky_relu", "scale"})
+"""The functions that need a constant; no other takes one."""
+
+OPERAND_FUNCTIONS = frozenset(fn for fn, arity in MAP_ARITY.items() if arity == 1) - {"reciprocal"}
+"""The functions that a product's operand may go through: padding of its rows stays finite."""
 
 PAIRS = (Space.SRC_PAIR, Space.SRC_DENSE, Space.DST_PAIR)
 ROW_SPACES = (Space.NODE, Space.EDGE, *PAIRS)
@@ -44,6 +54,23 @@ class Check:
                 statement,
             )
         return self.types[name]
+
+    def function(
+        self, fn: str, arguments: int, const: float | None, statement: Stmt | None = None
+    ) -> None:
+        """There is such a function of so many arguments, with a constant or without."""
+        arity = APPLY_ARITY.get(fn)
+        if arity is None:
+            raise self.error(
+                f"there is no function {fn!r}: use one of {', '.join(APPLY_ARITY)}", statement
+            )
+        if arguments != arity:
+            raise self.error(f"{fn} takes {arity} arguments, not {arguments}", statement)
+        if fn in WITH_CONSTANT:
+            if const is None or not math.isfinite(const):
+                raise self.error(f"{fn} needs a finite constant: add const=...", statement)
+        elif const is not None:
+            raise self.error(f"{fn} takes no constant: drop it", statement)
 
     def rows(self, rows: Rows, statement: Stmt | None = None) -> None:
         """A loop can walk these rows."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hetune.variants.kernel.check import NODE_ENDS, Check
+from hetune.variants.kernel.check import NODE_ENDS, OPERAND_FUNCTIONS, Check
+from hetune.variants.kernel.check_tail import TailCheck
 from hetune.variants.kernel.nodes import Direct, Gather, Gemm, Rows, SegmentSum
 from hetune.variants.kernel.text import show_type
 from hetune.variants.kernel.walk import reads
@@ -29,7 +30,10 @@ class GemmCheck(Check):
                 raise self.error(f"{name} is {extent}: it must be at least 1")
         self._operand()
         self._weight()
-        self._out()
+        if gemm.tail:
+            TailCheck(self.place, self.types, gemm).run()
+        else:
+            self._out()
         if gemm.scale is not None:
             shape = self.own_row(gemm.scale, gemm.rows).shape
             if shape not in ((), (gemm.heads,)):
@@ -43,7 +47,7 @@ class GemmCheck(Check):
             raise self.error(f"only={gemm.only} is for node rows, not {gemm.rows.space}: drop it")
         if gemm.fill and (gemm.only is End.NONE or gemm.accumulate):
             raise self.error("fill is for rows that only= leaves out, and not with `+=`: drop it")
-        if gemm.out in {name for name, _ in reads(gemm)}:
+        if not gemm.tail and gemm.out in {name for name, _ in reads(gemm)}:
             raise self.error(f"{gemm.out!r} is both read and written: write another buffer")
 
     def _width(self, what: str, name: str, wanted: int, sizes: str) -> None:
@@ -54,9 +58,10 @@ class GemmCheck(Check):
     def _operand(self) -> None:
         gemm = self.gemm
         match gemm.x:
-            case Direct(buffer):
+            case Direct(buffer, fn, const):
                 self.own_row(buffer, gemm.rows)
                 self._width("operand", buffer, gemm.heads * gemm.k, "heads * k")
+                self._operand_function(fn, const)
             case Gather(buffer, end):
                 self._node_operand(buffer)
                 if end is End.NONE or end not in NODE_ENDS[gemm.rows.space]:
@@ -73,6 +78,15 @@ class GemmCheck(Check):
         if type.space is not Space.NODE:
             raise self.error(
                 f"operand {name!r} is {show_type(type)}: only node buffers can be gathered"
+            )
+
+    def _operand_function(self, fn: str, const: float | None) -> None:
+        if not fn and const is None:
+            return
+        self.function(fn, 1, const)
+        if fn not in OPERAND_FUNCTIONS:
+            raise self.error(
+                f"{fn} of padding is no number: use one of {', '.join(sorted(OPERAND_FUNCTIONS))}"
             )
 
     def _segment_sum(self, x: SegmentSum) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from hetune.variants.kernel.check import NAME, NODE_ENDS, Check
 from hetune.variants.kernel.nodes import (
     Apply,
@@ -21,13 +19,7 @@ from hetune.variants.kernel.nodes import (
 )
 from hetune.variants.kernel.text import show_rows, show_type
 from hetune.variants.kernel.walk import statements, writes
-from hetune.variants.program.nodes import MAP_ARITY, End, Space, Type
-
-APPLY_ARITY = {**MAP_ARITY, "max": 2}
-"""The functions of `Apply` and how many arguments each takes."""
-
-WITH_CONSTANT = frozenset({"leaky_relu", "scale"})
-"""The functions that need a constant; no other takes one."""
+from hetune.variants.program.nodes import End, Space, Type
 
 REDUCTIONS = ("sum", "max")
 
@@ -70,10 +62,14 @@ class TraversalCheck(Check):
     def _body(self, rows: Rows, body: tuple[Stmt, ...], loop: ForEach | None) -> None:
         if not body:
             raise self.error("the body is empty: drop the loop", loop)
-        self.scopes.append(_Scope(rows))
+        self.enter(rows)
         for statement in body:
             self._statement(statement)
         self.scopes.pop()
+
+    def enter(self, rows: Rows) -> None:
+        """A loop begins."""
+        self.scopes.append(_Scope(rows))
 
     def _statement(self, statement: Stmt) -> None:
         match statement:
@@ -81,7 +77,7 @@ class TraversalCheck(Check):
                 found = self._expr(expr, statement)
                 if shape != found:
                     raise self.error(f"the value has row shape {found}: declare that", statement)
-                self._declare(name, shape, statement)
+                self.declare(name, shape, statement)
             case Init():
                 self._init(statement)
             case Update():
@@ -98,7 +94,7 @@ class TraversalCheck(Check):
             raise self.error(f"there is no reduction {init.reduce!r}: use sum or max", init)
         if any(extent < 1 for extent in init.shape):
             raise self.error("an extent is below 1: give each axis at least 1 element", init)
-        self._declare(init.name, init.shape, init)
+        self.declare(init.name, init.shape, init)
         if init.below:
             shape = scope.shapes.get(init.below)
             if init.reduce != "sum" or init.below not in scope.maxima - scope.grown:
@@ -118,7 +114,8 @@ class TraversalCheck(Check):
         if init.reduce == "max":
             scope.maxima.add(init.name)
 
-    def _declare(self, name: str, shape: tuple[int, ...], statement: Stmt) -> None:
+    def declare(self, name: str, shape: tuple[int, ...], statement: Stmt) -> None:
+        """A value's name is one, and new."""
         if not NAME.fullmatch(name):
             raise self.error(f"{name!r} is no identifier: use letters, digits and _", statement)
         if any(name in scope.shapes for scope in self.scopes):
@@ -239,20 +236,7 @@ class TraversalCheck(Check):
         return type.shape
 
     def _apply(self, apply: Apply, statement: Stmt) -> tuple[int, ...]:
-        arity = APPLY_ARITY.get(apply.fn)
-        if arity is None:
-            raise self.error(
-                f"there is no function {apply.fn!r}: use one of {', '.join(APPLY_ARITY)}", statement
-            )
-        if len(apply.args) != arity:
-            raise self.error(
-                f"{apply.fn} takes {arity} arguments, not {len(apply.args)}", statement
-            )
-        if apply.fn in WITH_CONSTANT:
-            if apply.const is None or not math.isfinite(apply.const):
-                raise self.error(f"{apply.fn} needs a finite constant: add const=...", statement)
-        elif apply.const is not None:
-            raise self.error(f"{apply.fn} takes no constant: drop it", statement)
+        self.function(apply.fn, len(apply.args), apply.const, statement)
         shapes = [self._value(arg, statement) for arg in apply.args]
         longest = max(shapes, key=len)
         for shape in shapes:

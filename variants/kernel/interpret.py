@@ -6,15 +6,15 @@ that a launch's blocks do not see each other, so block order does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 
-from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.functions import apply, inner
+from hetune.variants.kernel.interpret_rows import IndexOf, RowTensors
 from hetune.variants.kernel.nodes import (
     Apply,
     Def,
@@ -34,10 +34,7 @@ from hetune.variants.kernel.nodes import (
     Traversal,
     Update,
 )
-from hetune.variants.program.nodes import End, Space, Type
-
-IndexOf = Callable[[str], GraphIndex]
-"""The index of a group of edge types; "" means all."""
+from hetune.variants.program.nodes import End, Space
 
 
 def interpret(
@@ -67,156 +64,8 @@ def interpret(
                 _Loop(machine, rows, None).run(body)
 
 
-def row_count(rows: Rows, index_of: IndexOf, graph: HeteroGraph) -> int:
-    """How many rows a space (of a group) has."""
-    match rows.space:
-        case Space.NODE:
-            return graph.num_nodes
-        case Space.NTYPE:
-            return graph.num_ntypes
-        case Space.ETYPE:
-            return graph.num_etypes
-        case Space.SHARED:
-            return 1
-        case Space.EDGE:
-            return index_of(rows.group).num_edges
-        case Space.SRC_PAIR:
-            return index_of(rows.group).num_src_pairs
-        case Space.SRC_DENSE:
-            return index_of(rows.group).num_src_dense
-        case Space.DST_PAIR:
-            return index_of(rows.group).num_dst_pairs
-
-
-class _Machine:
-    """The buffers of a launch and the way from a loop's rows to theirs."""
-
-    def __init__(
-        self,
-        launch: Launch,
-        values: Mapping[str, torch.Tensor],
-        index_of: IndexOf,
-        graph: HeteroGraph,
-    ) -> None:
-        self._index_of, self._graph = index_of, graph
-        self._types = {buffer.name: buffer.type for buffer in launch.buffers}
-        self._tensors: dict[str, torch.Tensor] = {}
-        for name, type in self._types.items():
-            if name not in values:
-                raise InputError(f"no tensor for buffer {name!r}: add it to values")
-            self._tensors[name] = self._view(name, type, values[name])
-        first = next(iter(self._tensors.values()))
-        self.dtype, self.device = first.dtype, first.device
-        for name, tensor in self._tensors.items():
-            if (tensor.dtype, tensor.device) != (self.dtype, self.device):
-                raise InputError(
-                    f"buffer {name!r} is {tensor.dtype} on {tensor.device}, others are "
-                    f"{self.dtype} on {self.device}: convert it"
-                )
-
-    def _view(self, name: str, type: Type, tensor: torch.Tensor) -> torch.Tensor:
-        count = self.count(Rows(type.space, type.group))
-        shape = (count, *type.shape)
-        if tensor.shape[:1] != (count,) or tensor.numel() != count * type.width:
-            raise InputError(
-                f"the tensor of buffer {name!r} has shape {tuple(tensor.shape)}: {shape} is needed"
-            )
-        if not (tensor.is_contiguous() and tensor.is_floating_point()):
-            raise InputError(
-                f"the tensor of buffer {name!r} must be contiguous and of a floating dtype: call "
-                ".contiguous(), or convert it"
-            )
-        return tensor.view(shape)
-
-    def count(self, rows: Rows) -> int:
-        return row_count(rows, self._index_of, self._graph)
-
-    # Which rows belong to which. None stands for "the same rows".
-
-    def _ids(self, ids: torch.Tensor) -> torch.Tensor:
-        return ids.to(device=self.device, dtype=torch.int64)
-
-    def node(self, rows: Rows, end: End) -> torch.Tensor | None:
-        """The node at one end of each row."""
-        index = self._index_of(rows.group)
-        match rows.space, end:
-            case Space.NODE, _:
-                return None
-            case Space.EDGE, End.SRC:
-                return self._ids(index.src)
-            case Space.EDGE, _:
-                return self._ids(index.dst)
-            case Space.SRC_PAIR, _:
-                return self._ids(index.src_pair_node)
-            case Space.SRC_DENSE, _:
-                return self._ids(index.src_dense_node)
-            case Space.DST_PAIR, _:
-                return self._ids(index.dst_pair_node)
-        raise AssertionError(f"{rows.space} rows have no node")
-
-    def etype(self, rows: Rows) -> torch.Tensor:
-        """The edge type of each row."""
-        index = self._index_of(rows.group)
-        match rows.space:
-            case Space.EDGE:
-                return self._ids(index.etype)
-            case Space.SRC_PAIR:
-                return self._ids(index.src_pair_etype)
-            case Space.SRC_DENSE:
-                return self._ids(index.src_dense_etype)
-            case Space.DST_PAIR:
-                return self._ids(index.dst_pair_etype)
-        raise AssertionError(f"{rows.space} rows have no edge type")
-
-    def pair(self, group: str, space: Space) -> torch.Tensor:
-        """The pair of each edge of a group."""
-        index = self._index_of(group)
-        match space:
-            case Space.SRC_PAIR:
-                return self._ids(index.src_pair_of_edge)
-            case Space.SRC_DENSE:
-                return self._ids(index.src_dense_of_edge)
-            case Space.DST_PAIR:
-                return self._ids(index.dst_pair_of_edge)
-        raise AssertionError(f"{space} is no pair")
-
-    def _places(self, type: Type, rows: Rows, end: End) -> torch.Tensor | None:
-        """The buffer row that each of the loop's rows belongs to."""
-        match type.space:
-            case Space.NODE:
-                return self.node(rows, end)
-            case Space.NTYPE:
-                ntype, node = self._ids(self._graph.ntype), self.node(rows, end)
-                return ntype if node is None else ntype[node]
-            case Space.ETYPE:
-                return self.etype(rows)
-            case Space.SHARED:
-                return torch.zeros(self.count(rows), dtype=torch.int64, device=self.device)
-            case Space.EDGE:
-                return self._ids(self._index_of(rows.group).position) if rows.group else None
-            case _:
-                return None if type.space is rows.space else self.pair(rows.group, type.space)
-
-    def read(self, name: str, rows: Rows, end: End = End.NONE) -> torch.Tensor:
-        """A copy of the buffer's row for each of the loop's rows."""
-        places = self._places(self._types[name], rows, end)
-        tensor = self._tensors[name]
-        return tensor.clone() if places is None else tensor[places]
-
-    def write(self, name: str, rows: Rows, value: torch.Tensor, accumulate: bool) -> None:
-        """Set, or add to, the buffer's row of each of the loop's rows."""
-        places = self._places(self._types[name], rows, End.NONE)
-        tensor = self._tensors[name]
-        if places is None and accumulate:
-            tensor += value
-        elif places is None:
-            tensor.copy_(value)
-        elif accumulate:
-            tensor.index_add_(0, places, value)
-        else:
-            tensor[places] = value
-
-    # Typed matrix products.
+class _Machine(RowTensors):
+    """The typed matrix products of a launch."""
 
     def gemm(self, gemm: Gemm) -> None:
         rows = gemm.rows
@@ -226,49 +75,68 @@ class _Machine:
             product *= self._factors(gemm.scale, rows)
         if gemm.bias is not None:
             product += self.read(gemm.bias, rows).view(product.shape)
-        out = self._types[gemm.out]
-        product = product.reshape(len(x), *out.shape)
+        if gemm.tail:
+            self._tail(gemm, product)
+            return
+        product = product.reshape(len(x), *self.types[gemm.out].shape)
         if gemm.only is not End.NONE:
             self._write_only(gemm, product)
             return
         if gemm.scatter:
             node = self.node(rows, End.DST)
             assert node is not None
-            self._tensors[gemm.out].index_add_(0, node, product)
+            self.tensors[gemm.out].index_add_(0, node, product)
         else:
             self.write(gemm.out, rows, product, gemm.accumulate)
 
     def _write_only(self, gemm: Gemm, product: torch.Tensor) -> None:
         """Write the rows of nodes that have an edge at one end, and fill the others if asked to."""
-        index = self._index_of("")
-        ends = index.src if gemm.only is End.SRC else index.dst
-        has_edge = torch.zeros(len(product), dtype=torch.bool)
-        has_edge[ends.long()] = True
-        out = self._tensors[gemm.out].view(product.shape)
+        has_edge = self._has_edge(gemm.only)
+        out = self.tensors[gemm.out].view(product.shape)
         if gemm.fill:
-            filling = torch.zeros_like(product)
-            if gemm.bias is not None:
-                filling += self.read(gemm.bias, gemm.rows).view(product.shape)
-            out[~has_edge] = filling[~has_edge]
+            out[~has_edge] = self._filling(gemm, product)[~has_edge]
         if gemm.accumulate:
             out[has_edge] += product[has_edge]
         else:
             out[has_edge] = product[has_edge]
 
+    def _tail(self, gemm: Gemm, product: torch.Tensor) -> None:
+        """Run what becomes of the rows, those that are filled among them."""
+        if gemm.only is not End.NONE:
+            idle = ~self._has_edge(gemm.only)
+            product[idle] = self._filling(gemm, product)[idle]
+        loop = _Loop(self, gemm.rows, None)
+        loop.run(gemm.tail, {gemm.out: product.reshape(len(product), gemm.heads * gemm.n)})
+
+    def _has_edge(self, end: End) -> torch.Tensor:
+        """Whether each node has an edge at that end."""
+        index = self.index_of("")
+        found = torch.zeros(self.graph.num_nodes, dtype=torch.bool)
+        found[(index.src if end is End.SRC else index.dst).long()] = True
+        return found
+
+    def _filling(self, gemm: Gemm, product: torch.Tensor) -> torch.Tensor:
+        """What a zero operand gives."""
+        filling = torch.zeros_like(product)
+        if gemm.bias is not None:
+            filling += self.read(gemm.bias, gemm.rows).view(product.shape)
+        return filling
+
     def _factors(self, name: str, rows: Rows) -> torch.Tensor:
         """Factors of row shape () or (heads,) as [rows, 1 or heads, 1]."""
-        return self.read(name, rows).view(self.count(rows), self._types[name].width, 1)
+        return self.read(name, rows).view(self.count(rows), self.types[name].width, 1)
 
     def _operand(self, gemm: Gemm) -> torch.Tensor:
         match gemm.x:
-            case Direct(buffer):
-                return self.read(buffer, gemm.rows)
+            case Direct(buffer, fn, const):
+                rows = self.read(buffer, gemm.rows)
+                return apply(fn, [rows], const) if fn else rows
             case Gather(buffer, end):
                 return self.read(buffer, gemm.rows, end)
             case SegmentSum(buffer, end, weight):
                 edges = Rows(Space.EDGE, gemm.rows.group)
                 summand = self.read(buffer, edges, end)
-                summand = summand.view(len(summand), self._types[buffer].width // gemm.k, gemm.k)
+                summand = summand.view(len(summand), self.types[buffer].width // gemm.k, gemm.k)
                 if weight is not None:
                     summand = summand * self._factors(weight, edges)
                 total = summand.new_zeros(self.count(gemm.rows), *summand.shape[1:])
@@ -277,11 +145,11 @@ class _Machine:
 
     def _product(self, gemm: Gemm, x: torch.Tensor) -> torch.Tensor:
         """Rows of one type at a time: a weight per row would take gigabytes."""
-        weights = self._tensors[gemm.w]
+        weights = self.tensors[gemm.w]
         weights = weights.view(len(weights), gemm.heads, gemm.k, gemm.n)
-        if self._types[gemm.w].space is Space.SHARED:
+        if self.types[gemm.w].space is Space.SHARED:
             return torch.einsum("mhk,hkn->mhn", x, weights[0])
-        places = self._places(self._types[gemm.w], gemm.rows, End.NONE)
+        places = self.places(self.types[gemm.w], gemm.rows, End.NONE)
         assert places is not None
         product = x.new_empty(len(x), gemm.heads, gemm.n)
         counts = torch.bincount(places, minlength=len(weights)).tolist()
@@ -308,14 +176,19 @@ class _Loop:
         self._machine, self._rows, self._outer = machine, rows, outer
         self._values: dict[str, _Value] = {}
 
-    def run(self, body: tuple[Stmt, ...]) -> None:
+    def run(
+        self, body: tuple[Stmt, ...], given: Mapping[str, torch.Tensor] = MappingProxyType({})
+    ) -> None:
+        """Run statements, with values that there are already."""
+        self._values |= {name: _Value(tensor) for name, tensor in given.items()}
         for statement in body:
             self._statement(statement)
 
     def _statement(self, statement: Stmt) -> None:
         match statement:
-            case Def(name, _, expr):
-                self._values[name] = _Value(self._evaluate(expr))
+            case Def(name, shape, expr):
+                value = self._evaluate(expr)
+                self._values[name] = _Value(value.reshape(len(value), *shape))
             case Init():
                 self._init(statement)
             case Update(name, value):

@@ -44,9 +44,15 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """Row ``i`` of the buffer, which lives in the Gemm's own space (and group)."""
+    """Row ``i`` of the buffer, which lives in the Gemm's own space (and group).
+
+    ``fn`` is an elementwise function (with its ``const``) that the row goes through first; "" for
+    none. It takes zeros to finite numbers.
+    """
 
     buffer: str
+    fn: str = ""
+    const: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,12 @@ class Gemm:
     ``only`` (node rows): just the nodes with an edge at that end (``SRC``: outgoing, ``DST``:
     incoming). The output rows of other nodes are left alone, or with ``fill`` become what a zero
     operand gives: the bias, or 0.
+
+    ``tail`` (not with scatter or accumulate; ``only`` with ``fill``) is what becomes of each row,
+    filled ones too, before it is stored: definitions of reads and elementwise functions, and
+    stores. ``out`` then names the row as a value, and no buffer: the tail stores what lasts. Its
+    values are flat, of row shape (heads * n,), or (); it stores rows, and none that the product
+    reads.
     """
 
     out: str
@@ -101,6 +113,7 @@ class Gemm:
     bias: str | None = None
     only: End = End.NONE
     fill: bool = False
+    tail: tuple[Stmt, ...] = ()
 
 
 # --- traversal --------------------------------------------------------------------------

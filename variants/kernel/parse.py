@@ -248,7 +248,10 @@ class _Reader:
             line.expect("=")
             only, fill = line.named_end(), line.accept("fill")
         line.finish()
-        return Gemm(out, x, w, rows, heads, k, n, scatter, accumulate, scale, bias, only, fill)
+        tail = self._body(2)
+        return Gemm(
+            out, x, w, rows, heads, k, n, scatter, accumulate, scale, bias, only, fill, tail
+        )
 
     def _factor(self, line: _Line) -> str | None:
         if line.peek(1) != "*":
@@ -264,6 +267,14 @@ class _Reader:
             buffer, end = line.name("a buffer"), line.end()
             line.expect(")")
             return SegmentSum(buffer, end or End.NONE, weight)
+        if line.accept("("):
+            buffer, const = line.name("a buffer"), None
+            if line.accept(","):
+                line.expect("const")
+                line.expect("=")
+                const = line.real()
+            line.expect(")")
+            return Direct(buffer, name, const)
         end = line.end()
         return Direct(name) if end is None else Gather(name, end)
 

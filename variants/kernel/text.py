@@ -96,18 +96,18 @@ def _at(buffer: str, end: End) -> str:
 
 def _kernel_lines(kernel: Kernel) -> Iterator[str]:
     match kernel:
-        case Gemm():
+        case Gemm(tail=body):
             yield _gemm(kernel)
         case Traversal(rows, body):
             yield f"traverse {show_rows(rows)}"
-            for statement in body:
-                yield from (INDENT + line for line in _statement_lines(statement))
+    for statement in body:
+        yield from (INDENT + line for line in _statement_lines(statement))
 
 
 def _gemm(gemm: Gemm) -> str:
     match gemm.x:
-        case Direct(buffer):
-            operand = buffer
+        case Direct(buffer, fn, const):
+            operand = _expr(Apply(fn, (buffer,), const)) if fn else buffer
         case Gather(buffer, end):
             operand = f"{buffer}[{end}]"
         case SegmentSum(buffer, end, weight):

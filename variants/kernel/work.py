@@ -6,7 +6,8 @@ The formulas, for a row of `width` elements of 4 bytes (`element_bytes`):
 
 - `Gemm` over M rows: 2 M heads k n matrix operations; one vector operation per element of the
   product for each of scale, bias and adding up. A `SegmentSum` over E edges adds E heads k
-  operations, twice that with a weight.
+  operations, twice that with a weight. A tail counts as a `Traversal` of the rows does, and an
+  operand's function once for each of its elements.
 - `Traversal`: a statement runs once per row of its loop, over all rows of the domain. An
   elementwise function costs one operation per element (`leaky_relu` two; exp, tanh, sigmoid,
   gelu, div and reciprocal are counted apart), an inner product two per element, an update or
@@ -26,10 +27,11 @@ Weights of a `Gemm` count once per type. They stay in cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, fields
 from math import prod
 
+from hetune.variants.kernel.index_lists import lists_to
 from hetune.variants.kernel.nodes import (
     Apply,
     Def,
@@ -49,7 +51,7 @@ from hetune.variants.kernel.nodes import (
     Traversal,
     Update,
 )
-from hetune.variants.program.nodes import End, Space, Type
+from hetune.variants.program.nodes import End, Space
 
 Count = Callable[[Rows], int]
 """Rows of a space and group. ``Rows(ETYPE, group)``: the group's edge types that have edges."""
@@ -285,20 +287,30 @@ class _Tally:
         weight = self._cover(gemm.w, rows, End.NONE)
         self._touch(gemm.w, weight)
         self._note_read(gemm.w, weight)
-        if self._types[gemm.w].space is not Space.SHARED:
+        typed = self._types[gemm.w].space is not Space.SHARED
+        if typed:
             self._follow(rows)  # the types of rows
         if gemm.scatter:
             self._follow(rows)  # the destinations of rows
         by_position = isinstance(gemm.x, Direct) or gemm.scale is not None or not gemm.scatter
         if rows.space is Space.EDGE and rows.group and by_position:
             self._follow(rows)  # the group's positions
-        self._write_rows(gemm.out, rows, End.DST if gemm.scatter else End.NONE, gemm.accumulate)
+        if gemm.tail:
+            node = rows.space is Space.NODE
+            types = ("ntype" if node else "etype", rows)
+            known = {types, ("position", rows)} if typed else {("position", rows)}
+            self.body((rows,), gemm.tail, {}, known)
+        else:
+            end = End.DST if gemm.scatter else End.NONE
+            self._write_rows(gemm.out, rows, end, gemm.accumulate)
 
     def _operand(self, gemm: Gemm) -> None:
         rows = gemm.rows
         match gemm.x:
-            case Direct(buffer):
+            case Direct(buffer, fn):
                 self._read_rows(buffer, rows, End.NONE)
+                if fn:
+                    self._function(fn, gemm.heads * gemm.k, rows, limit_of(gemm))
             case Gather(buffer, end):
                 self._read_rows(buffer, rows, end)
                 self._follow(rows)
@@ -318,9 +330,16 @@ class _Tally:
     # Traversals.
 
     def body(
-        self, loops: tuple[Rows, ...], body: tuple[Stmt, ...], known: dict[str, tuple[int, ...]]
+        self,
+        loops: tuple[Rows, ...],
+        body: tuple[Stmt, ...],
+        known: dict[str, tuple[int, ...]],
+        followed: Set[tuple[str, Rows]] = frozenset(),
     ) -> None:
-        """Count a loop's statements; `loops` are those around it, itself the last."""
+        """Count a loop's statements; `loops` are those around it, itself the last.
+
+        Lists that are `followed` already are not counted.
+        """
         rows, shapes = loops[-1], dict(known)
         lists: set[tuple[str, Rows]] = set()
         for statement in body:
@@ -334,12 +353,12 @@ class _Tally:
                     self._add("vector_flops", prod(shapes[name]), rows)
                 case Store(buffer, _, accumulate):
                     self._write_rows(buffer, rows, End.NONE, accumulate)
-                    lists |= self._lists(self._types[buffer], End.NONE, loops)
+                    lists |= lists_to(self._types[buffer], End.NONE, loops)
                 case ForEach(inner, nested):
                     self._follow_pointers(rows)
                     self.body((*loops, inner), nested, shapes)
-        for _, followed in lists:
-            self._follow(followed)
+        for _, entries in lists - followed:
+            self._follow(entries)
 
     def _expr(
         self,
@@ -353,31 +372,15 @@ class _Tally:
         match expr:
             case Read(buffer, end):
                 self._read_rows(buffer, rows, end)
-                lists |= self._lists(self._types[buffer], end, loops)
-            case Apply(fn) if fn in SPECIAL:
-                self._add("special", prod(shape), rows)
+                lists |= lists_to(self._types[buffer], end, loops)
             case Apply(fn):
-                self._add("vector_flops", prod(shape) * (2 if fn == "leaky_relu" else 1), rows)
+                self._function(fn, prod(shape), rows)
             case Inner(x, y):
                 self._add("vector_flops", 2 * max(prod(shapes[x]), prod(shapes[y])), rows)
 
-    def _lists(self, type: Type, end: End, loops: tuple[Rows, ...]) -> set[tuple[str, Rows]]:
-        """The index lists that lead from the innermost loop's row to a buffer's."""
-        rows = loops[-1]
-        pair = next((loop for loop in loops if loop.space is Space.DST_PAIR), None)
-        match type.space:
-            case Space.NODE | Space.NTYPE:
-                ntypes = {("ntype", Rows(Space.NODE))} if type.space is Space.NTYPE else set()
-                if end is End.SRC:
-                    return {("src", rows), *ntypes}
-                if end is End.NONE or any(loop.space is Space.NODE for loop in loops):
-                    return ntypes
-                return {("dst", pair or rows), *ntypes}
-            case Space.ETYPE:
-                return {("etype", pair or rows)}
-            case Space.EDGE:
-                return {("position", rows)} if rows.group else set()
-            case Space.SHARED:
-                return set()
-            case _:
-                return set() if type.space in {lp.space for lp in loops} else {(type.space, rows)}
+    def _function(self, fn: str, elements: int, rows: Rows, cap: Rows | None = None) -> None:
+        """An elementwise function of so many elements of each row."""
+        if fn in SPECIAL:
+            self._add("special", elements, rows, cap=cap)
+        else:
+            self._add("vector_flops", elements * (2 if fn == "leaky_relu" else 1), rows, cap=cap)

@@ -156,11 +156,12 @@ class Lowering:
     def view(self, name: str, shape: tuple[int, ...]) -> str:
         """A name for a buffer under another row shape of the same width."""
         kind = self._buffers[name]
-        if kind.shape == shape:
-            return name
-        view = f"{name}_as_{'x'.join(map(str, shape))}"
+        base = self._views.get(name, name)
+        if self._buffers[base].shape == shape:
+            return base
+        view = f"{base}_as_{'x'.join(map(str, shape))}"
         self._buffers[view] = kind.with_shape(*shape)
-        self._views[view] = self._views.get(name, name)
+        self._views[view] = base
         return view
 
     # --- sums into nodes ----------------------------------------------------------------

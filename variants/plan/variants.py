@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
+from hetune.variants.kernel.as_run import as_run
 from hetune.variants.kernel.edgewise import shares_edges
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum
-from hetune.variants.kernel.one_pass import as_run
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.passes.enumerate import alternatives
 from hetune.variants.plan.lower import lower

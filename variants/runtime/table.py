@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hetune.variants.kernel.as_run import as_run
 from hetune.variants.kernel.edgewise import shares_edges
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import (
@@ -25,7 +26,6 @@ from hetune.variants.kernel.nodes import (
     SegmentSum,
     Traversal,
 )
-from hetune.variants.kernel.one_pass import as_run
 from hetune.variants.kernel.walk import statements
 from hetune.variants.kernel.work import Formula, Term, formula, limit_of
 from hetune.variants.plan.variants import Device, Variant, device_of
@@ -146,7 +146,7 @@ class CandidateTable:
             for variant in variants
         )
         self.launches = tuple(rows)
-        self.families = tuple(_family(launch) for launch, _ in rows)
+        self.families = tuple(_family(launch) for launch, _ in self._as_run())
         self._counted: dict[Rows, int] = {}
         self._runs: dict[tuple[Space, str, int | None], int] = {}
         self._formulas: dict[Launch, Formula] = {}

@@ -10,7 +10,8 @@ import torch
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.kernel.interpret import interpret, row_count
+from hetune.variants.kernel.interpret import interpret
+from hetune.variants.kernel.interpret_rows import row_count
 from hetune.variants.kernel.nodes import Launch, Rows, Schedule
 from hetune.variants.kernel.testing import random_values
 from hetune.variants.kernel.verify import verify

@@ -16,7 +16,8 @@ from hetune.variants.graph.device_index import DeviceIndex
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
-from hetune.variants.kernel.interpret import interpret, row_count
+from hetune.variants.kernel.interpret import interpret
+from hetune.variants.kernel.interpret_rows import row_count
 from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.kernel.testing import random_values
 from hetune.variants.kernel.verify import verify

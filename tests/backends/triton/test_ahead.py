@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.registry import KernelSource
 
-from ..launches import RGCN, SOFTMAX, WEIGHTED
+from ..launches import ACTIVATED, RGCN, SOFTMAX, WEIGHTED
 
 pytest.importorskip("triton")
 GOLDEN = {"rgcn": RGCN.format(d=63), "softmax": SOFTMAX.format(d=16, h=2)}
@@ -57,11 +58,26 @@ def test_sums_and_softmaxes_compile(balance, capability, tmp_path):
     launch = parse(WEIGHTED.format(d=8, h=2))
     text = emit(launch, GpuSchedule(balance=balance, hub_elements=1024)).source.text
     assert ("associative_scan" in text) == (balance == "edge")
-    TritonCompiler(capability).compile(text, tmp_path / "out")
-    with zipfile.ZipFile(tmp_path / "out") as archive:
+    assert len(cubins_of(text, capability, tmp_path)) == (3 if balance == "edge" else 2)
+
+
+@pytest.mark.parametrize("precision", ["ieee", "bf16"])
+@pytest.mark.parametrize("capability", [80, 90])
+def test_products_with_functions_of_their_rows_compile(capability, precision, tmp_path):
+    """And what fills the rows that they leave out; with several tiles of columns and of terms."""
+    launch = parse(ACTIVATED.format(d=45, h=2, n=90, only=" only=dst fill"))
+    text = emit(launch, GpuSchedule(), precision).source.text
+    assert "= gelu(x_tile)" in text
+    assert len(cubins_of(text, capability, tmp_path)) == 2
+
+
+def cubins_of(text: str, capability: int, folder: Path) -> list[bytes]:
+    """What a module is compiled to, a file for each kernel."""
+    TritonCompiler(capability).compile(text, folder / "out")
+    with zipfile.ZipFile(folder / "out") as archive:
         cubins = [archive.read(name) for name in archive.namelist() if name.endswith(".cubin")]
-    assert len(cubins) == (3 if balance == "edge" else 2)
     assert all(cubin[:4] == b"\x7fELF" for cubin in cubins)
+    return cubins
 
 
 def test_what_triton_refuses_is_reported_with_its_words(tmp_path):

@@ -14,7 +14,7 @@ from hetune.variants.backends.triton.ahead import TritonCompiler
 from hetune.variants.backends.triton.codegen import print_unit
 from hetune.variants.backends.triton.lower import lower
 from hetune.variants.backends.triton.target import Unit
-from hetune.variants.kernel.one_pass import as_run
+from hetune.variants.kernel.as_run import as_run
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.build import layer_programs
 

@@ -6,7 +6,17 @@ from hetune.variants.backends.triton.emit import emit
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
 
-from ..launches import ATTEND, ATTENTION, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM, WEIGHTED
+from ..launches import (
+    ACTIVATED,
+    ATTEND,
+    ATTENTION,
+    NARROW,
+    RGCN,
+    SCORES,
+    SOFTMAX,
+    TRANSFORM,
+    WEIGHTED,
+)
 
 TOGETHER = """
 launch
@@ -45,13 +55,15 @@ KERNELS = {
     "weighted-by-edges": (WEIGHTED, GpuSchedule(balance="edge")),
     "together": (TOGETHER, GpuSchedule(hub_edges=0)),
     "narrow": (NARROW, GpuSchedule()),
+    "activated": (ACTIVATED.replace("{n}", "128"), GpuSchedule()),
 }
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_generated_code(name, golden):
     text, *how = KERNELS[name]
-    golden(f"{name}.triton", emit(parse(text.format(d=64, h=2, n=6)), *how).source.text)
+    launch = parse(text.format(d=64, h=2, n=6, only=" only=dst fill"))
+    golden(f"{name}.triton", emit(launch, *how).source.text)
 
 
 def test_the_same_source_every_time():

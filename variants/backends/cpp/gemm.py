@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetune.variants.backends.checks import check_gemm
+from hetune.variants.backends.checks import check_gemm, check_plain
 from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.operand import Operand, each_row
 from hetune.variants.backends.cpp.pieces import Piece, at, cut
@@ -58,6 +58,7 @@ class GemmLowering:
         self.operand = Operand(gemm, name, launch, schedule, arguments)
         self.by_dot = gemm.n <= _DOT_WIDTH and gemm.k >= _DOT_DEPTH
         self.by_type = launch.type_of(gemm.w).space
+        check_plain(gemm)
         check_gemm(gemm, launch)
         self._check_operand()
 

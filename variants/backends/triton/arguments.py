@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hetune.variants.backends.arguments import SlotTable
@@ -131,6 +132,10 @@ class Arguments(SlotTable[_OwnSlot, Count]):
             case Hubs():
                 name = "hub"
         return self._count(of, name)
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keep names that are given elsewhere from being given again."""
+        self._locals.update(names)
 
     def local(self, name: str, *, parameter: bool = False) -> str:
         """A name like this one, which nothing else in the kernel has."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hetune.variants.backends.describe import launch_name
 from hetune.variants.backends.triton.codegen import print_unit
 from hetune.variants.backends.triton.lower import Lowered, lower
+from hetune.variants.kernel.as_run import as_run
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Launch
-from hetune.variants.kernel.one_pass import as_run
 from hetune.variants.kernel.text import show
 from hetune.variants.registry.records import KernelSource
 

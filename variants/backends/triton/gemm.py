@@ -5,13 +5,10 @@ from __future__ import annotations
 from hetune.variants.backends.checks import check_gemm
 from hetune.variants.backends.describe import describe_gemm
 from hetune.variants.backends.places import node_array, own_array
-from hetune.variants.backends.triton.arguments import (
-    Arguments,
-    Grid,
-    IdleNodesSlot,
-    Tiling,
-)
-from hetune.variants.backends.triton.target import Do, For, Function, Let, Statement
+from hetune.variants.backends.triton.arguments import Arguments, Grid, Tiling
+from hetune.variants.backends.triton.tail import Tile, lower_tail
+from hetune.variants.backends.triton.target import Do, For, Function, Let, Statement, assigned
+from hetune.variants.backends.triton.values import HELPERS, apply
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Direct, Gather, Gemm, Launch, Rows, SegmentSum
 from hetune.variants.kernel.widths import power_of_two
@@ -19,8 +16,6 @@ from hetune.variants.program.nodes import End, Space
 
 _LEAST = 16
 """Least extent of every axis of a `tl.dot`."""
-_FILLED = 1024
-"""Elements that a program fills."""
 
 
 class GemmLowering:
@@ -34,6 +29,7 @@ class GemmLowering:
         self.launch = launch
         self.schedule, self.precision = schedule, precision
         self.args = Arguments(launch)
+        self.helpers: set[str] = set()
         self.typed = launch.type_of(gemm.w).space is not Space.SHARED
         self.columns = _tile(gemm.n, schedule.tile_columns)
         # A sum is walked once for each tile along k.
@@ -65,7 +61,8 @@ class GemmLowering:
 
     def function(self) -> Function:
         """The kernel."""
-        body = [*self._rows(), *self._columns(), *self._product(), *self._finish()]
+        body = [*self._rows(), *self._columns(), *self._product()]
+        body += self._finish(body)
         return Function(
             self.name,
             f"{describe_gemm(self.gemm)}.",
@@ -185,12 +182,20 @@ class GemmLowering:
         if not isinstance(gemm.x, SegmentSum):
             mask = " & ".join(["row_in[:, None]", *bounds])
             place = "x_start[:, None] + k[None, :]"
-            return [Let("x_tile", f"tl.load({place}, mask={mask}, other=0.0)")]
+            return [Let("x_tile", f"tl.load({place}, mask={mask}, other=0.0)"), *self._active()]
         mask = " & ".join(["edge_in[:, None]", *bounds])
         return [
             Let("x_tile", f"tl.zeros([{self.size}, {self.k}], tl.float32)"),
             For("step", "most", tuple(self._summand(gemm.x, mask))),
         ]
+
+    def _active(self) -> list[Statement]:
+        """The operand's function of the tile."""
+        x = self.gemm.x
+        if not isinstance(x, Direct) or not x.fn:
+            return []
+        self.helpers |= {x.fn} & HELPERS.keys()
+        return [Let("x_tile", apply(x.fn, ("x_tile",), x.const))]
 
     def _summand(self, x: SegmentSum, mask: str) -> list[Statement]:
         """What the next edge of each row adds to it."""
@@ -217,7 +222,8 @@ class GemmLowering:
 
     # --- the result ---------------------------------------------------------------------
 
-    def _finish(self) -> list[Statement]:
+    def _finish(self, before: list[Statement]) -> list[Statement]:
+        """What follows the product: what becomes of its rows, and where they are stored."""
         gemm, args = self.gemm, self.args
         width = gemm.heads * gemm.n
         body: list[Statement] = []
@@ -229,9 +235,16 @@ class GemmLowering:
             body.append(Let("scale", f"tl.load({place}, mask=row_in, other=0.0)"))
             body.append(Let("total", "scale[:, None] * total"))
         body.append(Let("out_column", f"head * {gemm.n} + column" if gemm.heads > 1 else "column"))
-        bounds = [f"(column < {gemm.n})[None, :]"] if gemm.n % self.columns else []
+        bound = f"column < {gemm.n}" if gemm.n % self.columns else ""
+        bounds = [f"({bound})[None, :]"] if bound else []
         if gemm.bias is not None:
             body += self._bias(gemm.bias, bounds)
+        if gemm.tail:
+            args.reserve(assigned((*before, *body)))
+            tile = Tile("total", "out_column", bound)
+            tail, helpers = lower_tail(gemm, tile, self.launch, args)
+            self.helpers |= helpers
+            return [*body, *tail]
         out = own
         if gemm.scatter:
             out = "target"
@@ -249,8 +262,9 @@ class GemmLowering:
 
     def _own_row(self, body: list[Statement]) -> str:
         """The row in buffers of the rows' own space, where it is needed."""
-        needed = self.gemm.scale is not None or not self.gemm.scatter
-        array = own_array(self.args, self.gemm.rows) if needed else ""
+        gemm = self.gemm
+        needed = gemm.scale is not None or not (gemm.scatter or gemm.tail)
+        array = own_array(self.args, gemm.rows) if needed else ""
         if not array:
             return "row"
         body.append(Let("own", self._at(array, "row")))
@@ -266,56 +280,6 @@ class GemmLowering:
             masks.insert(0, "row_in[:, None]")
         mask = f", mask={' & '.join(masks)}, other=0.0" if masks else ""
         return [Let("total", f"total + tl.load({place}{mask})")]
-
-
-class FillLowering:
-    """Lowers what a Gemm with ``fill`` writes where nodes have no edge: its bias, or 0."""
-
-    def __init__(self, gemm: Gemm, name: str, launch: Launch) -> None:
-        self.gemm = gemm
-        self.name = name
-        self.launch = launch
-        self.args = Arguments(launch)
-        self.width = gemm.heads * gemm.n
-        self.columns = power_of_two(self.width)
-        self.size = max(1, _FILLED // self.columns)
-
-    @property
-    def grid(self) -> Grid:
-        """A program for each block of nodes."""
-        return Grid(IdleNodesSlot(self.gemm.only), self.size)
-
-    def function(self) -> Function:
-        """The kernel."""
-        args, gemm = self.args, self.gemm
-        nodes = args.idle_nodes(gemm.only)
-        body: list[Statement] = [
-            Let("i", f"tl.program_id(0) * {self.size} + tl.arange(0, {self.size})"),
-            Let("row_in", f"i < {args.count(IdleNodesSlot(gemm.only))}"),
-            Let("row", f"tl.load({nodes} + i, mask=row_in, other=0)"),
-            Let("column", f"tl.arange(0, {self.columns})"),
-            Let("inside", f"row_in[:, None] & (column < {self.width})[None, :]"),
-        ]
-        value = "0.0"
-        if gemm.bias is not None:
-            place = f"{args.buffer(gemm.bias)} + column[None, :]"
-            if self.launch.type_of(gemm.bias).space is Space.NTYPE:
-                kind = f"tl.load({args.node_types()} + row, mask=row_in, other=0)"
-                body.append(Let("kind", kind))
-                place += f" + kind[:, None] * {self.width}"
-            else:
-                place += " + row[:, None] * 0"
-            body.append(Let("value", f"tl.load({place}, mask=inside, other=0.0)"))
-            value = "value"
-        start = f"{args.buffer(gemm.out)} + row.to(tl.int64)[:, None] * {self.width}"
-        body.append(Do(f"tl.store({start} + column[None, :], {value}, mask=inside)"))
-        return Function(
-            self.name,
-            f"{gemm.out} at nodes without an edge at {gemm.only}.",
-            args.typed_pointers(),
-            tuple(name for _, name in args.counts),
-            tuple(body),
-        )
 
 
 def _tile(extent: int, most: int) -> int:

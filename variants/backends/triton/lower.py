@@ -11,7 +11,8 @@ from hetune.variants.backends.triton.chunks import (
     IdleLowering,
     JoinLowering,
 )
-from hetune.variants.backends.triton.gemm import FillLowering, GemmLowering
+from hetune.variants.backends.triton.fill import FillLowering
+from hetune.variants.backends.triton.gemm import GemmLowering
 from hetune.variants.backends.triton.target import Function, Unit
 from hetune.variants.backends.triton.traversal import TraversalLowering
 from hetune.variants.backends.triton.values import HELPERS, SCANS
@@ -21,6 +22,7 @@ from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Rows, Traversal
 from hetune.variants.program.nodes import Space
 
 _Walk = TraversalLowering | ChunkLowering | JoinLowering | IdleLowering
+_Part = GemmLowering | FillLowering | _Walk
 _PARTS = (ChunkLowering, JoinLowering, IdleLowering)
 """Of a Traversal that is shared out by edges, in the order in which they run."""
 
@@ -58,11 +60,13 @@ def lower(
     helpers: set[str] = set()
     for i, kernels in enumerate(_together(launch.kernels, schedule)):
         name = f"kernel_{i}"
+        parts: list[_Part] = []
         if isinstance(kernels[0], Gemm):
-            lowered += _gemm(kernels[0], name, launch, schedule, precision)
-            continue
-        walks = tuple(kernel for kernel in kernels if isinstance(kernel, Traversal))
-        for each in _walks(walks, name, launch, schedule):
+            parts += _products(kernels[0], name, launch, schedule, precision)
+        else:
+            walks = tuple(kernel for kernel in kernels if isinstance(kernel, Traversal))
+            parts += _walks(walks, name, launch, schedule)
+        for each in parts:
             lowered.append(_called(each.function(), each.args, each.grid))
             helpers |= each.helpers
     texts = tuple(text for fn, text in (HELPERS | SCANS).items() if fn in helpers)
@@ -83,15 +87,11 @@ def _walks(
     return [nodes, TraversalLowering(walks, f"{name}_hubs", launch, schedule, hubs=True)]
 
 
-def _gemm(
+def _products(
     gemm: Gemm, name: str, launch: Launch, schedule: GpuSchedule, precision: str
-) -> list[Lowered]:
+) -> list[GemmLowering | FillLowering]:
     product = GemmLowering(gemm, name, launch, schedule, precision)
-    found = [_called(product.function(), product.args, product.grid)]
-    if gemm.fill:
-        fill = FillLowering(gemm, f"{name}_fill", launch)
-        found.append(_called(fill.function(), fill.args, fill.grid))
-    return found
+    return [product, FillLowering(gemm, f"{name}_fill", launch)] if gemm.fill else [product]
 
 
 def _called(function: Function, arguments: Arguments, grid: Grid) -> Lowered:

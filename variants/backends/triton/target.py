@@ -6,6 +6,7 @@ built; `codegen` only prints it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 
@@ -67,3 +68,14 @@ class Unit:
     comment: str
     helpers: tuple[str, ...]
     functions: tuple[Function, ...]
+
+
+def assigned(body: Iterable[Statement]) -> Iterator[str]:
+    """The names that statements give."""
+    for statement in body:
+        match statement:
+            case Let(name):
+                yield name
+            case For(name, _, inner):
+                yield name
+                yield from assigned(inner)

@@ -1,0 +1,79 @@
+"""Elementwise functions before and after a product, in its own kernel."""
+
+import pytest
+
+from hetune.variants.backends.triton.emit import emit
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
+from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.testing_rows import random_rows
+
+from ..launches import ACTIVATED, ACTIVATED_PAIRS
+
+SMALL = GpuSchedule(tile_rows=16, tile_columns=16, tile_k=16, nodes=8, edges=2)
+SCHEDULES = {"default": GpuSchedule(), "small": SMALL, "apart": GpuSchedule(fuse_rows=False)}
+FUNCTIONS = ("relu", "gelu", "exp", "sigmoid", "tanh", "one_minus", "scale", "leaky_relu")
+
+SOURCE_PAIRS = """
+launch
+  buffer x: node[{d}]
+  buffer w: etype[{d},{d}]
+  buffer q: etype[]
+  buffer z: node[{d}]
+  buffer t: src_pair@a[{d}]
+  gemm p[src_pair@a] = x[src] @ w heads=1 k={d} n={d}
+    gate: [] = read q
+    more: [{d}] = mul(gate, p)
+    node: [{d}] = read z[src]
+    both: [{d}] = max(more, node)
+    store t = both
+"""
+
+
+def kernels(text: str, schedule: GpuSchedule) -> list[str]:
+    return [k.function.name for k in emit(parse(text), schedule).kernels]
+
+
+def test_one_kernel_in_place_of_three():
+    text = ACTIVATED.format(d=8, h=2, n=16, only=" only=dst fill")
+    assert kernels(text, GpuSchedule()) == ["kernel_0", "kernel_0_fill"]
+    apart = ["kernel_0", "kernel_1", "kernel_1_fill", "kernel_2"]
+    assert kernels(text, GpuSchedule(fuse_rows=False)) == apart
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("only", ["", " only=dst fill", " only=src fill"])
+@pytest.mark.parametrize(("d", "h"), [(1, 1), (7, 1), (63, 1), (1, 2), (7, 2), (18, 2)])
+def test_rows_of_nodes(d, h, only, schedule, check, small):
+    """At 63 a schedule has several tiles of columns, and of terms."""
+    check(parse(ACTIVATED.format(d=d, h=h, n=d * h, only=only)), small, SCHEDULES[schedule])
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("d", [1, 7, 33])
+def test_rows_of_a_group_s_pairs_and_edges(d, schedule, check, small):
+    for rows, kind in (("dst_pair@a", "dst_pair@a"), ("edge@a", "edge"), ("edge", "edge")):
+        check(parse(ACTIVATED_PAIRS.format(d=d, rows=rows, kind=kind)), small, SCHEDULES[schedule])
+
+
+@pytest.mark.parametrize("d", [1, 7, 33])
+def test_rows_of_source_pairs(d, check, small):
+    """No launch has walks over them behind a product, but a product may have a tail."""
+    check(parse(SOURCE_PAIRS.format(d=d)), small, SMALL)
+
+
+@pytest.mark.parametrize("fn", FUNCTIONS)
+def test_functions_of_an_operand_and_its_padding(fn, check, small):
+    const = ", const=0.25" if fn in ("scale", "leaky_relu") else ""
+    text = ACTIVATED.replace("gelu(raw)", f"{fn}(raw{const})")
+    text = text.format(d=5, h=1, n=5, only=" only=dst fill")
+    assert len(kernels(text, GpuSchedule())) == 2
+    check(parse(text), small)
+
+
+def test_without_edges(check, empty):
+    check(parse(ACTIVATED.format(d=5, h=2, n=10, only=" only=dst fill")), empty)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_random_product_with_walks_equals_the_interpreter(seed, check, small):
+    check(random_rows(seed), small, SMALL if seed % 2 else None)

@@ -1,0 +1,228 @@
+"""Elementwise walks around products: which become part of them, and that they compute the same."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hetune.variants.frontend.adapt import adapt
+from hetune.variants.frontend.trace import Graph, Value, layer_program, node, ntype, relu
+from hetune.variants.kernel.fuse_rows import fuse_rows
+from hetune.variants.kernel.nodes import Gemm
+from hetune.variants.kernel.one_pass import one_pass
+from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.testing_rows import random_rows
+from hetune.variants.kernel.text import show
+from hetune.variants.kernel.verify import verify
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.testing.graphs import AWKWARD
+from hetune.variants.testing.layers import LAYERS
+from hetune.variants.testing.programs import PROGRAMS
+
+from .rows import BEFORE, OF_IT, OTHER, PRODUCT, RELU, SKIP, THEN, check_same, launch_of
+
+REWRITES = {
+    "an activation": (
+        PRODUCT + RELU,
+        """
+  gemm t[node] = x @ w + b heads=1 k=8 n=8
+    active: [8] = relu(t)
+    store y = active
+""",
+    ),
+    "rows that are filled": (
+        PRODUCT.replace("n=8\n", "n=8 only=dst fill\n") + RELU,
+        """
+  gemm t[node] = x @ w + b heads=1 k=8 n=8 only=dst fill
+    active: [8] = relu(t)
+    store y = active
+""",
+    ),
+    "another shape, and a name that is taken": (
+        PRODUCT + SKIP + THEN,
+        """
+  gemm t[node] = x @ w + b heads=1 k=8 n=8
+    gate: [] = read g
+    open: [] = sigmoid(gate)
+    t_2: [8] = mul(open, t)
+    old: [8] = read x2
+    both: [8] = add(t_2, old)
+    active: [8] = gelu(both)
+    store y = active
+""",
+    ),
+    "rows that last": (
+        PRODUCT.replace("t[", "kept[") + RELU.replace("read t", "read kept"),
+        """
+  gemm kept[node] = x @ w + b heads=1 k=8 n=8
+    store kept = kept
+    active: [8] = relu(kept)
+    store y = active
+""",
+    ),
+    "in their own place": (
+        PRODUCT.replace("t[", "y[") + RELU.replace("read t", "read y"),
+        """
+  gemm y[node] = x @ w + b heads=1 k=8 n=8
+    active: [8] = relu(y)
+    store y = active
+""",
+    ),
+    "added to them": (
+        PRODUCT.replace("t[", "y[") + RELU.replace("read t", "read z").replace("y =", "y +="),
+        """
+  gemm y[node] = x @ w + b heads=1 k=8 n=8
+    row: [8] = read z
+    active: [8] = relu(row)
+    y_total: [8] = add(y, active)
+    store y = y_total
+""",
+    ),
+    "added to others": (
+        PRODUCT + RELU.replace("y =", "y +="),
+        """
+  gemm t[node] = x @ w + b heads=1 k=8 n=8
+    active: [8] = relu(t)
+    store y += active
+""",
+    ),
+    "another kernel is between": (
+        PRODUCT + OTHER + RELU,
+        """
+  gemm t[node] = x @ w + b heads=1 k=8 n=8
+    active: [8] = relu(t)
+    store y = active
+"""
+        + OTHER,
+    ),
+    "another kernel reads them": (
+        PRODUCT + RELU + OTHER.replace("x @", "t @"),
+        """
+  gemm t[node] = x @ w + b heads=1 k=8 n=8
+    store t = t
+    active: [8] = relu(t)
+    store y = active
+"""
+        + OTHER.replace("x @", "t @"),
+    ),
+    "edges of a group": (
+        """
+  gemm f[edge@a] = e @ v heads=1 k=8 n=8
+  traverse edge@a
+    row: [8] = read f
+    source: [8] = read x[src]
+    both: [8] = mul(row, source)
+    store o = both
+""",
+        """
+  gemm f[edge@a] = e @ v heads=1 k=8 n=8
+    source: [8] = read x[src]
+    both: [8] = mul(f, source)
+    store o = both
+""",
+    ),
+    "an operand": (
+        BEFORE + OF_IT,
+        """
+  gemm y[node] = leaky_relu(x2, const=0.5) @ w heads=1 k=8 n=8 only=src
+""",
+    ),
+    "an operand, and another kernel between": (
+        BEFORE + OTHER + OF_IT,
+        OTHER
+        + """
+  gemm y[node] = leaky_relu(x2, const=0.5) @ w heads=1 k=8 n=8 only=src
+""",
+    ),
+    "between two products it follows the first": (
+        PRODUCT + RELU.replace("store y", "store s") + OF_IT,
+        """
+  gemm t[node] = x @ w + b heads=1 k=8 n=8
+    active: [8] = relu(t)
+    store s = active
+"""
+        + OF_IT,
+    ),
+    "an operand and a result": (
+        BEFORE + OF_IT.replace("y[", "t[").replace(" only=src", "") + RELU,
+        """
+  gemm t[node] = leaky_relu(x2, const=0.5) @ w heads=1 k=8 n=8
+    active: [8] = relu(t)
+    store y = active
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REWRITES)
+def test_what_becomes_of_a_walk(name):
+    before, after = REWRITES[name]
+    kernels = show(fuse_rows(launch_of(before))).splitlines()
+    found = [line for line in kernels[1:] if not line.startswith("  buffer")]
+    assert found == [line for line in after.splitlines() if line]
+
+
+@pytest.mark.parametrize("name", REWRITES)
+def test_it_computes_the_same(name):
+    before = launch_of(REWRITES[name][0])
+    after = fuse_rows(before)
+    for launch in (before, after):
+        verify(launch)
+    assert fuse_rows(after) == after
+    check_same(before, after)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 2**32 - 1))
+def test_random_products_with_walks(seed):
+    before = random_rows(seed)
+    after = fuse_rows(before)
+    verify(after)
+    assert parse(show(after)) == after
+    check_same(before, after)
+
+
+def test_most_walks_around_random_products_are_fused():
+    launches = [random_rows(seed) for seed in range(200)]
+    left = sum(len(fuse_rows(launch).kernels) for launch in launches)
+    assert left < 0.6 * sum(len(launch.kernels) for launch in launches)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_every_plan_of_hgt_ends_in_its_product(heads):
+    module = LAYERS["hgt"].make(AWKWARD["one relation"](), 8, heads)
+    plans = dict.fromkeys(variant.plan for variant in variants_of(adapt(module).program))
+    for launch in dict.fromkeys(plan.launches[-1] for plan in plans):
+        before = one_pass(launch)
+        after = fuse_rows(before)
+        verify(after)
+        product = after.kernels[-1]
+        assert isinstance(product, Gemm)
+        assert product.tail
+        assert product.x.fn == "gelu"
+        assert len(after.kernels) == len(before.kernels) - 2
+        check_same(before, after)
+
+
+@layer_program
+def _dense(g: Graph, x: Value, w: Value, b: Value) -> Value:
+    return relu(x @ w + b)
+
+
+@pytest.mark.parametrize("name", ["hgt, no skip", "products of sums", "a layer of perceptrons"])
+def test_plans_of_other_programs_compute_the_same(name):
+    dense = _dense(x=node(4), w=ntype(4, 4), b=ntype(4))
+    variants = variants_of({**PROGRAMS, "a layer of perceptrons": dense}[name])
+    launches = dict.fromkeys(one_pass(launch) for v in variants for launch in v.plan.launches)
+    changed = [launch for launch in launches if fuse_rows(launch) != launch]
+    assert changed
+    for before in changed:
+        verify(fuse_rows(before))
+        check_same(before, fuse_rows(before))
+
+
+@pytest.mark.parametrize("layer", ["rgcn-mean", "rgat-across", "rgat-within"])
+def test_other_layers_stay_as_they_are(layer):
+    module = LAYERS[layer].make(AWKWARD["one relation"](), 8, 1)
+    for variant in variants_of(adapt(module).program):
+        for launch in variant.plan.launches:
+            assert fuse_rows(launch) == launch

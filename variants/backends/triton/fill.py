@@ -1,0 +1,81 @@
+"""Lowers what a Gemm with ``fill`` writes where nodes have no edge."""
+
+from __future__ import annotations
+
+from hetune.variants.backends.describe import describe_written
+from hetune.variants.backends.triton.arguments import Arguments, Grid, IdleNodesSlot
+from hetune.variants.backends.triton.tail import Tile, lower_tail
+from hetune.variants.backends.triton.target import Do, Function, Let, Statement, assigned
+from hetune.variants.kernel.nodes import Gemm, Launch
+from hetune.variants.kernel.widths import power_of_two
+from hetune.variants.program.nodes import Space
+
+_FILLED = 1024
+"""Elements that a program fills."""
+
+
+class FillLowering:
+    """Lowers what a Gemm with ``fill`` writes where nodes have no edge: its bias, or 0."""
+
+    def __init__(self, gemm: Gemm, name: str, launch: Launch) -> None:
+        self.gemm = gemm
+        self.name = name
+        self.launch = launch
+        self.args = Arguments(launch)
+        self.helpers: set[str] = set()
+        self.width = gemm.heads * gemm.n
+        self.columns = power_of_two(self.width)
+        self.size = max(1, _FILLED // self.columns)
+
+    @property
+    def grid(self) -> Grid:
+        """A program for each block of nodes."""
+        return Grid(IdleNodesSlot(self.gemm.only), self.size)
+
+    def function(self) -> Function:
+        """The kernel."""
+        args, gemm = self.args, self.gemm
+        nodes = args.idle_nodes(gemm.only)
+        body: list[Statement] = [
+            Let("i", f"tl.program_id(0) * {self.size} + tl.arange(0, {self.size})"),
+            Let("row_in", f"i < {args.count(IdleNodesSlot(gemm.only))}"),
+            Let("row", f"tl.load({nodes} + i, mask=row_in, other=0)"),
+            Let("column", f"tl.arange(0, {self.columns})"),
+            Let("inside", f"row_in[:, None] & (column < {self.width})[None, :]"),
+        ]
+        body += self._value()
+        body += self._stored(body)
+        return Function(
+            self.name,
+            f"{describe_written(gemm)} at nodes without an edge at {gemm.only}.",
+            args.typed_pointers(),
+            tuple(name for _, name in args.counts),
+            tuple(body),
+        )
+
+    def _value(self) -> list[Statement]:
+        """What a zero operand gives."""
+        args, bias = self.args, self.gemm.bias
+        if bias is None:
+            shape = f"[{self.size}, {self.columns}]"
+            return [Let("value", f"tl.zeros({shape}, tl.float32)")] if self.gemm.tail else []
+        body: list[Statement] = []
+        place = f"{args.buffer(bias)} + column[None, :]"
+        if self.launch.type_of(bias).space is Space.NTYPE:
+            kind = f"tl.load({args.node_types()} + row, mask=row_in, other=0)"
+            body.append(Let("kind", kind))
+            place += f" + kind[:, None] * {self.width}"
+        else:
+            place += " + row[:, None] * 0"
+        return [*body, Let("value", f"tl.load({place}, mask=inside, other=0.0)")]
+
+    def _stored(self, before: list[Statement]) -> list[Statement]:
+        args, gemm = self.args, self.gemm
+        if gemm.tail:
+            args.reserve(assigned(before))
+            bound = f"column < {self.width}" if self.columns > self.width else ""
+            tail, self.helpers = lower_tail(gemm, Tile("value", "column", bound), self.launch, args)
+            return tail
+        value = "0.0" if gemm.bias is None else "value"
+        start = f"{args.buffer(gemm.out)} + row.to(tl.int64)[:, None] * {self.width}"
+        return [Do(f"tl.store({start} + column[None, :], {value}, mask=inside)")]
