@@ -10,6 +10,7 @@ import numpy as np
 from hetune.variants.kernel.edgewise import edge_loop
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import ForEach, Gemm, Launch, Rows, Traversal
+from hetune.variants.kernel.together import together
 from hetune.variants.kernel.widths import widest
 from hetune.variants.program.nodes import ALL_EDGES, Space
 from hetune.variants.runtime.domain import Domain
@@ -26,13 +27,13 @@ GPU_COLUMNS = (
 )
 """Names of a row's numbers on a GPU, after `COLUMNS`.
 
-- `starts`: kernels that the launch starts: one for each typed product and each traversal, one
-  more for nodes that a product leaves out, two more for a traversal that is shared out by edges;
+- `starts`: kernels that the launch starts: one for each typed product and each traversal
+  (traversals over nodes that follow each other are one), one more for nodes that a product leaves
+  out, two more for a traversal that is shared out by edges; those for hubs are not counted;
 - `tiles`: programs of its typed products: one for each tile of rows of one type, tile of columns
   and head; `tile_rows`, `tile_columns`, `warps`: as in the schedule;
 - `walks`: programs of its traversals: one for so many rows, or so many edges where edges are
-  shared out. Traversals over nodes that follow each other share theirs, and hubs get some more:
-  neither is counted;
+  shared out; those of hubs are not counted;
 - `walk_elements`, `walk_edges`: as in the schedule.
 """
 
@@ -70,7 +71,7 @@ class GpuColumns:
 
     def _add(self, row: int, launch: Launch, schedule: GpuSchedule) -> None:
         starts = 0
-        for kernel in launch.kernels:
+        for kernel, *others in together(launch.kernels, schedule):
             starts += 1
             if isinstance(kernel, Gemm):
                 starts += bool(kernel.fill)
@@ -82,7 +83,9 @@ class GpuColumns:
                 size = schedule.edges_of_chunk(widest((kernel,), launch))
                 self._walks.setdefault((loop.rows, size), []).append(row)
             else:
-                size = schedule.rows_of_walk(widest((kernel,), launch), _has_loops(kernel))
+                walks = [walk for walk in (kernel, *others) if isinstance(walk, Traversal)]
+                has_loops = any(map(_has_loops, walks))
+                size = schedule.rows_of_walk(widest(walks, launch), has_loops)
                 self._walks.setdefault((kernel.rows, size), []).append(row)
         self._fixed[row] = (
             starts,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
 
 from hetune.variants.backends.triton.arguments import Arguments, Count, Grid, Slot
 from hetune.variants.backends.triton.chunks import (
@@ -18,8 +17,8 @@ from hetune.variants.backends.triton.traversal import TraversalLowering
 from hetune.variants.backends.triton.values import HELPERS, SCANS
 from hetune.variants.kernel.edgewise import edge_loop
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
-from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Rows, Traversal
-from hetune.variants.program.nodes import Space
+from hetune.variants.kernel.nodes import Gemm, Launch, Traversal
+from hetune.variants.kernel.together import together
 
 _Walk = TraversalLowering | ChunkLowering | JoinLowering | IdleLowering
 _Part = GemmLowering | FillLowering | _Walk
@@ -50,15 +49,13 @@ def lower(
     """The launch as a module, and how its kernels are called.
 
     On a GPU a kernel runs over all its rows before the next one starts: nothing is blocked.
-    Traversals over nodes that follow each other are one kernel, since a launch's later kernels
-    read what earlier ones wrote in the rows of the same node only.
 
     Raises:
         KernelError: a kernel cannot be compiled as it stands.
     """
     lowered: list[Lowered] = []
     helpers: set[str] = set()
-    for i, kernels in enumerate(_together(launch.kernels, schedule)):
+    for i, kernels in enumerate(together(launch.kernels, schedule)):
         name = f"kernel_{i}"
         parts: list[_Part] = []
         if isinstance(kernels[0], Gemm):
@@ -78,7 +75,7 @@ def lower(
 def _walks(
     walks: tuple[Traversal, ...], name: str, launch: Launch, schedule: GpuSchedule
 ) -> list[_Walk]:
-    if _splits(walks[0], schedule):
+    if edge_loop(walks[0], schedule) is not None:
         (walk,) = walks
         return [part(walk, name, launch, schedule) for part in _PARTS]
     nodes = TraversalLowering(walks, name, launch, schedule)
@@ -101,21 +98,3 @@ def _called(function: Function, arguments: Arguments, grid: Grid) -> Lowered:
         tuple(slot for slot, _ in arguments.counts),
         grid,
     )
-
-
-def _together(kernels: tuple[Kernel, ...], schedule: GpuSchedule) -> list[tuple[Kernel, ...]]:
-    """Kernels that are one on a GPU."""
-
-    def joins(kernel: Kernel) -> bool:
-        walks_nodes = isinstance(kernel, Traversal) and kernel.rows == Rows(Space.NODE)
-        return walks_nodes and not _splits(kernel, schedule)
-
-    found: list[tuple[Kernel, ...]] = []
-    for together, run in groupby(kernels, joins):
-        same = tuple(run)
-        found += [same] if together else [(kernel,) for kernel in same]
-    return found
-
-
-def _splits(kernel: Kernel, schedule: GpuSchedule) -> bool:
-    return edge_loop(kernel, schedule) is not None
