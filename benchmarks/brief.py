@@ -1,10 +1,11 @@
-"""What is gained where brief requests are answered in the event loop, and what it costs others.
+"""What is gained where brief requests are answered in the event loop, by one thread each.
 
     python benchmarks/brief.py
 
-Two services take turns: one that computes everything in the thread for it, and one that computes
-brief requests in the loop. They are asked for a small graph alone, and for a small and a larger one
-in turns, so that both threads' teams of threads are at work in the second one.
+Three services take turns: as it is, one that computes brief requests in the loop, and short layers
+by one thread; the same with all threads for every layer; and one that computes everything in the
+thread for it. They are asked for a small graph alone, and for a small and a larger one in turns, so
+that both threads' teams of threads are at work.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +28,18 @@ from rich.table import Table
 from hetune.clients import Client
 
 LARGER = Case(20_000, 200_000, 4, (32, 32, 16))
-_SERVE = "import hetune.service.core.brief as b; b.BRIEF_SECONDS = {}; " + (
-    "from hetune.clients.cli.app import main; main()"
-)
-SERVICES = {"beside": 0.0, "brief": 1e-3}
-"""Below how many seconds a request is brief."""
+_SERVE = """
+from hetune.clients.cli.app import main
+from hetune.service.core import brief, selection
+{}
+main()
+"""
+SERVICES = {
+    "as it is": "",
+    "all threads": "selection.ALONE_SECONDS = 0.0",
+    "beside the loop": "brief.BRIEF_SECONDS = 0.0",
+}
+"""What is changed in each."""
 _PAUSE = 0.02
 _PERCENTILES = (10, 50, 90)
 _RESULT = Path(__file__).resolve().parent / "results" / "brief.json"
@@ -39,15 +47,14 @@ Ask = Callable[[], object]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Asks both, and prints a table."""
+    """Asks all of them, and prints a table."""
     options = parser().parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        with (
-            served(root / "0", SERVICES["beside"], options) as beside,
-            served(root / "1", SERVICES["brief"], options) as brief,
-        ):
-            found = measure({"beside": beside, "brief": brief}, options)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
+        services = {
+            name: running.enter_context(served(Path(folder, str(number)), change, options))
+            for number, (name, change) in enumerate(SERVICES.items())
+        }
+        found = measure(services, options)
     results = Results.open(options.out, fingerprint(options.threads), commit(), fresh=True)
     table = Table("asked for", "service", *(f"p{p} ms" for p in _PERCENTILES))
     for (what, service), times in sorted(found.items()):
@@ -62,9 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def served(folder: Path, brief: float, options: argparse.Namespace) -> Iterator[dict[str, Ask]]:
+def served(folder: Path, change: str, options: argparse.Namespace) -> Iterator[dict[str, Ask]]:
     """A service with both graphs, and what asks for each."""
-    command = (sys.executable, "-c", _SERVE.format(brief), "serve", "--port", "0", "--no-worker")
+    command = (sys.executable, "-c", _SERVE.format(change), "serve", "--port", "0", "--no-worker")
     places = ("--data", str(folder / "data"), "--store", str(folder / "store.db"))
     threads = ("--threads", str(options.threads))
     with (

@@ -1,4 +1,4 @@
-"""The benchmark of brief requests runs, and asks both services for both graphs."""
+"""The benchmark of brief requests runs, and asks all services for both graphs."""
 
 import json
 

@@ -29,14 +29,12 @@ from hetune.variants.kernel.nodes import (
 from hetune.variants.passes.product import multiply_chain
 from hetune.variants.passes.rewrite import users
 from hetune.variants.plan.body import Body
+from hetune.variants.plan.facts import constants, zero_without_edges
 from hetune.variants.plan.launches import form_launches, with_scratch
 from hetune.variants.plan.nodes import Plan, View
 from hetune.variants.plan.terms import Term, TermKind, terms_of
 from hetune.variants.program.nodes import (
-    ALL_EDGES,
-    Count,
     End,
-    Let,
     Linear,
     Map,
     Merge,
@@ -76,7 +74,7 @@ class Lowering:
         self._buffers: dict[str, Type] = {}
         self._views: dict[str, str] = {}
         self._weights = [let for let in program.lets if let.type.space.is_weight]
-        self._constants = _constants(program)
+        self._constants = constants(program)
         for name in (p.name for p in program.params):
             self._buffers[name] = self.types[name]
         for let in (*self._weights, *self._constants):
@@ -304,22 +302,7 @@ class Lowering:
         ends = {user.op.end if isinstance(user.op, Take) else End.NONE for user in self.users[out]}
         if len(ends) == 1 and out != self.program.result and End.NONE not in ends:
             return ends.pop(), False
-        return (End.DST, True) if self._zero_without_edges(rows) else (End.NONE, False)
-
-    def _zero_without_edges(self, name: str) -> bool:
-        """Whether a node value is zero wherever a node has no incoming edge."""
-        match self.ops.get(name):
-            case Sum(space=Space.NODE):
-                return True
-            case (
-                Reshape(x=x) | Map(fn="relu" | "gelu" | "leaky_relu" | "scale" | "tanh", args=(x,))
-            ):
-                return self._zero_without_edges(x)
-            case Map(fn="mul", args=args):
-                return any(self._zero_without_edges(arg) for arg in args)
-            case Map(fn="add" | "sub", args=args):
-                return all(self._zero_without_edges(arg) for arg in args)
-        return False
+        return (End.DST, True) if zero_without_edges(self.ops, rows) else (End.NONE, False)
 
     def _operand(self, name: str) -> Direct | Gather | SegmentSum:
         match self.ops.get(name):
@@ -409,17 +392,3 @@ class Lowering:
     def _traverse(self, name: str, body: Body) -> None:
         self._buffers.setdefault(name, self._buffer_type(name))
         self._kernels.append(Traversal(body.rows, tuple(body.statements)))
-
-
-def _constants(program: Program) -> list[Let]:
-    """Values that depend on the graph's counts alone."""
-    known: dict[str, Let] = {}
-    for let in program.lets:
-        names = operands(let.op)
-        if let.type.space is Space.EDGE and let.type.group != ALL_EDGES:
-            continue  # loops read what it is taken from: edge buffers hold all edges
-        if isinstance(let.op, Count) or (
-            isinstance(let.op, Map | Take) and names and all(n in known for n in names)
-        ):
-            known[let.name] = let
-    return list(known.values())

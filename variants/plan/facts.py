@@ -1,0 +1,47 @@
+"""What is known of a program's values before anything is lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hetune.variants.program.nodes import (
+    ALL_EDGES,
+    Count,
+    Let,
+    Map,
+    Op,
+    Program,
+    Reshape,
+    Space,
+    Sum,
+    Take,
+    operands,
+)
+
+
+def constants(program: Program) -> list[Let]:
+    """Values that depend on the graph's counts alone."""
+    known: dict[str, Let] = {}
+    for let in program.lets:
+        names = operands(let.op)
+        if let.type.space is Space.EDGE and let.type.group != ALL_EDGES:
+            continue  # loops read what it is taken from: edge buffers hold all edges
+        if isinstance(let.op, Count) or (
+            isinstance(let.op, Map | Take) and names and all(n in known for n in names)
+        ):
+            known[let.name] = let
+    return list(known.values())
+
+
+def zero_without_edges(ops: Mapping[str, Op], name: str) -> bool:
+    """Whether a node value is zero wherever a node has no incoming edge."""
+    match ops.get(name):
+        case Sum(space=Space.NODE):
+            return True
+        case Reshape(x=x) | Map(fn="relu" | "gelu" | "leaky_relu" | "scale" | "tanh", args=(x,)):
+            return zero_without_edges(ops, x)
+        case Map(fn="mul", args=args):
+            return any(zero_without_edges(ops, arg) for arg in args)
+        case Map(fn="add" | "sub", args=args):
+            return all(zero_without_edges(ops, arg) for arg in args)
+    return False
