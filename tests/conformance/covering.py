@@ -47,10 +47,15 @@ def each_plan(variant: str) -> bool:
 def _turns(name: str, heads: int) -> dict[int, set[str]]:
     widths = [width for width, count in _REST if count == heads]
     start = SHAPES.index((name, heads))
+    plans = {width: _plans(name, width, heads) for width in widths}
     found: dict[int, set[str]] = {width: set() for width in widths}
-    program = adapt(make(name, matrix_graph(), 64, heads)).program
-    plans = dict.fromkeys(v.id.rpartition("/")[0] for v in variants_of(program))
-    for turn in range(max(len(plans), len(widths))):
-        plan = list(plans)[turn % len(plans)]
-        found[widths[(start + turn) % len(widths)]].add(plan)
+    for turn in range(max(len(widths), *map(len, plans.values()))):
+        width = widths[(start + turn) % len(widths)]
+        found[width].add(plans[width][turn % len(plans[width])])
     return found
+
+
+def _plans(name: str, width: int, heads: int) -> list[str]:
+    """Which plans there are depends on the width."""
+    program = adapt(make(name, matrix_graph(), width, heads)).program
+    return list(dict.fromkeys(v.id.rpartition("/")[0] for v in variants_of(program)))

@@ -189,7 +189,7 @@ BAD_GEMMS = [
     ("gemm e[edge] = y * m @ w heads=4 k=3 n=2", "'y' is node[8] but the rows are edge"),
     ("gemm e[edge] = m * m @ w heads=4 k=3 n=2", "scale 'm' has row shape (4, 3): it must be ()"),
     ("gemm y[edge -> node] += m @ w + b heads=4 k=3 n=2", "once per row that scatters"),
-    ("gemm e[edge] = m @ w + c heads=4 k=3 n=2", "it must be shared, or ntype on node rows"),
+    ("gemm e[edge] = m @ w + c heads=4 k=3 n=2", "with edge rows it must be etype or shared"),
     ("gemm e[edge] = m @ w + ws heads=4 k=3 n=2", "bias 'ws' has width 24"),
     ("gemm e[edge] = m @ w heads=4 k=3 n=2 only=dst", "only=dst is for node rows, not edge"),
     ("gemm e[edge] = e @ w1 heads=1 k=8 n=8", "weight 'w1' has row shape (6, 2, 4)"),

@@ -111,6 +111,55 @@ REWRITES = {
           return out
         """,
     ),
+    "a bias counts once for each edge": (
+        AggregateFirst(),
+        """
+        program p(x: node[4] feature, w: etype[4,3], b: etype[3])
+          xs: edge[4] = take x edge src
+          h: edge[3] = linear xs w
+          i: edge[3] = add h b
+          out: node[3] = sum i node
+          return out
+        """,
+        """
+        program p(x: node[4] feature, w: etype[4,3], b: etype[3])
+          xs: edge[4] = take x edge src
+          out_pair: dst_pair[4] = sum xs dst_pair
+          i_2: dst_pair[3] = linear out_pair w
+          out: node[3] = sum i_2 node
+          out_count: dst_pair[] = count dst_pair
+          i_bias: dst_pair[3] = mul out_count b
+          out_2: node[3] = sum i_bias node
+          out_3: node[3] = add out out_2
+          return out_3
+        """,
+    ),
+    "a bias is weighted as its rows are": (
+        AggregateFirst(),
+        """
+        program p(x: node[4] feature, c: edge[2] feature, w: etype[4,2,3], b: etype[2,3])
+          xs: edge[4] = take x edge src
+          h: edge[2,3] = linear xs w
+          i: edge[2,3] = add h b
+          m: edge[2,3] = mul c i
+          out: node[2,3] = sum m node
+          return out
+        """,
+        """
+        program p(x: node[4] feature, c: edge[2] feature, w: etype[4,2,3], b: etype[2,3])
+          xs: edge[4] = take x edge src
+          xs_heads: edge[2,4] = outer c xs
+          w_heads: etype[2,4,3] = einsum "khd->hkd" w
+          out_pair: dst_pair[2,4] = sum xs_heads dst_pair
+          i_2: dst_pair[2,3] = linear out_pair w_heads
+          out: node[2,3] = sum i_2 node
+          out_shares: dst_pair[2] = sum c dst_pair
+          i_bias: dst_pair[2,3] = mul out_shares b
+          out_2: node[2,3] = sum i_bias node
+          out_3: node[2,3] = add out out_2
+          return out_3
+        """,
+    ),
     "a weight that all edges share is no reason": (
         AggregateFirst(),
         """

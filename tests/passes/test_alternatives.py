@@ -83,14 +83,23 @@ def test_hgt_chooses_messages_scores_and_folds_apart():
     assert "hybrid+scores-hybrid" in ids
     assert "dst+scores-src" in ids
     assert "src+scores-src+fold-a_rel+fold-m_rel" in ids
-    # A fold needs its product at the source.
+    # A fold of heads makes products larger: it needs them at the source.
     assert not any("fold" in name and ("dst" in name or "hybrid" in name) for name in ids)
+
+
+@pytest.mark.parametrize(("d_in", "d_out", "always"), [(6, 6, True), (4, 6, True), (6, 4, False)])
+def test_without_heads_all_is_folded_unless_products_grow(d_in, d_out, always):
+    ids = [way.id for way in alternatives(hgt_program(d_in, d_out))]
+    folded = [name for name in ids if name.endswith("+folded")]
+    assert folded == (ids[1:] if always else [])
+    assert ("src+scores-src+fold-a_rel" in ids) is not always
 
 
 GOLDEN = {
     "rgcn-mean.txt": rgcn_program(64, 64, "mean"),
     "rgat-across.txt": rgat_program(64, 64),
     "rgat-within-2-heads.txt": rgat_program(64, 32, 2, softmax="within"),
+    "hgt.txt": hgt_program(64, 64),
     "hgt-2-heads.txt": hgt_program(64, 64, 2),
 }
 

@@ -28,6 +28,30 @@ REWRITES = {
           return out
         """,
     ),
+    "messages with a bias": (
+        SplitMessages(),
+        """
+        program p(x: node[4] feature, w: etype[4,3], b: etype[3])
+          xs: edge[4] = take x edge src
+          h: edge[3] = linear xs w
+          i: edge[3] = add h b
+          out: node[3] = sum i node
+          return out
+        """,
+        """
+        program p(x: node[4] feature, w: etype[4,3], b: etype[3]) groups(d, s)
+          xs_s: edge@s[4] = take x edge@s src
+          h_s: edge@s[3] = linear xs_s w
+          i_s: edge@s[3] = add h_s b
+          out_s: node[3] = sum i_s node
+          xs_d: edge@d[4] = take x edge@d src
+          h_d: edge@d[3] = linear xs_d w
+          i_d: edge@d[3] = add h_d b
+          out_d: node[3] = sum i_d node
+          out: node[3] = add out_d out_s
+          return out
+        """,
+    ),
     "counts are per group": (
         SplitMessages(),
         """

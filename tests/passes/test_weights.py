@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hetune.variants.passes.fold import Fold
+from hetune.variants.passes.fold import Fold, FoldScores
 from hetune.variants.passes.transform_side import TransformSide
 from hetune.variants.passes.weights_first import FoldScale, WeightsFirst
 from hetune.variants.program.nodes import End
@@ -161,13 +161,13 @@ REWRITES = {
         """,
         """
         program p(x: node[4] feature, w: ntype[4,5], b: ntype[5], a: etype[5,3])
-          w_src: etype[4,5] = take w etype src
-          w_a: etype[4,3] = einsum "kd,de->ke" w_src a
           x_edge: edge[4] = take x edge src
-          m: edge[3] = linear x_edge w_a
+          w_src: etype[4,5] = take w etype src
           b_src: etype[5] = take b etype src
-          b_a: etype[3] = einsum "d,de->e" b_src a
-          m_biased: edge[3] = add m b_a
+          b_src_a: etype[3] = einsum "d,de->e" b_src a
+          w_src_a: etype[4,3] = einsum "kd,de->ke" w_src a
+          m: edge[3] = linear x_edge w_src_a
+          m_biased: edge[3] = add m b_src_a
           out: node[3] = sum m_biased node
           return out
         """,
@@ -184,13 +184,131 @@ REWRITES = {
         """,
         """
         program p(x: node[4] feature, w: ntype[4,2,5], a: etype[2,5,3])
-          w_dst: etype[4,2,5] = take w etype dst
-          w_a: etype[4,2,3] = einsum "khd,hde->khe" w_dst a
           x_edge: edge[4] = take x edge dst
-          m: edge[2,3] = linear x_edge w_a
+          w_dst: etype[4,2,5] = take w etype dst
+          w_dst_a: etype[4,2,3] = einsum "khd,hde->khe" w_dst a
+          m: edge[2,3] = linear x_edge w_dst_a
           out: node[2,3] = sum m node
           return out
         """,
+    ),
+    "all of them": (
+        Fold(),
+        """
+        program p(x: node[4] feature, w: ntype[4,5], a: etype[5,3], c: etype[5,3])
+          h: node[5] = linear x w
+          hs: edge[5] = take h edge src
+          m: edge[3] = linear hs a
+          n: edge[3] = linear hs c
+          both: edge[3] = add m n
+          out: node[3] = sum both node
+          return out
+        """,
+        """
+        program p(x: node[4] feature, w: ntype[4,5], a: etype[5,3], c: etype[5,3])
+          x_edge: edge[4] = take x edge src
+          w_src: etype[4,5] = take w etype src
+          w_src_a: etype[4,3] = einsum "kd,de->ke" w_src a
+          m: edge[3] = linear x_edge w_src_a
+          w_src_c: etype[4,3] = einsum "kd,de->ke" w_src c
+          n: edge[3] = linear x_edge w_src_c
+          both: edge[3] = add m n
+          out: node[3] = sum both node
+          return out
+        """,
+    ),
+    "scores fold at both ends": (
+        FoldScores(),
+        """
+        program p(x: node[4] feature, w: ntype[4,5], u: ntype[4,5], a: etype[5,5])
+          h: node[5] = linear x w
+          hs: edge[5] = take h edge src
+          k: edge[5] = linear hs a
+          q: node[5] = linear x u
+          qd: edge[5] = take q edge dst
+          s: edge[] = dot k qd
+          out: node[] = sum s node
+          return out
+        """,
+        """
+        program p(x: node[4] feature, w: ntype[4,5], u: ntype[4,5], a: etype[5,5])
+          x_edge: edge[4] = take x edge src
+          w_src: etype[4,5] = take w etype src
+          w_src_a: etype[4,5] = einsum "kd,de->ke" w_src a
+          x_edge_2: edge[4] = take x edge dst
+          u_dst: etype[4,5] = take u etype dst
+          w_src_a_u_dst: etype[4,4] = einsum "ke,fe->kf" w_src_a u_dst
+          s_near: edge[4] = linear x_edge w_src_a_u_dst
+          s: edge[] = dot s_near x_edge_2
+          out: node[] = sum s node
+          return out
+        """,
+    ),
+    "with biases at both": (
+        FoldScores(),
+        """
+        program p(x: node[4] feature, w: ntype[4,5], b: ntype[5], a: etype[5,5])
+          h: node[5] = linear x w
+          k: node[5] = add h b
+          kd: edge[5] = take k edge dst
+          ka: edge[5] = linear kd a
+          ks: edge[5] = take k edge src
+          s: edge[] = dot ks ka
+          out: node[] = sum s node
+          return out
+        """,
+        """
+        program p(x: node[4] feature, w: ntype[4,5], b: ntype[5], a: etype[5,5])
+          x_edge: edge[4] = take x edge dst
+          w_dst: etype[4,5] = take w etype dst
+          b_dst: etype[5] = take b etype dst
+          b_dst_a: etype[5] = einsum "d,de->e" b_dst a
+          w_dst_a: etype[4,5] = einsum "kd,de->ke" w_dst a
+          x_edge_2: edge[4] = take x edge src
+          w_src: etype[4,5] = take w etype src
+          b_src: etype[5] = take b etype src
+          b_dst_a_w_src: etype[4] = einsum "e,fe->f" b_dst_a w_src
+          w_dst_a_w_src: etype[4,4] = einsum "ke,fe->kf" w_dst_a w_src
+          s_near: edge[4] = linear x_edge w_dst_a_w_src
+          s_near_biased: edge[4] = add s_near b_dst_a_w_src
+          s: edge[] = dot s_near_biased x_edge_2
+          w_dst_a_b_src: etype[4] = einsum "ke,e->k" w_dst_a b_src
+          s_bias: edge[] = dot x_edge w_dst_a_b_src
+          b_dst_a_b_src: etype[] = einsum "e,e->" b_dst_a b_src
+          s_bias_2: edge[] = add s_bias b_dst_a_b_src
+          s_2: edge[] = add s s_bias_2
+          out: node[] = sum s_2 node
+          return out
+        """,
+    ),
+    "scores of heads do not": (
+        FoldScores(),
+        """
+        program p(x: node[4] feature, w: ntype[4,2,5], u: ntype[4,2,5], a: etype[2,5,5])
+          h: node[2,5] = linear x w
+          hs: edge[2,5] = take h edge src
+          k: edge[2,5] = linear hs a
+          q: node[2,5] = linear x u
+          qd: edge[2,5] = take q edge dst
+          s: edge[2] = dot k qd
+          out: node[2] = sum s node
+          return out
+        """,
+        None,
+    ),
+    "nor does a score of what is not linear": (
+        FoldScores(),
+        """
+        program p(x: node[5] feature, w: ntype[5,5], a: etype[5,5])
+          h: node[5] = linear x w
+          hs: edge[5] = take h edge src
+          k: edge[5] = linear hs a
+          xd: edge[5] = take x edge dst
+          s: edge[] = dot k xd
+          out: node[] = sum s node
+          return out
+        """,
+        None,
     ),
     "what is not linear cannot fold": (
         Fold("a"),

@@ -203,6 +203,7 @@ GOLDEN = {
     "rgcn-mean.txt": rgcn_program(64, 64, "mean"),
     "rgat-across.txt": rgat_program(64, 64),
     "rgat-within-2-heads.txt": rgat_program(64, 32, 2, softmax="within"),
+    "hgt.txt": hgt_program(64, 64),
     "hgt-2-heads.txt": hgt_program(64, 64, 2),
 }
 

@@ -355,3 +355,19 @@ def test_groups_that_leave_edges_out_do_not_merge():
         interpret(program, values, graph, {"a": (0,)})
     merged = interpret(program, values, graph, {"a": (0, 3), "b": (1, 2)})
     assert torch.equal(merged, values["x"])
+
+
+def test_values_that_nobody_wants_are_let_go():
+    program = parse("""program p(w: etype[4], v: shared[4])
+  a: etype[4] = mul v w
+  b: etype[4] = relu a
+  c: etype[4] = add a b
+  return c
+""")
+    graph = random_graph()
+    values = random_values(program, graph)
+    everything = interpret_all(program, values, graph)
+    for wanted in ({"c"}, {"a", "w"}, {"b", "c"}, set()):
+        found = interpret_all(program, values, graph, wanted=wanted)
+        assert found.keys() == wanted
+        assert all(torch.equal(value, everything[name]) for name, value in found.items())

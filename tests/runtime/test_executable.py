@@ -78,6 +78,18 @@ def test_a_mark_stands_before_the_first_launch_and_after_each(graph, values, exe
     assert all(before < after for before, after in pairwise(marks))
 
 
+@pytest.mark.parametrize("name", ["hgt", "rgat, 2 heads"])
+def test_weights_are_what_launches_read_and_no_steps_on_the_way(name, graph):
+    program = PROGRAMS[name]
+    values = random_parameters(program, graph)
+    for variant in variants_of(program):
+        plan = variant.plan
+        read = {buffer.name for launch in plan.launches for buffer in launch.buffers}
+        read |= {view.base for view in plan.views}
+        made = {let.name for let in plan.weights} | {p.name for p in program.params} - {"x"}
+        assert weights_of(plan, values, graph).keys() == read & made
+
+
 BAD_ROWS = {
     "x is torch.float64 on cpu: what is compiled for this graph takes float32 on cpu; convert it "
     "with .float() and .to()": lambda x: x.double(),

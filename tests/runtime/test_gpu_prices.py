@@ -199,8 +199,8 @@ def test_softmaxes_in_one_pass_are_counted_as_they_run(graph):
 def test_elementwise_walks_are_counted_with_their_products(graph):
     """HGT's last product: the activation before it, and the skip connection behind."""
     nodes, width = graph.num_nodes, 8
-    fused = by_schedule("hgt", "src+scores-src+fold-a_rel+fold-m_rel", graph)
-    apart = by_schedule("hgt", "src+scores-src+fold-a_rel+fold-m_rel", graph, fuse_rows=False)
+    fused = by_schedule("hgt", "src+scores-src+folded", graph)
+    apart = by_schedule("hgt", "src+scores-src+folded", graph, fuse_rows=False)
     assert fused["starts"] == apart["starts"] - 1  # the activation's walk was part of another
     assert fused["kernels"] == apart["kernels"] - 2
     assert fused["walks"] < apart["walks"]
@@ -228,7 +228,7 @@ def test_peaks_count_what_schedules_need(graph):
     once = scratch("rgat", "src+weights-first")
     assert scratch("rgat", "src+weights-first", one_pass=False) == once + 4 * graph.num_edges
     # Neither activated rows nor the last product's.
-    plan = "src+scores-src+fold-a_rel+fold-m_rel"
+    plan = "src+scores-src+folded"
     assert scratch("hgt", plan, fuse_rows=False) == scratch("hgt", plan) + 8 * 8 * graph.num_nodes
     # 32 floats of two nodes for each chunk.
     chunks = -(-graph.num_edges // 16)

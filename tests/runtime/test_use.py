@@ -109,7 +109,7 @@ def test_nothing_is_compiled_to_put_off_the_question(graph):
     [
         (rgcn_program(8, 8), "hybrid+separate-sums/b1024"),
         (rgat_program(8, 8), "hybrid+weights-first+separate-sums/b1024"),
-        (hgt_program(8, 8), "hybrid+scores-hybrid+separate-sums/b1024"),
+        (hgt_program(8, 8), "hybrid+scores-hybrid+folded+separate-sums/b1024"),
     ],
     ids=["rgcn", "rgat", "hgt"],
 )

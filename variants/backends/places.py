@@ -82,6 +82,11 @@ def etype_array(arrays: Arrays, rows: Rows) -> str:
     return arrays.index(rows.group, name)
 
 
+def type_array(arrays: Arrays, rows: Rows) -> str:
+    """The array of the types of nodes, or of the edge types of edges or pairs."""
+    return arrays.node_types() if rows.space is Space.NODE else etype_array(arrays, rows)
+
+
 def own_array(arrays: Arrays, rows: Rows) -> str:
     """Where buffers of the rows' own space keep each row; "" if in the rows' own order.
 

@@ -156,13 +156,7 @@ class GemmCheck(Check):
             raise self.error(
                 "a bias would be added once per row that scatters: add it in a pass over nodes"
             )
-        type = self.buffer(name)
-        if type.space is not Space.SHARED and (
-            type.space is not Space.NTYPE or gemm.rows.space is not Space.NODE
-        ):
-            raise self.error(
-                f"bias {name!r} is {show_type(type)}: it must be shared, or ntype on node rows"
-            )
+        self._weight_space("bias", name, self.buffer(name))
         self._width("bias", name, gemm.heads * gemm.n, "heads * n")
 
 

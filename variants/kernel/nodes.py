@@ -86,8 +86,9 @@ class Gemm:
     product's row shape is (heads, n), flattened. Row type: ``w`` lives in etype (edgewise
     rows), ntype (node rows) or shared. ``scatter`` sends the row to its destination node, adding
     up there (``accumulate`` must be set; rows are edges or dst_pairs). ``scale`` is a buffer
-    of the Gemm's rows, row shape () or (heads,). ``bias`` is a shared or (node rows) ntype
-    buffer of width heads * n, added once per row (not with scatter).
+    of the Gemm's rows, row shape () or (heads,). ``bias`` is a buffer of width heads * n
+    of the rows' types (etype, or ntype on node rows) or shared, added once per row (not with
+    scatter).
 
     ``only`` (node rows): just the nodes with an edge at that end (``SRC``: outgoing, ``DST``:
     incoming). The output rows of other nodes are left alone, or with ``fill`` become what a zero

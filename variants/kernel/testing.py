@@ -154,8 +154,7 @@ class _Generator:
             scale = self._input(rows.space, rng.choice(((), (heads,))), rows.group)
         scatter = rows.space in (Space.EDGE, Space.DST_PAIR) and rng.random() < 0.6
         if not scatter and rng.random() < 0.4:
-            space = Space.NTYPE if rows.space is Space.NODE and rng.random() < 0.5 else Space.SHARED
-            bias = self._input(space, (heads * n,), "")
+            bias = self._input(rng.choice((typed, Space.SHARED)), (heads * n,), "")
         shape = rng.choice(((heads, n), (heads * n,)))
         out = self._output(Space.NODE if scatter else rows.space, shape, rows.group)
         accumulate = scatter or rng.random() < 0.3

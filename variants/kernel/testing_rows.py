@@ -121,8 +121,7 @@ class _Rows:
         w = self._buffer(rng.choice((typed, Space.SHARED)), (heads, k, n))
         bias = scale = None
         if rng.random() < 0.5:
-            spaces = (typed, Space.SHARED) if on_nodes else (Space.SHARED,)
-            bias = self._buffer(rng.choice(spaces), self._flat)
+            bias = self._buffer(rng.choice((typed, Space.SHARED)), self._flat)
         if rng.random() < 0.3:
             scale = self._own(rng.choice(((), (heads,))))
         only = rng.choice((End.NONE, End.SRC, End.DST)) if on_nodes else End.NONE

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hetune.variants.passes.product import Product, multiply, product_of
+from hetune.variants.passes.product import Product, linear_of, multiply, product_of
 from hetune.variants.passes.rewrite import Builder, rewrite
 from hetune.variants.program.nodes import (
     ALL_EDGES,
+    Count,
     Einsum,
     Linear,
     Map,
@@ -23,8 +24,8 @@ class AggregateFirst:
     """Turns ``sum_e a_e (v_e @ W[etype])`` into ``sum_pairs (sum_e a_e v_e) @ W[etype]``.
 
     The sum is linear, and all edges of a (dst, etype) pair share the weight. Factors that are
-    constant on the pair (the mean's 1/count) move behind the product. Re-association in the sense
-    of SENSEi.
+    constant on the pair (the mean's 1/count) move behind the product. A bias of the edge type is
+    added as often as the ``a_e`` of a pair add up to. Re-association in the sense of SENSEi.
 
     Attributes:
         group: The edges whose sums are moved.
@@ -42,14 +43,37 @@ class AggregateFirst:
         if builder.types[op.x].space is not Space.EDGE or builder.types[op.x].group != self.group:
             return None
         product = product_of(builder, op.x)
-        linear = builder.op(product.core)
-        if not isinstance(linear, Linear) or builder.types[linear.w].space is not Space.ETYPE:
+        found = linear_of(builder, product.core)
+        if found is None:
             return None
+        linear, bias = found
         rows, weight = _weighted(builder, product, linear)
         aggregated = builder.emit(Sum(rows, Space.DST_PAIR), f"{hint}_pair")
         transformed = builder.emit(Linear(aggregated, weight), product.core)
-        scaled = multiply(builder, transformed, product.pair_factors)
-        return builder.emit(Sum(scaled, Space.NODE), hint)
+        total = _to_nodes(builder, transformed, product, hint)
+        if bias is None:
+            return total
+        shares = _shares(builder, product, linear, hint)
+        shifts = builder.emit(Map("mul", (shares, bias)), f"{product.core}_bias")
+        return builder.emit(Map("add", (total, _to_nodes(builder, shifts, product, hint))), hint)
+
+
+def _to_nodes(builder: Builder, pairs: str, product: Product, hint: str) -> str:
+    """The sum into nodes of pair rows, with the factors that stayed behind the product."""
+    return builder.emit(Sum(multiply(builder, pairs, product.pair_factors), Space.NODE), hint)
+
+
+def _shares(builder: Builder, product: Product, linear: Linear, hint: str) -> str:
+    """How much of its bias a pair gets: the sum of its edges' factors, or their number."""
+    weights = [f for f in product.edge_factors if builder.types[f].space.is_weight]
+    of_edges = [f for f in product.edge_factors if f not in weights]
+    if of_edges:
+        share = multiply(builder, of_edges[0], tuple(of_edges[1:]))
+        shares = builder.emit(Sum(share, Space.DST_PAIR), f"{hint}_shares")
+    else:
+        group = builder.types[linear.x].group
+        shares = builder.emit(Count(Space.DST_PAIR, group), f"{hint}_count")
+    return multiply(builder, shares, tuple(weights))
 
 
 def _weighted(builder: Builder, product: Product, linear: Linear) -> tuple[str, str]:

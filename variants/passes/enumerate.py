@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hetune.variants.passes.aggregate_first import AggregateFirst
 from hetune.variants.passes.compact import Compact
-from hetune.variants.passes.fold import Fold
+from hetune.variants.passes.fold import Fold, FoldScores
 from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE, SplitMessages, SplitScores
 from hetune.variants.passes.pipeline import Pass, clean, run_passes
 from hetune.variants.passes.transform_side import TransformSide
@@ -52,31 +52,49 @@ def _pipelines(program: Program) -> Iterator[tuple[str, tuple[Pass, ...]]]:
     yield "vanilla", ()
     weights = (False, True) if WeightsFirst()(program) != program else (False,)
     scores: tuple[str, ...] = SCORES if SplitScores()(program) != program else ("",)
-    folds = _foldable(program)
+    folds = _folds(program)
     for messages, score, first in itertools.product(MESSAGES, scores, weights):
-        for folded in _subsets(folds):
+        for folded in folds:
             if not _sound(messages, score, folded):
                 continue
             parts = [messages]
             parts += [f"scores-{score}"] if score else []
             parts += ["weights-first"] if first else []
-            parts += [f"fold-{weight}" for weight in folded]
+            parts += folded.parts
             yield "+".join(parts), _pipeline(messages, score, first, folded)
 
 
-def _pipeline(
-    messages: str, scores: str, weights_first: bool, folded: tuple[str, ...]
-) -> tuple[Pass, ...]:
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    """Which linear maps of node types are folded into those of edge types.
+
+    Attributes:
+        weights: The edge types' weights that follow one.
+        whole: All that follow one, and those at both ends of scores.
+    """
+
+    weights: tuple[str, ...] = ()
+    whole: bool = False
+
+    @property
+    def parts(self) -> list[str]:
+        """Its parts of an alternative's id."""
+        return ["folded"] if self.whole else [f"fold-{weight}" for weight in self.weights]
+
+
+def _pipeline(messages: str, scores: str, weights_first: bool, folded: _Folded) -> tuple[Pass, ...]:
     passes: list[Pass] = []
     if weights_first:
         passes.append(WeightsFirst())
-    passes += [Fold(weight) for weight in folded]
+    passes += [Fold(weight) for weight in folded.weights]
     if scores:
         passes.append(FoldScale())
     if scores == "dst":
         passes.append(TransformSide(End.DST))
     if scores == "hybrid":
         passes += [SplitScores(), TransformSide(End.DST, DST_SIDE)]
+    if folded.whole:
+        passes += _FOLD_ALL
     if messages == "hybrid":
         passes.append(SplitMessages())
     source = Space.SRC_DENSE if messages == "dense" else Space.SRC_PAIR
@@ -91,13 +109,37 @@ def _pipeline(
     return tuple(passes)
 
 
-def _foldable(program: Program) -> tuple[str, ...]:
-    weights = {
-        let.op.w: None
-        for let in program.lets
-        if isinstance(let.op, Linear) and program.type_of(let.op.w).space is Space.ETYPE
-    }
-    return tuple(w for w in weights if Fold(w)(program) != program)
+_FOLD_ALL: tuple[Pass, ...] = (FoldScores(), Fold())
+
+
+def _folds(program: Program) -> tuple[_Folded, ...]:
+    """The ways of folding that some input may favour.
+
+    It is no choice where folding makes no edge type's product larger: then it only saves the
+    products of nodes.
+    """
+    scaled = FoldScale()(program)
+    folded = run_passes(_FOLD_ALL, scaled)
+    if folded != scaled and _is_no_larger(folded, scaled):
+        return (_Folded(whole=True),)
+    weights = (weight for weight in _typed_products(program) if Fold(weight)(program) != program)
+    return tuple(_Folded(subset) for subset in _subsets(tuple(weights)))
+
+
+def _is_no_larger(program: Program, other: Program) -> bool:
+    """Whether each product by edge types has a place in the other that is as large."""
+    small, large = (
+        sorted(p.type_of(weight).width for weight in _typed_products(p)) for p in (program, other)
+    )
+    return len(small) <= len(large) and all(
+        size <= known for size, known in zip(reversed(small), reversed(large), strict=False)
+    )
+
+
+def _typed_products(program: Program) -> tuple[str, ...]:
+    products = (let.op.w for let in program.lets if isinstance(let.op, Linear))
+    typed = (weight for weight in products if program.type_of(weight).space is Space.ETYPE)
+    return tuple(dict.fromkeys(typed))
 
 
 def _subsets(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -105,12 +147,13 @@ def _subsets(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         yield from itertools.combinations(names, size)
 
 
-def _sound(messages: str, scores: str, folded: tuple[str, ...]) -> bool:
+def _sound(messages: str, scores: str, folded: _Folded) -> bool:
     """Whether a combination can pay.
 
-    Folding needs the transformed side to be the source. What leaves messages on the edges leaves
-    scores there too, and that is vanilla.
+    Folding some weights needs the transformed side to be the source. What leaves messages on the
+    edges leaves scores there too, and that is vanilla.
     """
     if messages == "edge":
         return not scores
-    return not folded or (messages in ("src", "dense") and scores in ("", "src"))
+    at_source = messages in ("src", "dense") and scores in ("", "src")
+    return folded.whole or not folded.weights or at_source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hetune.variants.passes.product import product_of
+from hetune.variants.passes.product import linear_of, product_of
 from hetune.variants.passes.rewrite import Builder, rewrite
 from hetune.variants.passes.transform_side import score_of
 from hetune.variants.program.nodes import (
@@ -50,8 +50,7 @@ class SplitScores:
 def _split_sum(builder: Builder, op: Op, hint: str) -> str | None:
     if not isinstance(op, Sum) or op.space is not Space.NODE or not _all_edges(builder, op.x):
         return None
-    linear = builder.op(product_of(builder, op.x).core)
-    if not isinstance(linear, Linear) or builder.types[linear.w].space is not Space.ETYPE:
+    if linear_of(builder, product_of(builder, op.x).core) is None:
         return None
     source, destination = (
         builder.emit(Sum(_restrict(builder, op.x, group), Space.NODE), f"{hint}_{group}")

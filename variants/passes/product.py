@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hetune.variants.passes.rewrite import Builder
-from hetune.variants.program.nodes import Map, Op, Space, Take, Type
+from hetune.variants.program.nodes import Linear, Map, Op, Space, Take, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,19 @@ def product_of(builder: Builder, name: str) -> Product:
         else:
             edge_factors.append(factor)
     return Product(chain.core, tuple(edge_factors), tuple(pair_factors))
+
+
+def linear_of(builder: Builder, name: str) -> tuple[Linear, str | None] | None:
+    """The edge types' linear map that a value is, and the bias that is added to it, if any."""
+    op, bias = builder.op(name), None
+    if isinstance(op, Map) and op.fn == "add":
+        rows, bias = op.args
+        if builder.types[bias].space is not Space.ETYPE:
+            return None
+        op = builder.op(rows)
+    if not isinstance(op, Linear) or builder.types[op.w].space is not Space.ETYPE:
+        return None
+    return op, bias
 
 
 def multiply(builder: Builder, name: str, factors: tuple[str, ...]) -> str:

@@ -142,6 +142,8 @@ class Lowering:
                 self._kernels.append(Traversal(Rows(Space.NODE), loops))
             case Sum(x=x, space=Space.DST_PAIR):
                 self._sum_pairs(name, x)
+            case Map(fn="add", args=(rows, bias)) if product := self._biased(rows, bias):
+                self._gemm(name, rows, product, bias=bias)
             case _:
                 self._node_terms(name)
         return name
@@ -243,6 +245,14 @@ class Lowering:
         body.loop(edges)
         body.add(Store(name, total))
         self._traverse(name, body)
+
+    def _biased(self, rows: str, bias: str) -> Linear | None:
+        """The product of edge or pair rows that a kernel can add this bias to."""
+        op, product, added = self.ops.get(rows), self.types[rows], self.types[bias]
+        if not isinstance(op, Linear) or not product.space.is_edgewise:
+            return None
+        fits = added.space is Space.ETYPE and added.shape == product.shape
+        return op if fits and self.only_user(rows) else None
 
     # --- products -----------------------------------------------------------------------
 

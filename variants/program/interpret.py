@@ -8,7 +8,7 @@ that compiled variants run on.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from functools import cached_property
 
 import torch
@@ -35,6 +35,7 @@ from hetune.variants.program.nodes import (
     Sum,
     Take,
     Type,
+    operands,
 )
 from hetune.variants.program.text import show_type
 from hetune.variants.program.verify import join
@@ -60,21 +61,34 @@ def interpret(
     Raises:
         InputError: A parameter or group is missing, or a tensor does not fit.
     """
-    return interpret_all(program, values, graph, groups)[program.result]
+    return interpret_all(program, values, graph, groups, {program.result})[program.result]
 
 
 def interpret_all(
-    program: Program, values: Mapping[str, Tensor], graph: HeteroGraph, groups: Groups | None = None
+    program: Program,
+    values: Mapping[str, Tensor],
+    graph: HeteroGraph,
+    groups: Groups | None = None,
+    wanted: Set[str] | None = None,
 ) -> dict[str, Tensor]:
-    """Every parameter and value of a verified program by name; see `interpret`."""
+    """The wanted parameters and values of a verified program by name; all if None.
+
+    Others are let go when nothing needs them any more. See `interpret`.
+    """
     machine = _Machine(program, graph, dict(groups or {}), _check_dtype(program, values))
     known: dict[str, Tensor] = {}
     for param in program.params:
         known[param.name] = machine.checked(param, values[param.name])
     types = program.types
+    last_read = {name: let.name for let in program.lets for name in operands(let.op)}
     for let in program.lets:
         known[let.name] = machine.run(let.op, let.type, known, types)
-    return known
+        if wanted is None:
+            continue
+        for name in operands(let.op):
+            if last_read[name] == let.name and name not in wanted:
+                known.pop(name, None)
+    return known if wanted is None else {name: known[name] for name in known if name in wanted}
 
 
 def _check_dtype(program: Program, values: Mapping[str, Tensor]) -> torch.dtype:

@@ -14,7 +14,7 @@ from hetune.variants.runtime.domain import Domain
 
 
 def weights_of(plan: Plan, values: Mapping[str, Tensor], graph: HeteroGraph) -> dict[str, Tensor]:
-    """The parameters and everything computed from them alone, as contiguous float32.
+    """What launches read of the parameters and of what is computed from them, contiguous float32.
 
     Products of weights are taken in float64: they are done once, and their rounding would reach
     every row.
@@ -24,14 +24,15 @@ def weights_of(plan: Plan, values: Mapping[str, Tensor], graph: HeteroGraph) -> 
         values: A tensor [types, *row shape] for each weight parameter.
         graph: Gives edge types their node types, where a weight moves between them.
     """
-    given = {p.name: values[p.name] for p in plan.program.params if p.role == "weight"}
-    made: dict[str, Tensor] = {}
+    params = tuple(p for p in plan.program.params if p.role == "weight")
+    read = {buffer.name for launch in plan.launches for buffer in launch.buffers}
+    read |= {view.base for view in plan.views}
+    found = {p.name: values[p.name].detach() for p in params if p.name in read}
     if plan.weights:
-        params = tuple(p for p in plan.program.params if p.role == "weight")
         part = Program(plan.program.name, params, plan.weights, plan.weights[-1].name)
-        exact = {name: value.detach().double() for name, value in given.items()}
-        made = interpret_all(part, exact, graph)
-    return {name: value.detach().float().contiguous() for name, value in {**made, **given}.items()}
+        exact = {p.name: values[p.name].detach().double() for p in params}
+        found = {**interpret_all(part, exact, graph, wanted=read), **found}
+    return {name: value.float().contiguous() for name, value in found.items()}
 
 
 def constants_of(plan: Plan, domain: Domain) -> dict[str, Tensor]:

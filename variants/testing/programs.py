@@ -35,6 +35,14 @@ def edge_weighted(g: Graph, x: Value, c: Value, w: Value, *, factor: float) -> V
 
 
 @layer_program
+def biased(g: Graph, x: Value, c: Value, p: Value, w: Value, b: Value) -> Value:
+    """Messages with a bias of their edge type, weighted in several ways."""
+    message = g.src(x) @ w + b
+    several = g.sum(p * (c * message)) + g.sum(c * (softmax(c, over=g.nodes) * message))
+    return several + g.sum(p * message) + g.mean(message) + g.sum(message)
+
+
+@layer_program
 def both_ends(g: Graph, x: Value, w: Value, u: Value, a: Value) -> Value:
     """Messages that need both ends of an edge, and a score of their own."""
     message = leaky_relu(g.src(x) @ w + g.dst(x) @ u, 0.1)
@@ -97,6 +105,7 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "edge weights": edge_weighted(x=node(6), c=edge(), w=etype(6, 4), factor=0.5),
         "edge weights, heads": edge_weighted(x=node(6), c=edge(2), w=etype(6, 2, 4), factor=1.0),
         "edge weights, shared map": edge_weighted(x=node(6), c=edge(), w=shared(6, 4), factor=2.0),
+        "biased messages": biased(x=node(6), c=edge(), p=etype(), w=etype(6, 4), b=etype(4)),
         "both ends": both_ends(x=node(6), w=etype(6, 4), u=etype(6, 4), a=shared(4)),
         "typed sums": typed_sums(x=node(6), c=edge(6), w=etype(6, 4), u=etype(6, 4)),
         "products of sums": products_of_sums(

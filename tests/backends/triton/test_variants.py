@@ -2,7 +2,8 @@
 
 By default each variant runs on one of the awkward graphs, taking turns, and one of each plan at
 one of the widths. HETUNE_FULL_MATRIX=1 runs every variant at every width and on every graph, which
-takes long: an interpreter needs milliseconds for every program.
+takes long: an interpreter needs milliseconds for every program. Which plans there are depends on
+the width.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from hetune.variants.testing.layers import LAYERS, randomized
 
 FULL = bool(os.environ.get("HETUNE_FULL_MATRIX"))
 WIDTHS = (1, 7, 16, 63)
+WIDTH = 7
+"""The width on awkward graphs."""
 SHAPES = [(name, heads) for name, layer in LAYERS.items() for heads in layer.heads if heads <= 2]
 BIG = ("hub of thousands of edges", "several blocks", "thousands of relations")
 GRAPHS = {name: make for name, make in AWKWARD.items() if FULL or name not in BIG}
@@ -39,9 +42,9 @@ def _triton() -> None:
 
 
 @cache
-def variants(name: str, heads: int) -> dict[str, tuple[int, int]]:
+def variants(name: str, heads: int, width: int) -> dict[str, tuple[int, int]]:
     """A layer's variants by id: places of the plan, and of the schedule among the plan's own."""
-    module = LAYERS[name].make(AWKWARD["one relation"](), 16, heads)
+    module = LAYERS[name].make(AWKWARD["one relation"](), width, heads)
     own: dict[str, list[str]] = {}
     for variant in variants_of(adapt(module).program, "cuda"):
         own.setdefault(variant.id.rpartition("/")[0], []).append(variant.id)
@@ -49,22 +52,35 @@ def variants(name: str, heads: int) -> dict[str, tuple[int, int]]:
 
 
 def turns_of_variants(name: str, heads: int, turns: int, mine: int):
-    """Which variants run at this turn: each at one of them, or all."""
+    """Which variants of width `WIDTH` run at this turn: each at one of them, or all."""
+    shift, known = SHAPES.index((name, heads)), variants(name, heads, WIDTH)
+    return lambda variant: FULL or (shift + sum(known[variant])) % turns == mine
+
+
+@cache
+def widths_of_plans(name: str, heads: int) -> dict[str, int]:
+    """At which of `WIDTHS` each plan has its turn: one of those that it is there for."""
+    there: dict[str, list[int]] = {}
+    for width in WIDTHS:
+        for plan in dict.fromkeys(v.rpartition("/")[0] for v in variants(name, heads, width)):
+            there.setdefault(plan, []).append(width)
     shift = SHAPES.index((name, heads))
-    return lambda variant: FULL or (shift + sum(variants(name, heads)[variant])) % turns == mine
+    return {
+        plan: widths[(shift + turn) % len(widths)]
+        for turn, (plan, widths) in enumerate(there.items())
+    }
 
 
-def turns_of_plans(name: str, heads: int, turns: int, mine: int):
-    """Which variants run at this turn: one of each plan at one of them, or all."""
-    shift, schedules = (
-        SHAPES.index((name, heads)),
-        Counter(p for p, _ in variants(name, heads).values()),
-    )
+def turns_of_plans(name: str, heads: int, width: int):
+    """Which variants run at a width: one of each plan whose turn it is, or all."""
+    known = variants(name, heads, width)
+    schedules = Counter(plan for plan, _ in known.values())
+    shift = SHAPES.index((name, heads)) + WIDTHS.index(width)
 
     def keep(variant: str) -> bool:
-        plan, schedule = variants(name, heads)[variant]
-        place = plan + shift
-        return FULL or (place % turns == mine and schedule == (place + mine) % schedules[plan])
+        plan, schedule = known[variant]
+        turn = widths_of_plans(name, heads)[variant.rpartition("/")[0]] == width
+        return FULL or (turn and schedule == (plan + shift) % schedules[plan])
 
     return keep
 
@@ -78,24 +94,27 @@ def run(name, heads, width, graph, keep) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(("name", "heads"), SHAPES)
 def test_widths(name, heads, width, small):
-    keep = turns_of_plans(name, heads, len(WIDTHS), WIDTHS.index(width))
-    run(name, heads, width, small, keep)
+    run(name, heads, width, small, turns_of_plans(name, heads, width))
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize(("name", "heads"), SHAPES)
 def test_awkward_graphs(name, heads, graph):
     keep = turns_of_variants(name, heads, len(GRAPHS), list(GRAPHS).index(graph))
-    run(name, heads, 7, GRAPHS[graph](), keep)
+    run(name, heads, WIDTH, GRAPHS[graph](), keep)
 
 
 @pytest.mark.parametrize(("name", "heads"), SHAPES)
 def test_everything_has_its_turn(name, heads):
     turns = [turns_of_variants(name, heads, len(GRAPHS), mine) for mine in range(len(GRAPHS))]
-    known = variants(name, heads)
     assert all(
-        sum(keep(variant) for keep in turns) == (len(turns) if FULL else 1) for variant in known
+        sum(keep(variant) for keep in turns) == (len(turns) if FULL else 1)
+        for variant in variants(name, heads, WIDTH)
     )
-    turns = [turns_of_plans(name, heads, len(WIDTHS), mine) for mine in range(len(WIDTHS))]
-    kept = {known[variant][0] for variant in known if any(keep(variant) for keep in turns)}
-    assert kept == {plan for plan, _ in known.values()}
+    kept = [
+        variant.rpartition("/")[0]
+        for width in WIDTHS
+        for variant in filter(turns_of_plans(name, heads, width), variants(name, heads, width))
+    ]
+    assert set(kept) == widths_of_plans(name, heads).keys()
+    assert FULL or len(kept) == len(set(kept))

@@ -22,6 +22,7 @@ from hetune.variants.backends.cpp.target import (
 )
 from hetune.variants.backends.cpp.tiling import SHORT_ROWS, tiling
 from hetune.variants.backends.describe import describe_gemm
+from hetune.variants.backends.places import type_array
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
     Gemm,
@@ -335,7 +336,8 @@ class GemmLowering:
         buffer = self.args.buffer(gemm.bias)
         if self.launch.type_of(gemm.bias).space is Space.SHARED:
             return buffer
-        return f"{buffer} + int64_t({self.args.node_types()}[{self._row}]) * {gemm.heads * gemm.n}"
+        types = type_array(self.args, gemm.rows)
+        return f"{buffer} + int64_t({types}[{self._row}]) * {gemm.heads * gemm.n}"
 
 
 _BLOCK_PARAMETERS = ("const Context& c", "int64_t block")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hetune.variants.backends.checks import check_gemm
 from hetune.variants.backends.describe import describe_gemm
-from hetune.variants.backends.places import node_array, own_array
+from hetune.variants.backends.places import node_array, own_array, type_array
 from hetune.variants.backends.triton.arguments import Arguments, Grid, Tiling
 from hetune.variants.backends.triton.tail import Tile, lower_tail
 from hetune.variants.backends.triton.target import Do, For, Function, Let, Statement, assigned
@@ -274,8 +274,8 @@ class GemmLowering:
         width = self.gemm.heads * self.gemm.n
         place = f"{self.args.buffer(name)} + out_column[None, :]"
         masks = list(bounds)
-        if self.launch.type_of(name).space is Space.NTYPE:
-            kind = self._at(self.args.node_types(), "row")
+        if self.launch.type_of(name).space is not Space.SHARED:
+            kind = self._at(type_array(self.args, self.gemm.rows), "row")
             place += f" + {kind}[:, None] * {width}"
             masks.insert(0, "row_in[:, None]")
         mask = f", mask={' & '.join(masks)}, other=0.0" if masks else ""
