@@ -13,7 +13,7 @@ from hetune.service.core.documents import Document
 from hetune.service.core.job_documents import JobDocument
 from hetune.service.core.jobs import Jobs
 from hetune.service.http.asgi import Receive, Scope, Send
-from hetune.service.http.work import Gate
+from hetune.service.http.gate import Gate
 from hetune.variants.errors import HetuneError
 
 MEDIA_TYPE = "text/event-stream"

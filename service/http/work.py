@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Self, TypeVar
-
-from prometheus_client import Gauge
 
 from hetune.profiling.jobs.activity import Activity
 from hetune.service.core.brief import Experience, Times
@@ -19,56 +16,11 @@ from hetune.service.core.deadline import check_deadline, missed
 from hetune.service.core.service import Service
 from hetune.service.core.steps import waited
 from hetune.service.http.computer import Computer
-from hetune.variants.errors import BusyError
+from hetune.service.http.gate import Gate
 
 T = TypeVar("T")
 _CHANGING = 2
 _WATCHING = 32
-
-
-class Gate:
-    """Lets in so many at a time, and refuses the others at once. For one event loop.
-
-    Args:
-        what: Who comes in.
-        most: How many at a time.
-        length: Tells how many are inside, labelled by what they are.
-        most_bytes: How many they may bring with them, together; one alone may bring more.
-    """
-
-    def __init__(self, what: str, most: int, length: Gauge, most_bytes: float = math.inf) -> None:
-        self._what, self._most, self._most_bytes = what, most, most_bytes
-        self._inside, self._bytes, self._length = 0, 0, length.labels(what)
-
-    @property
-    def inside(self) -> int:
-        """How many are."""
-        return self._inside
-
-    @contextmanager
-    def entered(self, size: int = 0) -> Iterator[None]:
-        """Inside while it lasts.
-
-        Args:
-            size: Bytes that it brings with it, at most.
-
-        Raises:
-            BusyError: As many are inside as may be, or they have brought too much.
-        """
-        if self._inside >= self._most:
-            raise BusyError(f"{self._most} {self._what} are under way: try again later")
-        if self._inside and self._bytes + size > self._most_bytes:
-            raise BusyError(
-                f"{self._what} that are under way hold {self._bytes} bytes: try again later"
-            )
-        self._inside += 1
-        self._bytes += size
-        try:
-            with self._length.track_inprogress():
-                yield
-        finally:
-            self._inside -= 1
-            self._bytes -= size
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +62,18 @@ class Work:
             stopping: Set by whoever ends the service: streams end then.
             activity: Marked while something is computed.
         """
-        length = service.metrics.queue_length
+        length, limits = service.metrics.queue_length, service.limits
+        computing = Gate(
+            "computations",
+            limits.waiting,
+            length,
+            limits.waiting_bytes,
+            in_crowds=max(1, limits.waiting // 2),
+        )
         return cls(
             service,
             Experience(service),
-            Gate("computations", service.limits.waiting, length, service.limits.waiting_bytes),
+            computing,
             Gate("uploads", service.limits.uploads, length),
             Gate("changes of jobs and cost models", _CHANGING, length),
             Gate("streams of events", _WATCHING, length),

@@ -25,8 +25,9 @@ from hetune.service.core.work_documents import (
     WantedDocument,
 )
 from hetune.service.http.body import Media, media_of, read
+from hetune.service.http.gate import Gate
 from hetune.service.http.schema import takes
-from hetune.service.http.work import Gate, Work
+from hetune.service.http.work import Work
 
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")

@@ -1,17 +1,19 @@
 """Who is let in: so many at a time, with so much, and nobody waits to be refused."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 from prometheus_client import Gauge
 
-from hetune.service.http.work import Gate
+from hetune.service.http.gate import Gate
 from hetune.variants.errors import BusyError
+
+LENGTH = Gauge("length", "Inside", ("queue",), registry=None)
 
 
 @pytest.fixture
 def gate() -> Gate:
-    return Gate("guests", 3, Gauge("length", "Inside", ("queue",), registry=None), most_bytes=10)
+    return Gate("guests", 3, LENGTH, most_bytes=10)
 
 
 @pytest.mark.parametrize(
@@ -37,3 +39,48 @@ def test_those_over_a_limit_are_refused_until_others_have_left(gate, inside, siz
             stack.enter_context(gate.entered(size))
     with gate.entered(10):
         pass
+
+
+def come(gate: Gate, stack: ExitStack, guests: int) -> int:
+    """How many of so many guests come in, and stay."""
+    before = gate.inside
+    for _ in range(guests):
+        with suppress(BusyError):
+            stack.enter_context(gate.entered())
+    return gate.inside - before
+
+
+def test_in_a_crowd_fewer_are_let_in_until_it_has_gone():
+    now = 10.0
+    gate = Gate("guests", 6, LENGTH, in_crowds=2, clock=lambda: now)
+    with ExitStack() as guests:
+        assert come(gate, guests, 12) == 6  # half of them were refused
+    for _ in range(2):
+        now += 0.1
+        with ExitStack() as guests:
+            assert come(gate, guests, 12) == 2
+    now += 0.1
+    with ExitStack() as guests:
+        assert come(gate, guests, 2) == 2  # nobody was refused
+    now += 0.1
+    with ExitStack() as guests:
+        assert come(gate, guests, 7) == 6
+
+
+def test_a_few_who_are_refused_are_no_crowd():
+    now = 10.0
+    gate = Gate("guests", 6, LENGTH, in_crowds=2, clock=lambda: now)
+    for _ in range(3):
+        with ExitStack() as guests:
+            assert come(gate, guests, 8) == 6
+        now += 0.1
+
+
+def test_a_crowd_of_long_ago_is_none():
+    now = 10.0
+    gate = Gate("guests", 6, LENGTH, in_crowds=2, clock=lambda: now)
+    with ExitStack() as guests:
+        come(gate, guests, 12)
+    now += 0.5
+    with ExitStack() as guests:
+        assert come(gate, guests, 12) == 6

@@ -1,0 +1,106 @@
+"""How many may be inside at a time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from prometheus_client import Gauge
+
+from hetune.variants.errors import BusyError
+
+_WINDOW = 0.1
+"""Seconds over which those who come are counted."""
+_CROWD = 0.25
+"""The share of them that is refused where there is a crowd."""
+
+
+class Gate:
+    """Lets in so many at a time, and refuses the others at once. For one event loop.
+
+    Args:
+        what: Who comes in.
+        most: How many at a time.
+        length: Tells how many are inside, labelled by what they are.
+        most_bytes: How many they may bring with them, together; one alone may bring more.
+        in_crowds: How many at a time while many are refused; as many as otherwise if None.
+        clock: Seconds, for tests.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        most: int,
+        length: Gauge,
+        most_bytes: float = math.inf,
+        *,
+        in_crowds: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._what, self._most, self._most_bytes = what, most, most_bytes
+        self._in_crowds = most if in_crowds is None else in_crowds
+        self._crowd = _Crowd(clock)
+        self._inside, self._bytes, self._length = 0, 0, length.labels(what)
+
+    @property
+    def inside(self) -> int:
+        """How many are."""
+        return self._inside
+
+    @contextmanager
+    def entered(self, size: int = 0) -> Iterator[None]:
+        """Inside while it lasts.
+
+        Args:
+            size: Bytes that it brings with it, at most.
+
+        Raises:
+            BusyError: As many are inside as may be, or they have brought too much.
+        """
+        most = self._in_crowds if self._crowd.is_there() else self._most
+        refused = self._inside >= most
+        self._crowd.note(refused)
+        if refused:
+            raise BusyError(f"{self._inside} {self._what} are under way: try again later")
+        if self._inside and self._bytes + size > self._most_bytes:
+            raise BusyError(
+                f"{self._what} that are under way hold {self._bytes} bytes: try again later"
+            )
+        self._inside += 1
+        self._bytes += size
+        try:
+            with self._length.track_inprogress():
+                yield
+        finally:
+            self._inside -= 1
+            self._bytes -= size
+
+
+class _Crowd:
+    """Tells whether far more come than leave.
+
+    A long queue makes all of them wait then, and serves nobody sooner. A few who are refused are no
+    crowd: they may be back later, and would fit in.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._begun = clock, clock()
+        self._came = self._refused = 0
+        self._was_there = False
+
+    def is_there(self) -> bool:
+        """Whether many of those who came in the last window were refused."""
+        now = self._clock()
+        if now >= self._begun + _WINDOW:
+            many = self._refused > _CROWD * self._came
+            self._was_there = many and now < self._begun + 2 * _WINDOW
+            self._begun = now
+            self._came = self._refused = 0
+        return self._was_there
+
+    def note(self, refused: bool) -> None:
+        """Somebody came."""
+        self._came += 1
+        self._refused += refused
