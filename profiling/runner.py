@@ -6,10 +6,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from hetune.costmodel.fingerprint import Fingerprint, this_machine
 from hetune.costmodel.version import code_version
+from hetune.profiling.alone import alone
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.measure.record import Stamp
@@ -97,11 +99,13 @@ def run_units(
     seed: int = 0,
     progress: Callable[[Progress], None] = lambda progress: None,
     supervisor: Supervisor | None = None,
+    lock: Path | None = None,
 ) -> Report:
     """Measures the units that the store does not have of this machine.
 
     Units of a problem are measured together, and stored together: whoever is interrupted loses at
-    most one problem, and goes on with it.
+    most one problem, and goes on with it. Problems of several campaigns and of jobs on one machine
+    are measured one at a time.
 
     Args:
         units: What to measure; one that comes twice is measured once.
@@ -111,13 +115,15 @@ def run_units(
         seed: Of the inputs and the orders; not given along with a supervisor.
         progress: Called at the start and after each problem.
         supervisor: Keeps a worker for several calls; one of its own if None.
+        lock: A file that is locked while a problem is measured; by default one of the user's.
 
     Raises:
         StoreError: The store fails; what was stored before stays.
+        WorkerError: The lock cannot be taken.
     """
     if supervisor is None:
         with Supervisor(limits, seed=seed) as own:
-            return run_units(units, name, store, progress=progress, supervisor=own)
+            return run_units(units, name, store, progress=progress, supervisor=own, lock=lock)
     start, restarts = time.monotonic(), supervisor.restarts
     fingerprint = this_machine()
     stamp = Stamp(name, fingerprint.digest, code_version())
@@ -128,7 +134,8 @@ def run_units(
     endings: Counter[Status] = Counter()
     drifted = 0
     for problem, members in by_problem(u for key, u in wanted.items() if key not in known):
-        found = supervisor.measure(members, stamp)
+        with alone(lock):
+            found = supervisor.measure(members, stamp)
         store.add(found, fingerprint)
         endings.update(measurement.status for measurement in found)
         drifted += sum(measurement.drift > DRIFT for measurement in found)

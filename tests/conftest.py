@@ -49,8 +49,9 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_of_the_user_s(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Cost models and measurements of this machine are neither read nor changed."""
+    """Cost models and measurements of this machine are neither read nor changed, nor waited for."""
     folder = tmp_path_factory.mktemp("user")
+    os.environ["XDG_DATA_HOME"] = str(folder / "data")
     os.environ["HETUNE_MODELS"] = str(folder / "models")
     os.environ["HETUNE_STORE"] = str(folder / "store.db")
 

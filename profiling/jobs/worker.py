@@ -11,11 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-import platformdirs
-from filelock import FileLock, Timeout
-
 from hetune.costmodel.fingerprint import Fingerprint, this_machine
 from hetune.costmodel.version import code_version
+from hetune.profiling.alone import alone
 from hetune.profiling.jobs.leases import LEASE_SECONDS
 from hetune.profiling.jobs.lender import AWAY, Lender
 from hetune.profiling.jobs.quiet import DisturbedError, Quiet
@@ -76,9 +74,7 @@ class JobWorker:
     ) -> None:
         self._lender, self._supervisor, self._train = lender, supervisor, train
         self._owner = owner or f"{platform.node()}:{os.getpid()}"
-        path = lock or Path(platformdirs.user_data_dir("hetune", appauthor=False), "measuring.lock")
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = FileLock(path, timeout=0)
+        self._lock = lock
         self._machine = machine or this_machine()
         self._heartbeat_seconds = heartbeat_seconds
         self._quiet = quiet
@@ -96,18 +92,17 @@ class JobWorker:
 
         Raises:
             HetuneError: The lender cannot be asked (`AWAY`), and the unit is lent again once the
-                lease has ended; or it does not lend to this worker.
+                lease has ended; or it does not lend to this worker; or the lock cannot be taken.
         """
-        try:
-            with self._lock:
-                devices = devices_here()
-                lease = self._lender.claim(self._owner, self._machine.digest, devices=devices)
-                if lease is None:
-                    return False
-                self._work_on(lease)
-                return True
-        except Timeout:
-            return False
+        with alone(self._lock, wait=False) as is_alone:
+            if not is_alone:
+                return False
+            devices = devices_here()
+            lease = self._lender.claim(self._owner, self._machine.digest, devices=devices)
+            if lease is None:
+                return False
+            self._work_on(lease)
+            return True
 
     def run(
         self,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -169,3 +172,22 @@ def test_a_problem_that_cannot_be_is_refused_before_anything_is_measured(shelf):
     with pytest.raises(InputError, match="no layer"):
         run_campaign([PROBLEMS[0], replace(PROBLEMS[0], layer="gcn")], "try", shelf)
     assert not shelf.batches
+
+
+def test_campaigns_measure_one_at_a_time(tmp_path):
+    busy, most = threading.Semaphore(1), []
+
+    def measure(units):
+        most.append(busy.acquire(blocking=False))
+        time.sleep(0.02)
+        busy.release()
+
+    def run(name):
+        units = [unit for problem in PROBLEMS for unit in units_of(problem)]
+        return run_units(units, name, Shelf(), supervisor=Quick(measure), lock=tmp_path / "lock")
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(run, ("one", "two")))
+    assert all(most)
+    assert len(most) == 2 * len(PROBLEMS)
+    assert all(sum(each.measured.values()) == each.total for each in found)
