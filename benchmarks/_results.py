@@ -31,17 +31,20 @@ class Results:
     def open(
         cls, path: Path, machine: dict[str, Any], commit: str | None, fresh: bool = False
     ) -> Self:
-        """Continue `path`; cells of another machine or commit are dropped, all if `fresh`."""
-        kept: list[dict[str, Any]] = []
-        if path.is_file() and not fresh:
-            held = json.loads(path.read_text())
-            if held.get("schema") == SCHEMA:
-                kept = [
-                    cell
-                    for cell in held["cells"]
-                    if (cell["machine"], cell["commit"]) == (machine["digest"], commit)
-                ]
-        return cls(path, machine, commit, kept)
+        """Continue `path`, or begin anew if `fresh`.
+
+        Raises:
+            SystemExit: It holds cells of another machine or commit, which would be lost.
+        """
+        held = [] if fresh else held_cells(path)
+        here = machine["digest"], commit
+        others = sum((cell["machine"], cell["commit"]) != here for cell in held)
+        if others:
+            raise SystemExit(
+                f"{path} holds {others} cells that were measured on another machine or commit: "
+                "pass --fresh to drop all it holds, or --out to write elsewhere"
+            )
+        return cls(path, machine, commit, held)
 
     @property
     def cells(self) -> list[dict[str, Any]]:
@@ -66,6 +69,12 @@ class Results:
         new = self._path.with_suffix(".new")
         new.write_text(json.dumps(content, indent=1) + "\n")
         new.replace(self._path)
+
+
+def held_cells(path: Path) -> list[dict[str, Any]]:
+    """The cells of a results file, whenever and wherever they were measured; none without it."""
+    held = json.loads(path.read_text()) if path.is_file() else {}
+    return held["cells"] if held.get("schema") == SCHEMA else []
 
 
 def times(cell: dict[str, Any], statistic: Statistic = "median_ms") -> dict[str, float]:

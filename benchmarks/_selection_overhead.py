@@ -79,7 +79,7 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
     variants, policy = variants_of(program), Policy(selector, expected_runs=math.inf)
 
     def choose(on: HeteroGraph) -> Variant:
-        return on.cached("use", Use).next(variants, on, policy, lambda variant: True)[0]
+        return on.cached("use", Use).next(variants, on, policy, lambda variant: True)[0].variant
 
     chosen = choose(graph)  # also warms up
     inputs = random_inputs(program, Domain(graph), 0)

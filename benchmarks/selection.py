@@ -2,16 +2,17 @@
 
     hetune profile default
     python benchmarks/selection.py measure --seconds 7200
-    python benchmarks/selection.py finals --finals finals.db
-    python benchmarks/selection.py --finals finals.db
+    python benchmarks/selection.py finals --finals finals-1.db finals-2.db finals-3.db
+    python benchmarks/selection.py --finals finals-1.db finals-2.db finals-3.db
 
 `measure` times all variants of RGCN, RGAT and HGT at widths {32, 64, 128, 256} squared on real
 graphs, into the store, under the campaign "selection-test". It may be stopped at any time, and goes
 on where it was: pair of widths by pair, small graphs first. Twelve large graphs get four pairs, and
 the largest of them comes last.
 
-`finals` measures anew, and with more rounds, the variants that came within 8% of the fastest, for
-the fastest of many noisy times is fast by luck as well (`_selection_finals`).
+`finals` measures anew the variants that came within 40% of the fastest, for the fastest of
+many noisy times is fast by luck as well: once for each file, in processes of their own
+(`_selection_finals`).
 
 Without either, a cost model is trained on all other problems of the store, real graphs' families
 held out, and judged on the real graphs beside all baselines, by lower quartiles of the rounds and
@@ -46,7 +47,7 @@ from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.bundle import load
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.selector import Selector
-from hetune.profiling.measure.limits import LEAST_ROUNDS, Limits
+from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
@@ -58,7 +59,6 @@ _RESULTS = Path(__file__).resolve().parent / "results"
 _CAMPAIGN = "selection-test"
 _MODES = ("measure", "finals", "evaluate")
 _FACETS = ("layer", "widths", "family", "graph")
-_FINAL_ROUNDS = 50
 _MOST_ROUNDS = 25
 """Of the fastest variants: what is judged must be known better than what models learn from."""
 GOALS = (
@@ -90,6 +90,8 @@ def _measure(store: Store, options: argparse.Namespace, console: Console) -> int
 
 
 def _measure_finals(store: Store, options: argparse.Namespace, console: Console) -> int:
+    if not options.finals:
+        raise SystemExit("finals are kept apart: say where, --finals FILE.db ...")
     _, judged = split(problems_of(store, options.machine))
     known = {(p.graph, p.family, p.layer, p.d_in, p.d_out, p.threads): p for p in judged}
     wanted = {}
@@ -97,23 +99,17 @@ def _measure_finals(store: Store, options: argparse.Namespace, console: Console)
         name = spec.graph.name, spec.graph.family, spec.layer, spec.d_in, spec.d_out, spec.threads
         if name in known and (chosen := finalists(known[name])):
             wanted[spec] = tuple(unit for unit in units_of(spec) if unit.variant in chosen)
-    limits = Limits(
-        rounds=LEAST_ROUNDS, most_rounds=_FINAL_ROUNDS, problem_seconds=options.problem_seconds
-    )
-    with Store.open(_finals(options)) as finals:
-        campaign = f"{_CAMPAIGN}-finals"
-        measure_all(wanted, finals, campaign, limits, options.seconds, options.seed, console)
+    limits = Limits(problem_seconds=options.problem_seconds)
+    end = time.monotonic() + options.seconds
+    for session, place in enumerate(options.finals):
+        with Store.open(place) as finals:
+            seconds, seed = end - time.monotonic(), options.seed + session
+            measure_all(wanted, finals, f"{_CAMPAIGN}-finals", limits, seconds, seed, console)
     return 0
 
 
 def _specs(options: argparse.Namespace, console: Console) -> tuple[ProblemSpec, ...]:
     return specs(_graphs(options, console), options.layers, options.pairs, options.threads)
-
-
-def _finals(options: argparse.Namespace) -> str:
-    if options.finals is None:
-        raise SystemExit("finals are kept apart: say where, --finals FILE.db")
-    return str(options.finals)
 
 
 def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> int:
@@ -178,10 +174,11 @@ def _problems(
 ) -> tuple[list[Problem], list[Problem]]:
     training, judged = split(problems_of(store, options.machine, share=share))
     judged = [p for p in judged if p.threads == options.threads]
-    if options.finals is not None:
-        with Store.open(options.finals) as finals:
-            judged = settle(judged, problems_of(finals, options.machine, share=share))
-    return training, judged
+    sessions = []
+    for place in options.finals:
+        with Store.open(place) as finals:
+            sessions.append(problems_of(finals, options.machine, share=share))
+    return training, settle(judged, sessions)
 
 
 def _fit(
@@ -301,7 +298,7 @@ def parser() -> argparse.ArgumentParser:
     line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     line.add_argument("mode", nargs="?", choices=_MODES, default="evaluate")
     line.add_argument("--store", default=None, help="HETUNE_STORE or the user's store by default")
-    line.add_argument("--finals", default=None, help="the store of the finals; none by default")
+    line.add_argument("--finals", nargs="+", default=[], help="a store for each session of finals")
     line.add_argument("--machine", default=None, help="digest, where the store knows several")
     line.add_argument("--graphs", type=_names, default=[], help="all by default")
     line.add_argument("--layers", type=_names, default=list(LAYERS))

@@ -5,7 +5,16 @@ import json
 import _machine
 import _registry
 import pytest
-from _results import SCHEMA, Results, best_peer, memory_ratio, print_tables, speedup, times
+from _results import (
+    SCHEMA,
+    Results,
+    best_peer,
+    held_cells,
+    memory_ratio,
+    print_tables,
+    speedup,
+    times,
+)
 from rich.console import Console
 
 MACHINE = {"digest": "m1"}
@@ -60,8 +69,12 @@ def test_results_resume_on_the_same_machine_and_commit_only(tmp_path):
     assert again.has(FULL["key"], ["pyg/RGCNConv", "hetune/compile"])
     assert not again.has(FULL["key"], ["pyg/RGCNConv+compile"])
     assert not Results.open(path, MACHINE, "c1", fresh=True).cells
-    assert not Results.open(path, MACHINE, "c2").cells
-    assert not Results.open(path, {"digest": "m2"}, "c1").cells
+    for machine, commit in ((MACHINE, "c2"), ({"digest": "m2"}, "c1")):
+        with pytest.raises(SystemExit, match=r"holds 1 cells .* another machine or commit: pass"):
+            Results.open(path, machine, commit)
+        assert not Results.open(path, machine, commit, fresh=True).cells
+    assert held_cells(path) == again.cells
+    assert not held_cells(path.with_name("none.json"))
 
 
 def test_results_file_schema(tmp_path):
