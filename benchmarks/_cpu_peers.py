@@ -18,7 +18,7 @@ from _peers.problem import Candidate, Problem
 from _peers.torch_expert import applies
 from _reference import TOLERANCE, reference, relative_error
 from _registry import candidates, missing
-from _results import Results, print_tables
+from _results import Results, held_cells, print_tables
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
@@ -145,6 +145,9 @@ def _probe_record(found: Probe) -> dict[str, Any]:
 def run(options: argparse.Namespace) -> int:
     """Measure what is missing in the results file; print the tables."""
     console = Console()
+    if options.table:
+        print_tables(held_cells(options.out), console, options.statistic)
+        return 0
     if options.allocator == "keep":
         keep_heap()
     set_threads(options.threads)
@@ -158,18 +161,17 @@ def run(options: argparse.Namespace) -> int:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    if not options.table:
-        with Progress(*columns, console=console, transient=True) as progress:
-            cells = _cells(options)
-            overall = progress.add_task("cells", total=len(cells))
-            for cell in cells:
-                chosen = candidates(cell.layer, compiled=options.compile, only=options.only)
-                if not results.has(cell.key, [candidate.name for candidate in chosen]):
-                    try:
-                        results.put(CellRunner(cell, options, progress).measure(chosen))
-                    except MissingGraphError as error:
-                        progress.console.print(f"[yellow]skipped {cell.key}: {error}")
-                progress.advance(overall)
+    with Progress(*columns, console=console, transient=True) as progress:
+        cells = _cells(options)
+        overall = progress.add_task("cells", total=len(cells))
+        for cell in cells:
+            chosen = candidates(cell.layer, compiled=options.compile, only=options.only)
+            if not results.has(cell.key, [candidate.name for candidate in chosen]):
+                try:
+                    results.put(CellRunner(cell, options, progress).measure(chosen))
+                except MissingGraphError as error:
+                    progress.console.print(f"[yellow]skipped {cell.key}: {error}")
+            progress.advance(overall)
     print_tables(results.cells, console, options.statistic)
     if options.plot:
         from _plot import plot_peers

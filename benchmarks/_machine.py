@@ -30,11 +30,15 @@ def fingerprint(threads: int, allocator: str = "default") -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The checkout's commit, with "-dirty" if tracked files differ; None outside a repository."""
+    """The checkout's commit, with "-dirty" if tracked files differ; None outside a repository.
+
+    Results are no part of what is measured: to write them makes nothing dirty.
+    """
     head = _first_line("git", "-C", str(_ROOT), "rev-parse", "HEAD")
     if head is None:
         return None
-    changed = _first_line("git", "-C", str(_ROOT), "status", "--porcelain", "-uno")
+    code = (".", ":(exclude)benchmarks/results")
+    changed = _first_line("git", "-C", str(_ROOT), "status", "--porcelain", "-uno", "--", *code)
     return f"{head}-dirty" if changed else head
 
 

@@ -51,7 +51,8 @@ class Report:
 
     Attributes:
         seconds: From the first request to the last answer.
-        times: Seconds of each answer with status 200, from when it was first due to be asked for.
+        times: Seconds of each answer with status 200, from when it was first due to be asked for,
+            or from when it was, should a timer have fired before that.
         busy_times: Seconds of each answer with status 429.
         without_retry_after: How many of those did not say when to come back.
         others: Other statuses, and failed connections (0), by how often they came.
@@ -147,6 +148,7 @@ class _Load:
 
     async def _ask(self, connection: "_Connection", due: float) -> float | None:
         """Seconds after which to come back, if it is refused."""
+        due = min(due, time.perf_counter())  # uvloop's timers fire up to half a millisecond early
         try:
             status, head = await connection.ask(self._request)
         except OSError:

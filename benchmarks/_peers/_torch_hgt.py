@@ -1,10 +1,11 @@
 """HGT in plain PyTorch, as an expert writes it: folded weights, pairs, CSR products.
 
-On the source side k W_att and v W_msg are computed per (src, etype) pair; on the target side
-q W_att' per (dst, etype) pair, and v is summed before W_msg. Either way a score is one sampled
-dense-dense product. W_k W_att and W_v W_msg are folded into one matrix per relation where that is
-less work than keys and values per node, that is where the relations have fewer weight rows than
-the graph has nodes.
+On the source side keys and messages are computed per (src, etype) pair; on the target side queries
+per (dst, etype) pair, and values are summed before their map. Either way a score is one sampled
+dense-dense product. With one head all maps before the sum are folded into one matrix per relation
+for scores and one for messages, ahead of time, as hetune does: nodes have no keys, queries or
+values. With several, folded keys and values have full matrices where the relation's are blocks, so
+that is done where the relations have fewer weight rows than the graph has nodes.
 """
 
 import math
@@ -32,7 +33,13 @@ from _peers.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """W_k W_att and W_v W_msg per relation, [R, d_in, d], and their biases, [R, d]."""
+    """Linear maps of nodes and then of relations, as one of each relation.
+
+    Attributes:
+        k: W_k W_att, the latter scaled by the prior, [R, d_in, d].
+        k_bias: What b_k becomes, [R, d].
+        v, v_bias: The same of W_v W_msg.
+    """
 
     k: Tensor
     k_bias: Tensor
@@ -40,16 +47,39 @@ class _Folded:
     v_bias: Tensor
 
     @staticmethod
-    def of(weights: HGTWeights, att: Tensor, msg: Tensor, source_type: Tensor) -> "_Folded":
+    def of(weights: HGTWeights, att: Tensor, source_type: Tensor) -> "_Folded":
         def fold(weight: Tensor, matrices: Tensor) -> Tensor:
             r, heads, depth, _ = matrices.shape
             rows = weight[source_type].view(r, -1, heads, depth).transpose(1, 2)
             return (rows @ matrices).transpose(1, 2).reshape(r, -1, heads * depth)
 
-        bias = fold(weights.k_bias.unsqueeze(1), att), fold(weights.v_bias.unsqueeze(1), msg)
-        return _Folded(
-            fold(weights.k, att), bias[0].squeeze(1), fold(weights.v, msg), bias[1].squeeze(1)
-        )
+        w, msg = weights, weights.msg
+        bias = fold(w.k_bias.unsqueeze(1), att), fold(w.v_bias.unsqueeze(1), msg)
+        return _Folded(fold(w.k, att), bias[0].squeeze(1), fold(w.v, msg), bias[1].squeeze(1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """Of one head: what x at one end of an edge becomes, to meet x and a 1 at the other end.
+
+    Attributes:
+        source: [R, d_in, d_in + 1]; target: [R, d_in, d_in + 1].
+        source_bias: [R, d_in + 1]; target_bias: [R, d_in + 1].
+    """
+
+    source: Tensor
+    source_bias: Tensor
+    target: Tensor
+    target_bias: Tensor
+
+    @staticmethod
+    def of(weights: HGTWeights, folded: _Folded, target_type: Tensor) -> "_Scores":
+        q = torch.cat([weights.q, weights.q_bias.unsqueeze(1)], dim=1)[target_type]
+        k = torch.cat([folded.k, folded.k_bias.unsqueeze(1)], dim=1)
+        both = k @ q.transpose(1, 2)  # [R, d_in + 1, d_in + 1]
+        back = both.transpose(1, 2)
+        source, target = both[:, :-1].contiguous(), back[:, :-1].contiguous()
+        return _Scores(source, both[:, -1].contiguous(), target, back[:, -1].contiguous())
 
 
 class _HGT:
@@ -73,10 +103,16 @@ class _HGT:
         self.targets = {t: slices[t] for t in sorted(set(graph.etype_dst_ntype.tolist()))}
 
         # Folded weights have biases, which a plain product by relation has not.
-        few = multiply is segment_mm and graph.num_etypes * problem.width < graph.num_nodes
-        self.fold_source = few and self.plan.source.rows > 0
-        # With several heads a folded query has d_in columns for each of them.
-        self.fold_target = few and heads == 1 and self.plan.target.rows > 0
+        biased = multiply is segment_mm
+        few = graph.num_etypes * problem.width < graph.num_nodes
+        att = self.weights.att * (self.weights.prior / math.sqrt(self.depth))[:, :, None, None]
+        self.att = att
+        self.folded = self.scores = None
+        if biased and (heads == 1 or few):
+            self.folded = _Folded.of(self.weights, att, self.source_type)
+            if heads == 1:
+                target_type = graph.etype_dst_ntype.long()
+                self.scores = _Scores.of(self.weights, self.folded, target_type)
         src = problem.edge_index[0][index.edge] * heads + index.head
         self.summed = src[index.left :].clone()
         zeros = self.x.new_zeros(index.row.numel())
@@ -85,32 +121,25 @@ class _HGT:
         self.right = csr_tensor(index.right_ptr, self.summed, zeros[left:], self.n * heads)
 
     def __call__(self) -> Tensor:
-        w, plan, x = self.weights, self.plan, self.x
-        att = w.att * (w.prior / math.sqrt(self.depth))[:, :, None, None]
-        folded = None
-        if self.fold_source or self.fold_target:
-            folded = _Folded.of(w, att, w.msg, self.source_type)
-        q = self._by_type(w.q, w.q_bias, self.targets, "q")
-        k, v = x, x
-        if (plan.source.rows and not self.fold_source) or (
-            plan.target.rows and not self.fold_target
-        ):
-            k = self._by_type(w.k, w.k_bias, self.sources, "k")
-            v = self._by_type(w.v, w.v_bias, self.sources, "v")
-
-        table = WORKSPACE.take("table", (plan.source.rows + plan.target.rows, self.d), x)
-        scores = []
+        w, plan, index = self.weights, self.plan, self.index
+        table = WORKSPACE.take("table", (plan.source.rows + plan.target.rows, self.d), self.x)
+        messages, sums = table[: plan.source.rows], table[plan.source.rows :]
+        if self.scores is not None:
+            scores, v = self._folded_scores(self.scores), self.x
+        else:
+            q = self._by_type(w.q, w.q_bias, self.targets, "q")
+            k = v = self.x
+            if plan.target.rows or self.folded is None:
+                k = self._by_type(w.k, w.k_bias, self.sources, "k")
+                v = self._by_type(w.v, w.v_bias, self.sources, "v")
+            scores = self._scores(q, k)
         if plan.source.rows:
-            keys = self._source_rows(folded, k, v, att, table[: plan.source.rows])
-            scores.append(_sampled(self.left, q.view(-1, self.depth), keys.view(-1, self.depth)))
-        if plan.target.rows:
-            scores.append(self._target_scores(folded, q, k, att))
+            self._source_messages(v, messages)
         joined = scores[0] if len(scores) == 1 else torch.cat(scores)
-        terms, total = softmax_terms(joined, self.index.group, self.n * self.heads)
+        terms, total = softmax_terms(joined, index.group, self.n * self.heads)
         if plan.target.rows:
-            self._target_rows(folded, v, terms[self.index.left :], table[plan.source.rows :])
+            self._target_messages(v, terms[index.left :], sums)
 
-        index = self.index
         weights = index.final_weights(terms)
         h = bag(index.final_row, index.final_ptr, table.view(-1, self.depth), weights)
         return self._output(h.div_(total.unsqueeze(1)).view(self.n, self.d))
@@ -119,45 +148,61 @@ class _HGT:
         out = WORKSPACE.take(name, (self.n, self.d), self.x)
         return linear_by_type(self.x, slices, weight, bias, out)
 
-    def _source_rows(
-        self, folded: _Folded | None, k: Tensor, v: Tensor, att: Tensor, messages: Tensor
-    ) -> Tensor:
-        """Fill `messages`; return keys, both per source pair."""
-        pairs = self.plan.source
-        keys = WORKSPACE.take("keys", (pairs.rows, self.d), self.x)
-        if folded is not None and self.fold_source:
-            rows = gather(self.x, pairs.nodes, "rows")
-            segment_addmm(rows, pairs, folded.k, folded.k_bias, keys)
-            segment_addmm(rows, pairs, folded.v, folded.v_bias, messages)
-        else:
-            self.multiply(gather(k, pairs.nodes, "rows"), pairs, _blocks(att), keys)
-            self.multiply(
-                gather(v, pairs.nodes, "rows"), pairs, _blocks(self.weights.msg), messages
-            )
-        return keys
+    def _folded_scores(self, folded: _Scores) -> list[Tensor]:
+        """Scores of the source side's edges and of the target side's, from x alone."""
+        ones = WORKSPACE.take("ones", (self.n, self.d + 1), self.x)
+        ones[:, :-1] = self.x
+        ones[:, -1] = 1
+        sides = (
+            (self.plan.source, folded.source, folded.source_bias),
+            (self.plan.target, folded.target, folded.target_bias),
+        )
+        rows = []
+        for name, (pairs, weight, bias) in zip(("keys", "queries"), sides, strict=True):
+            out = WORKSPACE.take(name, (pairs.rows, self.d + 1), self.x)
+            if pairs.rows:
+                segment_addmm(gather(self.x, pairs.nodes, "rows"), pairs, weight, bias, out)
+            rows.append(out)
+        keys, queries = rows
+        scores = [_sampled(self.left, ones, keys)] if self.plan.source.rows else []
+        return scores + ([_sampled(self.right, queries, ones)] if self.plan.target.rows else [])
 
-    def _target_scores(self, folded: _Folded | None, q: Tensor, k: Tensor, att: Tensor) -> Tensor:
-        pairs = self.plan.target
-        queries = WORKSPACE.take("keys", (pairs.rows, self.d), self.x)
-        rows = gather(q, pairs.nodes, "rows")
-        if folded is None or not self.fold_target:
-            self.multiply(rows, pairs, _blocks(att).transpose(1, 2), queries)
-            return _sampled(self.right, queries.view(-1, self.depth), k.view(-1, self.depth))
-        self.multiply(rows, pairs, folded.k.transpose(1, 2), queries)
-        scores = _sampled(self.right, queries, self.x)
-        share = WORKSPACE.take("share", (pairs.rows, 1), self.x)
-        self.multiply(rows, pairs, folded.k_bias.unsqueeze(2), share)
-        return scores.add_(share.view(-1).index_select(0, self.plan.edge_row[self.index.left :]))
+    def _scores(self, q: Tensor, k: Tensor) -> list[Tensor]:
+        """The same from queries per node, and keys per node or folded ones per pair."""
+        found = []
+        if pairs := self.plan.source.rows:
+            keys = WORKSPACE.take("keys", (pairs, self.d), self.x)
+            folded = self.folded and (self.folded.k, self.folded.k_bias)
+            self._by_pair(k, folded, self.att, keys)
+            found.append(_sampled(self.left, q.view(-1, self.depth), keys.view(-1, self.depth)))
+        if pairs := self.plan.target.rows:
+            queries = WORKSPACE.take("queries", (pairs, self.d), self.x)
+            rows = gather(q, self.plan.target.nodes, "rows")
+            self.multiply(rows, self.plan.target, _blocks(self.att).transpose(1, 2), queries)
+            found.append(_sampled(self.right, queries.view(-1, self.depth), k.view(-1, self.depth)))
+        return found
 
-    def _target_rows(
-        self, folded: _Folded | None, v: Tensor, terms: Tensor, messages: Tensor
+    def _source_messages(self, v: Tensor, messages: Tensor) -> None:
+        folded = self.folded and (self.folded.v, self.folded.v_bias)
+        self._by_pair(v, folded, self.weights.msg, messages)
+
+    def _by_pair(
+        self, rows: Tensor, folded: tuple[Tensor, Tensor] | None, matrices: Tensor, out: Tensor
     ) -> None:
+        """Rows of source pairs times their relation's matrices, or x times folded ones."""
+        pairs = self.plan.source
+        if folded is not None:
+            segment_addmm(gather(self.x, pairs.nodes, "rows"), pairs, *folded, out)
+        else:
+            self.multiply(gather(rows, pairs.nodes, "rows"), pairs, _blocks(matrices), out)
+
+    def _target_messages(self, v: Tensor, terms: Tensor, messages: Tensor) -> None:
         pairs, ptr = self.plan.target, self.index.right_ptr
-        if folded is None or not self.fold_target:
+        if self.scores is None or self.folded is None:
             summed = bag(self.summed, ptr, v.view(-1, self.depth), terms).view(-1, self.d)
             self.multiply(summed, pairs, _blocks(self.weights.msg), messages)
             return
-        self.multiply(bag(self.summed, ptr, self.x, terms), pairs, folded.v, messages)
+        self.multiply(bag(self.summed, ptr, self.x, terms), pairs, self.folded.v, messages)
         if not self.light:
             attention = torch.segment_reduce(terms, "sum", offsets=ptr, axis=0)
             parts = zip(
@@ -167,7 +212,7 @@ class _HGT:
                 strict=True,
             )
             for r, share, rows in parts:
-                rows.addr_(share, folded.v_bias[r])
+                rows.addr_(share, self.folded.v_bias[r])
 
     def _output(self, h: Tensor) -> Tensor:
         w = self.weights

@@ -1,7 +1,9 @@
 """What serving costs: how loads are counted, and all parts once on tiny graphs."""
 
+import asyncio
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -11,7 +13,7 @@ pytest.importorskip("fastapi")
 
 import service
 from _service_cases import Case
-from _service_load import Report, Shot, shoot
+from _service_load import Report, Shot, _Load, shoot
 
 TINY = Case(40, 160, 2, (8, 8, 4))
 REPORT = Report(2.0, [0.001, 0.003], [0.0005, 0.0007], 1, {"500": 1}, 3)
@@ -61,6 +63,17 @@ def test_a_server_that_is_gone_is_counted(tmp_path):
     found = shoot(Shot("http://127.0.0.1:9/", str(tmp_path / "body"), {}, 0.05, 1))
     assert found.times == []
     assert found.others["0"] >= 1
+
+
+def test_a_request_sent_before_it_is_due_took_no_negative_time(tmp_path):
+    class AtOnce:
+        async def ask(self, request):
+            return 200, b""
+
+    (tmp_path / "body").touch()
+    load = _Load(Shot("http://127.0.0.1:9/", str(tmp_path / "body"), {}, 0.05, 1))
+    asyncio.run(load._ask(AtOnce(), time.perf_counter() + 60))
+    assert 0 <= load._times[0] < 60
 
 
 def test_loads_in_turn_add_up():
