@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,22 @@ def test_the_page_of_a_job_that_ends_shows_how_it_ended(opened, mine):
     page.locator("#job:not([data-events]) [data-state] .succeeded").wait_for()
     assert "live.js" not in page.content()
     expect(page.get_by_label("Variants of problem 1")).to_be_visible()
+
+
+def test_whoever_leaves_the_page_of_a_job_that_ends_gets_the_page_asked_for(opened, mine):
+    service, url = mine
+    job = service.jobs.submit(JobRequest(campaign=campaign())).id
+    page = opened(url, f"/ui/jobs/{job}")
+    page.locator("[data-state] .queued").wait_for()
+
+    def slowly(route):
+        work(service)
+        time.sleep(1)  # long enough for the end of the job to be told
+        route.continue_()
+
+    page.route("**/ui/graphs", slowly)
+    page.get_by_role("link", name="Graphs").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Graphs")
 
 
 def test_without_javascript_the_page_of_a_job_loads_itself_anew(opened, mine):

@@ -34,3 +34,9 @@ events.addEventListener("log", (event) => {
   log.append(item);
   log.parentElement.scrollTop = log.parentElement.scrollHeight;
 });
+
+// Whoever leaves is let go: a reload would win over the page that was asked for.
+addEventListener("beforeunload", () => events.close());
+addEventListener("pageshow", (event) => {
+  if (event.persisted) location.reload(); // came back to a page that no longer listens
+});
