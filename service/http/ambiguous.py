@@ -6,11 +6,15 @@ from hetune.service.http.asgi import App, Receive, Scope, Send
 from hetune.service.http.problems import routing_problem
 
 _BOTH = {b"content-length", b"transfer-encoding"}
+_OLD = ("0.9", "1.0")
+"""Versions of HTTP whose requests need not say whom they are for."""
 _BAD = 400
 
 
 class Unambiguous:
-    """Refuses a request that gives the length of its body twice, and ends its connection.
+    """Refuses requests that say two things at once, or not what they must; ends their connections.
+
+    That is: the length of the body twice, two hosts or none, and a line without a version.
 
     Args:
         app: What answers all others.
@@ -21,13 +25,22 @@ class Unambiguous:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves an ASGI event."""
-        if scope["type"] != "http" or not _is_ambiguous(scope):
+        wrong = _wrong(scope) if scope["type"] == "http" else None
+        if wrong is None:
             await self._app(scope, receive, send)
             return
-        refusal = routing_problem(_BAD, "give Content-Length or Transfer-Encoding, not both", scope)
+        refusal = routing_problem(_BAD, wrong, scope)
         refusal.headers["Connection"] = "close"
         await refusal(scope, receive, send)
 
 
-def _is_ambiguous(scope: Scope) -> bool:
-    return _BOTH.issubset(name for name, _ in scope["headers"])
+def _wrong(scope: Scope) -> str | None:
+    names = [name for name, _ in scope["headers"]]
+    version, hosts = scope.get("http_version", "1.1"), names.count(b"host")
+    if version == _OLD[0]:
+        return "send a request line that ends in HTTP/1.1"
+    if hosts > 1 or (hosts == 0 and version not in _OLD):
+        return "give one Host"
+    if _BOTH.issubset(names):
+        return "give Content-Length or Transfer-Encoding, not both"
+    return None

@@ -1,39 +1,78 @@
-"""Connections of clients: who is slow with the head of a request is not waited for."""
+"""Connections of clients: heads have a size and a time, and short bodies are received at once."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import cast
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_SECONDS = 20.0
 """Until a head has to be there, from its first byte or from the connection's beginning."""
+HEAD_BYTES = 1 << 16
+"""The most that is received of a head after its first piece, or of the trailers of a body."""
+_AHEAD_BYTES = 1 << 18
+"""Of a body that are received before a route reads it."""
 
 
-class Connection(H11Protocol):
+class Connection(HttpToolsProtocol):
     """uvicorn's, which waits for a head for as long as some byte of it comes, or none at all.
 
-    Bodies have a time of their own, which begins when a route reads one. What is left of a body
-    after its answer counts as a head.
+    Nor does its parser bound the size of a head. Bodies have a time of their own, which begins when
+    a route reads one. What is left of a body after its answer counts as a head.
     """
 
     _timer: asyncio.TimerHandle | None = None
+    _unheard = 0
+    """Bytes since the parser told anything but headers."""
+    _has_told = False
+    _in_head = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begins to wait."""
-        super().connection_made(cast(asyncio.Transport, transport))  # uvloop's is none by class
+        super().connection_made(transport)  # type: ignore[arg-type]  # uvloop's is none by class
+        self.flow: _Flow = _Flow(self.transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
         """Waits on, unless a request is being answered now."""
+        self._has_told = False
         super().data_received(data)
+        self._unheard = 0 if self._has_told else self._unheard + len(data)
+        if self._unheard > HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too large.")
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Waits no more."""
         self._stop()
         super().connection_lost(exc)
+
+    # What the parser tells.
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        self._has_told = self._in_head = True
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header; or a trailer, which counts for nothing: routes may have seen the head."""
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """A head has ended."""
+        self._has_told, self._in_head = True, False
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of a body."""
+        self._has_told = True
+        self.flow.is_short = len(self.cycle.body) + len(body) <= _AHEAD_BYTES
+        super().on_body(body)
+        self.flow.is_short = False
+
+    # Who is slow.
 
     @property
     def _is_serving(self) -> bool:
@@ -54,3 +93,21 @@ class Connection(H11Protocol):
         self._timer = None
         if not self._is_serving:
             self.transport.close()
+
+
+class _Flow(FlowControl):
+    """uvicorn's, which would stop to receive a body after 64 KB, until a route reads on.
+
+    Each pause is two more turns of the event loop until the whole body is there, and where many ask
+    at the same time turns are long.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self.is_short = False
+        """Whether the body that comes is short until now."""
+
+    def pause_reading(self) -> None:
+        """Stops, unless it is for a short body."""
+        if not self.is_short:
+            super().pause_reading()

@@ -60,6 +60,9 @@ def answers(address, sent):
         b"GET /v1/mod els HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
         b"GET /v1/models\xff HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
         b"GET /v1/models HTTP/1.1\r\n\r\n",
+        b"MADE-UP /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         GET + b"Host: evil.example\r\n\r\n",
         GET + b"Name : value\r\n\r\n",
         GET + b"Name: a\x00b\r\n\r\n",
@@ -68,7 +71,7 @@ def answers(address, sent):
         GET + b"Name: a\r\n" * 200_000 + b"\r\n",
         b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
     ],
-    ids=range(13),
+    ids=range(16),
 )
 def test_heads_that_are_none(served, sent):
     assert answers(served.address, sent) in ([400], [])
@@ -95,8 +98,9 @@ def test_heads_that_are_none(served, sent):
         b"Transfer-Encoding: chunked\r\n\r\n0x2\r\n{}\r\n0\r\n\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 30 + b"\r\n{}\r\n0\r\n\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}{}\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n2;" + b"a" * 1_000_000 + b"\r\n{}\r\n0\r\n\r\n",
     ],
-    ids=range(17),
+    ids=range(18),
 )
 def test_no_second_request_is_smuggled_behind_a_body(served, framing):
     """What has two meanings has none: it is refused, and what follows it is not a request."""
@@ -106,6 +110,25 @@ def test_no_second_request_is_smuggled_behind_a_body(served, framing):
 def test_one_body_one_answer(served):
     """The same with one meaning: both requests are answered."""
     assert answers(served.address, POST + b"Content-Length: 2\r\n\r\n{}" + SMUGGLED) == [400, 200]
+
+
+def test_many_requests_in_one_piece_are_answered_in_turn(served):
+    short = POST + b"Content-Length: 2\r\n\r\n{}"
+    long = POST + b"Content-Length: 200000\r\n\r\n" + b"[" * 200_000
+    sent = short * 20 + (long + short) * 5 + SMUGGLED
+    assert answers(served.address, sent) == [400] * 20 + [413, 400] * 5 + [200]
+
+
+@pytest.mark.parametrize("trailer", [b"Host: evil.example", b"a: b"])
+def test_trailers_change_nothing(served, trailer):
+    chunked = b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n" + trailer + b"\r\n\r\n"
+    assert answers(served.address, POST + chunked + SMUGGLED) == [400, 200]
+
+
+def test_trailers_without_end(served):
+    chunked = b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+    for endless in (b"a: b\r\n" * 200_000, b"a" * 1_000_000, b"a: " + b"b" * 1_000_000):
+        assert answers(served.address, POST + chunked + endless) in ([400], [400, 400], [])
 
 
 @pytest.mark.parametrize(

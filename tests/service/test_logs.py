@@ -119,8 +119,10 @@ def test_refusals_are_told_together(service, monkeypatch):
 
 def test_methods_of_a_client_s_own_are_not_repeated(service):
     with logged() as log, serving(application(service)) as url:
-        httpx.request("HIDDEN", f"{url}/v1/graphs")
+        assert httpx.request("PROPFIND", f"{url}/v1/graphs").status_code == 405
+        assert httpx.request("HIDDEN", f"{url}/v1/graphs").status_code == 400
     assert [line["method"] for line in log.requests] == ["other"]
+    assert "PROPFIND" not in log.text
     assert "HIDDEN" not in log.text
 
 

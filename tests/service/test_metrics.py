@@ -153,7 +153,7 @@ def test_every_route_is_counted_under_its_template(service):
 def test_what_clients_make_up_is_no_label(service):
     made_up = [("GET", f"/{n}") for n in range(3)] + [("GET", f"/v1/graphs/{n}") for n in range(3)]
     with serving(application(service)) as url:
-        called(url, *made_up, ("MADE", "/v1/graphs"), ("UP", "/v1/graphs"), ("GET", "/metrics"))
+        called(url, *made_up, ("MKCOL", "/v1/graphs"), ("LOCK", "/v1/graphs"), ("GET", "/metrics"))
     assert labels_of(service, "hetune_request_seconds", "route") == {
         "none",
         "GET /v1/graphs/{id}",
