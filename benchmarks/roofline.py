@@ -32,6 +32,8 @@ _FMA_TURNS = 400_000
 _GATHERED_ROWS = 400_000
 TABLES = {"L2": 2_000, "L3": 15_000, "DRAM": 1_000_000}
 """Rows of the gathered tables: 0.5 MB, 3.8 MB and 256 MB."""
+_EDGES = {"L2": 400_000, "L3": 400_000, "DRAM": 4_000_000}
+"""Of what is aggregated: several for each row of the result, which is stored, too."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,11 @@ def kernels(schedule: Schedule) -> dict[str, Case]:
     for d in (64, 128):
         cases[f"gather-gemm {d}x{d}"] = case(probes.product(d, graph, schedule), "fma")
     for name, nodes in TABLES.items():
-        graph = probes.random_graph(nodes, 1_000_000 if name == "DRAM" else 400_000, 1)
+        graph = probes.random_graph(nodes, _EDGES[name], 1)
         cases[f"aggregate {name}"] = case(probes.aggregation(graph, schedule), f"gather {name}")
+    # As many rows are stored as are gathered, and to store one reads it first.
+    sparse = probes.random_graph(TABLES["DRAM"], TABLES["DRAM"], 1)
+    cases["aggregate DRAM, degree 1"] = case(probes.aggregation(sparse, schedule), "gather DRAM")
     return cases
 
 
