@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from hetune.costmodel.data import Problem
 from hetune.variants.runtime.table import PREPARATION
@@ -28,6 +27,8 @@ def fit_preparation(problems: Sequence[Problem]) -> tuple[float, ...]:
     ]
     if not measured:
         return (0.0,) * len(PREPARATION)
+    from scipy.optimize import nnls  # seldom needed
+
     amounts = np.array([columns for columns, _ in measured])
     seconds = np.array([taken for _, taken in measured])
     scale = np.maximum(amounts.max(axis=0), 1.0)

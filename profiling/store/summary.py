@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc
 
 TIME = 0.25
 """The quantile of its samples that counts as the time of a variant or of a launch.
@@ -42,6 +41,8 @@ def standard_error(samples: Sequence[float], share: float) -> float:
 @functools.lru_cache(maxsize=1024)
 def _weights(count: int, rank: int) -> NDArray[np.float64]:
     """How likely each of `count` samples comes in at `rank` when as many are drawn from them."""
+    from scipy.special import betainc  # takes as long as all of the command line
+
     steps = betainc(rank, count - rank + 1, np.arange(count + 1) / count)
     found: NDArray[np.float64] = np.diff(steps)
     return found

@@ -128,7 +128,9 @@ def test_an_interrupted_build_can_be_taken_up(tmp_path, scripted, toolchain, sou
     slow = Registry(
         tmp_path / "kernels", toolchain=scripted(f"echo $$ > {note}\nexec sleep 60", timeout_s=1.0)
     )
-    child = spawn(BUILD, slow, source(3))
+    # Shells make what they start in the background deaf to it.
+    hears = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    child = spawn(hears + BUILD, slow, source(3))
     compiler = int(_wait_for(note, child))
     child.send_signal(number)
     child.communicate(timeout=30)

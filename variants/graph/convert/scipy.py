@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -20,6 +19,8 @@ def from_scipy(matrix: Any | Mapping[str, Any]) -> HeteroGraph:
     Raises:
         GraphError: It is not sparse, or shapes differ.
     """
+    import scipy.sparse  # seldom needed
+
     matrices = dict(matrix) if isinstance(matrix, Mapping) else {"0": matrix}
     if not matrices:
         raise GraphError("from_scipy got an empty dictionary: give at least one matrix")
@@ -58,6 +59,8 @@ def to_scipy(graph: HeteroGraph, etype: int | str | None = None) -> Any:
     Raises:
         GraphError: There is no such edge type.
     """
+    import scipy.sparse  # seldom needed
+
     src, dst = (ids.cpu().numpy() for ids in (graph.src, graph.dst))
     if etype is not None:
         if isinstance(etype, str):

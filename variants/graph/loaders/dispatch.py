@@ -1,5 +1,6 @@
-"""Which loader reads which path."""
+"""Which loader reads which path. Loaders and their libraries are imported when they are needed."""
 
+import importlib
 import inspect
 import os
 from collections.abc import Callable
@@ -8,29 +9,25 @@ from typing import Any
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders.matrix_market import load_matrix_market
-from hetune.variants.graph.loaders.npz import load_npz
-from hetune.variants.graph.loaders.ogb import load_ogb, raw_folder
-from hetune.variants.graph.loaders.rdf import load_ntriples, load_turtle
-from hetune.variants.graph.loaders.tables import load_csv, load_parquet
-from hetune.variants.graph.loaders.text import load_split_folder, load_text
 
-_LOADERS: dict[str, Callable[..., HeteroGraph]] = {
-    ".npz": load_npz,
-    ".nt": load_ntriples,
-    ".nt.gz": load_ntriples,
-    ".ttl": load_turtle,
-    ".ttl.gz": load_turtle,
-    ".tsv": load_text,
-    ".tsv.gz": load_text,
-    ".txt": load_text,
-    ".txt.gz": load_text,
-    ".mtx": load_matrix_market,
-    ".mtx.gz": load_matrix_market,
-    ".csv": load_csv,
-    ".csv.gz": load_csv,
-    ".parquet": load_parquet,
+_LOADERS = {
+    ".npz": "npz.load_npz",
+    ".nt": "rdf.load_ntriples",
+    ".nt.gz": "rdf.load_ntriples",
+    ".ttl": "rdf.load_turtle",
+    ".ttl.gz": "rdf.load_turtle",
+    ".tsv": "text.load_text",
+    ".tsv.gz": "text.load_text",
+    ".txt": "text.load_text",
+    ".txt.gz": "text.load_text",
+    ".mtx": "matrix_market.load_matrix_market",
+    ".mtx.gz": "matrix_market.load_matrix_market",
+    ".csv": "tables.load_csv",
+    ".csv.gz": "tables.load_csv",
+    ".parquet": "tables.load_parquet",
 }
+"""Modules beside this one, and functions in them."""
+_Loader = Callable[..., HeteroGraph]
 
 
 def formats() -> tuple[str, ...]:
@@ -64,8 +61,11 @@ def load(path: str | os.PathLike[str], *, format: str | None = None, **options: 
     return loader(where, **options)
 
 
-def _loader(path: Path, ending: str | None) -> Callable[..., HeteroGraph]:
+def _loader(path: Path, ending: str | None) -> _Loader:
     if ending is None and path.is_dir():
+        from hetune.variants.graph.loaders.ogb import load_ogb, raw_folder
+        from hetune.variants.graph.loaders.text import load_split_folder
+
         return load_ogb if raw_folder(path) is not None else load_split_folder
     name = path.name.lower() if ending is None else f".{ending.lower().removeprefix('.')}"
     matching = [known for known in _LOADERS if name.endswith(known)]
@@ -74,4 +74,6 @@ def _loader(path: Path, ending: str | None) -> Callable[..., HeteroGraph]:
             f"{path}: no loader for {ending or path.suffix!r}; rename it to, or pass format= "
             f"with, one of {', '.join(_LOADERS)}"
         )
-    return _LOADERS[max(matching, key=len)]
+    module, _, function = _LOADERS[max(matching, key=len)].partition(".")
+    loader: _Loader = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+    return loader
