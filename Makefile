@@ -58,7 +58,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import ensurepip, venv' || { \
 	    echo "'$(PYTHON)' cannot make virtual environments: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --no-compile --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 .PHONY: compiler
