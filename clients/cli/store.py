@@ -1,4 +1,4 @@
-"""`hetune store`: copies of what was measured, and back."""
+"""`hetune store`: copies of what was measured and back, and what was measured elsewhere."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ import typer
 from hetune.clients.cli import console
 from hetune.clients.cli.models import StoreUrl
 from hetune.profiling.store import backup as copies
+from hetune.profiling.store.parquet import import_parquet
+from hetune.profiling.store.store import Store
 
-app = typer.Typer(no_args_is_help=True, help="Back up measurements and jobs, and restore them.")
+app = typer.Typer(
+    no_args_is_help=True, help="Back up measurements and jobs, restore them, and take in others'."
+)
 
 
 @app.command("backup")
@@ -33,6 +37,18 @@ def restore(
 ) -> None:
     """Make the store what a backup holds. Stop the service and workers before."""
     _say(copies.restore(file, store, replace=replace), f"restored from {file}")
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="What `hetune profile --export` wrote.")],
+    store: StoreUrl = None,
+) -> None:
+    """Add the measurements of a file, of whatever machine, to those of the store."""
+    with Store.open(store) as opened:
+        added = import_parquet(opened, file)
+    known = f" ({added.known} were there)" if added.known else ""
+    _say(added.new, f"imported from {file}{known}")
 
 
 def _say(measurements: int, where: str) -> None:

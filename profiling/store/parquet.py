@@ -1,10 +1,10 @@
-"""Measurements as a Parquet file, for tools that read no store of ours."""
+"""Measurements as a Parquet file: for tools that read no store of ours, and for other stores."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Unpack
 
@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hetune.costmodel.fingerprint import Fingerprint
-from hetune.profiling.records import Measurement
-from hetune.profiling.store.store import Store
+from hetune.profiling.records import LaunchRecord, Measurement, Status
+from hetune.profiling.store.store import Added, Store
 from hetune.profiling.store.wanted import Wanted
 from hetune.variants.errors import StoreError
 from hetune.variants.registry.whole import replacing
@@ -98,6 +98,47 @@ def export_parquet(
         ) from error
 
 
+def import_parquet(store: Store, path: str | Path) -> Added:
+    """Store what `export_parquet` wrote. Interrupted, it may be started again.
+
+    Args:
+        store: Where measurements go. What a machine has been measured on already stays as it is.
+        path: File to read.
+
+    Raises:
+        StoreError: It cannot be read, or is no such file; or as `Store.add`.
+    """
+    added = Added(0, 0)
+    for group in _groups(Path(path)):
+        for fingerprint, members in groupby(group, key=lambda record: record[1]):
+            now = store.add((measurement for measurement, _ in members), fingerprint)
+            added = Added(added.new + now.new, added.known + now.known)
+    return added
+
+
+def _groups(path: Path) -> Iterator[list[tuple[Measurement, Fingerprint]]]:
+    try:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            if not schema.equals(SCHEMA) or schema.metadata != SCHEMA.metadata:
+                raise StoreError(
+                    f"{path} is no file of measurements of this version: write one by "
+                    "`hetune profile CAMPAIGN --export FILE`"
+                )
+            for group in file.iter_batches(_GROUP):
+                yield [_read(record) for record in group.to_pylist()]
+    except StoreError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(
+            f"cannot read {path} ({error}): name a whole file of measurements"
+        ) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"{path} has a record that makes no sense ({error}): write it anew"
+        ) from error
+
+
 def _write(rows: Iterator[tuple[Measurement, Fingerprint]], file: BinaryIO) -> int:
     written = 0
     with pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
@@ -120,3 +161,16 @@ def _record(measurement: Measurement, fingerprint: Fingerprint) -> dict[str, Any
         "launches": launches,
         "fingerprint": facts,
     }
+
+
+def _read(record: dict[str, Any]) -> tuple[Measurement, Fingerprint]:
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
+    fingerprint = Fingerprint.from_dict(json.loads(values.pop("fingerprint")))
+    values["status"] = Status(values["status"])
+    values["launches"] = tuple(
+        LaunchRecord(
+            launch["kernel"], launch["family"], tuple(launch["columns"]), tuple(launch["samples"])
+        )
+        for launch in record["launches"]
+    )
+    return Measurement(**values), fingerprint

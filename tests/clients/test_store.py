@@ -1,5 +1,6 @@
 """`hetune store`: there and back from the shell."""
 
+from hetune.profiling.store.parquet import export_parquet
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE, measurement
 
@@ -14,3 +15,19 @@ def test_there_and_back(hetune, tmp_path):
     assert (refused.exit_code, "--replace" in refused.stderr) == (1, True)
     restored = hetune("store", "restore", file, "--store", path, "--replace")
     assert (restored.exit_code, restored.stdout) == (0, f"1 measurement restored from {file}\n")
+
+
+def test_what_was_measured_elsewhere(hetune, tmp_path):
+    elsewhere, here, file = tmp_path / "elsewhere.db", tmp_path / "here.db", tmp_path / "a.parquet"
+    with Store.open(elsewhere) as store:
+        store.add([measurement(1), measurement(2)], MACHINE)
+        export_parquet(store, file)
+    with Store.open(here) as store:
+        store.add([measurement(1)], MACHINE)
+    said = hetune("store", "import", file, "--store", here)
+    assert (said.exit_code, said.stdout) == (
+        0,
+        f"1 measurement imported from {file} (1 were there)\n",
+    )
+    refused = hetune("store", "import", here, "--store", here)
+    assert (refused.exit_code, "name a whole file" in refused.stderr) == (1, True)

@@ -10,8 +10,8 @@ import pytest
 
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.store import parquet
-from hetune.profiling.store.parquet import export_parquet
-from hetune.profiling.store.store import ALL
+from hetune.profiling.store.parquet import export_parquet, import_parquet
+from hetune.profiling.store.store import ALL, Added, Store
 from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
 from hetune.variants.errors import StoreError
 
@@ -91,3 +91,50 @@ def test_a_file_is_replaced_only_by_a_whole_one(store, path, monkeypatch):
 def test_a_folder_that_is_not_there(store, tmp_path):
     with pytest.raises(StoreError, match=r"No such file.*name a file in a folder that exists"):
         export_parquet(store, tmp_path / "nowhere" / "x.parquet")
+
+
+def test_what_comes_out_goes_in(store, path, tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "_GROUP", 2)
+    later = replace(MACHINE, torch="2.10.0")
+    store.add(
+        [measurement(1), measurement(2, status=Status.WRONG, relative_error=math.inf)], MACHINE
+    )
+    store.add([measurement(3, launches=(), device="cuda", clocks=(1980.0, 2619.0))], later)
+    other = measurement(1, machine=OTHER_MACHINE.digest)
+    store.add([other], OTHER_MACHINE)
+    export_parquet(store, path, ALL)
+    with Store.open(tmp_path / "other.db") as second:
+        second.add([other], OTHER_MACHINE)
+        assert import_parquet(second, path) == Added(3, 1)
+        assert import_parquet(second, path) == Added(0, 4)
+
+        def content(of):
+            return sorted(of.with_fingerprints(ALL), key=lambda pair: repr(pair[0]))
+
+        assert content(second) == content(store)
+
+
+def test_files_that_are_none(store, path, tmp_path):
+    store.add([measurement(1)], MACHINE)
+    export_parquet(store, path)
+    whole = path.read_bytes()
+    table = pq.read_table(path)
+    senseless = table.set_column(table.schema.names.index("fingerprint"), "fingerprint", [["{}"]])
+    broken = {
+        "cut": whole[: len(whole) // 2],
+        "empty": b"",
+        "text": b"measurements",
+    }
+    for name, content in broken.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(StoreError, match="name a whole file"):
+            import_parquet(store, tmp_path / name)
+    with pytest.raises(StoreError, match="name a whole file"):
+        import_parquet(store, tmp_path / "nowhere")
+    pq.write_table(table.drop_columns(["samples"]), tmp_path / "other")
+    with pytest.raises(StoreError, match="of this version"):
+        import_parquet(store, tmp_path / "other")
+    pq.write_table(senseless.cast(parquet.SCHEMA), tmp_path / "senseless")
+    with pytest.raises(StoreError, match=r"makes no sense .*not a fingerprint"):
+        import_parquet(store, tmp_path / "senseless")
+    assert len(store.done(MACHINE.digest)) == 1
