@@ -41,7 +41,7 @@ def standard_error(samples: Sequence[float], share: float) -> float:
 @functools.lru_cache(maxsize=1024)
 def _weights(count: int, rank: int) -> NDArray[np.float64]:
     """How likely each of `count` samples comes in at `rank` when as many are drawn from them."""
-    from scipy.special import betainc  # takes as long as all of the command line
+    from scipy.special import betainc  # seldom needed
 
     steps = betainc(rank, count - rank + 1, np.arange(count + 1) / count)
     found: NDArray[np.float64] = np.diff(steps)

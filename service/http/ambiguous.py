@@ -6,8 +6,6 @@ from hetune.service.http.asgi import App, Receive, Scope, Send
 from hetune.service.http.problems import routing_problem
 
 _BOTH = {b"content-length", b"transfer-encoding"}
-_OLD = ("0.9", "1.0")
-"""Versions of HTTP whose requests need not say whom they are for."""
 _BAD = 400
 
 
@@ -37,9 +35,9 @@ class Unambiguous:
 def _wrong(scope: Scope) -> str | None:
     names = [name for name, _ in scope["headers"]]
     version, hosts = scope.get("http_version", "1.1"), names.count(b"host")
-    if version == _OLD[0]:
+    if version == "0.9":
         return "send a request line that ends in HTTP/1.1"
-    if hosts > 1 or (hosts == 0 and version not in _OLD):
+    if hosts > 1 or (hosts == 0 and version != "1.0"):
         return "give one Host"
     if _BOTH.issubset(names):
         return "give Content-Length or Transfer-Encoding, not both"
