@@ -9,6 +9,7 @@ import typer
 from hetune.clients.cli import console
 from hetune.clients.cli.options import layers_of, numbers_of
 from hetune.costmodel.features import graph_native
+from hetune.costmodel.model import trees
 from hetune.variants.errors import InputError
 from hetune.variants.registry import Registry, default_registry
 from hetune.variants.runtime import build as ahead
@@ -58,6 +59,7 @@ def build(
         )
     if device == "cpu":
         graph_native.library()
+        trees.library()
     _print(built, default_registry() if device == "cpu" else Registry())
     if built.report.failed:
         raise typer.Exit(1)

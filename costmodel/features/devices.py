@@ -76,8 +76,8 @@ def increasing_of(device: Device) -> frozenset[str]:
 
 def features_of(
     columns: np.ndarray, graph_features: np.ndarray, rates: Rates, threads: int
-) -> np.ndarray:
-    """The features of launches on a graph.
+) -> tuple[np.ndarray, np.ndarray]:
+    """The features of launches on a graph, and what the roofline model predicts for them.
 
     Args:
         columns: `CandidateTable.columns` of a table for the device of the rates, float64 [rows,
@@ -87,7 +87,7 @@ def features_of(
         threads: How many share a launch's blocks on a CPU.
 
     Returns:
-        float32 [rows, `names_of`], finite.
+        float32 [rows, `names_of`], finite; and seconds, float64 [rows].
     """
     if isinstance(rates, GpuModel):
         return gpu_launch.gpu_launch_features(columns, graph_features, rates)
@@ -97,7 +97,10 @@ def features_of(
 def roofline_of(columns: np.ndarray, rates: Rates, threads: int) -> np.ndarray:
     """What the roofline model of the rates' device predicts, in seconds, float64 [rows].
 
-    Takes what `features_of` takes.
+    Args:
+        columns: As of `features_of`.
+        rates: Of the machine.
+        threads: How many share a launch's blocks on a CPU.
     """
     if isinstance(rates, GpuModel):
         return gpu_roofline_seconds(columns, rates)

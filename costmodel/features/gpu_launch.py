@@ -102,8 +102,8 @@ INCREASING = frozenset({"roofline_seconds", *_AMOUNTS})
 
 def gpu_launch_features(
     columns: np.ndarray, graph_features: np.ndarray, gpu: GpuModel
-) -> np.ndarray:
-    """The features of launches on a graph.
+) -> tuple[np.ndarray, np.ndarray]:
+    """The features of launches on a graph, and the roofline model's seconds, one of them.
 
     Args:
         columns: `CandidateTable.columns` of a table for GPUs, float64 [rows, `COLUMNS`].
@@ -111,15 +111,16 @@ def gpu_launch_features(
         gpu: The card's rates.
 
     Returns:
-        float32 [rows, `NAMES`], finite.
+        float32 [rows, `NAMES`], finite; and float64 [rows].
     """
     of = {name: columns[:, position] for name, position in _COLUMN.items()}
     parts = gpu_roofline_parts(columns, gpu)
     busy = np.maximum(parts.sum(axis=1, keepdims=True), 1e-12)
     graph = np.broadcast_to(graph_features[_GRAPH_POSITIONS], (len(columns), len(_GRAPH)))
-    return np.concatenate(
+    seconds = gpu_roofline_seconds(columns, gpu, parts)
+    features = np.concatenate(
         (
-            np.log(gpu_roofline_seconds(columns, gpu))[:, None],
+            np.log(seconds)[:, None],
             parts / busy,
             np.log1p(columns[:, [_COLUMN[name] for name in _AMOUNTS]]),
             np.log(np.maximum(_ratios(of, graph_features[_LARGEST_DEGREE], gpu), 1e-6)),
@@ -130,6 +131,7 @@ def gpu_launch_features(
         axis=1,
         dtype=np.float32,
     )
+    return features, seconds
 
 
 def _ratios(of: dict[str, np.ndarray], largest_degree: float, gpu: GpuModel) -> np.ndarray:

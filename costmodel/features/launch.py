@@ -89,8 +89,8 @@ INCREASING = frozenset({"roofline_seconds", *_AMOUNTS})
 
 def launch_features(
     columns: np.ndarray, graph_features: np.ndarray, machine: MachineModel, threads: int
-) -> np.ndarray:
-    """The features of launches on a graph.
+) -> tuple[np.ndarray, np.ndarray]:
+    """The features of launches on a graph, and the roofline model's seconds, one of them.
 
     Args:
         columns: `CandidateTable.columns`, float64 [rows, `COLUMNS`].
@@ -99,7 +99,7 @@ def launch_features(
         threads: How many share a launch's blocks.
 
     Returns:
-        float32 [rows, `NAMES`], finite.
+        float32 [rows, `NAMES`], finite; and float64 [rows].
     """
     of = {name: columns[:, position] for name, position in _COLUMN.items()}
     parts = roofline_parts(columns, machine)
@@ -121,11 +121,11 @@ def launch_features(
         of["weight_bytes"] / machine.own_bytes,
         of["scratch_bytes"] / blocks / machine.own_bytes,
     )
-    rows = len(columns)
+    rows, seconds = len(columns), roofline_seconds(columns, machine, threads, parts)
     shared = np.array([threads, *graph_features[_GRAPH_POSITIONS]], np.float64)
-    return np.concatenate(
+    features = np.concatenate(
         (
-            np.log(roofline_seconds(columns, machine, threads))[:, None],
+            np.log(seconds)[:, None],
             parts / busy,
             np.log1p(columns[:, [_COLUMN[name] for name in _AMOUNTS]]),
             np.log(np.maximum(np.column_stack(ratios), 1e-6)),
@@ -136,6 +136,7 @@ def launch_features(
         axis=1,
         dtype=np.float32,
     )
+    return features, seconds
 
 
 def _misses(

@@ -18,7 +18,6 @@ from hetune.costmodel.features.devices import (
     device_of,
     features_of,
     names_of,
-    roofline_of,
 )
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model import preparation, train
@@ -268,8 +267,7 @@ class CostModel:
                 f"the cost model is for the device {device!r}, and the rates are those of "
                 f"{device_of(machine)!r}: ask the one of that device"
             )
-        X = features_of(columns, graph_features, machine, threads)
-        return X, roofline_of(columns, machine, threads)
+        return features_of(columns, graph_features, machine, threads)
 
     def _family(self, name: str) -> FamilyModel | None:
         found = self.families.get(name)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hetune.costmodel.model.trees import Trees
 from hetune.variants.errors import ModelError
 
 if TYPE_CHECKING:
@@ -112,10 +114,17 @@ class Estimator:
         # The first prediction also sets the booster up, which two threads must not do at once.
         booster.inplace_predict(np.zeros((1, booster.num_features()), np.float32))
         self.booster_ = booster
+        self.__dict__.pop("_trees", None)
+
+    @cached_property
+    def _trees(self) -> Trees | None:
+        return Trees.of(self.booster_)
 
     def _raw(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
         if not self.fitted:
             raise ModelError(f"this {type(self).__name__} is not fitted: call fit first")
+        if self._trees is not None and np.isfinite(X).all():
+            return self._trees.predict(X)
         found: NDArray[np.float32] = self.booster_.inplace_predict(X, validate_features=False)
         return found
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetune.costmodel.data import Problem
-from hetune.costmodel.features.devices import Rates, device_of, features_of, roofline_of
+from hetune.costmodel.features.devices import Rates, device_of, features_of
 from hetune.costmodel.model.overhead import Overhead
 from hetune.variants.errors import ModelError
 from hetune.variants.plan.variants import Device
@@ -104,20 +104,14 @@ class Rows:
         columns = [np.array(c.columns, dtype=np.float64) for c in collected]
         weights = np.concatenate([c.weights for c in collected])
         groups = _groups(problems)
+        seen = [
+            features_of(table, np.array(p.graph_features), machine, p.threads)
+            for p, table in zip(problems, columns, strict=True)
+        ]
         return cls(
-            X=np.concatenate(
-                [
-                    features_of(table, np.array(p.graph_features), machine, p.threads)
-                    for p, table in zip(problems, columns, strict=True)
-                ]
-            ),
+            X=np.concatenate([features for features, _ in seen]),
             seconds=np.concatenate([c.seconds for c in collected]),
-            roofline=np.concatenate(
-                [
-                    roofline_of(table, machine, p.threads)
-                    for p, table in zip(problems, columns, strict=True)
-                ]
-            ),
+            roofline=np.concatenate([roofline for _, roofline in seen]),
             weights=weights / weights.mean(),
             families=np.array([family for c in collected for family in c.families]),
             groups=np.repeat(groups, np.diff(starts)),

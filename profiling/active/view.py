@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetune.costmodel.data import Problem
-from hetune.costmodel.features.devices import Rates, features_of, roofline_of
+from hetune.costmodel.features.devices import Rates, features_of
 from hetune.costmodel.features.graph import graph_features
 from hetune.profiling.measure.problem import promoted_for
 from hetune.profiling.units import ProblemSpec
@@ -89,8 +89,7 @@ def _view(
     return View(
         variants,
         np.array(families),
-        features_of(columns, features, machine, threads),
-        roofline_of(columns, machine, threads),
+        *features_of(columns, features, machine, threads),
         np.array([row for rows in rows_of for row in rows], np.int64),
         np.repeat(np.arange(len(rows_of)), [len(rows) for rows in rows_of]),
     )

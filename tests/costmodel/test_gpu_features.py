@@ -23,7 +23,7 @@ GPU = GpuModel()
 def features(graph, program=None, gpu=GPU):
     table = CandidateTable.of(variants_of(program or rgcn_program(16, 16), "cuda"))
     columns = table.columns(Domain(graph))
-    return gpu_launch_features(columns, graph_features(graph), gpu), columns
+    return gpu_launch_features(columns, graph_features(graph), gpu)[0], columns
 
 
 def column(found, name):

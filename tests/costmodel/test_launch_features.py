@@ -21,7 +21,7 @@ MACHINE = MachineModel()
 def features(graph, program=None, threads=2, machine=MACHINE):
     table = CandidateTable.of(variants_of(program or rgcn_program(16, 16)))
     columns = table.columns(Domain(graph))
-    return launch_features(columns, graph_features(graph), machine, threads), columns
+    return launch_features(columns, graph_features(graph), machine, threads)[0], columns
 
 
 def column(found, name):
@@ -38,7 +38,7 @@ def column(found, name):
 def test_every_launch_of_every_graph_has_finite_features(name, program, device):
     graph = AWKWARD[name]()
     columns = CandidateTable.of(variants_of(program, device)).columns(Domain(graph))
-    found = features_of(columns, graph_features(graph), default_rates(device), 2)
+    found, _ = features_of(columns, graph_features(graph), default_rates(device), 2)
     assert found.shape == (len(columns), len(names_of(device)))
     assert found.dtype == np.float32
     assert np.isfinite(found).all()

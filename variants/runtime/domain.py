@@ -55,6 +55,7 @@ class Domain:
 
     def __init__(self, graph: HeteroGraph, device: torch.device | None = None) -> None:
         self._graph = weakref.ref(graph)
+        self._counts: dict[tuple[Space, str], int] = {}
         self.device = device
 
     @property
@@ -81,6 +82,11 @@ class Domain:
 
     def rows(self, space: Space, group: str = ALL_EDGES) -> int:
         """How many rows a space has."""
+        if (space, group) not in self._counts:
+            self._counts[space, group] = self._counted(space, group)
+        return self._counts[space, group]
+
+    def _counted(self, space: Space, group: str) -> int:
         match space:
             case Space.NODE:
                 return self.graph.num_nodes

@@ -87,15 +87,18 @@ def gpu_roofline_parts(columns: np.ndarray, gpu: GpuModel) -> np.ndarray:
     )
 
 
-def gpu_roofline_seconds(columns: np.ndarray, gpu: GpuModel) -> np.ndarray:
+def gpu_roofline_seconds(
+    columns: np.ndarray, gpu: GpuModel, parts: np.ndarray | None = None
+) -> np.ndarray:
     """What launches should take: seconds, float64 [rows]; never 0.
 
     Args:
         columns: As of `gpu_roofline_parts`.
         gpu: The card's rates.
+        parts: Their `gpu_roofline_parts`, where they are known.
     """
     of = {name: columns[:, position] for name, position in _COLUMN.items()}
-    parts = gpu_roofline_parts(columns, gpu)
+    parts = gpu_roofline_parts(columns, gpu) if parts is None else parts
     arithmetic = parts[:, :_ARITHMETIC].sum(axis=1)
     traffic = parts[:, _ARITHMETIC:].sum(axis=1)
     programs = np.maximum(of["tiles"] + of["walks"], 1)

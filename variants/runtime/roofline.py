@@ -88,18 +88,21 @@ def roofline_parts(columns: np.ndarray, machine: MachineModel) -> np.ndarray:
     )
 
 
-def roofline_seconds(columns: np.ndarray, machine: MachineModel, threads: int) -> np.ndarray:
+def roofline_seconds(
+    columns: np.ndarray, machine: MachineModel, threads: int, parts: np.ndarray | None = None
+) -> np.ndarray:
     """What launches should take.
 
     Args:
         columns: `CandidateTable.columns`, float64 [rows, `COLUMNS`].
         machine: Rates of a core.
         threads: How many share a launch's blocks.
+        parts: Their `roofline_parts`, where they are known.
 
     Returns:
         Seconds, float64 [rows]; never 0.
     """
-    busy = roofline_parts(columns, machine).sum(axis=1)
+    busy = (roofline_parts(columns, machine) if parts is None else parts).sum(axis=1)
     seconds: np.ndarray = busy * _share(columns, machine, threads) + machine.launch_seconds
     return seconds
 

@@ -205,15 +205,12 @@ class CandidateTable:
     def _add_weights(self, found: np.ndarray, domain: Domain) -> None:
         stats = domain.index(ALL_EDGES).relation_stats
         groups, used = np.zeros(len(self._runs)), np.zeros(len(self._runs))
-        for (space, group, block_nodes), position in self._runs.items():
+        for (space, group), (positions, block_nodes) in self._blocked.items():
             rows = stats.dst_pairs if space is Space.DST_PAIR else stats.edges
             rows = rows[list(domain.groups[group])] if group else rows
-            used[position] = np.count_nonzero(rows)
-            if block_nodes is None:
-                groups[position] = used[position]
-            else:
-                blocks = max(1, math.ceil(domain.graph.num_nodes / block_nodes))
-                groups[position] = np.minimum(rows, blocks).sum()
+            blocks = np.maximum(1, np.ceil(domain.graph.num_nodes / block_nodes))
+            used[positions] = np.count_nonzero(rows)
+            groups[positions] = np.minimum(rows, blocks).sum(axis=1)
         row, run, size = self._typed.row, self._typed.run, self._typed.size
         count = len(found)
         found[:, _COLUMN["weight_groups"]] = np.bincount(row, groups[run], minlength=count)
@@ -270,6 +267,18 @@ class CandidateTable:
         self._tables = self._terms(tables)
         columns = np.array(typed, np.intp).reshape(-1, 3).T
         self._typed = _Weights(columns[0], columns[1], columns[2].astype(np.float64))
+        self._blocked = self._by_rows()
+
+    def _by_rows(self) -> dict[tuple[Space, str], tuple[np.ndarray, np.ndarray]]:
+        """By what is walked: positions of runs, and nodes of a block [runs, 1], infinite if all."""
+        found: dict[tuple[Space, str], list[tuple[int, float]]] = {}
+        for (space, group, block_nodes), position in self._runs.items():
+            nodes = math.inf if block_nodes is None else block_nodes
+            found.setdefault((space, group), []).append((position, nodes))
+        return {
+            key: (np.array([p for p, _ in runs], np.intp), np.array([[n] for _, n in runs]))
+            for key, runs in found.items()
+        }
 
     def _formula(self, launch: Launch) -> Formula:
         if launch not in self._formulas:
