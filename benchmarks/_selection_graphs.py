@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from _graphs import data_folder
+from rich.console import Console
 
 from hetune.costmodel.data import Problem
 from hetune.profiling.corpus import canonical, recipe
@@ -117,3 +118,30 @@ def split(problems: Iterable[Problem]) -> tuple[list[Problem], list[Problem]]:
         elif problem.family not in SPECS:
             training.append(problem)
     return training, judged
+
+
+def present(wanted: Sequence[str], console: Console) -> list[RealGraph]:
+    """The graphs of these names, all if there are none, whose files are there; says what is not."""
+    found = []
+    for graph in GRAPHS:
+        if wanted and graph.name not in wanted:
+            continue
+        if graph.path.is_file():
+            found.append(graph)
+        else:
+            console.print(f"[yellow]skipped {graph.name}: {graph.path} is missing; set HETUNE_DATA")
+    return found
+
+
+def names(text: str) -> list[str]:
+    """What a command line names, comma after comma."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def pairs(text: str) -> list[tuple[int, int]]:
+    """Pairs of widths that a command line names, such as 64x64,32x128."""
+    found = []
+    for name in names(text):
+        d_in, _, d_out = name.partition("x")
+        found.append((int(d_in), int(d_out)))
+    return found

@@ -16,7 +16,7 @@ many noisy times is fast by luck as well: once for each file, in processes of th
 
 Without either, a cost model is trained on all other problems of the store, real graphs' families
 held out, and judged on the real graphs beside all baselines, by lower quartiles of the rounds and
-by medians; selection itself is timed on each graph against a run of what is chosen.
+by medians. What selection itself costs is measured by `choosing.py`.
 """
 
 import argparse
@@ -30,12 +30,10 @@ from typing import Any
 import torch
 from _machine import commit, fingerprint, set_threads
 from _selection_finals import finalists, settle
-from _selection_graphs import GRAPHS, LAYERS, PAIRS, RealGraph, specs, split
+from _selection_graphs import LAYERS, PAIRS, names, pairs, present, specs, split
 from _selection_measure import measure_all
-from _selection_overhead import Overhead, as_json, measure, summary, table
 from _selection_plot import plot_selection
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 from hetune.costmodel.calibration import load_calibration
@@ -46,7 +44,6 @@ from hetune.costmodel.evaluate.report import MODEL, Report, judge
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.bundle import load
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.selector import Selector
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.store.problems import problems as problems_of
@@ -109,7 +106,7 @@ def _measure_finals(store: Store, options: argparse.Namespace, console: Console)
 
 
 def _specs(options: argparse.Namespace, console: Console) -> tuple[ProblemSpec, ...]:
-    return specs(_graphs(options, console), options.layers, options.pairs, options.threads)
+    return specs(present(options.graphs, console), options.layers, options.pairs, options.threads)
 
 
 def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> int:
@@ -145,9 +142,6 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
         f"the same choices, judged by medians: regret {by_median.regret:.3f}, 95th percentile "
         f"{by_median.regret_p95:.3f}, noise floor {medians.noise_floor:.3f}"
     )
-    overheads = _overheads(Selector(model, machine), options, console)
-    if overheads:
-        console.print(table(overheads))
     record = {
         "machine": fingerprint(options.threads),
         "commit": commit(),
@@ -160,7 +154,6 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
             "noise_floor": round(medians.noise_floor, 4),
             "scores": {name: asdict(score) for name, score in medians.scores.items()},
         },
-        "overhead": {"summary": summary(overheads), "inputs": as_json(overheads)},
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -203,15 +196,6 @@ def _refuse_seen(model: CostModel, judged: Sequence[Problem]) -> None:
     seen = {p.family for p in judged} & set(model.manifest.data.graph_families)
     if seen:
         raise SystemExit(f"the model was trained on what it is judged on: {', '.join(seen)}")
-
-
-def _overheads(selector: Selector, options: argparse.Namespace, console: Console) -> list[Overhead]:
-    graphs = [graph for graph in _graphs(options, console) if not graph.last or options.large]
-    wanted = specs(graphs, options.layers, options.overhead_pairs, options.threads)
-    return [
-        measure(selector, spec, options.repeats)
-        for spec in track(wanted, console=console, description="overhead")
-    ]
 
 
 def as_record(report: Report) -> dict[str, Any]:
@@ -281,18 +265,6 @@ def _families(problems: Sequence[Problem]) -> str:
     return ", ".join(sorted({p.family for p in problems}))
 
 
-def _graphs(options: argparse.Namespace, console: Console) -> list[RealGraph]:
-    found = []
-    for graph in GRAPHS:
-        if options.graphs and graph.name not in options.graphs:
-            continue
-        if graph.path.is_file():
-            found.append(graph)
-        else:
-            console.print(f"[yellow]skipped {graph.name}: {graph.path} is missing; set HETUNE_DATA")
-    return found
-
-
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
@@ -300,32 +272,17 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument("--store", default=None, help="HETUNE_STORE or the user's store by default")
     line.add_argument("--finals", nargs="+", default=[], help="a store for each session of finals")
     line.add_argument("--machine", default=None, help="digest, where the store knows several")
-    line.add_argument("--graphs", type=_names, default=[], help="all by default")
-    line.add_argument("--layers", type=_names, default=list(LAYERS))
-    line.add_argument("--pairs", type=_pairs, default=list(PAIRS), help="e.g. 64x64,32x128")
+    line.add_argument("--graphs", type=names, default=[], help="all by default")
+    line.add_argument("--layers", type=names, default=list(LAYERS))
+    line.add_argument("--pairs", type=pairs, default=list(PAIRS), help="e.g. 64x64,32x128")
     line.add_argument("--threads", type=int, default=torch.get_num_threads())
     line.add_argument("--seconds", type=float, default=3600.0, help="time to measure")
     line.add_argument("--problem-seconds", type=float, default=60.0)
     line.add_argument("--seed", type=int, default=0)
     line.add_argument("--target", default="auto")
     line.add_argument("--bundle", type=Path, default=None, help="judge this one; train nothing")
-    line.add_argument("--repeats", type=int, default=5, help="of the overhead")
-    line.add_argument("--overhead-pairs", type=_pairs, default=[(32, 32), (64, 64)])
-    line.add_argument("--large", action="store_true", help="overhead on the largest graph, too")
     line.add_argument("--out", type=Path, default=_RESULTS / "selection.json")
     return line
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _pairs(text: str) -> list[tuple[int, int]]:
-    found = []
-    for name in _names(text):
-        d_in, _, d_out = name.partition("x")
-        found.append((int(d_in), int(d_out)))
-    return found
 
 
 if __name__ == "__main__":

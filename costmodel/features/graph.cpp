@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kOutOfMemory = -1;
 // Below this many edges it pays little to wake other threads, which may be busy.
-constexpr int64_t kParallelEdges = 1 << 17;
+constexpr int64_t kParallelEdges = 1 << 14;
 // Equal counters beside each other: a loop that adds to the same one again need not wait for it.
 constexpr int kLanes = 4;
 

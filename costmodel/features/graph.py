@@ -96,10 +96,10 @@ def missing_share(
         of `CACHED_ROWS`, 1 where one row or none is held, and constant above.
     """
     first = NAMES.index(f"{table}_misses_{CACHED_ROWS[0]}")
-    shares = features[first : first + len(CACHED_ROWS)]
+    shares = features[first : first + len(CACHED_ROWS)].tolist()
     held = np.log2(np.maximum(cached_rows, 1))
     known = (0, *graph_numpy.CACHED_ROWS_BITS)
-    found: np.ndarray = np.interp(held, known, np.append(1.0 if shares[0] > 0 else 0.0, shares))
+    found: np.ndarray = np.interp(held, known, (1.0 if shares[0] > 0 else 0.0, *shares))
     return found
 
 

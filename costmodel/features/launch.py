@@ -101,7 +101,7 @@ def launch_features(
     Returns:
         float32 [rows, `NAMES`], finite; and float64 [rows].
     """
-    of = {name: columns[:, position] for name, position in _COLUMN.items()}
+    of = dict(zip(COLUMNS, columns.T, strict=True))
     parts = roofline_parts(columns, machine)
     busy = np.maximum(parts.sum(axis=1, keepdims=True), 1e-12)
     compulsory = of["read_bytes"] + of["write_bytes"] + of["index_bytes"]
@@ -128,7 +128,7 @@ def launch_features(
             np.log(seconds)[:, None],
             parts / busy,
             np.log1p(columns[:, [_COLUMN[name] for name in _AMOUNTS]]),
-            np.log(np.maximum(np.column_stack(ratios), 1e-6)),
+            np.log(np.maximum(np.array(ratios).T, 1e-6)),
             _misses(of, graph_features, machine),
             columns[:, [_COLUMN[name] for name in _PLAIN]],
             np.broadcast_to(shared, (rows, len(shared))),
@@ -147,11 +147,7 @@ def _misses(
     row_bytes = np.maximum(of["gathered_bytes"] / gathers, 4)
     pairs = of["pair_gathers"] / gathers
     nodes = of["gathers"] / gathers - pairs
-    found = []
-    for cache in (machine.own_bytes, machine.shared_bytes):
-        held = cache / row_bytes
-        found.append(
-            nodes * missing_share(graph_features, "src", held)
-            + pairs * missing_share(graph_features, "src_pair", held)
-        )
-    return np.column_stack(found)
+    held = np.array([[machine.own_bytes], [machine.shared_bytes]]) / row_bytes
+    missing = nodes * missing_share(graph_features, "src", held)
+    found: np.ndarray = missing + pairs * missing_share(graph_features, "src_pair", held)
+    return found.T

@@ -10,7 +10,7 @@ import ctypes
 import json
 import logging
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,7 +30,7 @@ _PROBES = 64
 """Rows on which XGBoost is asked whether it says the same."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Trees:
     """Regression trees, each complete.
 
@@ -92,6 +92,14 @@ class Trees:
             raise ValueError("a tree is of no output")
         return cls(feature, threshold, leaf, output, np.ascontiguousarray(base), features)
 
+    @cached_property
+    def _given(self) -> tuple[int, ...]:
+        """What C++ is told of the trees."""
+        lists = self.feature, self.threshold, self.leaf, self.output
+        depth, outputs = self.leaf.shape[1].bit_length() - 1, len(self.base)
+        places = [each.ctypes.data for each in lists]
+        return *places, len(self.leaf), depth, self.base.ctypes.data, outputs
+
     def _probe(self) -> NDArray[np.float32]:
         """Rows that lie about the thresholds."""
         drawn = np.random.default_rng(0).choice(
@@ -110,18 +118,7 @@ class Trees:
             [rows], or [rows, outputs] where there are several.
         """
         out = np.empty((len(X), len(self.base)), np.float32)
-        depth = self.leaf.shape[1].bit_length() - 1
-        lists = self.feature, self.threshold, self.leaf, self.output
-        found = library().hetune_trees(
-            X.ctypes.data,
-            *X.shape,
-            *(each.ctypes.data for each in lists),
-            len(self.leaf),
-            depth,
-            self.base.ctypes.data,
-            len(self.base),
-            out.ctypes.data,
-        )
+        found = library().hetune_trees(X.ctypes.data, *X.shape, *self._given, out.ctypes.data)
         if found < 0:
             raise MemoryError("out of memory while times were predicted")
         return out[:, 0] if len(self.base) == 1 else out

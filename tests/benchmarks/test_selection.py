@@ -1,7 +1,6 @@
 """What selection is judged on, in which order it is measured, and what is kept of it."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -10,14 +9,10 @@ pytest.importorskip("matplotlib")
 import selection
 from _selection_finals import finalists, settle
 from _selection_graphs import FEW, GRAPHS, PAIRS, specs, split
-from _selection_overhead import Overhead, as_json, measure, summary
 
 from hetune.costmodel.data import CandidateSample, Problem
 from hetune.costmodel.evaluate.report import MODEL, evaluate
-from hetune.costmodel.selector import Selector
-from hetune.profiling.corpus import recipe
 from hetune.profiling.store.store import Store
-from hetune.profiling.units import ProblemSpec
 
 
 def problem(graph: str, family: str, times: dict[str, float]) -> Problem:
@@ -86,34 +81,6 @@ def test_the_record_is_json_and_says_which_goals_are_met(report):
         "slower than best fixed, at worst": True,
     }
     assert record["goals"]["regret, geometric mean"]["reached"] == pytest.approx(1.3**0.5)
-
-
-def test_overhead_is_in_runs_of_what_was_chosen():
-    one = Overhead(
-        *("g", "rgcn", 64, 64, "a"),
-        run=2e-3,
-        new=1e-3,
-        known=1e-5,
-        from_nothing=4e-3,
-        usual=1e-3,
-        calls=4,
-    )
-    two = replace(one, new=4e-3)
-    (row, _) = as_json([one, two])
-    assert (row["run_ms"], row["new_ms"], row["new_runs"]) == (2.0, 1.0, 0.5)
-    found = summary([one, two])
-    assert found["new"] == {"geometric_mean": 1.0, "max": 2.0, "share_over_1": 0.5}
-    assert found["from_nothing"]["share_over_1"] == 1.0
-    assert (row["calls"], row["paid"]) == (4, 0.25)
-    assert found["paid"] == {"geometric_mean": 0.5, "max": 1.0, "share_over_1": 0.0}
-
-
-def test_overhead_is_measured_as_compiled_layers_select():
-    tiny = recipe("tiny", "typed", options={"nodes": 20, "edges": 60, "etypes": 3})
-    found = measure(Selector.load(), ProblemSpec(tiny, "rgat", 8, 8, 1, 1), repeats=1)
-    assert (found.graph, found.layer, found.d_out) == ("tiny", "rgat", 8)
-    assert min(found.run, found.new, found.known, found.from_nothing, found.usual) > 0
-    assert found.calls >= 1
 
 
 def test_an_empty_store_is_said_and_no_error(tmp_path, capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from functools import cached_property
 
 import torch
 
@@ -70,7 +71,7 @@ class Domain:
             raise GraphError("the graph has been freed: keep a reference to it")
         return graph
 
-    @property
+    @cached_property
     def groups(self) -> Mapping[str, tuple[int, ...]]:
         """The edge types of each named group."""
         return split_relations(self.graph, self.device)
@@ -97,11 +98,11 @@ class Domain:
             case Space.SHARED:
                 return 1
             case Space.EDGE:
-                return self.index(group).num_edges
+                return self.graph.num_edges if group == ALL_EDGES else self._sum(group, "edges")
             case Space.SRC_PAIR:
-                return self._pairs(group, "src_pairs")
+                return self._sum(group, "src_pairs")
             case Space.DST_PAIR:
-                return self._pairs(group, "dst_pairs")
+                return self._sum(group, "dst_pairs")
             case Space.SRC_DENSE:
                 return self.index(group).num_src_dense
 
@@ -113,7 +114,7 @@ class Domain:
         """Rows of a buffer: edge buffers always have one for every edge of the graph."""
         return self.rows(kind.space, ALL_EDGES if kind.space is Space.EDGE else kind.group)
 
-    def _pairs(self, group: str, which: str) -> int:
+    def _sum(self, group: str, which: str) -> int:
         counts = getattr(self.index(ALL_EDGES).relation_stats, which)
         if group == ALL_EDGES:
             return int(counts.sum())

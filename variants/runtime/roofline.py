@@ -70,22 +70,18 @@ def roofline_parts(columns: np.ndarray, machine: MachineModel) -> np.ndarray:
         columns: `CandidateTable.columns`, float64 [rows, `COLUMNS`].
         machine: Rates of a core.
     """
-    of = {name: columns[:, position] for name, position in _COLUMN.items()}
+    of = dict(zip(COLUMNS, columns.T, strict=True))
     table = np.minimum(of["read_bytes"], of["table_bytes"])
     streamed = of["read_bytes"] + of["write_bytes"] + of["index_bytes"] - table
     scratch, scattered = of["scratch_bytes"], of["scatter_bytes"]
-    return np.column_stack(
-        (
-            of["matrix_flops"] / machine.matrix_flops,
-            of["vector_flops"] / machine.vector_flops,
-            of["special"] / machine.special,
-            of["gathered_bytes"] / machine.rates(table),
-            streamed / machine.rates(streamed),
-            scratch / machine.rates(scratch / of["blocks"]),
-            of["weight_loads"] / machine.rates(of["weight_bytes"]),
-            2 * scattered / machine.rates(scattered / of["blocks"]),
-        )
-    )
+    moved = of["gathered_bytes"], streamed, scratch, of["weight_loads"], 2 * scattered
+    sets = table, streamed, scratch / of["blocks"], of["weight_bytes"], scattered / of["blocks"]
+    parts = np.empty((len(PARTS), len(columns)))
+    parts[0] = of["matrix_flops"] / machine.matrix_flops
+    parts[1] = of["vector_flops"] / machine.vector_flops
+    parts[2] = of["special"] / machine.special
+    parts[3:] = np.array(moved) / machine.rates(np.array(sets))
+    return parts.T
 
 
 def roofline_seconds(

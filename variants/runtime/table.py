@@ -191,7 +191,7 @@ class CandidateTable:
         found[:, 0], found[:, 1] = graph.num_nodes, graph.num_edges
         found[:, 2] = graph.num_edges * self._groups
         found[:, 3], found[:, 4] = self._sources @ needed, self._destinations @ needed
-        found[:, 5] = [len(rows) for rows in self.rows_of]
+        found[:, 5] = self._launches
         return found
 
     def _add_gathers(self, found: np.ndarray, counts: np.ndarray) -> None:
@@ -234,6 +234,7 @@ class CandidateTable:
         self._sources = uses * [r.space in _SOURCE_ROWS for r in self._needed]
         self._destinations = uses * [r.space is Space.DST_PAIR for r in self._needed]
         self._groups = np.array([len({r.group for r in each if r.group}) for each in needed])
+        self._launches = np.bincount(self._owner, minlength=len(self.variants))
         self._owned = np.array([row for rows in self.rows_of for row in rows], np.intp)
         self._fixed = np.zeros((len(self.launches), len(COLUMNS)))
         work: list[tuple[int, Term]] = []

@@ -1,0 +1,61 @@
+"""What choosing costs, as its benchmark measures and tells it."""
+
+import json
+from dataclasses import replace
+
+import choosing
+import pytest
+from choosing import Overhead, as_json, measure, summary
+
+from hetune.costmodel.selector import Selector
+from hetune.profiling.corpus import recipe
+from hetune.profiling.units import ProblemSpec
+
+
+def test_overhead_is_in_runs_of_what_was_chosen():
+    one = Overhead(
+        *("g", "rgcn", 64, 64, "a"),
+        run=2e-3,
+        new=1e-3,
+        known=1e-5,
+        from_nothing=4e-3,
+        usual=1e-3,
+        calls=4,
+    )
+    two = replace(one, new=4e-3)
+    (row, _) = as_json([one, two])
+    assert (row["run_ms"], row["new_ms"], row["new_runs"]) == (2.0, 1.0, 0.5)
+    found = summary([one, two])
+    assert found["new"] == {"geometric_mean": 1.0, "max": 2.0, "share_over_1": 0.5}
+    assert found["from_nothing"]["share_over_1"] == 1.0
+    assert (row["calls"], row["paid"]) == (4, 0.25)
+    assert found["paid"] == {"geometric_mean": 0.5, "max": 1.0, "share_over_1": 0.0}
+
+
+def test_overhead_is_measured_as_compiled_layers_select():
+    tiny = recipe("tiny", "typed", options={"nodes": 20, "edges": 60, "etypes": 3})
+    found = measure(Selector.load(), ProblemSpec(tiny, "rgat", 8, 8, 1, 1), repeats=1)
+    assert (found.graph, found.layer, found.d_out) == ("tiny", "rgat", 8)
+    assert min(found.run, found.new, found.known, found.from_nothing, found.usual) > 0
+    assert found.calls >= 1
+
+
+def test_without_graphs_nothing_is_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HETUNE_DATA", str(tmp_path))
+    assert choosing.main(["--out", str(tmp_path / "out.json")]) == 0
+    assert "skipped fb15k" in " ".join(capsys.readouterr().out.split())
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_the_record_says_what_is_reached(tmp_path, monkeypatch, capsys):
+    tiny = recipe("tiny", "typed", options={"nodes": 20, "edges": 60, "etypes": 3})
+    spec = ProblemSpec(tiny, "rgcn", 8, 8, 1, 1)
+    monkeypatch.setattr(choosing, "specs", lambda *_: (spec,))
+    out = tmp_path / "out.json"
+    assert choosing.main(["--out", str(out), "--repeats", "1"]) == 0
+    record = json.loads(out.read_text())
+    [row] = record["inputs"]
+    assert (row["graph"], row["layer"]) == ("tiny", "rgcn")
+    assert record["summary"]["new"]["geometric_mean"] == pytest.approx(row["new_runs"], rel=1e-3)
+    verdict = "met" if row["new_runs"] < 1 else "missed"
+    assert f"is {verdict})" in " ".join(capsys.readouterr().out.split())
