@@ -36,8 +36,8 @@ from hetune.variants.runtime.table import CandidateTable
 
 LEARNED = "the cost model"
 """Who predicts, for a reader, where it is not the roofline model."""
-_ASKING = 4e-3
-"""Seconds that pricing takes on a new graph, about: "overhead" of `benchmarks/selection.py`."""
+_ASKING = 1.5e-3
+"""Seconds that pricing takes on a new graph, about: "new" of `benchmarks/choosing.py`."""
 _log = logging.getLogger(__name__)
 _FAILURES = (HetuneError, ArithmeticError, ValueError, LookupError)  # XGBoost's are ValueErrors
 

@@ -6,7 +6,9 @@ import weakref
 from collections.abc import Mapping
 from functools import cached_property
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph.device_index import DeviceIndex
@@ -76,6 +78,11 @@ class Domain:
         """The edge types of each named group."""
         return split_relations(self.graph, self.device)
 
+    @cached_property
+    def relations(self) -> Mapping[str, NDArray[np.intp]]:
+        """As `groups`, to pick from arrays with."""
+        return {name: np.array(found, np.intp) for name, found in self.groups.items()}
+
     def index(self, group: str) -> GraphIndex:
         """The index of a group's edges."""
         relations = None if group == ALL_EDGES else self.groups[group]
@@ -118,4 +125,4 @@ class Domain:
         counts = getattr(self.index(ALL_EDGES).relation_stats, which)
         if group == ALL_EDGES:
             return int(counts.sum())
-        return int(counts[list(self.groups[group])].sum())
+        return int(counts[self.relations[group]].sum())

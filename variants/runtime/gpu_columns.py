@@ -105,7 +105,7 @@ def _tiles(rows: Rows, size: int, domain: Domain) -> int:
         return math.ceil(domain.count(rows) / size)
     counts = getattr(domain.index(ALL_EDGES).relation_stats, name)
     if rows.group:
-        counts = counts[list(domain.groups[rows.group])]
+        counts = counts[domain.relations[rows.group]]
     return int(np.ceil(counts / size).sum())
 
 

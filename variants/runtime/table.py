@@ -207,7 +207,7 @@ class CandidateTable:
         groups, used = np.zeros(len(self._runs)), np.zeros(len(self._runs))
         for (space, group), (positions, block_nodes) in self._blocked.items():
             rows = stats.dst_pairs if space is Space.DST_PAIR else stats.edges
-            rows = rows[list(domain.groups[group])] if group else rows
+            rows = rows[domain.relations[group]] if group else rows
             blocks = np.maximum(1, np.ceil(domain.graph.num_nodes / block_nodes))
             used[positions] = np.count_nonzero(rows)
             groups[positions] = np.minimum(rows, blocks).sum(axis=1)
