@@ -1,7 +1,7 @@
 """XGBoost's trees in arrays, summed in C++ (`trees.cpp`).
 
-Any prediction of XGBoost takes 0.2 ms at least, and a choice asks for three. What is said here of a
-row is to the bit what XGBoost says, a few times sooner.
+XGBoost predicts for many rows, and a choice asks three boosters for a few dozen each. What is said
+here of a row is to the bit what XGBoost says, sooner.
 """
 
 from __future__ import annotations
