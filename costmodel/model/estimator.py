@@ -123,7 +123,7 @@ class Estimator:
     def _raw(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
         if not self.fitted:
             raise ModelError(f"this {type(self).__name__} is not fitted: call fit first")
-        if self._trees is not None and np.isfinite(X).all():
+        if self._trees is not None and self._trees.fits(X):
             return self._trees.predict(X)
         found: NDArray[np.float32] = self.booster_.inplace_predict(X, validate_features=False)
         return found

@@ -108,11 +108,15 @@ class Trees:
         found: NDArray[np.float32] = drawn.astype(np.float32)
         return found
 
+    def fits(self, X: NDArray[np.float32]) -> bool:
+        """Whether `predict` may be asked about these rows."""
+        return X.ndim == 2 and X.shape[1] == self.features and bool(np.isfinite(X).all())
+
     def predict(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
         """What the trees say of rows.
 
         Args:
-            X: Finite, contiguous [rows, features].
+            X: Such as `fits`, contiguous [rows, features].
 
         Returns:
             [rows], or [rows, outputs] where there are several.
@@ -155,9 +159,9 @@ def _completed(
         level = np.stack((left[level], right[level]), axis=2).reshape(len(trees), -1)
     inner = np.concatenate(levels, axis=1)
     return (
-        np.where(ends, 0, feature)[inner].astype(np.int32),
-        np.where(ends, np.inf, value)[inner].astype(np.float32),
-        value[level].astype(np.float32),
+        np.ascontiguousarray(np.where(ends, 0, feature)[inner], np.int32),
+        np.ascontiguousarray(np.where(ends, np.inf, value)[inner], np.float32),
+        np.ascontiguousarray(value[level], np.float32),
     )
 
 

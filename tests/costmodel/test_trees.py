@@ -127,6 +127,12 @@ def test_rows_with_what_is_no_number_are_left_to_xgboost():
     assert regressor.predict(X, roofline=np.ones(4)).tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("shape", [(2, 4), (2, 6), (2, 0), (5,)])
+def test_rows_of_another_width_are_refused_by_xgboost(shape):
+    with pytest.raises(ValueError, match=r"columns|feature|shape|dimension"):
+        fitted().predict(np.zeros(shape, np.float32), roofline=np.ones(2))
+
+
 def test_other_trees_are_read_anew():
     regressor = fitted()
     before = regressor.predict(rows(9), roofline=np.ones(9))
