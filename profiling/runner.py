@@ -40,7 +40,8 @@ class Progress:
     Attributes:
         done: Units that need no measuring any more.
         total: Units of the campaign.
-        seconds_left: What the rest should take, at the pace so far; None before the first problem.
+        seconds_left: What the rest should take, at the pace so far; None before anything is
+            measured.
         problem: What was measured last; None at the start.
     """
 
@@ -56,7 +57,7 @@ class Report:
 
     Attributes:
         total: Units of the campaign.
-        known: Those that the store had already.
+        known: Those that the store had already, or got meanwhile from another campaign.
         measured: Those that were measured now, by how that ended.
         drifted: How many of those have times although the machine was not steady.
         restarts: How many worker processes were lost.
@@ -105,7 +106,7 @@ def run_units(
 
     Units of a problem are measured together, and stored together: whoever is interrupted loses at
     most one problem, and goes on with it. Problems of several campaigns and of jobs on one machine
-    are measured one at a time.
+    are measured one at a time, and what one has measured meanwhile the others leave out.
 
     Args:
         units: What to measure; one that comes twice is measured once.
@@ -129,22 +130,27 @@ def run_units(
     stamp = Stamp(name, fingerprint.digest, code_version())
     wanted = {unit.key: unit for unit in units}
     known = wanted.keys() & store.done(fingerprint.digest)
-    total, done = len(wanted), len(known)
+    total, done, elsewhere = len(wanted), len(known), 0
     progress(Progress(done, total, None, None))
     endings: Counter[Status] = Counter()
     drifted = 0
     for problem, members in by_problem(u for key, u in wanted.items() if key not in known):
         with alone(lock):
-            found = supervisor.measure(members, stamp)
-        store.add(found, fingerprint)
+            stored = store.done(fingerprint.digest)
+            left = [unit for unit in members if unit.key not in stored]
+            found = supervisor.measure(left, stamp) if left else []
+            if found:
+                store.add(found, fingerprint)
         endings.update(measurement.status for measurement in found)
         drifted += sum(measurement.drift > DRIFT for measurement in found)
-        done += len(found)
-        pace = (time.monotonic() - start) / endings.total()
-        progress(Progress(done, total, pace * (total - done), problem))
+        elsewhere += len(members) - len(left)
+        done += len(members)
+        measured = endings.total()
+        pace = (time.monotonic() - start) / measured if measured else None
+        progress(Progress(done, total, None if pace is None else pace * (total - done), problem))
     return Report(
         total,
-        len(known),
+        len(known) + elsewhere,
         dict(endings),
         drifted,
         supervisor.restarts - restarts,

@@ -191,3 +191,28 @@ def test_campaigns_measure_one_at_a_time(tmp_path):
     assert all(most)
     assert len(most) == 2 * len(PROBLEMS)
     assert all(sum(each.measured.values()) == each.total for each in found)
+
+
+def test_what_another_campaign_has_measured_meanwhile_is_left_out(shelf, tmp_path):
+    others = units_of(PROBLEMS[1])
+
+    def measure(units: Sequence[Unit]) -> None:
+        if units[0].problem == PROBLEMS[0]:
+            run_units(others, "other", shelf, supervisor=Quick(), lock=tmp_path / "other lock")
+
+    seen: list[Progress] = []
+    quick = Quick(measure)
+    report = run(shelf, supervisor=quick, lock=tmp_path / "lock", progress=seen.append)
+    assert [units[0].problem for units in quick.asked] == [PROBLEMS[0], PROBLEMS[2]]
+    assert sorted(m.unit for batch in shelf.batches for m in batch) == sorted(keys(PROBLEMS))
+    assert report.known == len(others)
+    assert sum(report.measured.values()) == report.total - len(others)
+    assert (seen[-1].done, seen[-1].seconds_left) == (report.total, 0)
+
+
+def test_campaigns_of_the_same_units_measure_each_once(tmp_path):
+    with Store.open(tmp_path / "store.db") as store, ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: run(store, lock=tmp_path / "lock"), range(2)))
+        assert sorted(m.unit for m in store.measurements()) == sorted(keys(PROBLEMS))
+    assert sum(sum(each.measured.values()) for each in found) == found[0].total
+    assert sum(each.known for each in found) == found[0].total
