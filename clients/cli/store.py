@@ -47,7 +47,8 @@ def import_(
     """Add the measurements of a file, of whatever machine, to those of the store."""
     with Store.open(store) as opened:
         added = import_parquet(opened, file)
-    known = f" ({added.known} were there)" if added.known else ""
+    were = "was" if added.known == 1 else "were"
+    known = f" ({added.known:,} {were} there)" if added.known else ""
     _say(added.new, f"imported from {file}{known}")
 
 

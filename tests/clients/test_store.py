@@ -27,7 +27,7 @@ def test_what_was_measured_elsewhere(hetune, tmp_path):
     said = hetune("store", "import", file, "--store", here)
     assert (said.exit_code, said.stdout) == (
         0,
-        f"1 measurement imported from {file} (1 were there)\n",
+        f"1 measurement imported from {file} (1 was there)\n",
     )
     refused = hetune("store", "import", here, "--store", here)
     assert (refused.exit_code, "name a whole file" in refused.stderr) == (1, True)
