@@ -76,12 +76,13 @@ def roofline_parts(columns: np.ndarray, machine: MachineModel) -> np.ndarray:
     scratch, scattered = of["scratch_bytes"], of["scatter_bytes"]
     moved = of["gathered_bytes"], streamed, scratch, of["weight_loads"], 2 * scattered
     sets = table, streamed, scratch / of["blocks"], of["weight_bytes"], scattered / of["blocks"]
-    parts = np.empty((len(PARTS), len(columns)))
-    parts[0] = of["matrix_flops"] / machine.matrix_flops
-    parts[1] = of["vector_flops"] / machine.vector_flops
-    parts[2] = of["special"] / machine.special
-    parts[3:] = np.array(moved) / machine.rates(np.array(sets))
-    return parts.T
+    arithmetic = (
+        of["matrix_flops"] / machine.matrix_flops,
+        of["vector_flops"] / machine.vector_flops,
+        of["special"] / machine.special,
+    )
+    traffic = np.array(moved) / machine.rates(np.array(sets))
+    return np.concatenate((arithmetic, traffic)).T
 
 
 def roofline_seconds(
