@@ -11,8 +11,9 @@ STAMP := $(VENV)/.installed
 
 # Compiled kernels stay inside the checkout, so that `make clean` leaves nothing behind.
 export HETUNE_CACHE ?= $(CURDIR)/build/cache
-# Two at a time: most tests wait for a compiler. PYTEST_ARGS= runs them one by one.
-PYTEST_ARGS ?= -n 2 --dist worksteal
+# Three at a time, also on two cores: some wait for processes and clocks. PYTEST_ARGS= runs them
+# one by one.
+PYTEST_ARGS ?= -n 3 --dist worksteal
 
 .PHONY: help demo test lint audit bench gpu-check clean install
 

@@ -22,6 +22,8 @@ threads = [1]
 [limits]
 rounds = 7
 most_rounds = 7
+unit_seconds = 300
+problem_seconds = 600
 [[graphs]]
 kind = "road"
 nodes = 9
@@ -48,7 +50,8 @@ def profiling(preset: Path, folder: Path) -> Profiling:
         width=4,
         preset=preset,
         keep=lambda variant: variant in KEPT,
-        limits=Limits(most_rounds=7),
+        # Interpreted, and beside other tests, a variant may take longer than any does on a GPU.
+        limits=Limits(most_rounds=7, unit_seconds=300, problem_seconds=600),
     )
 
 
