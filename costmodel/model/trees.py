@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hetune.variants.errors import CompileError
+from hetune.variants.errors import HetuneError
 from hetune.variants.registry import KernelSource, default_registry
 
 if TYPE_CHECKING:
@@ -55,12 +55,13 @@ class Trees:
         """A booster's trees.
 
         None, and a line in the log, where they cannot be had: they are too deep, they split by
-        categories, there is no compiler, or XGBoost writes down something else than it does.
+        categories, there is no compiler or no space for what it makes, or XGBoost writes down
+        something else than it does.
         """
         try:
             library()
             found = cls._read(json.loads(bytes(booster.save_raw("json")))["learner"])
-        except (CompileError, LookupError, TypeError, ValueError) as error:
+        except (HetuneError, OSError, LookupError, TypeError, ValueError) as error:
             _log.warning("XGBoost predicts itself, which is slower: %s", error)
             return None
         rows = found._probe()
