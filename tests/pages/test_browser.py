@@ -22,6 +22,7 @@ pytestmark = pytest.mark.browser
 CHECKS = (Path(__file__).parent / "checks.js").read_text(encoding="utf-8")
 CHROMIUM = os.environ.get("HETUNE_TEST_CHROMIUM") or shutil.which("chromium")
 KEY = "open sesame"
+LEFT = "net::ERR_ABORTED"  # what Chromium says of requests that it gave up itself
 NAMES = (
     *("overview", "graphs", "graph", "models", "model", "choice", "jobs", "done", "running"),
     *("cost models", "cost model", "playground"),
@@ -58,8 +59,8 @@ def opened(chromium):
         page.on("console", lambda message: wrong.append(message.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("request", lambda r: r.url.startswith(url) or wrong.append(f"asks for {r.url}"))
-        # Whoever leaves the page of a job does not wait for the end of its events.
-        page.on("requestfailed", lambda r: "/events" in r.url or wrong.append(r.url))
+        # Whoever leaves a page does not wait for its icon, nor for the end of a job's events.
+        page.on("requestfailed", lambda r: r.failure == LEFT or wrong.append((r.url, r.failure)))
         page.goto(url + path)
         return page
 
