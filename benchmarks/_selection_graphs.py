@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from _graphs import data_folder
+from _graphs import data_folder, names
 from rich.console import Console
 
 from hetune.costmodel.data import Problem
@@ -131,11 +131,6 @@ def present(wanted: Sequence[str], console: Console) -> list[RealGraph]:
         else:
             console.print(f"[yellow]skipped {graph.name}: {graph.path} is missing; set HETUNE_DATA")
     return found
-
-
-def names(text: str) -> list[str]:
-    """What a command line names, comma after comma."""
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def pairs(text: str) -> list[tuple[int, int]]:

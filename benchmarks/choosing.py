@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _graphs import names
 from _machine import commit, fingerprint, set_threads
 from _measure import geometric_mean
-from _selection_graphs import LAYERS, names, pairs, present, specs
+from _selection_graphs import LAYERS, pairs, present, specs
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _graphs import NAMES, MissingGraphError, load_graph
+from _graphs import NAMES, MissingGraphError, load_graph, names
 from _machine import commit, fingerprint, set_threads
 from _measure import as_json, geometric_mean
 from _peers.problem import LAYERS, Problem
@@ -122,19 +122,15 @@ def table(cells: Sequence[dict[str, Any]]) -> Table:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    line.add_argument("--layers", type=_names, default=["rgcn"], help=f"of {','.join(LAYERS)}")
-    line.add_argument("--graphs", type=_names, default=list(NAMES))
-    line.add_argument("--widths", type=lambda text: [int(w) for w in _names(text)], default=[32])
+    line.add_argument("--layers", type=names, default=["rgcn"], help=f"of {','.join(LAYERS)}")
+    line.add_argument("--graphs", type=names, default=list(NAMES))
+    line.add_argument("--widths", type=lambda text: [int(w) for w in names(text)], default=[32])
     line.add_argument("--rounds", type=int, default=31)
     line.add_argument("--threads", type=int, default=torch.get_num_threads())
     line.add_argument("--seed", type=int, default=0)
     line.add_argument("--fresh", action="store_true", help="forget what was measured before")
     line.add_argument("--out", type=Path, default=_RESULTS / "features.json")
     return line
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from _graphs import NAMES
+from _graphs import NAMES, names
 from _peers.problem import LAYERS
 
 _RESULTS = Path(__file__).resolve().parent / "results"
@@ -44,9 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    line.add_argument("--layers", type=_names, default=list(LAYERS))
+    line.add_argument("--layers", type=names, default=list(LAYERS))
     line.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    line.add_argument("--graphs", type=_names, default=[], help="all if left out")
+    line.add_argument("--graphs", type=names, default=[], help="all if left out")
     line.add_argument("--widths", type=_numbers, default=[64])
     line.add_argument("--heads", type=int, default=1, help="of RGAT and HGT")
     line.add_argument("--rounds", type=int, help="7, on a GPU 20, if left out")
@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     )
     line.add_argument("--memory-share", type=float, default=0.75, help="of what is available")
     line.add_argument("--compile", action="store_true", help="also PyG under torch.compile")
-    line.add_argument("--only", type=_names, default=[], help='families or names: "pyg,expert/*"')
+    line.add_argument("--only", type=names, default=[], help='families or names: "pyg,expert/*"')
     line.add_argument(
         "--allocator",
         choices=("default", "keep"),
@@ -81,12 +81,8 @@ def parser() -> argparse.ArgumentParser:
     return line
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def _numbers(text: str) -> list[int]:
-    return [int(name) for name in _names(text)]
+    return [int(name) for name in names(text)]
 
 
 if __name__ == "__main__":

@@ -28,9 +28,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _graphs import names
 from _machine import commit, fingerprint, set_threads
 from _selection_finals import finalists, settle
-from _selection_graphs import LAYERS, PAIRS, names, pairs, present, specs, split
+from _selection_graphs import LAYERS, PAIRS, pairs, present, specs, split
 from _selection_measure import measure_all
 from _selection_plot import plot_selection
 from rich.console import Console

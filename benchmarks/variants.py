@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _graphs import NAMES, MissingGraphError, load_graph
+from _graphs import NAMES, MissingGraphError, load_graph, names
 from _machine import commit, fingerprint, set_threads
 from _measure import as_json, geometric_mean, rounds_within
 from _peers.problem import LAYERS, Problem
@@ -219,19 +219,15 @@ def rows_table(rows: dict[str, dict[str, int]]) -> Table:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    line.add_argument("--layers", type=_names, default=list(LAYERS))
-    line.add_argument("--graphs", type=_names, default=list(NAMES))
-    line.add_argument("--widths", type=lambda text: [int(w) for w in _names(text)], default=[64])
+    line.add_argument("--layers", type=names, default=list(LAYERS))
+    line.add_argument("--graphs", type=names, default=list(NAMES))
+    line.add_argument("--widths", type=lambda text: [int(w) for w in names(text)], default=[64])
     line.add_argument("--rounds", type=int, default=7)
     line.add_argument("--threads", type=int, default=torch.get_num_threads())
     line.add_argument("--budget", type=float, default=20.0, help="seconds of timing per cell")
     line.add_argument("--seed", type=int, default=0)
     line.add_argument("--out", type=Path, default=_RESULTS / "variants.json")
     return line
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def run_units(
     stamp = Stamp(name, fingerprint.digest, code_version())
     wanted = {unit.key: unit for unit in units}
     known = wanted.keys() & store.done(fingerprint.digest)
-    total, done, elsewhere = len(wanted), len(known), 0
+    total, done = len(wanted), len(known)
     progress(Progress(done, total, None, None))
     endings: Counter[Status] = Counter()
     drifted = 0
@@ -143,14 +143,13 @@ def run_units(
                 store.add(found, fingerprint)
         endings.update(measurement.status for measurement in found)
         drifted += sum(measurement.drift > DRIFT for measurement in found)
-        elsewhere += len(members) - len(left)
         done += len(members)
         measured = endings.total()
         pace = (time.monotonic() - start) / measured if measured else None
         progress(Progress(done, total, None if pace is None else pace * (total - done), problem))
     return Report(
         total,
-        len(known) + elsewhere,
+        total - endings.total(),
         dict(endings),
         drifted,
         supervisor.restarts - restarts,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 import torch
@@ -15,12 +14,6 @@ from hetune.variants.registry import KernelSource, default_registry
 _MOST_FEATURES = 128
 
 
-def source() -> KernelSource:
-    """The C++ source, for builds ahead of time."""
-    text = files("hetune.costmodel.features").joinpath("graph.cpp").read_text(encoding="utf-8")
-    return KernelSource("graph-features", text, "features of a typed graph")
-
-
 @cache
 def library() -> ctypes.CDLL:
     """The compiled source.
@@ -28,7 +21,9 @@ def library() -> ctypes.CDLL:
     Raises:
         CompileError: There is no compiler, or it refused the source.
     """
-    compiled = default_registry().load(source())
+    what, package = "features of a typed graph", "hetune.costmodel.features"
+    source = KernelSource.packaged(package, "graph.cpp", "graph-features", what)
+    compiled = default_registry().load(source)
     compiled.hetune_graph_features.argtypes = [ctypes.c_void_p] * 9 + [ctypes.c_int64]
     compiled.hetune_graph_features.restype = ctypes.c_int64
     return compiled

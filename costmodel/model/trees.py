@@ -11,7 +11,6 @@ import json
 import logging
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -166,12 +165,6 @@ def _completed(
     )
 
 
-def source() -> KernelSource:
-    """The C++ source, for builds ahead of time."""
-    text = files("hetune.costmodel.model").joinpath("trees.cpp").read_text(encoding="utf-8")
-    return KernelSource("trees", text, "sums of regression trees")
-
-
 @cache
 def library() -> ctypes.CDLL:
     """The compiled source.
@@ -179,7 +172,9 @@ def library() -> ctypes.CDLL:
     Raises:
         CompileError: There is no compiler, or it refused the source.
     """
-    compiled = default_registry().load(source())
+    what = "sums of regression trees"
+    source = KernelSource.packaged("hetune.costmodel.model", "trees.cpp", "trees", what)
+    compiled = default_registry().load(source)
     compiled.hetune_trees.argtypes = [
         ctypes.c_void_p,
         *[ctypes.c_int64] * 2,

@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 import torch
@@ -86,8 +85,9 @@ class Probe:
 
 @cache
 def _library() -> ctypes.CDLL:
-    text = files("hetune.profiling.calibrate").joinpath("rates.cpp").read_text(encoding="utf-8")
-    library = default_registry().load(KernelSource("rates", text, "what a machine can do at best"))
+    what = "what a machine can do at best"
+    source = KernelSource.packaged("hetune.profiling.calibrate", "rates.cpp", "rates", what)
+    library = default_registry().load(source)
     sizes = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p
     library.fma_peak.argtypes = sizes
     library.gather_sum.argtypes = (ctypes.c_void_p, ctypes.c_void_p, *sizes)

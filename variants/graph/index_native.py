@@ -6,7 +6,6 @@ result does not depend on their number.
 
 import ctypes
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import torch
@@ -34,8 +33,8 @@ def _merging() -> ctypes.CDLL:
 
 
 def _load(name: str, what: str) -> ctypes.CDLL:
-    text = files("hetune.variants.graph").joinpath(f"{name}.cpp").read_text(encoding="utf-8")
-    return default_registry().load(KernelSource(f"graph-{name}", text, what))
+    source = KernelSource.packaged("hetune.variants.graph", f"{name}.cpp", f"graph-{name}", what)
+    return default_registry().load(source)
 
 
 def _call(name: str, *args: torch.Tensor | int | None) -> int:
