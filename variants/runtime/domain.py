@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +18,14 @@ from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.nodes import Rows
 from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
 from hetune.variants.program.nodes import ALL_EDGES, Space, Type
+
+
+class RelationSums(NamedTuple):
+    """Counts of some edge types."""
+
+    edges: int
+    src_pairs: int
+    dst_pairs: int
 
 
 def split_relations(
@@ -59,6 +68,7 @@ class Domain:
     def __init__(self, graph: HeteroGraph, device: torch.device | None = None) -> None:
         self._graph = weakref.ref(graph)
         self._counts: dict[tuple[Space, str], int] = {}
+        self._by_group: dict[str, RelationSums] = {}
         self.device = device
 
     @property
@@ -105,11 +115,11 @@ class Domain:
             case Space.SHARED:
                 return 1
             case Space.EDGE:
-                return self.graph.num_edges if group == ALL_EDGES else self._sum(group, "edges")
+                return self.graph.num_edges if group == ALL_EDGES else self._sums(group).edges
             case Space.SRC_PAIR:
-                return self._sum(group, "src_pairs")
+                return self._sums(group).src_pairs
             case Space.DST_PAIR:
-                return self._sum(group, "dst_pairs")
+                return self._sums(group).dst_pairs
             case Space.SRC_DENSE:
                 return self.index(group).num_src_dense
 
@@ -121,8 +131,11 @@ class Domain:
         """Rows of a buffer: edge buffers always have one for every edge of the graph."""
         return self.rows(kind.space, ALL_EDGES if kind.space is Space.EDGE else kind.group)
 
-    def _sum(self, group: str, which: str) -> int:
-        counts = getattr(self.index(ALL_EDGES).relation_stats, which)
-        if group == ALL_EDGES:
-            return int(counts.sum())
-        return int(counts[self.relations[group]].sum())
+    def _sums(self, group: str) -> RelationSums:
+        """Edges and pairs of a group's edge types."""
+        if group not in self._by_group:
+            stats = self.index(ALL_EDGES).relation_stats
+            picked = slice(None) if group == ALL_EDGES else self.relations[group]
+            counts = stats.edges, stats.src_pairs, stats.dst_pairs
+            self._by_group[group] = RelationSums(*(int(each[picked].sum()) for each in counts))
+        return self._by_group[group]
