@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from functools import cache
+
 import numpy as np
 
 from hetune.costmodel.features.graph import NAMES as GRAPH_NAMES
 from hetune.costmodel.features.graph import missing_share
+from hetune.variants.errors import CompileError
 from hetune.variants.runtime.roofline import (
     PARTS,
     MachineModel,
@@ -14,6 +19,7 @@ from hetune.variants.runtime.roofline import (
 )
 from hetune.variants.runtime.table import COLUMNS
 
+_log = logging.getLogger(__name__)
 _COLUMN = {name: position for position, name in enumerate(COLUMNS)}
 _AMOUNTS = (
     "matrix_flops",
@@ -31,7 +37,7 @@ _AMOUNTS = (
     "edge_visits",
 )
 _PLAIN = ("kernels", "gemms", "segment_sums", "k", "n", "unblocked", "edge_balanced")
-_GRAPH = (
+OF_GRAPH = (
     "in_degree_mean",
     "in_degree_gini",
     "in_degree_hub_share",
@@ -41,6 +47,7 @@ _GRAPH = (
     "dst_pairs_per_etype_256",
     "near_gathers",
 )
+"""Features of the graph that are features of its launches, too."""
 _RATIOS = (
     "blocks",
     "blocks_per_thread",
@@ -56,7 +63,7 @@ _RATIOS = (
     "scratch_in_own_cache",
 )
 _MISSES = ("gathers_missing_own_cache", "gathers_missing_shared_cache")
-_GRAPH_POSITIONS = [GRAPH_NAMES.index(name) for name in _GRAPH]
+_GRAPH_POSITIONS = [GRAPH_NAMES.index(name) for name in OF_GRAPH]
 
 NAMES = (
     "roofline_seconds",
@@ -66,7 +73,7 @@ NAMES = (
     *_MISSES,
     *_PLAIN,
     "threads",
-    *_GRAPH,
+    *OF_GRAPH,
 )
 """Names of a launch's features. Times, amounts and ratios are natural logarithms.
 
@@ -101,6 +108,26 @@ def launch_features(
     Returns:
         float32 [rows, `NAMES`], finite; and float64 [rows].
     """
+    return _implementation()(columns, graph_features, machine, threads)
+
+
+@cache
+def _implementation() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    """The native one, or NumPy's where that cannot be compiled: that is logged once."""
+    from hetune.costmodel.features import launch_native
+
+    try:
+        launch_native.library()
+    except CompileError as error:
+        _log.warning("features of launches come from NumPy, which is slower: %s", error)
+        return computed_by_numpy
+    return launch_native.features_of
+
+
+def computed_by_numpy(
+    columns: np.ndarray, graph_features: np.ndarray, machine: MachineModel, threads: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `launch_features`, where there is no compiler."""
     of = dict(zip(COLUMNS, columns.T, strict=True))
     parts = roofline_parts(columns, machine)
     busy = np.maximum(parts.sum(axis=1, keepdims=True), 1e-12)

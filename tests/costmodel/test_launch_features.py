@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from hetune.costmodel.features import launch, launch_native
 from hetune.costmodel.features.devices import default_rates, features_of, names_of
+from hetune.costmodel.features.graph import NAMES as GRAPH_NAMES
 from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.features.launch import INCREASING, NAMES, launch_features
+from hetune.variants.errors import CompileError, ModelError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.plan.variants import DEVICES, variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.roofline import PARTS, MachineModel, roofline_seconds
-from hetune.variants.runtime.table import CandidateTable
+from hetune.variants.runtime.table import COLUMNS, CandidateTable
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 
 MACHINE = MachineModel()
@@ -69,3 +74,59 @@ def test_more_edges_never_lower_what_time_increases_with():
     large, _ = features(typed_graph((50, 50), [(0, 1, 9000)]))
     for name in INCREASING - {"write_bytes"}:
         assert (column(large, name) >= column(small, name)).all()
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_the_compiled_are_those_of_numpy(name, threads):
+    graph = AWKWARD[name]()
+    for program in (rgcn_program(7, 63), rgat_program(16, 4, 2), hgt_program(16, 8, 2)):
+        columns = CandidateTable.of(variants_of(program)).columns(Domain(graph))
+        assert_alike(columns, graph_features(graph), MACHINE, threads)
+
+
+@given(data=st.data(), rows=st.integers(0, 9), threads=st.integers(1, 64))
+def test_the_compiled_are_those_of_numpy_whatever_the_numbers(data, rows, threads):
+    """Drawn so that each of both sides of every comparison comes up."""
+    seed = data.draw(st.integers(0, 1 << 32))
+    random = np.random.default_rng(seed)
+    columns = np.exp(random.uniform(-1, 25, (rows, len(COLUMNS)))) * random.integers(0, 2)
+    columns[:, COLUMNS.index("blocks")] = random.integers(1, 100, rows)
+    columns[:, COLUMNS.index("unblocked")] = random.integers(0, 2, rows)
+    rates = np.exp(random.uniform(5, 25, 9)).tolist()
+    machine = MachineModel(*rates[:8], rates[8] * 1e-9, random.uniform())
+    of_graph = random.uniform(size=len(GRAPH_NAMES)) * random.integers(0, 2)
+    assert_alike(columns, of_graph, machine, threads)
+
+
+def assert_alike(columns, of_graph, machine, threads):
+    found, seconds = launch_native.features_of(columns, of_graph, machine, threads)
+    wanted, by_numpy = launch.computed_by_numpy(columns, of_graph, machine, threads)
+    assert found.dtype == wanted.dtype
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(seconds, by_numpy, rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(3, len(COLUMNS) - 1), (len(COLUMNS),), (2, len(COLUMNS) + 1)])
+def test_rows_of_other_numbers_are_refused(shape):
+    with pytest.raises(ModelError, match=f"give {len(COLUMNS)} for each"):
+        launch_native.features_of(np.ones(shape), np.ones(len(GRAPH_NAMES)), MACHINE, 2)
+
+
+def test_without_a_compiler_numpy_computes_them(monkeypatch, caplog):
+    def missing():
+        raise CompileError("there is no compiler")
+
+    graph = typed_graph((20, 300), [(0, 1, 2000), (1, 0, 100)])
+    wanted, _ = features(graph)
+    monkeypatch.setattr(launch_native, "library", missing)
+    launch._implementation.cache_clear()
+    try:
+        found, _ = features(graph)
+        assert launch._implementation() is launch.computed_by_numpy
+    finally:
+        monkeypatch.undo()
+        launch._implementation.cache_clear()
+    assert "come from NumPy, which is slower: there is no compiler" in caplog.text
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
