@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import torch
-
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.selector import LEARNED, Selector
 from hetune.costmodel.shelf.best import calibrated, foreign, packaged
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import ModelError
-from hetune.variants.graph.hetero import HeteroGraph
 
 PACKAGE, ROOFLINE, GIVEN = "package", "roofline", "given"
 """Names of what chooses where no champion does: the package's model, none, what a caller gave."""
@@ -162,8 +159,7 @@ class Following:
 
 def _check(selector: Selector) -> None:
     """Lets a model choose for a tiny graph, which also makes it ready to answer at once."""
-    graph = HeteroGraph(torch.tensor([0]), torch.tensor([1]), torch.tensor([0]))
-    if selector.choose("rgcn", graph, 1).source != LEARNED:
+    if selector.warm_up().source != LEARNED:
         raise ModelError(
             "the cost model gives no predictions for a graph of one edge, as the log says: "
             "promote another one, or roll back"

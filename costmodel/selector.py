@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+import torch
 from torch import nn
 
 from hetune.costmodel.calibration import ROOFLINE, load_calibration
@@ -246,6 +247,21 @@ class Selector:
             except _FAILURES as error:
                 self._report(error)
         return explanation(choice, table, prices, bounds, effects)
+
+    def warm_up(self, layer: nn.Module | None = None) -> Choice:
+        """Chooses for a graph of one edge, so that nothing has to be waited for afterwards.
+
+        The first choice compiles what computes features and asks trees, and reads these; the first
+        one for a layer plans its variants.
+
+        Args:
+            layer: As of `choose`; RGAT if None, whose launches are of every kernel family.
+
+        Raises:
+            VariantError: The module is not supported.
+        """
+        graph = HeteroGraph(torch.tensor([0]), torch.tensor([1]), torch.tensor([0]))
+        return self.choose(layer or "rgat", graph, 1)
 
     # Pricing.
 

@@ -8,8 +8,7 @@ import typer
 
 from hetune.clients.cli import console
 from hetune.clients.cli.options import layers_of, numbers_of
-from hetune.costmodel.features import graph_native
-from hetune.costmodel.model import trees
+from hetune.costmodel.selector import Selector
 from hetune.variants.errors import InputError
 from hetune.variants.registry import Registry, default_registry
 from hetune.variants.runtime import build as ahead
@@ -34,7 +33,7 @@ def build(
 ) -> None:
     """Compile every promoted variant of layers with default options, ahead of time.
 
-    What reads graphs is compiled along: their indexes, and the features that choices are made by.
+    What reads graphs and chooses variants is compiled along.
     """
     if jobs is not None and jobs < 1:
         raise InputError(f"--jobs {jobs}: take 1 or more")
@@ -58,8 +57,7 @@ def build(
             precision=precision,
         )
     if device == "cpu":
-        graph_native.library()
-        trees.library()
+        Selector.load().warm_up()
     _print(built, default_registry() if device == "cpu" else Registry())
     if built.report.failed:
         raise typer.Exit(1)

@@ -150,7 +150,7 @@ class Service:
             CostModels(shelf, measurements, following),
             following,
             metrics,
-            WarmUp(models, warm, engine.builds_for),
+            WarmUp(models, following, warm, engine.builds_for),
         )
 
     def check_ready(self) -> None:

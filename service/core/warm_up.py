@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterable
 
+from hetune.costmodel.following import Following, Given
 from hetune.service.core.models import ModelStore
 from hetune.variants.errors import HetuneError, NotReadyError
 from hetune.variants.runtime.build import build
@@ -14,18 +15,25 @@ _log = logging.getLogger(__name__)
 
 
 class WarmUp:
-    """Loads models, and compiles all of their variants' kernels that are not compiled yet.
+    """Loads models, compiles all of their variants' kernels that are not compiled yet, and chooses.
 
     What fails is logged, and the service does not become ready: whoever named the model wants it.
 
     Args:
         models: Where they are.
+        following: Who chooses variants.
         names: Of models, or ``name@alias``.
         builds_for: What kernels are compiled for, as `build` takes it; None for nothing.
     """
 
-    def __init__(self, models: ModelStore, names: Iterable[str], builds_for: str | None) -> None:
-        self._models, self._builds_for = models, builds_for
+    def __init__(
+        self,
+        models: ModelStore,
+        following: Following | Given,
+        names: Iterable[str],
+        builds_for: str | None,
+    ) -> None:
+        self._models, self._following, self._builds_for = models, following, builds_for
         self._left = dict.fromkeys(names, "is being loaded")
         self._stopped = threading.Event()
 
@@ -58,9 +66,10 @@ class WarmUp:
 
     def _load(self, name: str) -> None:
         model = self._models.get(name)
-        if self._builds_for is None:
-            return
-        programs = (module.program() for module in model.modules)
-        report = build(programs, device=self._builds_for).report
-        for kernel, reason in report.failed.items():
-            raise NotReadyError(f"its kernel {kernel} does not compile: {reason}")
+        if self._builds_for is not None:
+            programs = (module.program() for module in model.modules)
+            report = build(programs, device=self._builds_for).report
+            for kernel, reason in report.failed.items():
+                raise NotReadyError(f"its kernel {kernel} does not compile: {reason}")
+        for module in model.modules:
+            self._following.active.selector.warm_up(module)

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from hetune import nn
 from hetune.clients.cli.app import app
+from hetune.costmodel.selector import Selector
 from hetune.variants import errors
 from hetune.variants.backends.triton.ahead import TritonCompiler
 from hetune.variants.frontend.adapt import adapt
@@ -69,6 +70,13 @@ def test_a_second_build_reuses_everything(first, hetune, registry):
     again = hetune("build", "--layers", "rgcn", "--widths", "8")
     assert counts(again.stdout) == (variants, kernels, 0, kernels, 0)
     assert str(registry.root) in again.stdout
+
+
+def test_what_chooses_is_compiled_along(first, hetune, monkeypatch):
+    warmed = []
+    monkeypatch.setattr(Selector, "warm_up", lambda self: warmed.append(self))
+    assert hetune("build", "--layers", "rgcn", "--widths", "8").exit_code == 0
+    assert [selector.device for selector in warmed] == ["cpu"]
 
 
 def test_output_has_no_control_codes(first):

@@ -14,9 +14,10 @@ import hetune
 from hetune.costmodel.explain import Explanation
 from hetune.costmodel.model.bundle import save
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selector import LEARNED, Selector
 from hetune.costmodel.shelf.best import ForeignModelWarning
 from hetune.variants.errors import InputError, MemoryLimitError, ModelError, VariantError
+from hetune.variants.frontend.adapt import adapt
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.domain import Domain
@@ -65,6 +66,21 @@ def test_the_choice_has_the_least_predicted_time(selector, graph, layer):
     assert choice.id == choice.candidates[0].id
     assert "by the cost model" in choice.reason
     assert sum(choice.launches) <= choice.seconds
+
+
+def test_warming_up_reads_the_trees_of_every_family():
+    model = small_model()
+    regressors = [family.regressor for family in model.families.values()]
+    for regressor in regressors:
+        regressor.__dict__.pop("_trees", None)
+    assert Selector(model).warm_up().source == LEARNED
+    assert len(regressors) == 3
+    assert all("_trees" in vars(regressor) for regressor in regressors)
+
+
+def test_warming_up_plans_a_layer():
+    module = hetune.nn.RGCN(5, 9, 3)
+    assert Selector().warm_up(module).id in {v.id for v in variants_of(adapt(module).program)}
 
 
 def test_a_module_has_widths_of_its_own(selector, graph):

@@ -55,3 +55,12 @@ def test_over_http_the_probe_waits(tmp_path):
         live = httpx.get(f"{url}/v1/health/live")
     assert (answer.status_code, live.status_code) == (503, 200)
     assert answer.json()["type"] == "urn:hetune:error:NotReadyError"
+
+
+def test_variants_are_planned_before(tmp_path, monkeypatch):
+    service = opened(tmp_path, "m")
+    warmed = []
+    monkeypatch.setattr(Selector, "warm_up", lambda self, layer: warmed.append((self, layer)))
+    service.warm_up.run()
+    selector = service.following.active.selector
+    assert warmed == [(selector, module) for module in service.models.get("m").modules]
