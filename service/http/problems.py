@@ -51,6 +51,7 @@ STATUS: dict[type[HetuneError], int] = {
     errors.DiskFullError: 507,
     errors.FolderError: 503,
     errors.NotReadyError: 503,
+    errors.RegistryError: 503,
     errors.StoreError: 503,
     HetuneError: 500,
 }

@@ -278,6 +278,18 @@ def test_a_limit_on_file_sizes(registry, source, limit, message):
     assert registry.build([source(1)]).built == 1
 
 
+@pytest.mark.parametrize("limit", [16, 4096], ids=["writing the source", "writing the object"])
+def test_no_space_anywhere(registry, source, limit):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        with pytest.raises(RegistryError, match="neither the kernel registry nor a"):
+            registry.load(source(1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert registry.load(source(1)).answer() == 1
+
+
 def test_no_place_to_write_at_all(tmp_path, toolchain, source, monkeypatch):
     (tmp_path / "file").write_text("")
     registry = Registry(tmp_path / "file" / "kernels", toolchain=toolchain)

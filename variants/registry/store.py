@@ -1,6 +1,7 @@
 """The content-addressed store of compiled kernels."""
 
 import ctypes
+import errno
 import hashlib
 import logging
 import os
@@ -296,7 +297,12 @@ class Registry:
         assert self._temporary is not None
         path = self._temporary / f"{key}.so"
         with _temporary_io():
-            self.toolchain.compile(source.text, path)
+            try:
+                self.toolchain.compile(source.text, path)
+            except CompileError as error:
+                if _says_full(error):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+                raise
         return path
 
     def _reject(self, key: str, reason: str) -> None:
@@ -325,7 +331,7 @@ class Registry:
                 try:
                     self.toolchain.compile(source.text, staged)
                 except CompileError as error:
-                    if any(sign in str(error) for sign in _FULL):
+                    if _says_full(error):
                         raise FolderUnusableError(
                             f"the disk of the kernel registry {self.root} is full: free some space "
                             "(`hetune registry gc`), or set HETUNE_CACHE to another folder"
@@ -357,6 +363,10 @@ class Registry:
 def _default_root() -> Path:
     cache = os.environ.get("HETUNE_CACHE") or platformdirs.user_cache_dir("hetune")
     return Path(cache).expanduser().absolute() / "kernels"
+
+
+def _says_full(error: CompileError) -> bool:
+    return any(sign in str(error) for sign in _FULL)
 
 
 @contextmanager
