@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.registry import KernelSource, default_registry
+from hetune.variants.registry import load_packaged
 
 _MOST_FEATURES = 128
 
@@ -22,8 +22,7 @@ def library() -> ctypes.CDLL:
         CompileError: There is no compiler, or it refused the source.
     """
     what, package = "features of a typed graph", "hetune.costmodel.features"
-    source = KernelSource.packaged(package, "graph.cpp", "graph-features", what)
-    compiled = default_registry().load(source)
+    compiled = load_packaged(package, "graph.cpp", "graph-features", what)
     compiled.hetune_graph_features.argtypes = [ctypes.c_void_p] * 9 + [ctypes.c_int64]
     compiled.hetune_graph_features.restype = ctypes.c_int64
     return compiled

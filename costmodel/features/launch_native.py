@@ -12,7 +12,7 @@ from hetune.costmodel.features import launch
 from hetune.costmodel.features.graph import CACHED_ROWS
 from hetune.costmodel.features.graph import NAMES as GRAPH_NAMES
 from hetune.variants.errors import ModelError
-from hetune.variants.registry import KernelSource, default_registry
+from hetune.variants.registry import load_packaged
 from hetune.variants.runtime.roofline import MachineModel
 from hetune.variants.runtime.table import COLUMNS
 
@@ -33,8 +33,7 @@ def library() -> ctypes.CDLL:
         CompileError: There is no compiler, or it refused the source.
     """
     what, package = "features of launches", "hetune.costmodel.features"
-    source = KernelSource.packaged(package, "launch.cpp", "launch-features", what)
-    compiled = default_registry().load(source)
+    compiled = load_packaged(package, "launch.cpp", "launch-features", what)
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     types = pointer, number, pointer, pointer, number, number, pointer, pointer
     compiled.hetune_launch_features.argtypes = types

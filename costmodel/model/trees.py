@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetune.variants.errors import HetuneError
-from hetune.variants.registry import KernelSource, default_registry
+from hetune.variants.registry import load_packaged
 
 if TYPE_CHECKING:
     import xgboost
@@ -173,8 +173,7 @@ def library() -> ctypes.CDLL:
         CompileError: There is no compiler, or it refused the source.
     """
     what = "sums of regression trees"
-    source = KernelSource.packaged("hetune.costmodel.model", "trees.cpp", "trees", what)
-    compiled = default_registry().load(source)
+    compiled = load_packaged("hetune.costmodel.model", "trees.cpp", "trees", what)
     compiled.hetune_trees.argtypes = [
         ctypes.c_void_p,
         *[ctypes.c_int64] * 2,

@@ -20,7 +20,7 @@ from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.testing import random_values
 from hetune.variants.kernel.verify import verify
-from hetune.variants.registry import KernelSource, default_registry
+from hetune.variants.registry import load_packaged
 from hetune.variants.runtime.domain import Domain
 
 ROW_BYTES = 256
@@ -86,8 +86,7 @@ class Probe:
 @cache
 def _library() -> ctypes.CDLL:
     what = "what a machine can do at best"
-    source = KernelSource.packaged("hetune.profiling.calibrate", "rates.cpp", "rates", what)
-    library = default_registry().load(source)
+    library = load_packaged("hetune.profiling.calibrate", "rates.cpp", "rates", what)
     sizes = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p
     library.fma_peak.argtypes = sizes
     library.gather_sum.argtypes = (ctypes.c_void_p, ctypes.c_void_p, *sizes)

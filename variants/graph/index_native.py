@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from hetune.variants.registry import KernelSource, default_registry
+from hetune.variants.registry import load_packaged
 
 _RECORD_INTS = 4  # what `struct Edge` and `struct Keyed` take, in int32
 _KEYED_INTS = 2
@@ -33,8 +33,7 @@ def _merging() -> ctypes.CDLL:
 
 
 def _load(name: str, what: str) -> ctypes.CDLL:
-    source = KernelSource.packaged("hetune.variants.graph", f"{name}.cpp", f"graph-{name}", what)
-    return default_registry().load(source)
+    return load_packaged("hetune.variants.graph", f"{name}.cpp", f"graph-{name}", what)
 
 
 def _call(name: str, *args: torch.Tensor | int | None) -> int:

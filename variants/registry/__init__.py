@@ -1,6 +1,10 @@
 """Content-addressed compiled kernels: build, verify, load, evict."""
 
-from hetune.variants.registry.default import default_registry, override_default_registry
+from hetune.variants.registry.default import (
+    default_registry,
+    load_packaged,
+    override_default_registry,
+)
 from hetune.variants.registry.records import (
     BuildReport,
     Compiler,
@@ -22,5 +26,6 @@ __all__ = [
     "Toolchain",
     "VerifyReport",
     "default_registry",
+    "load_packaged",
     "override_default_registry",
 ]

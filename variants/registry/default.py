@@ -1,9 +1,12 @@
 """The registry that a process shares."""
 
+import ctypes
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 
+from hetune.variants.registry.records import KernelSource
 from hetune.variants.registry.store import Registry
 
 _default: Registry | None = None
@@ -17,6 +20,23 @@ def default_registry() -> Registry:
         if _default is None:
             _default = Registry()
         return _default
+
+
+def load_packaged(package: str, file: str, name: str, recipe: str) -> ctypes.CDLL:
+    """The C++ in a file of a package, compiled.
+
+    Args:
+        package: Name of the module that the file lies beside.
+        file: Its name there.
+        name: Of the kernel, as of `KernelSource`.
+        recipe: What it is, for people.
+
+    Raises:
+        CompileError: There is no compiler, or it refused the source.
+        RegistryError: There is no space for what it makes.
+    """
+    text = files(package).joinpath(file).read_text(encoding="utf-8")
+    return default_registry().load(KernelSource(name, text, recipe))
 
 
 @contextmanager

@@ -4,9 +4,8 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from importlib.resources import files
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol
 
 from hetune.variants.errors import KernelError
 
@@ -38,11 +37,6 @@ class KernelSource:
             raise KernelError(
                 f"the kernel's name {self.name!r} is not allowed: use 1 to 120 of a-z, 0-9, _ and -"
             )
-
-    @classmethod
-    def packaged(cls, package: str, file: str, name: str, recipe: str) -> Self:
-        """A source that comes with `package`, a module's name, in `file`."""
-        return cls(name, files(package).joinpath(file).read_text(encoding="utf-8"), recipe)
 
 
 class Compiler(Protocol):
