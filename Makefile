@@ -22,7 +22,7 @@ help:  ## list the targets
 
 demo: $(STAMP) compiler  ## set up, compile the layers' variants, serve them, send a graph
 	$(BIN)/hetune build --widths 64
-	$(BIN)/hetune calibrate --quick
+	$(BIN)/hetune calibrate
 	$(BIN)/python -m hetune.clients.demo
 
 test: lint compiler  ## lint, types, and all tests that this machine can run
