@@ -261,7 +261,7 @@ class Selector:
             VariantError: The module is not supported.
         """
         graph = HeteroGraph(torch.tensor([0]), torch.tensor([1]), torch.tensor([0]))
-        return self.choose(layer or "rgat", graph, 1)
+        return self.choose("rgat" if layer is None else layer, graph, 1)
 
     # Pricing.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import cache
 from typing import Literal
@@ -10,11 +9,9 @@ from typing import Literal
 import numpy as np
 
 from hetune.costmodel.features import graph_numpy
-from hetune.variants.errors import CompileError
+from hetune.costmodel.features.native import native_or_numpy
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
-
-_log = logging.getLogger(__name__)
 
 CACHED_ROWS = tuple(1 << bits for bits in graph_numpy.CACHED_ROWS_BITS)
 """Sizes of caches, in rows, for which features say what share of gathers misses."""
@@ -112,12 +109,7 @@ def extract(graph: HeteroGraph) -> np.ndarray:
 
 @cache
 def _implementation() -> Callable[[GraphIndex, int], np.ndarray]:
-    """The native one, or NumPy's where that cannot be compiled: that is logged once."""
-    from hetune.costmodel.features import graph_native
+    from hetune.costmodel.features import graph_native as native
 
-    try:
-        graph_native.library()
-    except CompileError as error:
-        _log.warning("features of graphs come from NumPy, which is slower: %s", error)
-        return graph_numpy.features_of
-    return graph_native.features_of
+    what, numpy = "features of graphs", graph_numpy.features_of
+    return native_or_numpy(what, native.library, native.features_of, numpy)

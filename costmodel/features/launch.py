@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import cache
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from hetune.costmodel.features.graph import NAMES as GRAPH_NAMES
 from hetune.costmodel.features.graph import missing_share
-from hetune.variants.errors import CompileError
+from hetune.costmodel.features.native import native_or_numpy
 from hetune.variants.runtime.roofline import (
     PARTS,
     MachineModel,
@@ -19,7 +18,6 @@ from hetune.variants.runtime.roofline import (
 )
 from hetune.variants.runtime.table import COLUMNS
 
-_log = logging.getLogger(__name__)
 _COLUMN = {name: position for position, name in enumerate(COLUMNS)}
 _AMOUNTS = (
     "matrix_flops",
@@ -113,15 +111,10 @@ def launch_features(
 
 @cache
 def _implementation() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
-    """The native one, or NumPy's where that cannot be compiled: that is logged once."""
-    from hetune.costmodel.features import launch_native
+    from hetune.costmodel.features import launch_native as native
 
-    try:
-        launch_native.library()
-    except CompileError as error:
-        _log.warning("features of launches come from NumPy, which is slower: %s", error)
-        return computed_by_numpy
-    return launch_native.features_of
+    what, numpy = "features of launches", computed_by_numpy
+    return native_or_numpy(what, native.library, native.features_of, numpy)
 
 
 def computed_by_numpy(

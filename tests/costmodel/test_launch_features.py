@@ -12,7 +12,7 @@ from hetune.costmodel.features.devices import default_rates, features_of, names_
 from hetune.costmodel.features.graph import NAMES as GRAPH_NAMES
 from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.features.launch import INCREASING, NAMES, launch_features
-from hetune.variants.errors import CompileError, ModelError
+from hetune.variants.errors import CompileError, ModelError, RegistryError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.plan.variants import DEVICES, variants_of
 from hetune.variants.runtime.domain import Domain
@@ -114,9 +114,10 @@ def test_rows_of_other_numbers_are_refused(shape):
         launch_native.features_of(np.ones(shape), np.ones(len(GRAPH_NAMES)), MACHINE, 2)
 
 
-def test_without_a_compiler_numpy_computes_them(monkeypatch, caplog):
+@pytest.mark.parametrize("error", [CompileError("no compiler"), RegistryError("no space")])
+def test_numpy_computes_them_where_nothing_compiles(monkeypatch, caplog, error):
     def missing():
-        raise CompileError("there is no compiler")
+        raise error
 
     graph = typed_graph((20, 300), [(0, 1, 2000), (1, 0, 100)])
     wanted, _ = features(graph)
@@ -128,5 +129,5 @@ def test_without_a_compiler_numpy_computes_them(monkeypatch, caplog):
     finally:
         monkeypatch.undo()
         launch._implementation.cache_clear()
-    assert "come from NumPy, which is slower: there is no compiler" in caplog.text
+    assert f"features of launches come from NumPy, which is slower: {error}" in caplog.text
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)

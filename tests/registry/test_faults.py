@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -255,6 +256,16 @@ def test_a_full_disk_while_publishing(registry, source, caplog, monkeypatch):
     assert len(fresh.entries()) == 1
 
 
+@contextmanager
+def _files_no_larger_than(limit):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 @pytest.mark.parametrize(
     ("limit", "message"),
     [
@@ -265,13 +276,8 @@ def test_a_full_disk_while_publishing(registry, source, caplog, monkeypatch):
 )
 def test_a_limit_on_file_sizes(registry, source, limit, message):
     """The limit is the system's own, so the compiler meets it as well."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-    try:
-        with pytest.raises(RegistryError) as error:
-            registry.build([source(1)])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with _files_no_larger_than(limit), pytest.raises(RegistryError) as error:
+        registry.build([source(1)])
     assert str(error.value) == message.format(root=registry.root) + (
         "(`hetune registry gc`), or set HETUNE_CACHE to another folder"
     )
@@ -280,13 +286,9 @@ def test_a_limit_on_file_sizes(registry, source, limit, message):
 
 @pytest.mark.parametrize("limit", [16, 4096], ids=["writing the source", "writing the object"])
 def test_no_space_anywhere(registry, source, limit):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-    try:
-        with pytest.raises(RegistryError, match="neither the kernel registry nor a"):
-            registry.load(source(1))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    nowhere = pytest.raises(RegistryError, match="neither the kernel registry nor a")
+    with _files_no_larger_than(limit), nowhere:
+        registry.load(source(1))
     assert registry.load(source(1)).answer() == 1
 
 
