@@ -29,6 +29,7 @@ MOST_SIZE = 32_768
 """Nodes and edges of a joined graph. Above, kernels have enough to do with each graph alone."""
 MOST_BYTES = 4 << 20
 """Of a request's body: larger ones are not read ahead of their turn."""
+_OPTIONS = tuple(field.name for field in fields(Asked))
 
 
 class Waiting:
@@ -152,7 +153,7 @@ class Batching:
                 if answer is not None:
                     return answer
             self._metrics.batch_requests.observe(1)
-        options = {field.name: getattr(asked, field.name) for field in fields(asked)}
+        options = {name: getattr(asked, name) for name in _OPTIONS}
         return self._inference.run(waiting.model, **options)
 
     def _has_company(self, model: str) -> bool:

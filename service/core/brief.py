@@ -17,7 +17,7 @@ from hetune.variants.errors import HetuneError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.compiled import CompiledLayer
 
-BRIEF_SECONDS = 1e-3
+BRIEF_SECONDS = 2e-3
 """What takes less may be done where others wait for it."""
 SHORT_BYTES = 1 << 18
 """What is read in less time than it takes to give it to another thread."""

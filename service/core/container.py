@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -31,9 +33,18 @@ DTYPES = {
     "F64": torch.float64,
 }
 """By their names in containers."""
+_NUMPY = {
+    dtype: np.dtype(np.int16)
+    if dtype is torch.bfloat16
+    else torch.empty(0, dtype=dtype).numpy().dtype
+    for dtype in DTYPES.values()
+}
 _METADATA = "__metadata__"
+_FIELDS = frozenset({"dtype", "shape", "data_offsets"})
 _MOST_HEADER = 1 << 24
 _MOST_DIMENSIONS = 16
+_OFTEN_BYTES = 1 << 12
+"""Headers up to this length are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +53,15 @@ class _Entry:
     dtype: torch.dtype
     shape: tuple[int, ...]
     begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Texts by name; tensors in the order of their names; bytes that all of these take."""
+
+    metadata: Mapping[str, str]
+    entries: tuple[_Entry, ...]
     end: int
 
 
@@ -58,7 +78,35 @@ def tensors_in(content: Content) -> tuple[dict[str, str], dict[str, Tensor]]:
     Raises:
         MalformedError: It is no container.
     """
-    start, header = _header(content)
+    text = _header(content)
+    read = _layout_again if len(text) <= _OFTEN_BYTES else _layout
+    layout, start = read(text), LENGTH_BYTES + len(text)
+    if layout.end != len(content) - start:
+        left = len(content) - start
+        raise _malformed(f"its tensors take {layout.end} bytes, and {left} are there")
+    data = np.frombuffer(content, dtype=np.uint8)
+    if not data.flags.writeable:
+        data = data.copy()
+    tensors = {entry.name: _tensor(entry, data, start) for entry in layout.entries}
+    return dict(layout.metadata), tensors
+
+
+def _header(content: Content) -> bytes:
+    length = int.from_bytes(content[:LENGTH_BYTES], "little")
+    start = LENGTH_BYTES + length
+    if not 0 < length <= _MOST_HEADER or start > len(content):
+        raise _malformed(f"the length of its header, {length}, is none")
+    return bytes(content[LENGTH_BYTES:start])
+
+
+def _layout(text: bytes) -> _Layout:
+    """What a header says."""
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _malformed("its header is no JSON") from None
+    if not isinstance(header, dict):
+        raise _malformed("its header is no object")
     metadata = header.pop(_METADATA, None) or {}
     if not isinstance(metadata, dict) or any(type(text) is not str for text in metadata.values()):
         raise _malformed("its metadata are no texts")
@@ -68,38 +116,24 @@ def tensors_in(content: Content) -> tuple[dict[str, str], dict[str, Tensor]]:
         if entry.begin != end:
             raise _malformed(f"{entry.name!r} does not begin where the one before it ends")
         end = entry.end
-    if end != len(content) - start:
-        raise _malformed(f"its tensors take {end} bytes, and {len(content) - start} are there")
-    data = np.frombuffer(content, dtype=np.uint8)
-    if not data.flags.writeable:
-        data = data.copy()
-    found = {entry.name: _tensor(entry, data, start) for entry in entries}
-    return metadata, dict(sorted(found.items()))
+    return _Layout(metadata, tuple(sorted(entries, key=lambda e: e.name)), end)
 
 
-def _header(content: Content) -> tuple[int, dict[str, Any]]:
-    """Where the tensors begin, and the header."""
-    length = int.from_bytes(content[:LENGTH_BYTES], "little")
-    start = LENGTH_BYTES + length
-    if not 0 < length <= _MOST_HEADER or start > len(content):
-        raise _malformed(f"the length of its header, {length}, is none")
-    try:
-        header = json.loads(bytes(content[LENGTH_BYTES:start]))
-    except (ValueError, RecursionError):
-        raise _malformed("its header is no JSON") from None
-    if not isinstance(header, dict):
-        raise _malformed("its header is no object")
-    return start, header
+_layout_again = lru_cache(maxsize=256)(_layout)
+"""Who asks for the same again and again sends the same header each time."""
 
 
 def _entry(name: str, given: object) -> _Entry:
-    match given:
-        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [begin, end], **more}:
-            pass
-        case _:
-            raise _malformed(f"{name!r} has not dtype, shape and data_offsets")
-    if more:
+    if not isinstance(given, dict) or not given.keys() >= _FIELDS:
+        raise _malformed(f"{name!r} has not dtype, shape and data_offsets")
+    if len(given) > len(_FIELDS):
         raise _malformed(f"{name!r} has more than dtype, shape and data_offsets")
+    dtype, shape, offsets = given["dtype"], given["shape"], given["data_offsets"]
+    if not (isinstance(dtype, str) and isinstance(shape, list) and isinstance(offsets, list)):
+        raise _malformed(f"{name!r} has dtype, shape or data_offsets of another form")
+    if len(offsets) != 2:
+        raise _malformed(f"{name!r} has not two data_offsets")
+    begin, end = offsets
     if dtype not in DTYPES:
         raise _malformed(f"{name!r} is {dtype[:16]!r}: convert it to one of {', '.join(DTYPES)}")
     numbers = (*shape, begin, end)
@@ -115,11 +149,12 @@ def _tensor(entry: _Entry, data: np.ndarray, start: int) -> Tensor:
     count = math.prod(entry.shape)
     if count == 0:
         return _empty(entry)
-    offset = start + entry.begin
-    if offset % entry.dtype.itemsize:
-        data, offset = data[offset : start + entry.end].copy(), 0
-    flat = torch.frombuffer(data, dtype=entry.dtype, count=count, offset=offset)
-    return flat.view(entry.shape)
+    numbers = data[start + entry.begin : start + entry.end]
+    if (start + entry.begin) % entry.dtype.itemsize:
+        numbers = numbers.copy()
+    # NumPy's steps take less than torch's, but it has no bfloat16.
+    found = torch.from_numpy(numbers.view(_NUMPY[entry.dtype]).reshape(entry.shape))
+    return found.view(torch.bfloat16) if entry.dtype is torch.bfloat16 else found
 
 
 def _empty(entry: _Entry) -> Tensor:

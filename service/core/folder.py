@@ -100,31 +100,14 @@ class Folder:
             draft.replace(path)
             sync_folder(path.parent)
 
-    @contextmanager
-    def io(self, verb: str, *, may_miss: bool = True) -> Iterator[None]:
+    def io(self, verb: str, *, may_miss: bool = True) -> _Translated:
         """Turns the system's errors into ours, but for a file that is not there and may be missing.
 
         Raises:
             DiskFullError: There is no space.
             FolderError: Anything else is in the way.
         """
-        try:
-            yield
-        except ServiceError:
-            raise
-        except OSError as error:
-            if may_miss and isinstance(error, FileNotFoundError):
-                raise
-            if error.errno in _FULL:
-                _log.error("no space is left for %s", self.root, exc_info=error)
-                raise DiskFullError(
-                    "no space is left on the service's disk: delete graphs or models that are not "
-                    "needed, or free some space"
-                ) from error
-            raise FolderError(
-                f"cannot {verb} the folder {self.root} ({error.strerror or error}): make it "
-                "writable, free some space, or name another one"
-            ) from error
+        return _Translated(self.root, verb, may_miss)
 
     @property
     def _staging(self) -> Path:
@@ -146,3 +129,31 @@ class Folder:
         for path in self._staging.iterdir():
             if path.name.partition("-")[0] not in held:
                 path.unlink(missing_ok=True)
+
+
+class _Translated:
+    """What `Folder.io` gives. Every request enters some, and generators take longer."""
+
+    __slots__ = ("_may_miss", "_root", "_verb")
+
+    def __init__(self, root: Path, verb: str, may_miss: bool) -> None:
+        self._root, self._verb, self._may_miss = root, verb, may_miss
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, OSError) or isinstance(error, ServiceError):
+            return
+        if self._may_miss and isinstance(error, FileNotFoundError):
+            return
+        if error.errno in _FULL:
+            _log.error("no space is left for %s", self._root, exc_info=error)
+            raise DiskFullError(
+                "no space is left on the service's disk: delete graphs or models that are not "
+                "needed, or free some space"
+            ) from error
+        raise FolderError(
+            f"cannot {self._verb} the folder {self._root} ({error.strerror or error}): make it "
+            "writable, free some space, or name another one"
+        ) from error

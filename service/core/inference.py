@@ -141,7 +141,8 @@ class Inference:
             lambda: planned(given, ids, len(found.modules), needed, subset, layers)
         )
         run = _Run(found, given, plan, nodes, not isinstance(features, Tensor), needed, deadline)
-        reports, kept = self._engine.guarded(lambda: self._compute(run, x))
+        with torch.no_grad():
+            reports, kept = self._engine.guarded(lambda: self._compute(run, x))
         if variants is None and plan.steps is None and math.isinf(expected_runs):
             self._regret.offer(found, given, [layer.variant for layer in plan.layers])
         if joined in wanted:
@@ -180,7 +181,7 @@ class Inference:
             x = part.inputs(x)
         if number == 0:
             x = engine.put(x)
-        with torch.no_grad(), using_threads(layer.threads):
+        with using_threads(layer.threads):
             out, seconds = engine.timed(
                 lambda: model.compiled[number](x, graph, variant=layer.variant)
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 
@@ -134,6 +135,11 @@ class Metrics:
         )
         for collector in told:
             registry.register(collector)
+        # Looking a series up takes longer than to count in it, and there are but few.
+        self._request_seconds_of = cache(self.request_seconds.labels)
+        self._compute_seconds_of = cache(self.compute_seconds.labels)
+        self._variant_chosen_of = cache(self.variant_chosen.labels)
+        self._prediction_error_of = cache(self.prediction_error.labels)
 
     def layer_ran(self, layer: LayerReport, *, prepared: bool) -> None:
         """Notes a layer that ran.
@@ -144,11 +150,21 @@ class Metrics:
         """
         seconds = layer.measured_seconds
         assert seconds is not None
-        self.compute_seconds.labels(layer.layer).observe(seconds)
-        self.variant_chosen.labels(layer.layer, layer.variant).inc()
+        self._compute_seconds_of(layer.layer).observe(seconds)
+        self._variant_chosen_of(layer.layer, layer.variant).inc()
         if not prepared and seconds > 0 and layer.predicted_seconds > 0:
             error = abs(math.log(layer.predicted_seconds / seconds))
-            self.prediction_error.labels(layer.layer).observe(error)
+            self._prediction_error_of(layer.layer).observe(error)
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        """Notes a request that was answered.
+
+        Args:
+            route: Its method and the template of its path.
+            status: Of the answer.
+            seconds: From its head to the end of the answer.
+        """
+        self._request_seconds_of(route, str(status)).observe(seconds)
 
 
 class _Registry(CollectorRegistry):

@@ -166,9 +166,9 @@ class ModelStore:
         if at:
             version = self._aliases.version(self._folder_of(name), alias)
         elif version is None:
-            version = self.versions(name)[-1]
+            version = next(reversed(self._stamps(name)))
         path = self._path(name, version)
-        return (name, version, self._stamp(name, version, path)), path
+        return (name, version, self._stamp(name, version)), path
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""
@@ -182,12 +182,7 @@ class ModelStore:
         Raises:
             NotFoundError: There is none of that name.
         """
-        found: tuple[int, ...] = ()
-        with self.folder.io("read"), suppress(FileNotFoundError):
-            found = self._listed.of(self._folder_of(name))
-        if not found:
-            raise NotFoundError(f"there is no model {name}: give it to the service first")
-        return found
+        return tuple(self._stamps(name))
 
     def aliases(self, name: str) -> dict[str, int]:
         """A model's aliases, sorted, and the versions that they name.
@@ -208,7 +203,7 @@ class ModelStore:
             FolderError: It cannot be written.
         """
         with self.folder.locked():
-            self._stamp(name, version, self._path(name, version))
+            self._stamp(name, version)
             self._aliases.set(self._folder_of(name), alias, version)
 
     def remove_alias(self, name: str, alias: str) -> None:
@@ -226,8 +221,7 @@ class ModelStore:
         Raises:
             NotFoundError: There is none.
         """
-        stamp = self._stamp(name, version, self._path(name, version))
-        return (name, version, stamp) in self._loaded
+        return (name, version, self._stamp(name, version)) in self._loaded
 
     def unload(self, name: str) -> None:
         """Lets go of a model's versions in memory; who asks for one gets it from disk again.
@@ -235,8 +229,7 @@ class ModelStore:
         Raises:
             NotFoundError: There is none of that name.
         """
-        for version in self.versions(name):
-            stamp = self._stamp(name, version, self._path(name, version))
+        for version, stamp in self._stamps(name).items():
             self._loaded.discard((name, version, stamp))
 
     def remove(self, name: str, version: int) -> None:
@@ -254,7 +247,7 @@ class ModelStore:
                         f"the alias {alias} names version {version} of {name}: delete the alias, "
                         "or let it name another version"
                     )
-            self._loaded.discard((name, version, self._stamp(name, version, path)))
+            self._loaded.discard((name, version, self._stamp(name, version)))
             path.unlink()
 
     def _folder_of(self, name: str) -> Path:
@@ -263,13 +256,21 @@ class ModelStore:
     def _path(self, name: str, version: int) -> Path:
         return _path(self.folder.root, name, version)
 
-    def _stamp(self, name: str, version: int, path: Path) -> int:
-        """Tells a version from one that was there before it under the same number."""
-        try:
-            with self.folder.io("read"):
-                return path.stat().st_mtime_ns
-        except FileNotFoundError:
-            raise _unknown(name, version) from None
+    def _stamps(self, name: str) -> Mapping[int, int]:
+        """What tells each version from one that was there before it under the same number."""
+        found: Mapping[int, int] = {}
+        with self.folder.io("read"), suppress(FileNotFoundError):
+            found = self._listed.of(self._folder_of(name))
+        if not found:
+            raise NotFoundError(f"there is no model {name}: give it to the service first")
+        return found
+
+    def _stamp(self, name: str, version: int) -> int:
+        self._path(name, version)
+        found = self._stamps(name).get(version)
+        if found is None:
+            raise _unknown(name, version)
+        return found
 
     def _read(self, name: str, version: int, path: Path) -> Model:
         try:

@@ -26,7 +26,7 @@ def features_of(features: Tensor | Mapping[str, Tensor], graph: HeteroGraph, wid
     """
     if isinstance(features, Tensor):
         _check_rows("the features", features, graph.num_nodes, width)
-        return features.view(-1, width)
+        return features if features.numel() else features.view(-1, width)
     spans = _spans(graph)
     _check_types(features, spans)
     for name, (first, last) in spans.items():

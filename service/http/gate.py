@@ -71,9 +71,10 @@ class Gate:
         self._inside += 1
         self._bytes += size
         try:
-            with self._length.track_inprogress():
-                yield
+            self._length.inc()
+            yield
         finally:
+            self._length.dec()
             self._inside -= 1
             self._bytes -= size
 

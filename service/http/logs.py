@@ -61,6 +61,8 @@ def configure(style: LogStyle) -> None:
     handler.setFormatter(JsonFormatter() if style is LogStyle.json else TextFormatter())
     logging.basicConfig(handlers=[handler], force=True)
     logging.captureWarnings(True)
+    # Nothing that no line has is found out for each of them.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     own = logging.getLogger("hetune")
     if own.level == logging.NOTSET:
         own.setLevel(logging.INFO)

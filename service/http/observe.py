@@ -60,7 +60,7 @@ class Observed:
         method = scope["method"] if scope["method"] in METHODS else _OTHER
         route, failure = template_of(scope), scope["state"].get("failure")
         label = route if route == UNMATCHED else f"{method} {route}"
-        self._metrics.request_seconds.labels(label, str(status)).observe(seconds)
+        self._metrics.answered(label, status, seconds)
         if failure is not None:
             self._metrics.failures.labels(failure).inc()
         self._busy.note(failure == _BUSY)
@@ -81,8 +81,9 @@ class Observed:
         if caller is not None:
             fields["key"] = caller
         text = "%s %s: %d, %d bytes in %.6f s%s"
-        whose = "" if caller is None else f", key {caller}"
-        _log.log(level, text, method, route, status, size, seconds, whose, extra=fields)
+        args = method, route, status, size, seconds, "" if caller is None else f", key {caller}"
+        # As `log` does, but for looking for the line of code, which no line of the log has.
+        _log.handle(_log.makeRecord(_log.name, level, "", 0, text, args, None, extra=fields))
 
 
 class _Busy:

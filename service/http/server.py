@@ -93,6 +93,7 @@ class Server(uvicorn.Server):
                 log_config=None,  # its lines go where the process's go
                 log_level="warning",
                 server_header=False,
+                proxy_headers=False,  # nothing asks who a client is
                 limit_concurrency=_CONNECTIONS,
                 timeout_graceful_shutdown=self._grace,
                 lifespan="on",

@@ -42,7 +42,7 @@ def test_a_version_with_an_alias_stays(models):
         (lambda m: m.set_alias("m", "../x", 1), MalformedError, "no alias"),
         (lambda m: m.set_alias("m", "1", 1), MalformedError, "first a letter"),
         (lambda m: m.set_alias("m", "production", 9), NotFoundError, "no version 9"),
-        (lambda m: m.set_alias("n", "production", 1), NotFoundError, "no version 1"),
+        (lambda m: m.set_alias("n", "production", 1), NotFoundError, "no model n"),
         (lambda m: m.get("m@production"), NotFoundError, "no alias production"),
         (lambda m: m.get("m@../x"), MalformedError, "no alias"),
         (lambda m: m.get("m@production", 1), MalformedError, "give one of them"),

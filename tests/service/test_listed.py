@@ -24,35 +24,49 @@ def rest(folder: Path, seconds: int) -> None:
     os.utime(folder, ns=(then, then))
 
 
+def numbers(listed: Listed, folder: Path) -> tuple[int, ...]:
+    return tuple(listed.of(folder))
+
+
 def test_numbers_ascend(folder):
-    assert Listed(".safetensors").of(folder) == (9, 10)
+    assert numbers(Listed(".safetensors"), folder) == (9, 10)
 
 
 def test_a_folder_at_rest_is_listed_once(folder, monkeypatch):
     listed = Listed(".safetensors")
     rest(folder, 60)
-    assert listed.of(folder) == (9, 10)
+    assert numbers(listed, folder) == (9, 10)
     monkeypatch.setattr(Path, "iterdir", None)
-    assert listed.of(folder) == (9, 10)
+    assert numbers(listed, folder) == (9, 10)
 
 
 def test_what_comes_and_goes_is_seen(folder):
     listed = Listed(".safetensors")
     rest(folder, 60)
-    assert listed.of(folder) == (9, 10)
+    assert numbers(listed, folder) == (9, 10)
     (folder / "11.safetensors").touch()
-    assert listed.of(folder) == (9, 10, 11)
+    assert numbers(listed, folder) == (9, 10, 11)
     (folder / "9.safetensors").unlink()
-    assert listed.of(folder) == (10, 11)
+    assert numbers(listed, folder) == (10, 11)
+
+
+def test_a_file_in_place_of_another_is_seen(folder):
+    listed = Listed(".safetensors")
+    rest(folder, 60)
+    before = listed.of(folder)
+    (folder / "new").touch()
+    (folder / "new").replace(folder / "9.safetensors")
+    assert listed.of(folder)[9] != before[9]
+    assert listed.of(folder)[10] == before[10]
 
 
 def test_what_changes_twice_at_the_same_time_is_seen(folder):
     listed = Listed(".safetensors")
     now = folder.stat().st_mtime_ns
-    assert listed.of(folder) == (9, 10)
+    assert numbers(listed, folder) == (9, 10)
     (folder / "11.safetensors").touch()
     os.utime(folder, ns=(now, now))
-    assert listed.of(folder) == (9, 10, 11)
+    assert numbers(listed, folder) == (9, 10, 11)
 
 
 def test_a_folder_that_is_not_there(tmp_path):

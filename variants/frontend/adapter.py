@@ -103,7 +103,7 @@ class ParametersVersion:
     def __init__(self, module: nn.Module) -> None:
         tensors = [
             tensor
-            for part in module.modules()
+            for part in _parts(module)
             for group in (part._parameters, part._buffers)
             for tensor in group.values()
             if tensor is not None
@@ -130,17 +130,26 @@ class ParametersVersion:
 
 def refusal(module: nn.Module) -> str | None:
     """Why a module of a supported class cannot be replaced in the state it is in, or None."""
-    parts = list(module.modules())
-    tensors = (t for part in parts for g in (part._parameters, part._buffers) for t in g.values())
-    if any(tensor is not None and tensor.dtype != torch.float32 for tensor in tensors):
-        return _wrong_dtype(module)
+    is_hooked = False
+    for part in _parts(module):  # in plain loops: every call of a layer asks
+        for group in (part._parameters, part._buffers):
+            for tensor in group.values():
+                if tensor is not None and tensor.dtype is not torch.float32:
+                    return _wrong_dtype(module)
+        own = vars(part)
+        for attribute in _HOOKS:
+            if own.get(attribute):
+                is_hooked = True
     if module.training and getattr(module, "dropout", 0) > 0:
         return f"dropout={module.dropout} in training mode: call eval() for inference"
     if getattr(module, "_explain", None):
         return "explain mode is on"
-    if any(vars(part).get(attribute) for part in parts for attribute in _HOOKS):
-        return _hooked(module)
-    return None
+    return _hooked(module) if is_hooked else None
+
+
+def _parts(module: nn.Module) -> list[nn.Module]:
+    """The module and all that it consists of."""
+    return list(module.modules()) if module._modules else [module]
 
 
 def _wrong_dtype(module: nn.Module) -> str:

@@ -164,7 +164,7 @@ class CompiledLayer(nn.Module):
         result = self._run(graph, chosen, {"x": rows}, weights, out)
         if tell is not None:
             tell(_now(rows.device, True) - start)
-        return result_of(adapter, call, graph, result.flatten(1))
+        return result_of(adapter, call, graph, result if result.dim() == 2 else result.flatten(1))
 
     def explain(self, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Choice:
         """What a call with these arguments would run, and why. Printed, it is a table.
