@@ -30,6 +30,14 @@ launch
   gemm t[src_pair@b] = x[src] @ w heads=1 k={d} n={d}
 """
 
+GATHERED = """
+launch
+  buffer x: node[{h},{k}]
+  buffer w: etype[{h},{k},{n}]
+  buffer t: src_pair[{h},{n}]
+  gemm t[src_pair] = x[src] @ w heads={h} k={k} n={n}
+"""
+
 SCORES = """
 launch
   buffer x: node[{d}]

@@ -29,6 +29,14 @@ launch
   gemm t[src_pair] = x[src] @ w heads=2 k=63 n=65
 """
 
+GATHERED_ROWS = """
+launch
+  buffer x: node[2,64]
+  buffer w: etype[2,64,160]
+  buffer t: src_pair[2,160]
+  gemm t[src_pair] = x[src] @ w heads=2 k=64 n=160
+"""
+
 DOT_PRODUCTS = """
 launch
   buffer x: node[2,63]
@@ -83,6 +91,7 @@ launch
 KERNELS = {
     "aggregate-first": (AGGREGATE_FIRST, Schedule()),
     "odd-width": (ODD_WIDTH, Schedule()),
+    "gathered-rows": (GATHERED_ROWS, Schedule()),
     "dot-products": (DOT_PRODUCTS, Schedule(lanes=8)),
     "weighted-sum": (WEIGHTED_SUM, Schedule()),
     "weighted-sum-by-edge": (WEIGHTED_SUM, Schedule(balance="edge")),

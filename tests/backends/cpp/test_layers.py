@@ -5,7 +5,7 @@ import pytest
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
 
-from ..launches import ATTEND, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
+from ..launches import ATTEND, GATHERED, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
 
 WIDTHS = (1, 7, 16, 63, 64, 65, 128)
 
@@ -23,6 +23,14 @@ def test_without_heads(text, d, check):
 )
 def test_with_heads(text, d, h, check):
     check(parse(text.format(d=d, h=h, n=3 * h)))
+
+
+@pytest.mark.parametrize(("k", "n"), [(64, 64), (64, 160), (96, 3), (80, 33), (256, 16)])
+@pytest.mark.parametrize("h", [1, 2])
+@pytest.mark.parametrize("rows", [3, 5])
+def test_rows_that_are_asked_for_line_by_line(k, n, h, rows, check):
+    text = GATHERED.format(k=k, n=n, h=h)
+    check(parse(text), Schedule(row_tile=rows))
 
 
 @pytest.mark.parametrize("h", [2, 4])

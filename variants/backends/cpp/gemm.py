@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hetune.variants.backends.checks import check_gemm, check_plain
 from hetune.variants.backends.cpp.abi import Arguments
-from hetune.variants.backends.cpp.operand import Operand, each_row
+from hetune.variants.backends.cpp.operand import LINE, Operand, each_row
 from hetune.variants.backends.cpp.pieces import Piece, at, cut
 from hetune.variants.backends.cpp.rows import block_range, node_of, own_row
 from hetune.variants.backends.cpp.target import (
@@ -153,10 +155,11 @@ class GemmLowering:
         tallest = heights[0]
         row = "i" if self._contiguous else "rows + i"
         weight = "columns" if self.by_dot else "w"
+        ahead = ", stop - i - height" if self._asks_by_lines else ""
         calls = tuple(
             (
                 f"case {height}" if height > 1 else "default",
-                Do(f"{self.name}_tile<{height}>(c, {row}, {weight})"),
+                Do(f"{self.name}_tile<{height}>(c, {row}, {weight}{ahead})"),
             )
             for height in heights
         )
@@ -179,15 +182,23 @@ class GemmLowering:
 
     def _tile(self) -> Function:
         body = self.operand.setup(self._row)
+        ahead: tuple[str, ...] = ()
+        if self._asks_by_lines:
+            body += self.operand.next_rows()
+            ahead = ("int32_t ahead",)
         body += self._dot_products() if self.by_dot else self._products()
         row = "int32_t first" if self._contiguous else "const int32_t* rows"
         return Function(
             f"{self.name}: M rows at a time",
             f"static inline void {self.name}_tile",
-            ("const Context& c", row, "const float* w"),
+            ("const Context& c", row, "const float* w", *ahead),
             tuple(body),
             template="int M",
         )
+
+    @property
+    def _asks_by_lines(self) -> bool:
+        return self.operand.asks_by_lines and not self.by_dot
 
     @property
     def _row(self) -> str:
@@ -203,20 +214,27 @@ class GemmLowering:
                     "column",
                     "0",
                     f"{tiling.column_stop}",
-                    tuple(self._product(tiling.pieces, "column")),
+                    tuple(self._product(tiling.pieces, "column", asks=True)),
                     step=f"{tiling.column_tile}",
                 )
             )
-        for pieces in tiling.tails:
-            product = self._product(pieces, "")
+        for number, pieces in enumerate(tiling.tails):
+            is_first = number == 0 and not tiling.column_tile
+            product = self._product(pieces, "", asks=is_first)
             alone = len(tiling.tails) == 1 and not tiling.column_tile
             per_head += product if alone else [Scope(tuple(product))]
         if gemm.heads == 1:
             return per_head
         return [For("int", "h", "0", f"{gemm.heads}", tuple(per_head))]
 
-    def _product(self, pieces: tuple[Piece, ...], column: str) -> list[Statement]:
-        """One register tile: all k of M rows and the columns of the pieces."""
+    def _product(self, pieces: tuple[Piece, ...], column: str, *, asks: bool) -> list[Statement]:
+        """One register tile: all k of M rows and the columns of the pieces.
+
+        Args:
+            pieces: Of its columns.
+            column: The first of them where a loop walks tiles, else "".
+            asks: Whether it is the one that asks for the next rows.
+        """
         gemm = self.gemm
         k_row = _sum_text(
             "w",
@@ -237,6 +255,13 @@ class GemmLowering:
             *(Assign(f"acc_{p.offset}[m]", f"x_k * w_{p.offset}", "+=") for p in pieces),
         ]
         loop = For("int", "k", "0", f"{gemm.k}", (*loads, each_row(*multiply_all)))
+        if asks and self._asks_by_lines:
+            line = f"next[m] + h * {gemm.k} + part" if gemm.heads > 1 else "next[m] + part"
+            ask: Statement = each_row(Do(f"__builtin_prefetch({line})"))
+            if column:
+                ask = If(f"{column} == 0", (ask,))
+            part = replace(loop, start="part", stop=f"part + {LINE}")
+            loop = For("int", "part", "0", f"{gemm.k}", (ask, part), step=f"{LINE}")
         return [*declare, each_row(*zero), loop, each_row(*self._finish(pieces, column))]
 
     def _finish(self, pieces: tuple[Piece, ...], column: str) -> list[Statement]:

@@ -26,11 +26,14 @@ from hetune.variants.kernel.nodes import (
 )
 from hetune.variants.program.nodes import Space
 
+_SPREAD_LINES = 4
+"""From so many on rows are asked for line by line."""
+
 _SUM_VECTORS = 16
 """Vectors of a segment's sum held in registers at a time."""
 
-_PREFETCHED_WIDTH = 16
-"""Rows narrower than a cache line are left to the hardware."""
+LINE = 16
+"""Floats of a cache line. Rows narrower than that are left to the hardware."""
 
 
 class Operand:
@@ -52,6 +55,22 @@ class Operand:
         if not isinstance(x, SegmentSum) or x.weight is None:
             return False
         return self.launch.type_of(x.weight).width == self.gemm.heads
+
+    @property
+    def asks_by_lines(self) -> bool:
+        """Whether a tile asks for the next one's rows line by line, as it comes along its own.
+
+        All at once they would fill the buffers of what the caches wait for.
+        """
+        gemm = self.gemm
+        lines, rest = divmod(gemm.k, LINE)
+        asks = isinstance(gemm.x, Gather) and self.schedule.prefetch > 0
+        return asks and lines >= _SPREAD_LINES and rest == 0
+
+    def next_rows(self) -> list[Statement]:
+        """Pointers to the rows of the next tile; behind the last one, to this one's again."""
+        pointer = self._operand_pointer("rows[m < ahead ? M + m : m]")
+        return [Let("const float*", "next[M]"), each_row(Assign("next[m]", pointer))]
 
     def setup(self, row: str) -> list[Statement]:
         """Pointers to the rows of a tile; ``row`` is its row m."""
@@ -77,9 +96,9 @@ class Operand:
         return list(total)
 
     def prefetch(self, tallest: int) -> list[Statement]:
-        """Ask for the operand rows of the next tile while this one is computed."""
+        """Ask for the operand rows of the next tile before this one is computed."""
         gemm = self.gemm
-        if isinstance(gemm.x, Direct) or not self.schedule.prefetch:
+        if isinstance(gemm.x, Direct) or not self.schedule.prefetch or self.asks_by_lines:
             return []
         width = self.launch.type_of(gemm.x.buffer).width
         ask: tuple[Statement, ...]
@@ -157,7 +176,7 @@ class Operand:
             return f"sum_{h * gemm.k + p.offset}"
 
         loop: list[Statement] = []
-        if self.schedule.prefetch and gemm.k >= _PREFETCHED_WIDTH:
+        if self.schedule.prefetch and gemm.k >= LINE:
             width = self.launch.type_of(x.buffer).width
             loop += [
                 Let("const int32_t", "ahead", f"minimum(e + {self.schedule.prefetch}, end - 1)"),
