@@ -20,8 +20,10 @@ from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.testing import random_values
 from hetune.variants.kernel.verify import verify
+from hetune.variants.kernel.walk import writes
 from hetune.variants.registry import load_packaged
 from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.workspace import allocate
 
 ROW_BYTES = 256
 """Of a gathered row: 64 floats."""
@@ -188,5 +190,9 @@ def bound(
     run = backend.bind(parsed, schedule, domain)
     drawn = random_values(parsed, domain.index, graph, torch.float32)
     values = {name: value.to(device or "cpu") for name, value in drawn.items()}
+    if device is None:
+        for name in {name for kernel in parsed.kernels for name in writes(kernel)}:
+            value = values[name]  # where runs of layers have it: in huge pages if it is large
+            values[name] = allocate(value.numel()).view(value.shape).copy_(value)
     # The graph is kept for the run: a domain does not keep it alive.
     return lambda kept=graph: run(values)  # type: ignore[misc]
