@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from torch import Tensor
@@ -74,6 +74,8 @@ class ModelStore:
         self._aliases = Aliases(self.folder)
         self._engine = engine
         self._listed = Listed(_ENDING)
+        # Every run asks, and making paths takes a while.
+        self._folder_of = lru_cache(maxsize=256)(partial(_folder, root))
         self._loaded: BytesCache[tuple[str, int, int], Model] = BytesCache(
             loaded_bytes, lambda model: model.nbytes
         )
@@ -148,8 +150,8 @@ class ModelStore:
             NotFoundError: There is none.
             FolderError: It cannot be read, or is damaged.
         """
-        key, path = self._key(name, version)
-        return self._loaded.get(key) or self._loaded.add(key, self._read(*key[:2], path))
+        key = self._key(name, version)
+        return self._loaded.get(key) or self._loaded.add(key, self._read(*key[:2]))
 
     def held(self, name: str, version: int | None = None) -> Model | None:
         """A model if it is in memory. Asking is no use of it.
@@ -157,18 +159,18 @@ class ModelStore:
         Raises:
             HetuneError: As `get` does, but for what is on disk.
         """
-        return self._loaded.peek(self._key(name, version)[0])
+        return self._loaded.peek(self._key(name, version))
 
-    def _key(self, name: str, version: int | None) -> tuple[tuple[str, int, int], Path]:
+    def _key(self, name: str, version: int | None) -> tuple[str, int, int]:
         name, at, alias = name.partition(SEPARATOR)
         if at and version is not None:
             raise MalformedError(f"there is a version beside the alias {alias}: give one of them")
+        stamps = self._stamps(name)
         if at:
             version = self._aliases.version(self._folder_of(name), alias)
         elif version is None:
-            version = next(reversed(self._stamps(name)))
-        path = self._path(name, version)
-        return (name, version, self._stamp(name, version)), path
+            version = next(reversed(stamps))
+        return name, version, stamps.get(version) or self._stamp(name, version)
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""
@@ -250,11 +252,11 @@ class ModelStore:
             self._loaded.discard((name, version, self._stamp(name, version)))
             path.unlink()
 
-    def _folder_of(self, name: str) -> Path:
-        return self._path(name, LATEST).parent
-
     def _path(self, name: str, version: int) -> Path:
-        return _path(self.folder.root, name, version)
+        folder = self._folder_of(name)
+        if not 1 <= version <= LATEST:
+            raise MalformedError(f"{version} is no version: take a number from 1 to {LATEST}")
+        return folder / f"{version}{_ENDING}"
 
     def _stamps(self, name: str) -> Mapping[int, int]:
         """What tells each version from one that was there before it under the same number."""
@@ -272,10 +274,10 @@ class ModelStore:
             raise _unknown(name, version)
         return found
 
-    def _read(self, name: str, version: int, path: Path) -> Model:
+    def _read(self, name: str, version: int) -> Model:
         try:
             with self.folder.io("read"):
-                message = read(path)
+                message = read(self._path(name, version))
             description = parse(ModelDescription, message.document)
             return self.make(name, version, description, message.tensors)
         except FileNotFoundError:
@@ -287,16 +289,13 @@ class ModelStore:
             ) from error
 
 
-@lru_cache(maxsize=256)  # every run asks, and making paths takes a while
-def _path(root: Path, name: str, version: int) -> Path:
+def _folder(root: Path, name: str) -> Path:
     if not re.fullmatch(NAME_PATTERN, name):
         raise MalformedError(
             f"{name[:64]!r} is no name of a model: take up to 64 letters, digits, dots, dashes "
             "and underscores, first a letter or digit"
         )
-    if not 1 <= version <= LATEST:
-        raise MalformedError(f"{version} is no version: take a number from 1 to {LATEST}")
-    return root / f"{_PREFIX}{name}" / f"{version}{_ENDING}"
+    return root / f"{_PREFIX}{name}"
 
 
 def _unknown(name: str, version: int) -> NotFoundError:
