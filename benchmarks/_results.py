@@ -103,6 +103,18 @@ def speedup(
     return best[1] / own if own and best else None
 
 
+def share_of_roofline(cell: dict[str, Any], statistic: Statistic = "median_ms") -> float | None:
+    """The least time that any variant could take over hetune's."""
+    own, least = times(cell, statistic).get(_OWN), cell.get("roofline_ms")
+    return least / own if own and least else None
+
+
+def most_to_win(cell: dict[str, Any], statistic: Statistic = "median_ms") -> float | None:
+    """Time of the best peer over the least that any variant could take."""
+    best, least = best_peer(cell, statistic=statistic), cell.get("roofline_ms")
+    return best[1] / least if best and least else None
+
+
 def memory_ratio(cell: dict[str, Any]) -> float | None:
     """hetune's peak bytes over those of PyG's layer."""
     peak = {c["name"]: c.get("peak_bytes") for c in cell["candidates"]}
@@ -135,6 +147,12 @@ def _times(title: str, cells: Sequence[dict[str, Any]], statistic: Statistic) ->
     for label, without in (("best peer / hetune", ()), ("the same without ours*", (BORROWED,))):
         ratios = [speedup(cell, without=without, statistic=statistic) for cell in cells]
         table.add_row(label, *_ratios(ratios))
+    limits = {
+        "roofline / hetune": share_of_roofline,
+        "best peer / roofline": most_to_win,
+    }
+    for label, of in limits.items():
+        table.add_row(label, *_ratios([of(cell, statistic) for cell in cells]))
     table.caption = f"* {BORROWED}: hetune's own idea in plain PyTorch. Mean: geometric."
     return table
 

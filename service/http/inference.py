@@ -54,7 +54,7 @@ def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
         with work.computing.entered(size_of(request, service.limits)):
             body = await read(request, media, service.limits)
             given = _Given(work, media, body)
-            times = given.times(name, wanted) if work.is_idle else None
+            times = given.times(name, wanted) if work.is_idle_for(request) else None
             with service.batching.waiting(name, given.asked, len(body)) as waiting:
                 content = await work.compute(lambda: _infer(service, waiting, wanted), times=times)
         if isinstance(content, Pieces):

@@ -10,11 +10,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
+from fastapi import Request
+
 from hetune.profiling.jobs.activity import Activity
 from hetune.service.core.brief import Experience, Times
 from hetune.service.core.deadline import check_deadline, missed
 from hetune.service.core.service import Service
 from hetune.service.core.steps import waited
+from hetune.service.http.asgi import UNDER_WAY
 from hetune.service.http.computer import Computer
 from hetune.service.http.gate import Gate
 
@@ -82,10 +85,14 @@ class Work:
             Computer(),
         )
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is computed, or waits for it."""
-        return self._computer.is_idle
+    def is_idle_for(self, request: Request) -> bool:
+        """Whether nothing is computed, or waits for it, and no other request has come.
+
+        Where many come, the loop has to read and refuse; and who computes beside it uses a core
+        that it does not.
+        """
+        others = len(request.scope.get("state", {}).get(UNDER_WAY, ())) - self.watching.inside
+        return self._computer.is_idle and others <= 1
 
     async def compute(
         self, do: Callable[[], T], deadline: float | None = None, times: Times | None = None
@@ -100,7 +107,7 @@ class Work:
         Raises:
             DeadlineError: It was not.
         """
-        if times is not None and times.are_brief and self.is_idle:
+        if times is not None and times.are_brief and self._computer.is_idle:
             check_deadline(deadline)
             return self._begun(do, time.perf_counter(), times)
         asked = time.perf_counter()

@@ -7,9 +7,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import httpx
 import pytest
 import torch
 from safetensors.torch import load
+from starlette.responses import JSONResponse
 
 from hetune.costmodel.following import Given
 from hetune.costmodel.selector import Selector
@@ -20,13 +22,14 @@ from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.stack import describe
 from hetune.service.http import inference
 from hetune.service.http.app import application
+from hetune.service.http.asgi import UNDER_WAY
 from hetune.service.http.body import Media
 from hetune.service.http.computer import Computer
 from hetune.service.http.work import Work
 from hetune.variants.errors import DeadlineError
 
 from ._ground import NotedGround
-from ._serving import asking, make_service, tiny_layers
+from ._serving import asking, make_service, serving, tiny_layers
 
 PATH = "/v1/models/m/infer"
 BESIDE, HERE = "beside", "here"
@@ -201,6 +204,12 @@ def test_kinds_are_remembered_by_the_number_of_threads_and_not_without_end():
     assert len(known) < 100
 
 
+def among(others):
+    """A request that has come with so many others."""
+    return SimpleNamespace(scope={"state": {UNDER_WAY: set(range(1 + others))}})
+
+
+ALONE = among(others=0)
 BRIEF = SimpleNamespace(are_brief=True, note=lambda seconds: None)
 
 
@@ -222,7 +231,7 @@ def test_nothing_is_computed_in_the_loop_while_the_thread_is_at_work(work):
         assert await work.compute(place, times=BRIEF) == HERE
         before = asyncio.ensure_future(work.between(held.wait))
         await asyncio.sleep(0)
-        assert not work.is_idle
+        assert not work.is_idle_for(ALONE)
         after = asyncio.ensure_future(work.compute(place, times=BRIEF))
         await asyncio.sleep(0)
         held.set()
@@ -231,6 +240,37 @@ def test_nothing_is_computed_in_the_loop_while_the_thread_is_at_work(work):
         assert await work.compute(place, times=BRIEF) == HERE
 
     asyncio.run(ask())
+
+
+def test_nothing_is_computed_in_the_loop_while_others_have_come(work):
+    assert work.is_idle_for(ALONE)
+    assert not work.is_idle_for(among(others=1))
+    with work.watching.entered():
+        assert work.is_idle_for(among(others=1))
+        assert not work.is_idle_for(among(others=2))
+    assert work.is_idle_for(SimpleNamespace(scope={}))  # another server than ours
+
+
+def test_a_server_tells_how_many_requests_are_under_way():
+    released = threading.Event()
+
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            for what in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{what}.complete"})
+            return
+        while scope["path"] == "/wait" and not released.is_set():
+            await asyncio.sleep(0.01)
+        await JSONResponse(len(scope["state"][UNDER_WAY]))(scope, receive, send)
+
+    with serving(app) as url, ThreadPoolExecutor(1) as beside:
+        assert httpx.get(f"{url}/").json() == 1
+        waits = beside.submit(httpx.get, f"{url}/wait")
+        while httpx.get(f"{url}/").json() == 1:
+            assert not waits.done()
+        released.set()
+        assert waits.result().json() == 1
 
 
 def test_deadlines_and_the_wait_count_in_the_loop_too(work):

@@ -50,7 +50,7 @@ async def infer(
         with counters.counted(name, version) as laps:
             header = json_length(request)
             short = SHORT_JSON_BYTES if header is None else SHORT_BYTES
-            if may_be_brief := len(body) <= short and work.is_idle:
+            if may_be_brief := len(body) <= short and work.is_idle_for(request):
                 asked = read_request(body, header, service.limits)
             else:
                 asked = await asyncio.to_thread(read_request, body, header, service.limits)
