@@ -11,7 +11,9 @@ from _results import (
     best_peer,
     held_cells,
     memory_ratio,
+    most_to_win,
     print_tables,
+    share_of_roofline,
     speedup,
     times,
 )
@@ -60,6 +62,14 @@ def test_without_hetune_there_is_no_ratio():
     assert speedup(alone) is None
     assert memory_ratio(alone) is None
     assert best_peer(cell()) is None
+
+
+def test_the_roofline_bounds_what_can_be_won():
+    bounded = FULL | {"roofline_ms": 1.5}
+    assert share_of_roofline(bounded) == pytest.approx(0.75)
+    assert most_to_win(bounded) == pytest.approx(4.0)
+    assert share_of_roofline(FULL) is None
+    assert most_to_win(cell() | {"roofline_ms": 1.5}) is None
 
 
 def test_results_resume_on_the_same_machine_and_commit_only(tmp_path):
