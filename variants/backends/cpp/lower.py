@@ -26,6 +26,7 @@ from hetune.variants.backends.cpp.target import (
 )
 from hetune.variants.backends.cpp.traversal import TraversalLowering
 from hetune.variants.backends.slots import BufferSlot
+from hetune.variants.kernel.idle import leaves_out_idle
 from hetune.variants.kernel.nodes import Gemm, Launch, Rows, Schedule
 from hetune.variants.program.nodes import Space
 
@@ -52,7 +53,7 @@ def _by_blocks(
     launch: Launch, schedule: Schedule, arguments: Arguments
 ) -> tuple[tuple[Function, ...], tuple[Statement, ...]]:
     """Functions of all kernels, and the calls that run a block."""
-    node_blocked = is_node_blocked(launch)
+    node_blocked, idle = is_node_blocked(launch), leaves_out_idle(launch)
     functions: list[Function] = []
     calls: list[Statement] = []
     for i, kernel in enumerate(launch.kernels):
@@ -61,7 +62,15 @@ def _by_blocks(
         if isinstance(kernel, Gemm):
             lowered = GemmLowering(kernel, name, launch, schedule, arguments, node_blocked)
         else:
-            lowered = TraversalLowering(kernel, name, launch, schedule, arguments, node_blocked)
+            lowered = TraversalLowering(
+                kernel,
+                name,
+                launch,
+                schedule,
+                arguments,
+                node_blocked,
+                leaves_out_idle=i in idle,
+            )
         functions += lowered.functions()
         calls.append(Do(f"{name}(c, block)"))
     return tuple(functions), (*_own_scratch(launch, arguments), *calls)

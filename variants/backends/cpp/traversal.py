@@ -10,7 +10,7 @@ from hetune.variants.backends.cpp.lanes import LaneLoop, row_width
 from hetune.variants.backends.cpp.pieces import Piece, at
 from hetune.variants.backends.cpp.rows import block_range
 from hetune.variants.backends.cpp.scopes import Frame, Scopes
-from hetune.variants.backends.cpp.target import Assign, Do, For, Function, Let, Statement
+from hetune.variants.backends.cpp.target import Assign, Do, For, Function, If, Let, Statement
 from hetune.variants.backends.cpp.values import Value, apply, piece_name, row_pieces
 from hetune.variants.backends.describe import describe_traversal
 from hetune.variants.backends.places import VARIABLES, segment_array
@@ -50,8 +50,11 @@ class TraversalLowering:
         schedule: Schedule,
         arguments: Arguments,
         node_blocked: bool,
+        *,
+        leaves_out_idle: bool = False,
     ) -> None:
         self.traversal = traversal
+        self.leaves_out_idle = leaves_out_idle
         self.name = name
         self.launch = launch
         self.schedule = schedule
@@ -79,7 +82,11 @@ class TraversalLowering:
         first, stop = block_range(self.args, rows, self.node_blocked)
         frame = Frame(rows, VARIABLES[rows.space], last="stop - 1")
         self._lower_body(frame, self.traversal.body)
-        loop = For("int64_t", frame.variable, first, "stop", (*frame.ahead, *frame.body))
+        turn = (*frame.ahead, *frame.body)
+        if self.leaves_out_idle:
+            n, ends = frame.variable, self.args.index("", "indptr")
+            turn = (If(f"{ends}[{n}] == {ends}[{n} + 1]", (Do("continue"),)), *turn)
+        loop = For("int64_t", frame.variable, first, "stop", turn)
         body = (Let("const int64_t", "stop", stop), *self.preamble, loop)
         return (
             Function(

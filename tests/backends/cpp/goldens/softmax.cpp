@@ -21,6 +21,9 @@ NOINLINE void kernel_0(const Context& c, int64_t block) {
     const int64_t stop = c.node_blocks[block + 1];
     const int64_t last_edge_all = c.all_indptr[stop] - 1;
     for (int64_t n = c.node_blocks[block]; n < stop; ++n) {
+        if (c.all_indptr[n] == c.all_indptr[n + 1]) {
+            continue;
+        }
         v2 top = splat<v2>(-infinity);
         const int32_t p_end = c.all_node_dst_pair_indptr[n + 1];
         for (int32_t p = c.all_node_dst_pair_indptr[n]; p < p_end; ++p) {

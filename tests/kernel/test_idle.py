@@ -1,0 +1,86 @@
+"""Walks over nodes leave some out exactly where nobody reads what they would store there."""
+
+import pytest
+
+from hetune.variants.kernel.idle import leaves_out_idle
+from hetune.variants.kernel.parse import parse
+
+BUFFERS = """
+launch
+  buffer x: node[4]
+  buffer w: shared[4,4]
+  buffer typed: etype[4,4]
+  buffer y: node[4]
+  buffer edges: edge[4]
+  buffer pairs: dst_pair[4]
+  buffer s: node[4] in scratch s
+  buffer t: node[4] in scratch t
+"""
+FIRST = """
+  traverse node
+    a: [4] = read x
+    b: [4] = gelu(a)
+    store s = b
+"""
+SUM = """
+  traverse node
+    init total: [4] sum
+    for edge
+      e: [4] = read edges
+      update total e
+    store s = total
+"""
+ALL_ROWS = "  gemm y[node] = s @ w heads=1 k=4 n=4\n"
+ROWS_WITH_EDGES = "  gemm y[node] = s @ w heads=1 k=4 n=4 only=dst fill\n"
+ROWS_WITH_EDGES_OUT = "  gemm y[node] = s @ w heads=1 k=4 n=4 only=src fill\n"
+PAIRS = "  gemm pairs[dst_pair] = s[dst] @ typed heads=1 k=4 n=4\n"
+INTO = "  gemm s[dst_pair -> node] += pairs @ typed heads=1 k=4 n=4\n"
+INTO_ALL = "  gemm s[node] += x @ w heads=1 k=4 n=4\n"
+RESULT = """
+  traverse node
+    c: [4] = read s
+    store y = c
+"""
+SECOND = """
+  traverse node
+    c: [4] = read s
+    d: [4] = relu(c)
+    store t = d
+"""
+EDGES = """
+  traverse node
+    for edge
+      e: [4] = read edges
+      f: [4] = relu(e)
+      store edges = f
+"""
+LAST = "  gemm y[node] = t @ w heads=1 k=4 n=4 only=dst fill\n"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "left_out"),
+    [
+        ([FIRST, ROWS_WITH_EDGES], {0}),
+        ([SUM, ROWS_WITH_EDGES], {0}),
+        ([FIRST, PAIRS], {0}),
+        ([FIRST, INTO, ROWS_WITH_EDGES], {0}),
+        ([FIRST, SECOND, LAST], {0, 1}),
+        ([EDGES], {0}),
+        ([FIRST, ALL_ROWS], set()),
+        ([FIRST, ROWS_WITH_EDGES_OUT], set()),
+        ([FIRST, INTO_ALL, ROWS_WITH_EDGES], set()),
+        ([FIRST, RESULT], set()),
+        ([FIRST, ROWS_WITH_EDGES, RESULT], set()),
+        ([FIRST, SECOND, LAST, ALL_ROWS.replace("= s", "= t")], set()),
+        ([SUM.replace("store s", "store y")], set()),
+    ],
+    ids=range(13),
+)
+def test_which_walks_leave_nodes_out(kernels, left_out):
+    assert leaves_out_idle(parse(BUFFERS + "".join(kernels))) == left_out
+
+
+def test_rows_by_another_name_of_the_same_scratch_count():
+    renamed = RESULT.replace("read s", "read u")
+    launch = parse(f"{BUFFERS}  buffer u: node[4] in scratch s\n{FIRST}{ROWS_WITH_EDGES}{renamed}")
+    assert leaves_out_idle(launch) == set()

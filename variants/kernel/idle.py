@@ -1,0 +1,64 @@
+"""Walks over nodes that may leave out those without incoming edges: nobody reads what they store.
+
+Most of what a softmax or an activation does at such a node ends in scratch, which the products and
+sums behind it read at nodes with edges alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hetune.variants.kernel.aliases import memory_of
+from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Store, Traversal
+from hetune.variants.kernel.walk import reads
+from hetune.variants.program.nodes import End, Space
+
+_AT_EDGES = (Space.DST_PAIR, Space.EDGE)
+
+
+def leaves_out_idle(launch: Launch) -> frozenset[int]:
+    """The kernels, by their place in the launch, that need no node without incoming edges.
+
+    A walk over nodes is one of them if all that it stores at a node itself is scratch, which every
+    other kernel reads at nodes with incoming edges, or is such a walk itself.
+    """
+    found = {
+        place
+        for place, kernel in enumerate(launch.kernels)
+        if isinstance(kernel, Traversal) and kernel.rows.space is Space.NODE
+    }
+    while wrong := {place for place in found if not _is_unread(place, found, launch)}:
+        found -= wrong
+    return frozenset(found)
+
+
+def _is_unread(place: int, others: set[int], launch: Launch) -> bool:
+    """Whether nobody reads what a walk stores at nodes without edges, if others leave them out."""
+    kernel = launch.kernels[place]
+    assert isinstance(kernel, Traversal)
+    for name in _stored_at_nodes(kernel):
+        names = memory_of(name, launch)
+        if not names:
+            return False
+        for reader, other in enumerate(launch.kernels):
+            if reader != place and reader not in others and not _spares_idle(other, names):
+                return False
+    return True
+
+
+def _stored_at_nodes(walk: Traversal) -> Iterator[str]:
+    for statement in walk.body:
+        match statement:
+            case Store(buffer=buffer):
+                yield buffer
+
+
+def _spares_idle(kernel: Kernel, names: set[str]) -> bool:
+    """Whether a kernel touches rows of nodes by these names at nodes with incoming edges alone."""
+    if kernel.rows.space in _AT_EDGES:
+        return all(end is not End.SRC for name, end in reads(kernel) if name in names)
+    if isinstance(kernel, Gemm) and kernel.only is End.DST:
+        return True
+    read = {name for name, _ in reads(kernel)}
+    adds = isinstance(kernel, Gemm) and kernel.accumulate and kernel.out in names
+    return not adds and not read & names
