@@ -3,7 +3,8 @@
     python benchmarks/peers.py --layers rgcn,rgat,hgt --widths 64 --rounds 7
 
 Every candidate of a cell runs once per round, in random order. Its output is checked against a
-float64 reference first; one that is wrong, fails or runs out of memory is recorded as such. Cells
+float64 reference first; one that is wrong, fails or runs out of memory is recorded as such. Beside
+the times stand hetune's share of the roofline, and the most that could be won (`_bound.py`). Cells
 that the output file already holds for this machine and commit are kept.
 
 With --device cuda the same is asked of a GPU (`_gpu_peers.py`), which needs PyG and no other

@@ -32,7 +32,7 @@ def test_it_is_ready_once_they_are_loaded(tmp_path):
 def test_without_one_it_never_is_and_says_why(tmp_path, caplog):
     service = opened(tmp_path, "m", "n@live")
     service.warm_up.run()
-    with pytest.raises(NotReadyError, match=r"n@live.*no alias"):
+    with pytest.raises(NotReadyError, match=r"n@live.*no model n"):
         service.check_ready()
     assert "n@live" in caplog.text
 
