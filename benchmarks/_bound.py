@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ _ROUNDS = 15
 _ARITHMETIC, _TRAFFIC = ("matrix", "vector"), ("gather", "stream")
 
 
+@cache
 def limits(threads: int) -> MachineModel:
     """The machine at its best, a thread's part of it: FMA instructions on registers alone, rows of
     tables that fit a cache, and rows out of memory one after the other. Takes some ten seconds.

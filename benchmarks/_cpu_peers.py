@@ -25,17 +25,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from hetune.profiling.measure.rounds import interleave
-from hetune.variants.runtime.roofline import MachineModel
 
 
 class CellRunner:
     """Measures one cell: probes each candidate, checks its output, times all interleaved."""
 
-    def __init__(
-        self, cell: Cell, options: argparse.Namespace, progress: Progress, machine: MachineModel
-    ) -> None:
+    def __init__(self, cell: Cell, options: argparse.Namespace, progress: Progress) -> None:
         self._cell, self._options, self._progress = cell, options, progress
-        self._machine = machine
         self._task = progress.add_task(cell.key, total=None)
         self._references: dict[str, tuple[Tensor, str]] = {}
         self._entries: dict[str, dict[str, Any]] = {}
@@ -63,7 +59,7 @@ class CellRunner:
             "nodes": graph.num_nodes,
             "edges": graph.num_edges,
             "etypes": graph.num_etypes,
-            "roofline_ms": round(1e3 * least_seconds(problem, self._machine, threads), 4),
+            "roofline_ms": round(1e3 * least_seconds(problem, limits(threads), threads), 4),
             "references": {model: author for model, (_, author) in self._references.items()},
             "candidates": list(self._entries.values()),
         }
@@ -170,12 +166,11 @@ def run(options: argparse.Namespace) -> int:
     with Progress(*columns, console=console, transient=True) as progress:
         cells = _cells(options)
         overall = progress.add_task("cells", total=len(cells))
-        machine = limits(options.threads)
         for cell in cells:
             chosen = candidates(cell.layer, compiled=options.compile, only=options.only)
             if not results.has(cell.key, [candidate.name for candidate in chosen]):
                 try:
-                    results.put(CellRunner(cell, options, progress, machine).measure(chosen))
+                    results.put(CellRunner(cell, options, progress).measure(chosen))
                 except MissingGraphError as error:
                     progress.console.print(f"[yellow]skipped {cell.key}: {error}")
             progress.advance(overall)

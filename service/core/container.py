@@ -40,7 +40,6 @@ _NUMPY = {
     for dtype in DTYPES.values()
 }
 _METADATA = "__metadata__"
-_FIELDS = frozenset({"dtype", "shape", "data_offsets"})
 _MOST_HEADER = 1 << 24
 _MOST_DIMENSIONS = 16
 _OFTEN_BYTES = 1 << 12
@@ -124,16 +123,13 @@ _layout_again = lru_cache(maxsize=256)(_layout)
 
 
 def _entry(name: str, given: object) -> _Entry:
-    if not isinstance(given, dict) or not given.keys() >= _FIELDS:
-        raise _malformed(f"{name!r} has not dtype, shape and data_offsets")
-    if len(given) > len(_FIELDS):
+    match given:
+        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [begin, end], **more}:
+            pass
+        case _:
+            raise _malformed(f"{name!r} has not dtype, shape and data_offsets")
+    if more:
         raise _malformed(f"{name!r} has more than dtype, shape and data_offsets")
-    dtype, shape, offsets = given["dtype"], given["shape"], given["data_offsets"]
-    if not (isinstance(dtype, str) and isinstance(shape, list) and isinstance(offsets, list)):
-        raise _malformed(f"{name!r} has dtype, shape or data_offsets of another form")
-    if len(offsets) != 2:
-        raise _malformed(f"{name!r} has not two data_offsets")
-    begin, end = offsets
     if dtype not in DTYPES:
         raise _malformed(f"{name!r} is {dtype[:16]!r}: convert it to one of {', '.join(DTYPES)}")
     numbers = (*shape, begin, end)

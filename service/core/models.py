@@ -170,7 +170,7 @@ class ModelStore:
             version = self._aliases.version(self._folder_of(name), alias)
         elif version is None:
             version = next(reversed(stamps))
-        return name, version, stamps.get(version) or self._stamp(name, version)
+        return name, version, _stamp_of(stamps, name, version)
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""
@@ -254,8 +254,7 @@ class ModelStore:
 
     def _path(self, name: str, version: int) -> Path:
         folder = self._folder_of(name)
-        if not 1 <= version <= LATEST:
-            raise MalformedError(f"{version} is no version: take a number from 1 to {LATEST}")
+        _check_version(version)
         return folder / f"{version}{_ENDING}"
 
     def _stamps(self, name: str) -> Mapping[int, int]:
@@ -268,11 +267,7 @@ class ModelStore:
         return found
 
     def _stamp(self, name: str, version: int) -> int:
-        self._path(name, version)
-        found = self._stamps(name).get(version)
-        if found is None:
-            raise _unknown(name, version)
-        return found
+        return _stamp_of(self._stamps(name), name, version)
 
     def _read(self, name: str, version: int) -> Model:
         try:
@@ -296,6 +291,18 @@ def _folder(root: Path, name: str) -> Path:
             "and underscores, first a letter or digit"
         )
     return root / f"{_PREFIX}{name}"
+
+
+def _check_version(version: int) -> None:
+    if not 1 <= version <= LATEST:
+        raise MalformedError(f"{version} is no version: take a number from 1 to {LATEST}")
+
+
+def _stamp_of(stamps: Mapping[int, int], name: str, version: int) -> int:
+    _check_version(version)
+    if version not in stamps:
+        raise _unknown(name, version)
+    return stamps[version]
 
 
 def _unknown(name: str, version: int) -> NotFoundError:

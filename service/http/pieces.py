@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
-
 from starlette.responses import Response
 
 from hetune.service.core.message import Pieces
@@ -19,13 +17,9 @@ class PiecesResponse(Response):
     """
 
     def __init__(self, pieces: Pieces, media_type: str) -> None:
-        self._pieces, self.media_type = pieces, media_type
-        # What starlette's own would find out in more steps.
-        self.status_code, self.background, self.body = HTTPStatus.OK, None, b""
-        self.raw_headers = [
-            (b"content-length", b"%d" % len(pieces)),
-            (b"content-type", media_type.encode("latin-1")),
-        ]
+        self._pieces = pieces
+        headers = {"Content-Length": str(len(pieces))}
+        super().__init__(None, headers=headers, media_type=media_type)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends it."""

@@ -60,6 +60,7 @@ class GemmLowering:
         self.tiling = tiling(gemm, schedule)
         self.operand = Operand(gemm, name, launch, schedule, arguments)
         self.by_dot = gemm.n <= _DOT_WIDTH and gemm.k >= _DOT_DEPTH
+        self.asks_by_lines = self.operand.has_lines and not self.by_dot
         self.by_type = launch.type_of(gemm.w).space
         check_plain(gemm)
         check_gemm(gemm, launch)
@@ -155,7 +156,7 @@ class GemmLowering:
         tallest = heights[0]
         row = "i" if self._contiguous else "rows + i"
         weight = "columns" if self.by_dot else "w"
-        ahead = ", stop - i - height" if self._asks_by_lines else ""
+        ahead = ", stop - i - height" if self.asks_by_lines else ""
         calls = tuple(
             (
                 f"case {height}" if height > 1 else "default",
@@ -170,7 +171,8 @@ class GemmLowering:
         else:
             height = f"minimum(stop - i, {tallest})"
         body: list[Statement] = [Let("const int32_t", "height", height)]
-        body += self.operand.prefetch(tallest)
+        if not self.asks_by_lines:
+            body += self.operand.prefetch(tallest)
         body += [Switch("height", calls), Assign("i", "height", "+=")]
         return [
             Let("const int32_t", "stop", stop),
@@ -183,7 +185,7 @@ class GemmLowering:
     def _tile(self) -> Function:
         body = self.operand.setup(self._row)
         ahead: tuple[str, ...] = ()
-        if self._asks_by_lines:
+        if self.asks_by_lines:
             body += self.operand.next_rows()
             ahead = ("int32_t ahead",)
         body += self._dot_products() if self.by_dot else self._products()
@@ -195,10 +197,6 @@ class GemmLowering:
             tuple(body),
             template="int M",
         )
-
-    @property
-    def _asks_by_lines(self) -> bool:
-        return self.operand.asks_by_lines and not self.by_dot
 
     @property
     def _row(self) -> str:
@@ -255,7 +253,7 @@ class GemmLowering:
             *(Assign(f"acc_{p.offset}[m]", f"x_k * w_{p.offset}", "+=") for p in pieces),
         ]
         loop = For("int", "k", "0", f"{gemm.k}", (*loads, each_row(*multiply_all)))
-        if asks and self._asks_by_lines:
+        if asks and self.asks_by_lines:
             line = f"next[m] + h * {gemm.k} + part" if gemm.heads > 1 else "next[m] + part"
             ask: Statement = each_row(Do(f"__builtin_prefetch({line})"))
             if column:

@@ -57,8 +57,8 @@ class Operand:
         return self.launch.type_of(x.weight).width == self.gemm.heads
 
     @property
-    def asks_by_lines(self) -> bool:
-        """Whether a tile asks for the next one's rows line by line, as it comes along its own.
+    def has_lines(self) -> bool:
+        """Whether a tile should ask for the next one's rows line by line, as it goes along its own.
 
         All at once they would fill the buffers of what the caches wait for.
         """
@@ -98,7 +98,7 @@ class Operand:
     def prefetch(self, tallest: int) -> list[Statement]:
         """Ask for the operand rows of the next tile before this one is computed."""
         gemm = self.gemm
-        if isinstance(gemm.x, Direct) or not self.schedule.prefetch or self.asks_by_lines:
+        if isinstance(gemm.x, Direct) or not self.schedule.prefetch:
             return []
         width = self.launch.type_of(gemm.x.buffer).width
         ask: tuple[Statement, ...]
