@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -47,8 +48,18 @@ def chromium():
 
 
 @pytest.fixture
-def opened(chromium):
-    """Opens pages, and checks that nothing went wrong on them, nor was asked for elsewhere."""
+def served():
+    """Serves applications until the test's pages are closed; gives the URL of each."""
+    with ExitStack() as stack:
+        yield lambda app: stack.enter_context(serving(app))
+
+
+@pytest.fixture
+def opened(chromium, served):
+    """Opens pages, and checks that nothing went wrong on them, nor was asked for elsewhere.
+
+    It needs `served`, so that no page outlives its server.
+    """
     contexts, wrong = [], []
 
     def open_page(url, path="/", **options):
@@ -166,12 +177,11 @@ def test_the_playground(opened, url, script):
 
 
 @pytest.fixture
-def mine(tmp_path, shelf):
+def mine(tmp_path, shelf, served):
     """A service of the test's own, with a candidate on its shelf, and where it is."""
     shutil.copytree(shelf, tmp_path / "shelf")
     service = make_service(tmp_path, limits=LIMITS)
-    with serving(application(service)) as url:
-        yield service, url
+    return service, served(application(service))
 
 
 def test_a_job_is_watched_as_it_goes_on(opened, mine):
@@ -265,28 +275,28 @@ def test_a_model_is_measured(opened, mine, script):
 
 
 @pytest.mark.parametrize("script", [True, False])
-def test_a_key_is_asked_for(opened, tmp_path, script):
-    with serving(application(make_service(tmp_path / "data"), key=KEY)) as url:
-        page = opened(url, "/ui/jobs", java_script_enabled=script)
-        if script:
-            found = [check(page, name) for name in ("faint", "unnamed", "misplaced")]
-            assert found == [[], [], []]
-        page.get_by_label("Key").fill("close sesame")
-        page.get_by_role("button", name="Log in").click()
-        expect(page.get_by_role("alert")).to_contain_text("none of this service's keys")
-        page.get_by_label("Key").fill(KEY)
-        page.get_by_role("button", name="Log in").click()
-        page.wait_for_url("**/ui/jobs")
-        assert KEY not in str(page.context.cookies())
-        [session] = [c for c in page.context.cookies() if c["name"] == "hetune_session"]
-        assert session["httpOnly"]
-        assert session["sameSite"] == "Strict"
-        if script:
-            assert "hetune_session" not in page.evaluate("document.cookie")
-        page.get_by_role("button", name="Log out").click()
-        page.get_by_label("Key").wait_for()
-        page.goto(f"{url}/ui/jobs")
-        expect(page).to_have_url(re.compile("/ui/login"))
+def test_a_key_is_asked_for(opened, served, tmp_path, script):
+    url = served(application(make_service(tmp_path / "data"), key=KEY))
+    page = opened(url, "/ui/jobs", java_script_enabled=script)
+    if script:
+        found = [check(page, name) for name in ("faint", "unnamed", "misplaced")]
+        assert found == [[], [], []]
+    page.get_by_label("Key").fill("close sesame")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_contain_text("none of this service's keys")
+    page.get_by_label("Key").fill(KEY)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url("**/ui/jobs")
+    assert KEY not in str(page.context.cookies())
+    [session] = [c for c in page.context.cookies() if c["name"] == "hetune_session"]
+    assert session["httpOnly"]
+    assert session["sameSite"] == "Strict"
+    if script:
+        assert "hetune_session" not in page.evaluate("document.cookie")
+    page.get_by_role("button", name="Log out").click()
+    page.get_by_label("Key").wait_for()
+    page.goto(f"{url}/ui/jobs")
+    expect(page).to_have_url(re.compile("/ui/login"))
     # That a form was answered by a 401 is told in the console, and nowhere else.
     opened.wrong[:] = [text for text in opened.wrong if "401 (Unauthorized)" not in text]
 
@@ -306,3 +316,9 @@ def test_the_policy_lets_no_script_of_a_page_run(opened, url):
     assert len(opened.wrong) == 2
     assert all("Content Security Policy" in text for text in opened.wrong)
     opened.wrong.clear()
+
+
+def test_no_page_outlives_its_server(opened, mine):
+    page = opened(mine[1], "/ui/jobs")
+    with page.expect_request("**/icon.svg?0.*"):
+        page.evaluate("void setInterval(() => fetch(`/ui/static/icon.svg?${Math.random()}`), 5)")
