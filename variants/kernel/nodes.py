@@ -243,9 +243,13 @@ class Launch:
 
     def type_of(self, name: str) -> Type:
         """The type of a buffer."""
+        return self.buffer(name).type
+
+    def buffer(self, name: str) -> Buffer:
+        """The buffer of a name."""
         for buffer in self.buffers:
             if buffer.name == name:
-                return buffer.type
+                return buffer
         raise KeyError(name)
 
 

@@ -60,7 +60,7 @@ class GemmLowering:
         self.tiling = tiling(gemm, schedule)
         self.operand = Operand(gemm, name, launch, schedule, arguments)
         self.by_dot = gemm.n <= _DOT_WIDTH and gemm.k >= _DOT_DEPTH
-        self.asks_by_lines = self.operand.has_lines and not self.by_dot
+        self.asks_by_lines = self.operand.comes_by_lines and not self.by_dot
         self.by_type = launch.type_of(gemm.w).space
         check_plain(gemm)
         check_gemm(gemm, launch)
@@ -186,8 +186,11 @@ class GemmLowering:
         body = self.operand.setup(self._row)
         ahead: tuple[str, ...] = ()
         if self.asks_by_lines:
-            body += self.operand.next_rows()
+            # Behind the last rows there are these again.
+            body += self.operand.next_rows(self._row_at("(m < ahead ? M + m : m)"))
             ahead = ("int32_t ahead",)
+        if self._expects:
+            body += [Let("float*", "to[M]"), each_row(Assign("to[m]", self._out_pointer))]
         body += self._dot_products() if self.by_dot else self._products()
         row = "int32_t first" if self._contiguous else "const int32_t* rows"
         return Function(
@@ -200,7 +203,17 @@ class GemmLowering:
 
     @property
     def _row(self) -> str:
-        return "first + m" if self._contiguous else "rows[m]"
+        return self._row_at("m")
+
+    def _row_at(self, m: str) -> str:
+        return f"first + {m}" if self._contiguous else f"rows[{m}]"
+
+    @property
+    def _expects(self) -> bool:
+        """Whether a tile asks for the rows that it is going to write, line by line."""
+        if self.by_dot or not self.operand.has_lines or self.gemm.n % LINE:
+            return False
+        return not self.launch.buffer(self.gemm.out).scratch
 
     def _products(self) -> list[Statement]:
         gemm, tiling = self.gemm, self.tiling
@@ -253,21 +266,35 @@ class GemmLowering:
             *(Assign(f"acc_{p.offset}[m]", f"x_k * w_{p.offset}", "+=") for p in pieces),
         ]
         loop = For("int", "k", "0", f"{gemm.k}", (*loads, each_row(*multiply_all)))
-        if asks and self.asks_by_lines:
-            line = f"next[m] + h * {gemm.k} + part" if gemm.heads > 1 else "next[m] + part"
-            ask: Statement = each_row(Do(f"__builtin_prefetch({line})"))
+        requests = self._requests() if asks else ()
+        if requests:
+            ask: Statement = each_row(*requests)
             if column:
                 ask = If(f"{column} == 0", (ask,))
             part = replace(loop, start="part", stop=f"part + {LINE}")
             loop = For("int", "part", "0", f"{gemm.k}", (ask, part), step=f"{LINE}")
         return [*declare, each_row(*zero), loop, each_row(*self._finish(pieces, column))]
 
+    def _requests(self) -> tuple[Statement, ...]:
+        """What a tile asks for, for its row m, at each line of the operand."""
+        gemm, found = self.gemm, list[Statement]()
+        head_k, head_n = (f"h * {gemm.k}", f"h * {gemm.n}") if gemm.heads > 1 else ("", "")
+        if self.asks_by_lines:
+            found.append(Do(f"__builtin_prefetch({_sum_text('next[m]', head_k, 'part')})"))
+        if self._expects:
+            for first in range(0, gemm.n, gemm.k):
+                line = _sum_text("to[m]", head_n, "part", str(first) if first else "")
+                expect: Statement = Do(f"__builtin_prefetch({line}, 1)")
+                if first + gemm.k > gemm.n:
+                    expect = If(f"part < {gemm.n - first}", (expect,))
+                found.append(expect)
+        return tuple(found)
+
     def _finish(self, pieces: tuple[Piece, ...], column: str) -> list[Statement]:
         """Scale, bias and write one row of a tile; overlapping pieces read before they write."""
         gemm = self.gemm
         head = f"h * {gemm.n}" if gemm.heads > 1 else ""
-        out = f"{self.args.buffer(gemm.out)} + int64_t({self._out_row}) * {gemm.heads * gemm.n}"
-        body: list[Statement] = [Let("float*", "out", _sum_text(out, head, column))]
+        body: list[Statement] = [Let("float*", "out", _sum_text(self._out_pointer, head, column))]
         if gemm.scale:
             body.append(Let("const float", "scale", self._scale))
         if gemm.bias:
@@ -324,23 +351,26 @@ class GemmLowering:
             for p in rest
         ]
         head = f"h * {gemm.n}" if gemm.heads > 1 else ""
-        out = f"{self.args.buffer(gemm.out)} + int64_t({self._out_row}) * {gemm.heads * gemm.n}"
         column = _sum_text(head, "j")
         if gemm.scale:
             body.append(Assign("total", self._scale, "*="))
         if gemm.bias:
             body.append(Assign("total", f"({self._bias})[{column}]", "+="))
-        body.append(Assign(f"({out})[{column}]", "total", "+=" if gemm.accumulate else "="))
+        out = f"({self._out_pointer})[{column}]"
+        body.append(Assign(out, "total", "+=" if gemm.accumulate else "="))
         loop: Statement = For("int", "j", "0", f"{gemm.n}", tuple(body))
         if gemm.heads > 1:
             loop = For("int", "h", "0", f"{gemm.heads}", (loop,))
         return [For("int", "m", "0", "M", (loop,))]
 
     @property
-    def _out_row(self) -> str:
-        if self.gemm.scatter:
-            return node_of(self.args, self.gemm.rows, self._row, End.DST)
-        return own_row(self.args, self.gemm.rows, self._row)
+    def _out_pointer(self) -> str:
+        gemm = self.gemm
+        if gemm.scatter:
+            row = node_of(self.args, gemm.rows, self._row, End.DST)
+        else:
+            row = own_row(self.args, gemm.rows, self._row)
+        return f"{self.args.buffer(gemm.out)} + int64_t({row}) * {gemm.heads * gemm.n}"
 
     @property
     def _scale(self) -> str:

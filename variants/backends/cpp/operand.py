@@ -27,7 +27,7 @@ from hetune.variants.kernel.nodes import (
 from hetune.variants.program.nodes import Space
 
 _SPREAD_LINES = 4
-"""From so many on rows are asked for line by line."""
+"""Lines of an operand's row from which on a tile asks line by line."""
 
 _SUM_VECTORS = 16
 """Vectors of a segment's sum held in registers at a time."""
@@ -58,18 +58,24 @@ class Operand:
 
     @property
     def has_lines(self) -> bool:
-        """Whether a tile should ask for the next one's rows line by line, as it goes along its own.
+        """Whether a tile goes along its rows line by line, and may ask for some in each."""
+        lines, rest = divmod(self.gemm.k, LINE)
+        return self.schedule.prefetch > 0 and lines >= _SPREAD_LINES and rest == 0
+
+    @property
+    def comes_by_lines(self) -> bool:
+        """Whether a tile should ask for the next one's rows line by line.
 
         All at once they would fill the buffers of what the caches wait for.
         """
-        gemm = self.gemm
-        lines, rest = divmod(gemm.k, LINE)
-        asks = isinstance(gemm.x, Gather) and self.schedule.prefetch > 0
-        return asks and lines >= _SPREAD_LINES and rest == 0
+        x = self.gemm.x
+        if isinstance(x, SegmentSum) or not self.has_lines:
+            return False
+        return isinstance(x, Gather) or not self.launch.buffer(x.buffer).scratch
 
-    def next_rows(self) -> list[Statement]:
-        """Pointers to the rows of the next tile; behind the last one, to this one's again."""
-        pointer = self._operand_pointer("rows[m < ahead ? M + m : m]")
+    def next_rows(self, row: str) -> list[Statement]:
+        """Pointers to the rows of the next tile, of which ``row`` is row m."""
+        pointer = self._operand_pointer(row)
         return [Let("const float*", "next[M]"), each_row(Assign("next[m]", pointer))]
 
     def setup(self, row: str) -> list[Statement]:

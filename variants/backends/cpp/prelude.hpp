@@ -68,6 +68,14 @@ template <int WIDTH> INLINE void prefetch_row(const float* row) {
     }
 }
 
+// The same for a row that is to be written.
+template <int WIDTH> INLINE void expect_row(float* row) {
+#pragma GCC unroll 8
+    for (int i = 0; i < WIDTH && i < 128; i += 16) {
+        __builtin_prefetch(row + i, 1);
+    }
+}
+
 template <class V> INLINE V maximum(V a, V b) { return a > b ? a : b; }
 template <class V> INLINE V minimum(V a, V b) { return a < b ? a : b; }
 

@@ -12,7 +12,7 @@ from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.program.nodes import Space
 
 _PRELUDE = """c block last stop ahead begin end sums zero V v2 v4 v8 v16 load store splat hsum
-    maximum minimum magnitude transpose prefetch_row relu leaky_relu exp sigmoid tanh
+    maximum minimum magnitude transpose prefetch_row expect_row relu leaky_relu exp sigmoid tanh
     gelu infinity Lanes Context gather scatter repeat fold_sum fold_max add_lanes
     max_lanes across_edges low_half high_half join lower_bound"""
 _TAKEN = frozenset((*VARIABLES.values(), *_PRELUDE.split(), *KEYWORDS))
@@ -88,10 +88,21 @@ class Scopes(Nest[Frame]):
             return
         if kind.space not in _GATHERED or kind.width < _PREFETCHED_WIDTH:
             return
+        self._ask("prefetch_row", buffer, f"{row.path[0][1]}[ahead]", distance)
+
+    def expect(self, buffer: str, distance: int) -> None:
+        """Ask for a row of the outermost loop some turns before it is written."""
+        frame, kind = self.inner, self.launch.buffer(buffer)
+        if not distance or frame is not self.frames[0] or not frame.last or kind.scratch:
+            return
+        if kind.type.width >= _PREFETCHED_WIDTH:
+            self._ask("expect_row", buffer, "ahead", distance)
+
+    def _ask(self, how: str, buffer: str, row: str, distance: int) -> None:
+        frame, width = self.inner, self.launch.type_of(buffer).width
         if not frame.ahead:
             ahead = f"minimum<int64_t>({frame.variable} + {distance}, {frame.last})"
             frame.ahead.append(Let("const int64_t", "ahead", ahead))
-        place = f"{self.args.buffer(buffer)} + int64_t({row.path[0][1]}[ahead]) * {kind.width}"
-        ask = Do(f"prefetch_row<{kind.width}>({place})")
+        ask = Do(f"{how}<{width}>({self.args.buffer(buffer)} + int64_t({row}) * {width})")
         if ask not in frame.ahead:
             frame.ahead.append(ask)

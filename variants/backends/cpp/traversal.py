@@ -191,6 +191,7 @@ class TraversalLowering:
         if not pieces:
             return
         row = self.scopes.own(frame)
+        self.scopes.expect(stmt.buffer, self.schedule.prefetch)
         out = self.scopes.pointer(frame, stmt.buffer, row, "float*", "out")
         for piece in pieces:
             text = _splatted(value.piece(piece, shape), value, shape, piece)

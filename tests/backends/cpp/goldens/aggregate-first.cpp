@@ -24,11 +24,21 @@ struct Context {
 
 // kernel_0: M rows at a time
 template <int M>
-static inline void kernel_0_tile(const Context& c, int32_t first, const float* w) {
+static inline void kernel_0_tile(const Context& c, int32_t first, const float* w, int32_t ahead) {
     const float* x[M];
 #pragma GCC unroll 16
     for (int m = 0; m < M; ++m) {
         x[m] = c.x + int64_t(first + m) * 64;
+    }
+    const float* next[M];
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+        next[m] = c.x + int64_t(first + (m < ahead ? M + m : m)) * 64;
+    }
+    float* to[M];
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+        to[m] = c.y + int64_t(first + m) * 64;
     }
     v16 acc_0[M];
     v16 acc_16[M];
@@ -41,19 +51,26 @@ static inline void kernel_0_tile(const Context& c, int32_t first, const float* w
         acc_32[m] = v16{};
         acc_48[m] = v16{};
     }
-    for (int k = 0; k < 64; ++k) {
-        const float* w_k = w + k * 64;
-        const v16 w_0 = load<v16>(w_k);
-        const v16 w_16 = load<v16>(w_k + 16);
-        const v16 w_32 = load<v16>(w_k + 32);
-        const v16 w_48 = load<v16>(w_k + 48);
+    for (int part = 0; part < 64; part += 16) {
 #pragma GCC unroll 16
         for (int m = 0; m < M; ++m) {
-            const float x_k = x[m][k];
-            acc_0[m] += x_k * w_0;
-            acc_16[m] += x_k * w_16;
-            acc_32[m] += x_k * w_32;
-            acc_48[m] += x_k * w_48;
+            __builtin_prefetch(next[m] + part);
+            __builtin_prefetch(to[m] + part, 1);
+        }
+        for (int k = part; k < part + 16; ++k) {
+            const float* w_k = w + k * 64;
+            const v16 w_0 = load<v16>(w_k);
+            const v16 w_16 = load<v16>(w_k + 16);
+            const v16 w_32 = load<v16>(w_k + 32);
+            const v16 w_48 = load<v16>(w_k + 48);
+#pragma GCC unroll 16
+            for (int m = 0; m < M; ++m) {
+                const float x_k = x[m][k];
+                acc_0[m] += x_k * w_0;
+                acc_16[m] += x_k * w_16;
+                acc_32[m] += x_k * w_32;
+                acc_48[m] += x_k * w_48;
+            }
         }
     }
 #pragma GCC unroll 16
@@ -79,11 +96,11 @@ NOINLINE void kernel_0(const Context& c, int64_t block) {
     while (i < stop) {
         const int32_t height = minimum(stop - i, 5);
         switch (height) {
-            case 5: kernel_0_tile<5>(c, i, w); break;
-            case 4: kernel_0_tile<4>(c, i, w); break;
-            case 3: kernel_0_tile<3>(c, i, w); break;
-            case 2: kernel_0_tile<2>(c, i, w); break;
-            default: kernel_0_tile<1>(c, i, w); break;
+            case 5: kernel_0_tile<5>(c, i, w, stop - i - height); break;
+            case 4: kernel_0_tile<4>(c, i, w, stop - i - height); break;
+            case 3: kernel_0_tile<3>(c, i, w, stop - i - height); break;
+            case 2: kernel_0_tile<2>(c, i, w, stop - i - height); break;
+            default: kernel_0_tile<1>(c, i, w, stop - i - height); break;
         }
         i += height;
     }
@@ -131,6 +148,11 @@ static inline void kernel_1_tile(const Context& c, const int32_t* rows, const fl
     for (int m = 0; m < M; ++m) {
         x[m] = summed[m];
     }
+    float* to[M];
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+        to[m] = c.y + int64_t(c.d_dst_pair_node[rows[m]]) * 64;
+    }
     v16 acc_0[M];
     v16 acc_16[M];
     v16 acc_32[M];
@@ -142,19 +164,25 @@ static inline void kernel_1_tile(const Context& c, const int32_t* rows, const fl
         acc_32[m] = v16{};
         acc_48[m] = v16{};
     }
-    for (int k = 0; k < 64; ++k) {
-        const float* w_k = w + k * 64;
-        const v16 w_0 = load<v16>(w_k);
-        const v16 w_16 = load<v16>(w_k + 16);
-        const v16 w_32 = load<v16>(w_k + 32);
-        const v16 w_48 = load<v16>(w_k + 48);
+    for (int part = 0; part < 64; part += 16) {
 #pragma GCC unroll 16
         for (int m = 0; m < M; ++m) {
-            const float x_k = x[m][k];
-            acc_0[m] += x_k * w_0;
-            acc_16[m] += x_k * w_16;
-            acc_32[m] += x_k * w_32;
-            acc_48[m] += x_k * w_48;
+            __builtin_prefetch(to[m] + part, 1);
+        }
+        for (int k = part; k < part + 16; ++k) {
+            const float* w_k = w + k * 64;
+            const v16 w_0 = load<v16>(w_k);
+            const v16 w_16 = load<v16>(w_k + 16);
+            const v16 w_32 = load<v16>(w_k + 32);
+            const v16 w_48 = load<v16>(w_k + 48);
+#pragma GCC unroll 16
+            for (int m = 0; m < M; ++m) {
+                const float x_k = x[m][k];
+                acc_0[m] += x_k * w_0;
+                acc_16[m] += x_k * w_16;
+                acc_32[m] += x_k * w_32;
+                acc_48[m] += x_k * w_48;
+            }
         }
     }
 #pragma GCC unroll 16

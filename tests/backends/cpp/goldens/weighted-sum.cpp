@@ -19,6 +19,8 @@ NOINLINE void kernel_0(const Context& c, int64_t block) {
     const int64_t stop = c.node_blocks[block + 1];
     const int64_t last_edge_all = c.all_indptr[stop] - 1;
     for (int64_t n = c.node_blocks[block]; n < stop; ++n) {
+        const int64_t ahead = minimum<int64_t>(n + 16, stop - 1);
+        expect_row<64>(c.y + int64_t(ahead) * 64);
         v16 acc_0 = v16{};
         v16 acc_16 = v16{};
         v16 acc_32 = v16{};
