@@ -1,0 +1,188 @@
+"""Layers as two commits run them, in turns: the later one's time as a share of the other's.
+
+    python benchmarks/revisions.py OLD [--new COMMIT] [--layers rgcn,rgat,hgt] [--graphs mag_0.1] \\
+        [--widths 64] [--rounds 21]
+
+Each commit has a copy of its own and a process of its own, which runs once when it is asked to.
+Both run the variant that the later one's selector chooses for very many runs (the other chooses
+its own where it has no such variant). Without --new it is the checkout as it stands.
+"""
+
+import argparse
+import io
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from _graphs import NAMES, names
+from _machine import commit, fingerprint
+from _measure import as_json, geometric_mean
+from _peers.problem import LAYERS
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from hetune.profiling.measure.timing import Timing
+
+_HERE = Path(__file__).resolve().parent
+_ROOT = _HERE.parent
+
+
+class Revision:
+    """A process that runs layers of one commit."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def ask(self, **question: Any) -> dict[str, Any]:
+        """Its answer.
+
+        Raises:
+            SystemExit: It has ended; what it said is on stderr.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(question) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self._process.args!r} has ended: see above")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+@contextmanager
+def running(source: Path) -> Iterator[Revision]:
+    """A process with the hetune of a folder. The benchmarks' own modules are this checkout's."""
+    path = os.pathsep.join((str(source / "src"), str(_HERE)))
+    process = subprocess.Popen(
+        (sys.executable, str(_HERE / "_revision.py")),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    try:
+        yield Revision(process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
+def copied(revision: str) -> Iterator[Path]:
+    """A copy of a commit.
+
+    Raises:
+        SystemExit: There is no such commit.
+    """
+    command = ("git", "-C", str(_ROOT), "archive", "--format=tar", revision)
+    packed = subprocess.run(command, capture_output=True, check=False)
+    if packed.returncode:
+        raise SystemExit(f"no commit {revision!r}: {packed.stderr.decode().strip()}")
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+            archive.extractall(folder, filter="data")
+        yield Path(folder)
+
+
+def measure(
+    old: Revision, new: Revision, layer: str, graph: str, width: int, options: argparse.Namespace
+) -> dict[str, Any]:
+    """The cell of one layer on one graph."""
+    asked = {"layer": layer, "graph": graph, "width": width, "threads": options.threads}
+    found = new.ask(**asked, variant="")
+    other = old.ask(**asked, variant=found["variant"])
+    seconds: dict[str, list[float]] = {"old": [], "new": []}
+    turns = [("old", old), ("new", new)]
+    draw = random.Random(0)
+    for _ in range(options.rounds):
+        draw.shuffle(turns)
+        for name, revision in turns:
+            seconds[name].append(revision.ask(run=1)["seconds"])
+    ratio = statistics.median(seconds["new"]) / statistics.median(seconds["old"])
+    return {
+        "key": f"{layer}/{graph}/{width}",
+        "variants": {"old": other["variant"], "new": found["variant"]},
+        "same_bits": other["bits"] == found["bits"],
+        "share": round(ratio, 4),
+        **{name: as_json(Timing(tuple(times))) for name, times in seconds.items()},
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure all cells, print the table, write the JSON."""
+    options = _parser().parse_args(arguments)
+    cells: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        old = stack.enter_context(running(stack.enter_context(copied(options.old))))
+        source = stack.enter_context(copied(options.new)) if options.new else _ROOT
+        new = stack.enter_context(running(source))
+        progress = stack.enter_context(Progress(console=Console(stderr=True)))
+        wanted = [
+            (layer, graph, width)
+            for layer in options.layers
+            for graph in options.graphs
+            for width in options.widths
+        ]
+        for layer, graph, width in progress.track(wanted, description="layers"):
+            cells.append(measure(old, new, layer, graph, width, options))
+    report = {
+        "machine": fingerprint(options.threads),
+        "old": options.old,
+        "new": options.new or commit(),
+        "share": round(geometric_mean([cell["share"] for cell in cells]), 4),
+        "cells": cells,
+    }
+    Console().print(_table(report))
+    if options.out:
+        options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _table(report: dict[str, Any]) -> Table:
+    table = Table(title=f"{report['new']} against {report['old']}")
+    for title in ("layer", "variant", "old, ms", "new, ms", "new / old", "bits"):
+        table.add_column(title, overflow="fold")
+    for cell in report["cells"]:
+        table.add_row(
+            cell["key"],
+            cell["variants"]["new"],
+            *(
+                f"{cell[name]['median_ms']:.2f} ± {cell[name]['iqr_ms']:.2f}"
+                for name in ("old", "new")
+            ),
+            f"{cell['share']:.3f}",
+            "same" if cell["same_bits"] else "others",
+        )
+    table.add_row("geometric mean", "", "", "", f"{report['share']:.3f}", "")
+    return table
+
+
+def _parser() -> argparse.ArgumentParser:
+    line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    line.add_argument("old", help="a commit")
+    line.add_argument("--new", help="a later one; the checkout as it stands if left out")
+    line.add_argument("--layers", type=names, default=list(LAYERS))
+    line.add_argument("--graphs", type=names, default=list(NAMES))
+    line.add_argument("--widths", type=lambda text: list(map(int, names(text))), default=[64])
+    line.add_argument("--rounds", type=int, default=21)
+    line.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    line.add_argument("--out", type=Path, help="where the figures are to be kept, if anywhere")
+    return line
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

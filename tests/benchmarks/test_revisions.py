@@ -1,0 +1,56 @@
+"""Two commits' layers are run in turns, each by its own code."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import revisions
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def repository():
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("no repository: the benchmark compares commits")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("repository")
+def test_a_commit_beside_itself(tmp_path, monkeypatch, capsys):
+    (tmp_path / "graphs").mkdir()
+    rng = np.random.default_rng(0)
+    ids = {name: rng.integers(0, 40, 200) for name in ("src", "dst")}
+    kinds = {"etype": rng.integers(0, 3, 200), "ntype": np.zeros(40, np.int64)}
+    np.savez(tmp_path / "graphs" / "tiny.npz", **ids, **kinds, num_nodes=40, num_etypes=3)
+    monkeypatch.setenv("HETUNE_DATA", str(tmp_path))
+    out = tmp_path / "out.json"
+    cells = ("--layers", "rgcn,hgt", "--graphs", "tiny", "--widths", "8", "--rounds", "3")
+    assert revisions.main(["HEAD", "--new", "HEAD", *cells, "--out", str(out)]) == 0
+    report = json.loads(out.read_text())
+    assert [cell["key"] for cell in report["cells"]] == ["rgcn/tiny/8", "hgt/tiny/8"]
+    for cell in report["cells"]:
+        assert cell["same_bits"]
+        old, new = cell["old"]["median_ms"], cell["new"]["median_ms"]
+        assert cell["share"] == pytest.approx(new / old, rel=0.01)
+        assert len(cell["old"]["times_ms"]) == 3
+    assert "HEAD against HEAD" in capsys.readouterr().out
+
+
+def test_the_code_is_the_commit_s_own(tmp_path):
+    package = tmp_path / "src" / "hetune"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('another hetune')\n")
+    with (
+        revisions.running(tmp_path) as revision,
+        pytest.raises(SystemExit, match="has ended: see above"),
+    ):
+        revision.ask(run=1)
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_commit_that_is_not_there():
+    with pytest.raises(SystemExit, match="no commit 'nowhere'"), revisions.copied("nowhere"):
+        pass
