@@ -265,3 +265,22 @@ launch
     store y += active
 """
 """A product with heads of which other rows, those of types and nodes, are part; it is kept."""
+
+SOURCE_PAIRS = """
+launch
+  buffer x: node[{d}]
+  buffer w: etype[{d},{d}]
+  buffer q: etype[]
+  buffer z: node[{d}]
+  buffer t: src_pair@a[{d}]
+  gemm p[src_pair@a] = x[src] @ w heads=1 k={d} n={d}
+    gate: [] = read q
+    more: [{d}] = mul(gate, p)
+    node: [{d}] = read z[src]
+    both: [{d}] = max(more, node)
+    store t = both
+"""
+"""A product of the rows of source pairs that has a tail."""
+
+FUNCTIONS = ("relu", "gelu", "exp", "sigmoid", "tanh", "one_minus", "scale", "leaky_relu")
+"""What a product's operand may go through."""

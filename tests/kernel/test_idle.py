@@ -55,6 +55,12 @@ EDGES = """
       store edges = f
 """
 LAST = "  gemm y[node] = t @ w heads=1 k=4 n=4 only=dst fill\n"
+FINISHED = """
+  gemm p[node] = {x} @ w heads=1 k=4 n=4 only=dst fill
+    c: [4] = read {old}
+    both: [4] = add(p, c)
+    store y = both
+"""
 
 
 @pytest.mark.parametrize(
@@ -73,8 +79,10 @@ LAST = "  gemm y[node] = t @ w heads=1 k=4 n=4 only=dst fill\n"
         ([FIRST, ROWS_WITH_EDGES, RESULT], set()),
         ([FIRST, SECOND, LAST, ALL_ROWS.replace("= s", "= t")], set()),
         ([SUM.replace("store s", "store y")], set()),
+        ([FIRST, FINISHED.format(x="s", old="x")], {0}),
+        ([FIRST, FINISHED.format(x="x", old="s")], set()),
     ],
-    ids=range(13),
+    ids=range(15),
 )
 def test_which_walks_leave_nodes_out(kernels, left_out):
     assert leaves_out_idle(parse(BUFFERS + "".join(kernels))) == left_out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hetune.variants.errors import KernelError
-from hetune.variants.kernel.nodes import Direct, Gemm, Launch, SegmentSum
+from hetune.variants.kernel.nodes import Gemm, Launch, SegmentSum
 from hetune.variants.program.nodes import Space
 
 
@@ -24,16 +24,3 @@ def check_gemm(gemm: Gemm, launch: Launch) -> None:
         raise KernelError(f"{where} only edges and dst_pairs scatter to their destination")
     if gemm.scatter and (gemm.bias or not gemm.accumulate):
         raise KernelError(f"{where} scattered rows must accumulate and have no bias")
-
-
-def check_plain(gemm: Gemm) -> None:
-    """Checks that a Gemm is a product alone, for backends that keep its rows in cache.
-
-    Raises:
-        KernelError: It is more.
-    """
-    if gemm.tail or (isinstance(gemm.x, Direct) and gemm.x.fn):
-        raise KernelError(
-            f"the Gemm into {gemm.out!r} has elementwise functions of its rows: the C++ backend "
-            "walks rows again"
-        )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from hetune.variants.kernel.aliases import memory_of
 from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Store, Traversal
-from hetune.variants.kernel.walk import reads
+from hetune.variants.kernel.walk import reads, touched
 from hetune.variants.program.nodes import End, Space
 
 _AT_EDGES = (Space.DST_PAIR, Space.EDGE)
@@ -58,7 +58,8 @@ def _spares_idle(kernel: Kernel, names: set[str]) -> bool:
     if kernel.rows.space in _AT_EDGES:
         return all(end is not End.SRC for name, end in reads(kernel) if name in names)
     if isinstance(kernel, Gemm) and kernel.only is End.DST:
-        return True
+        # A tail runs for the rows that are filled, too.
+        return not names & set(touched(Traversal(kernel.rows, kernel.tail)))
     read = {name for name, _ in reads(kernel)}
     adds = isinstance(kernel, Gemm) and kernel.accumulate and kernel.out in names
     return not adds and not read & names

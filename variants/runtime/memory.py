@@ -58,11 +58,11 @@ def layout_of(plan: Plan, schedules: tuple[AnySchedule, ...], domain: Domain) ->
 
 def _scratch(launch: Launch, schedule: AnySchedule, domain: Domain) -> int:
     """Elements of scratch, of a thread's share or of a GPU."""
+    run = as_run(launch, schedule)
     if isinstance(schedule, GpuSchedule):
-        run = as_run(launch, schedule)
         parts = part_elements(run, schedule, domain.count)
         return sum(whole_scratch(run, domain.count).values()) + parts
-    return scratch_layout(launch, schedule.block_nodes, domain.index).stride
+    return scratch_layout(run, schedule.block_nodes, domain.index).stride
 
 
 def copied_bytes(program: Program, domain: Domain) -> tuple[int, ...]:

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+from hetune.variants.backends.base import SCRATCH
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.interpret import interpret
 from hetune.variants.kernel.interpret_rows import row_count
 from hetune.variants.kernel.nodes import Launch, Rows, Schedule
+from hetune.variants.kernel.scratch import scratch_layout
 from hetune.variants.kernel.testing import random_values
 from hetune.variants.kernel.verify import verify
 from hetune.variants.registry import Registry
@@ -76,22 +78,25 @@ def check(backend, graphs) -> Iterator[Callable[..., None]]:
     def compare(
         launch: Launch,
         schedule: Schedule | None = None,
-        chosen: dict[str, HeteroGraph] | None = None,
+        only: dict[str, HeteroGraph] | None = None,
     ) -> None:
         verify(launch)
-        for name, graph in (chosen or graphs).items():
+        for name, graph in (only or graphs).items():
             place = _Place(graph)
             expected = random_values(launch, place.index, graph)
             interpret(launch, expected, place.index, graph)
-            run = backend.bind(launch, schedule or Schedule(block_nodes=64), place)
+            chosen = schedule or Schedule(block_nodes=64)
+            run = backend.bind(launch, chosen, place)
+            share = scratch_layout(launch, chosen.block_nodes, place.index).stride
             results = []
             for threads in (1, 2):
                 values = random_values(launch, place.index, graph, torch.float32)
+                values[SCRATCH] = torch.full((threads * share,), torch.nan)
                 torch.set_num_threads(threads)
                 run(values)
                 results.append(values)
-            for buffer, want in expected.items():
-                got, again = (result[buffer] for result in results)
+            for buffer in (buffer.name for buffer in launch.buffers if not buffer.scratch):
+                got, again, want = results[0][buffer], results[1][buffer], expected[buffer]
                 assert torch.equal(got, again), (name, buffer)
                 limit = 1e-5 * want.abs().max().item() if want.numel() else 0.0
                 torch.testing.assert_close(got.double(), want, rtol=0.0, atol=limit)

@@ -7,26 +7,10 @@ from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.testing_rows import random_rows
 
-from ..launches import ACTIVATED, ACTIVATED_PAIRS
+from ..launches import ACTIVATED, ACTIVATED_PAIRS, FUNCTIONS, SOURCE_PAIRS
 
 SMALL = GpuSchedule(tile_rows=16, tile_columns=16, tile_k=16, nodes=8, edges=2)
 SCHEDULES = {"default": GpuSchedule(), "small": SMALL, "apart": GpuSchedule(fuse_rows=False)}
-FUNCTIONS = ("relu", "gelu", "exp", "sigmoid", "tanh", "one_minus", "scale", "leaky_relu")
-
-SOURCE_PAIRS = """
-launch
-  buffer x: node[{d}]
-  buffer w: etype[{d},{d}]
-  buffer q: etype[]
-  buffer z: node[{d}]
-  buffer t: src_pair@a[{d}]
-  gemm p[src_pair@a] = x[src] @ w heads=1 k={d} n={d}
-    gate: [] = read q
-    more: [{d}] = mul(gate, p)
-    node: [{d}] = read z[src]
-    both: [{d}] = max(more, node)
-    store t = both
-"""
 
 
 def kernels(text: str, schedule: GpuSchedule) -> list[str]:

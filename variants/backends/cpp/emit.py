@@ -10,6 +10,7 @@ from hetune.variants.backends.cpp.abi import Arguments, CountSlot, Slot
 from hetune.variants.backends.cpp.codegen import print_unit
 from hetune.variants.backends.cpp.lower import lower
 from hetune.variants.backends.describe import launch_name
+from hetune.variants.kernel.as_run import as_run
 from hetune.variants.kernel.nodes import Launch, Schedule
 from hetune.variants.kernel.text import show, show_schedule
 from hetune.variants.registry.records import KernelSource
@@ -17,7 +18,10 @@ from hetune.variants.registry.records import KernelSource
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """A launch's source, and the pointers and counts that it is called with, in order."""
+    """A launch's source, and the pointers and counts that it is called with, in order.
+
+    ``launch`` is the one that runs: elementwise walks over a product's rows are part of it.
+    """
 
     launch: Launch
     source: KernelSource
@@ -35,11 +39,12 @@ def emit(launch: Launch, schedule: Schedule) -> Emitted:
         KernelError: a kernel cannot be compiled as it stands.
     """
     recipe = f"{show(launch)}{show_schedule(schedule)}"
-    arguments = Arguments(launch)
-    unit = lower(launch, schedule, arguments, show_schedule(schedule))
+    run = as_run(launch, schedule)
+    arguments = Arguments(run)
+    unit = lower(run, schedule, arguments, show_schedule(schedule))
     source = KernelSource(launch_name(launch, recipe), f"{_prelude()}\n{print_unit(unit)}", recipe)
     return Emitted(
-        launch,
+        run,
         source,
         tuple(slot for slot, _ in arguments.pointers),
         tuple(slot for slot, _ in arguments.counts),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hetune.variants.backends.checks import check_gemm, check_plain
+from hetune.variants.backends.checks import check_gemm
 from hetune.variants.backends.cpp.abi import Arguments
+from hetune.variants.backends.cpp.filled_rows import filled_rows
 from hetune.variants.backends.cpp.operand import LINE, Operand, each_row
 from hetune.variants.backends.cpp.pieces import Piece, at, cut
 from hetune.variants.backends.cpp.rows import block_range, node_of, own_row
+from hetune.variants.backends.cpp.tail import Tail
 from hetune.variants.backends.cpp.target import (
     Assign,
     Comment,
@@ -62,7 +64,7 @@ class GemmLowering:
         self.by_dot = gemm.n <= _DOT_WIDTH and gemm.k >= _DOT_DEPTH
         self.asks_by_lines = self.operand.comes_by_lines and not self.by_dot
         self.by_type = launch.type_of(gemm.w).space
-        check_plain(gemm)
+        self.tail = Tail(gemm, name, launch, schedule, arguments) if gemm.tail else None
         check_gemm(gemm, launch)
         self._check_operand()
 
@@ -84,7 +86,8 @@ class GemmLowering:
     def functions(self) -> tuple[Function, ...]:
         """Functions in the order of their definition; the last one runs a block."""
         summing = (self.operand.segment_sum(),) if isinstance(self.gemm.x, SegmentSum) else ()
-        return (*summing, self._tile(), self._block())
+        finishing = (self.tail.function(),) if self.tail else ()
+        return (*summing, *finishing, self._tile(), self._block())
 
     # --- a block ------------------------------------------------------------------------
 
@@ -117,29 +120,12 @@ class GemmLowering:
         if self._contiguous and self.by_dot:
             body[1:1] = self._transpose()
         if gemm.fill:
-            body += self._fill()
+            body += filled_rows(
+                gemm, self.tail, launch=self.launch, schedule=self.schedule, args=args
+            )
         return Function(
             describe_gemm(gemm), f"NOINLINE void {self.name}", _BLOCK_PARAMETERS, tuple(body)
         )
-
-    def _fill(self) -> list[Statement]:
-        """The output rows of nodes that have no edge: what a zero operand gives."""
-        gemm, args = self.gemm, self.args
-        first, stop = block_range(args, gemm.rows, True)
-        width = gemm.heads * gemm.n
-        bias = "0"
-        if gemm.bias is not None:
-            row = ""
-            if self.launch.type_of(gemm.bias).space is Space.NTYPE:
-                row = f" + int64_t({args.node_types()}[n]) * {width}"
-            bias = f"({args.buffer(gemm.bias)}{row})[j]"
-        ends = args.index("", "indptr" if gemm.only is End.DST else "csc_indptr")
-        fill = Assign(f"({args.buffer(gemm.out)} + int64_t(n) * {width})[j]", bias)
-        without = If(f"{ends}[n] == {ends}[n + 1]", (For("int", "j", "0", f"{width}", (fill,)),))
-        return [
-            Comment("nodes without an edge"),
-            For("int32_t", "n", first, stop, (without,)),
-        ]
 
     def _transpose(self) -> list[Statement]:
         heads, k, n = self.gemm.heads, self.gemm.k, self.gemm.n
@@ -189,9 +175,12 @@ class GemmLowering:
             # Behind the last rows there are these again.
             body += self.operand.next_rows(self._row_at("(m < ahead ? M + m : m)"))
             ahead = ("int32_t ahead",)
-        if self._expects:
-            body += [Let("float*", "to[M]"), each_row(Assign("to[m]", self._out_pointer))]
+        width = self.gemm.heads * self.gemm.n
+        if self.tail:
+            body.append(Let("alignas(64) float", f"done[M][{width}]"))
         body += self._dot_products() if self.by_dot else self._products()
+        if self.tail:
+            body.append(For("int", "m", "0", "M", (self.tail.call(self._row, "done[m]"),)))
         row = "int32_t first" if self._contiguous else "const int32_t* rows"
         return Function(
             f"{self.name}: M rows at a time",
@@ -208,12 +197,13 @@ class GemmLowering:
     def _row_at(self, m: str) -> str:
         return f"first + {m}" if self._contiguous else f"rows[{m}]"
 
-    @property
-    def _expects(self) -> bool:
-        """Whether a tile asks for the rows that it is going to write, line by line."""
+    def _touched(self) -> tuple[tuple[str, bool], ...]:
+        """Buffers of whose rows a tile touches as many as it has, and which of them it writes."""
         if self.by_dot or not self.operand.has_lines or self.gemm.n % LINE:
-            return False
-        return not self.launch.buffer(self.gemm.out).scratch
+            return ()
+        if self.tail:
+            return self.tail.touched()
+        return () if self.launch.buffer(self.gemm.out).scratch else ((self.gemm.out, True),)
 
     def _products(self) -> list[Statement]:
         gemm, tiling = self.gemm, self.tiling
@@ -281,13 +271,13 @@ class GemmLowering:
         head_k, head_n = (f"h * {gemm.k}", f"h * {gemm.n}") if gemm.heads > 1 else ("", "")
         if self.asks_by_lines:
             found.append(Do(f"__builtin_prefetch({_sum_text('next[m]', head_k, 'part')})"))
-        if self._expects:
+        for buffer, writes in self._touched():
             for first in range(0, gemm.n, gemm.k):
-                line = _sum_text("to[m]", head_n, "part", str(first) if first else "")
-                expect: Statement = Do(f"__builtin_prefetch({line}, 1)")
+                line = _sum_text(self._pointer(buffer), head_n, "part", str(first) if first else "")
+                ask: Statement = Do(f"__builtin_prefetch({line}{', 1' if writes else ''})")
                 if first + gemm.k > gemm.n:
-                    expect = If(f"part < {gemm.n - first}", (expect,))
-                found.append(expect)
+                    ask = If(f"part < {gemm.n - first}", (ask,))
+                found.append(ask)
         return tuple(found)
 
     def _finish(self, pieces: tuple[Piece, ...], column: str) -> list[Statement]:
@@ -365,12 +355,16 @@ class GemmLowering:
 
     @property
     def _out_pointer(self) -> str:
+        return "done[m]" if self.tail else self._pointer(self.gemm.out)
+
+    def _pointer(self, buffer: str) -> str:
+        """Where the row of a buffer lies that belongs to row m of a tile."""
         gemm = self.gemm
         if gemm.scatter:
             row = node_of(self.args, gemm.rows, self._row, End.DST)
         else:
             row = own_row(self.args, gemm.rows, self._row)
-        return f"{self.args.buffer(gemm.out)} + int64_t({row}) * {gemm.heads * gemm.n}"
+        return f"{self.args.buffer(buffer)} + int64_t({row}) * {gemm.heads * gemm.n}"
 
     @property
     def _scale(self) -> str:

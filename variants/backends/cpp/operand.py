@@ -15,6 +15,7 @@ from hetune.variants.backends.cpp.target import (
     Scope,
     Statement,
 )
+from hetune.variants.backends.cpp.values import apply
 from hetune.variants.kernel.nodes import (
     Direct,
     Gather,
@@ -82,10 +83,17 @@ class Operand:
         """Pointers to the rows of a tile; ``row`` is its row m."""
         gemm = self.gemm
         pointers = Let("const float*", "x[M]")
+        width = gemm.heads * gemm.k
+        if isinstance(gemm.x, Direct) and gemm.x.fn:
+            return [
+                Let("alignas(64) float", f"active[M][{width}]"),
+                For("int", "m", "0", "M", tuple(self._activate(gemm.x, row, width))),
+                pointers,
+                each_row(Assign("x[m]", "active[m]")),
+            ]
         if not isinstance(gemm.x, SegmentSum):
             pointer = Assign("x[m]", self._operand_pointer(row))
             return [pointers, each_row(pointer)]
-        width = gemm.heads * gemm.k
         total = (
             Let("alignas(64) float", f"sums[M][{width}]"),
             Let("const float*", "summed[M]"),
@@ -100,6 +108,14 @@ class Operand:
             each_row(Assign("x[m]", "summed[m]")),
         )
         return list(total)
+
+    def _activate(self, x: Direct, row: str, width: int) -> list[Statement]:
+        body: list[Statement] = [Let("const float*", "raw", self._operand_pointer(row))]
+        for piece in cut(width, self.schedule.lanes):
+            raw = f"load<{piece.type}>({at('raw', piece.offset)})"
+            active = apply(x.fn, (raw,), x.const, piece.type)
+            body.append(Do(f"store<{piece.type}>({at('active[m]', piece.offset)}, {active})"))
+        return body
 
     def prefetch(self, tallest: int) -> list[Statement]:
         """Ask for the operand rows of the next tile before this one is computed."""

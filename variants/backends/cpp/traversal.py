@@ -116,6 +116,19 @@ class TraversalLowering:
         self._lower_body(frame, body)
         return tuple(frame.body)
 
+    def row_body(self, given: str, width: int) -> tuple[Statement, ...]:
+        """Statements for one row; the value ``given``, so wide, lies at ``row``."""
+        frame = Frame(self.traversal.rows, VARIABLES[self.traversal.rows.space])
+        unique, names = self.scopes.unique(given), []
+        for piece in row_pieces((width,), self.schedule.lanes):
+            text = piece_name(unique, piece, (width,))
+            value = f"load<{piece.type}>({at('row', piece.offset)})"
+            frame.body.append(Let(f"const {piece.type}", text, value))
+            names.append((piece, text))
+        self.values[given] = Value((width,), tuple(names))
+        self._lower_body(frame, self.traversal.body)
+        return tuple(frame.body)
+
     # --- statements ---------------------------------------------------------------------
 
     def _lower_body(self, frame: Frame, body: tuple[Stmt, ...]) -> None:

@@ -35,11 +35,6 @@ static inline void kernel_0_tile(const Context& c, int32_t first, const float* w
     for (int m = 0; m < M; ++m) {
         next[m] = c.x + int64_t(first + (m < ahead ? M + m : m)) * 64;
     }
-    float* to[M];
-#pragma GCC unroll 16
-    for (int m = 0; m < M; ++m) {
-        to[m] = c.y + int64_t(first + m) * 64;
-    }
     v16 acc_0[M];
     v16 acc_16[M];
     v16 acc_32[M];
@@ -55,7 +50,7 @@ static inline void kernel_0_tile(const Context& c, int32_t first, const float* w
 #pragma GCC unroll 16
         for (int m = 0; m < M; ++m) {
             __builtin_prefetch(next[m] + part);
-            __builtin_prefetch(to[m] + part, 1);
+            __builtin_prefetch(c.y + int64_t(first + m) * 64 + part, 1);
         }
         for (int k = part; k < part + 16; ++k) {
             const float* w_k = w + k * 64;
@@ -148,11 +143,6 @@ static inline void kernel_1_tile(const Context& c, const int32_t* rows, const fl
     for (int m = 0; m < M; ++m) {
         x[m] = summed[m];
     }
-    float* to[M];
-#pragma GCC unroll 16
-    for (int m = 0; m < M; ++m) {
-        to[m] = c.y + int64_t(c.d_dst_pair_node[rows[m]]) * 64;
-    }
     v16 acc_0[M];
     v16 acc_16[M];
     v16 acc_32[M];
@@ -167,7 +157,7 @@ static inline void kernel_1_tile(const Context& c, const int32_t* rows, const fl
     for (int part = 0; part < 64; part += 16) {
 #pragma GCC unroll 16
         for (int m = 0; m < M; ++m) {
-            __builtin_prefetch(to[m] + part, 1);
+            __builtin_prefetch(c.y + int64_t(c.d_dst_pair_node[rows[m]]) * 64 + part, 1);
         }
         for (int k = part; k < part + 16; ++k) {
             const float* w_k = w + k * 64;

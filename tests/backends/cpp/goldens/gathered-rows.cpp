@@ -29,11 +29,6 @@ static inline void kernel_0_tile(
     for (int m = 0; m < M; ++m) {
         next[m] = c.x + int64_t(c.all_src_pair_node[rows[(m < ahead ? M + m : m)]]) * 128;
     }
-    float* to[M];
-#pragma GCC unroll 16
-    for (int m = 0; m < M; ++m) {
-        to[m] = c.t + int64_t(rows[m]) * 320;
-    }
     for (int h = 0; h < 2; ++h) {
         for (int column = 0; column < 128; column += 64) {
             v16 acc_0[M];
@@ -52,10 +47,10 @@ static inline void kernel_0_tile(
 #pragma GCC unroll 16
                     for (int m = 0; m < M; ++m) {
                         __builtin_prefetch(next[m] + h * 64 + part);
-                        __builtin_prefetch(to[m] + h * 160 + part, 1);
-                        __builtin_prefetch(to[m] + h * 160 + part + 64, 1);
+                        __builtin_prefetch(c.t + int64_t(rows[m]) * 320 + h * 160 + part, 1);
+                        __builtin_prefetch(c.t + int64_t(rows[m]) * 320 + h * 160 + part + 64, 1);
                         if (part < 32) {
-                            __builtin_prefetch(to[m] + h * 160 + part + 128, 1);
+                            __builtin_prefetch(c.t + int64_t(rows[m]) * 320 + h * 160 + part + 128, 1);
                         }
                     }
                 }

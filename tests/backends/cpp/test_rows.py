@@ -1,0 +1,62 @@
+"""Elementwise functions before and after a product, in its own function."""
+
+import pytest
+
+from hetune.variants.backends.cpp.emit import emit
+from hetune.variants.kernel.nodes import Schedule
+from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.testing_rows import random_rows
+
+from ..launches import ACTIVATED, ACTIVATED_PAIRS, FUNCTIONS, SOURCE_PAIRS
+
+SCHEDULES = {
+    "default": Schedule(block_nodes=64),
+    "two columns": Schedule(block_nodes=4, row_tile=4, col_vectors=2, lanes=8),
+    "no requests": Schedule(block_nodes=16, lanes=4, prefetch=0),
+}
+
+
+def test_one_function_in_place_of_three():
+    code = emit(parse(ACTIVATED.format(d=8, h=2, n=16, only=" only=dst fill")), Schedule())
+    assert [kernel.out for kernel in code.launch.kernels] == ["p"]
+    assert not [buffer for buffer in code.launch.buffers if buffer.scratch]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("only", ["", " only=dst fill", " only=src fill"])
+@pytest.mark.parametrize(("d", "h"), [(1, 1), (7, 1), (63, 1), (64, 1), (80, 1), (7, 2), (64, 2)])
+def test_rows_of_nodes(d, h, only, schedule, check):
+    """Up to 8 columns are dot products; from 64 on a tile asks for rows line by line."""
+    check(parse(ACTIVATED.format(d=d, h=h, n=d * h, only=only)), SCHEDULES[schedule])
+
+
+@pytest.mark.parametrize("only", [" only=dst fill", " only=src fill"])
+def test_rows_that_are_filled_with_zeros(only, check):
+    text = ACTIVATED.format(d=20, h=1, n=20, only=only).replace(" + b ", " ")
+    check(parse(text.replace("  buffer b: ntype[20]\n", "")))
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("d", [1, 7, 33, 64])
+def test_rows_of_a_group_s_pairs_and_edges(d, schedule, check):
+    for rows, kind in (("dst_pair@a", "dst_pair@a"), ("edge@a", "edge"), ("edge", "edge")):
+        check(parse(ACTIVATED_PAIRS.format(d=d, rows=rows, kind=kind)), SCHEDULES[schedule])
+
+
+@pytest.mark.parametrize("d", [1, 7, 64])
+def test_rows_of_source_pairs(d, check):
+    check(parse(SOURCE_PAIRS.format(d=d)))
+
+
+@pytest.mark.parametrize("fn", FUNCTIONS)
+def test_functions_of_an_operand(fn, check):
+    const = ", const=0.25" if fn in ("scale", "leaky_relu") else ""
+    text = ACTIVATED.replace("gelu(raw)", f"{fn}(raw{const})")
+    text = text.format(d=19, h=1, n=19, only=" only=dst fill")
+    assert len(emit(parse(text), Schedule()).launch.kernels) == 1
+    check(parse(text))
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_a_random_product_with_walks_equals_the_interpreter(seed, check):
+    check(random_rows(seed), SCHEDULES["two columns"] if seed % 2 else None)
