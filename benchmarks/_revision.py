@@ -1,5 +1,6 @@
 """Runs layers of the hetune on its path, one run at a time, as `revisions.py` asks on its stdin."""
 
+import functools
 import hashlib
 import json
 import math
@@ -22,7 +23,7 @@ _REST = 0.01
 def main() -> None:
     """Answers each line of JSON by one."""
     answers, sys.stdout = sys.stdout, sys.stderr
-    run: Callable[[], torch.Tensor] | None = None
+    run: Callable[[], object] | None = None
     with torch.inference_mode():
         for line in sys.stdin:
             asked = json.loads(line)
@@ -39,7 +40,7 @@ def main() -> None:
 
 def _prepared(
     layer: str, graph: str, width: int, threads: int, variant: str
-) -> tuple[dict[str, Any], Callable[[], torch.Tensor]]:
+) -> tuple[dict[str, Any], Callable[[], object]]:
     """What ran, and a digest of its bits; and the run."""
     set_threads(threads)
     problem = Problem(layer, load_graph(graph, canonical=layer == "hgt"), width)
@@ -48,10 +49,8 @@ def _prepared(
     if variant not in compiled.variants:
         variant = compiled.explain(x, problem.graph).chosen.id
 
-    def run() -> torch.Tensor:
-        return problem.flatten(compiled(x, problem.graph, variant=variant))
-
-    bits = run().contiguous().numpy().tobytes()
+    run = functools.partial(compiled, x, problem.graph, variant=variant)
+    bits = problem.flatten(run()).contiguous().numpy().tobytes()
     run()
     return {"variant": variant, "bits": hashlib.sha256(bits).hexdigest()}, run
 
