@@ -1,7 +1,7 @@
 """Layers as two commits run them, in turns: the later one's time as a share of the other's.
 
-    python benchmarks/revisions.py OLD [--new COMMIT] [--layers rgcn,rgat,hgt] [--graphs mag_0.1] \\
-        [--widths 64] [--rounds 21]
+    python benchmarks/revisions.py [OLD] [--new COMMIT] [--layers rgcn,rgat,hgt] \\
+        [--graphs mag_0.1] [--widths 64] [--rounds 21]
 
 Each commit has a copy of its own and a process of its own, which runs once when it is asked to.
 Both run the variant that the later one's selector chooses for very many runs (the other chooses
@@ -81,21 +81,31 @@ def running(source: Path) -> Iterator[Revision]:
         process.communicate()
 
 
-@contextmanager
-def copied(revision: str) -> Iterator[Path]:
-    """A copy of a commit.
+def resolved(revision: str) -> str:
+    """The commit's full name.
 
     Raises:
         SystemExit: There is no such commit.
     """
-    command = ("git", "-C", str(_ROOT), "archive", "--format=tar", revision)
-    packed = subprocess.run(command, capture_output=True, check=False)
-    if packed.returncode:
-        raise SystemExit(f"no commit {revision!r}: {packed.stderr.decode().strip()}")
+    try:
+        return _git("rev-parse", "--verify", f"{revision}^{{commit}}").decode().strip()
+    except subprocess.CalledProcessError as error:
+        raise SystemExit(f"no commit {revision!r}: {error.stderr.decode().strip()}") from error
+
+
+@contextmanager
+def copied(name: str) -> Iterator[Path]:
+    """A copy of a commit."""
+    packed = io.BytesIO(_git("archive", "--format=tar", name))
     with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+        with tarfile.open(fileobj=packed) as archive:
             archive.extractall(folder, filter="data")
         yield Path(folder)
+
+
+def _git(*arguments: str) -> bytes:
+    command = ("git", "-C", str(_ROOT), *arguments)
+    return subprocess.run(command, capture_output=True, check=True).stdout
 
 
 def measure(
@@ -112,12 +122,13 @@ def measure(
         draw.shuffle(turns)
         for name, revision in turns:
             seconds[name].append(revision.ask(run=1)["seconds"])
-    ratio = statistics.median(seconds["new"]) / statistics.median(seconds["old"])
+    # Of a round's two runs, which are next to each other, whatever the machine does meanwhile.
+    ratios = (after / before for before, after in zip(*seconds.values(), strict=True))
     return {
         "key": f"{layer}/{graph}/{width}",
         "variants": {"old": other["variant"], "new": found["variant"]},
         "same_bits": other["bits"] == found["bits"],
-        "share": round(ratio, 4),
+        "share": round(statistics.median(ratios), 4),
         **{name: as_json(Timing(tuple(times))) for name, times in seconds.items()},
     }
 
@@ -125,10 +136,12 @@ def measure(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure all cells, print the table, write the JSON."""
     options = _parser().parse_args(arguments)
+    old_name = resolved(options.old)
+    new_name = resolved(options.new) if options.new else None
     cells: list[dict[str, Any]] = []
     with ExitStack() as stack:
-        old = stack.enter_context(running(stack.enter_context(copied(options.old))))
-        source = stack.enter_context(copied(options.new)) if options.new else _ROOT
+        old = stack.enter_context(running(stack.enter_context(copied(old_name))))
+        source = stack.enter_context(copied(new_name)) if new_name else _ROOT
         new = stack.enter_context(running(source))
         progress = stack.enter_context(Progress(console=Console(stderr=True)))
         wanted = [
@@ -141,8 +154,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cells.append(measure(old, new, layer, graph, width, options))
     report = {
         "machine": fingerprint(options.threads),
-        "old": options.old,
-        "new": options.new or commit(),
+        "old": old_name,
+        "new": new_name or commit(),
         "share": round(geometric_mean([cell["share"] for cell in cells]), 4),
         "cells": cells,
     }
@@ -153,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _table(report: dict[str, Any]) -> Table:
-    table = Table(title=f"{report['new']} against {report['old']}")
+    table = Table(title=f"{report['new'][:12]} against {report['old'][:12]}")
     for title in ("layer", "variant", "old, ms", "new, ms", "new / old", "bits"):
         table.add_column(title, overflow="fold")
     for cell in report["cells"]:
@@ -173,7 +186,7 @@ def _table(report: dict[str, Any]) -> Table:
 
 def _parser() -> argparse.ArgumentParser:
     line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    line.add_argument("old", help="a commit")
+    line.add_argument("old", nargs="?", default="HEAD", help="a commit; HEAD if left out")
     line.add_argument("--new", help="a later one; the checkout as it stands if left out")
     line.add_argument("--layers", type=names, default=list(LAYERS))
     line.add_argument("--graphs", type=names, default=list(NAMES))
