@@ -38,6 +38,10 @@ def test_rows_wider_than_the_registers(h, check):
     check(parse(ATTEND.format(d=128, h=h)))
 
 
+def test_more_heads_than_a_tile_has_columns(check):
+    check(parse(ATTEND.format(d=4, h=136)))
+
+
 @pytest.mark.parametrize(
     "schedule",
     [

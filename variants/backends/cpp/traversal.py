@@ -68,6 +68,8 @@ class TraversalLowering:
         """What stands before the outermost loop."""
         self.keep: Callable[[Piece], bool] | None = None
         """Within a column tile: the pieces of wide rows that it computes."""
+        self.rank = 0
+        """The rank of the tile's sums: rows of a lower one broadcast, and are computed whole."""
         self.first_tile = True
         self.edges: tuple[str, str] | None = None
         """A range to which the loop over edges is restricted."""
@@ -218,6 +220,8 @@ class TraversalLowering:
         if not tiles or self.keep is not None:
             self._emit_loop(loop)
             return
+        sums = _updated(loop.body, self.values)
+        self.rank = max(len(self.values[name].shape) for name in sums)
         for i, keep in enumerate(tiles):
             self.keep, self.first_tile = keep, i == 0
             self._emit_loop(loop)
@@ -288,7 +292,7 @@ class TraversalLowering:
     def _computed(self, shape: tuple[int, ...]) -> list[Piece]:
         """Pieces that a definition yields: those of the tile, and all of narrow rows."""
         pieces = row_pieces(shape, self.schedule.lanes)
-        if self.keep is None or not self._is_wide(shape):
+        if self.keep is None or len(shape) < self.rank or not self._is_wide(shape):
             return list(pieces)
         return [piece for piece in pieces if self.keep(piece)]
 
