@@ -25,7 +25,8 @@ def compile(
 
     Args:
         module: A layer of `hetune.nn`, or PyG's `RGCNConv`, `FastRGCNConv`, `RGATConv` or
-            `HGTConv`. Its parameters are shared, not copied: later changes are seen.
+            `HGTConv`. Its parameters are shared, not copied: later changes are seen, but for
+            those of single elements by way of ``.data``.
         backend: ``"cpp"`` (compiled for this CPU), ``"triton"`` (compiled for the GPU that the
             features are on) or ``"torch"`` (the interpreter). None: ``"triton"`` if the module's
             parameters are on a GPU, else ``"cpp"``.
@@ -46,6 +47,9 @@ def compile(
         A module with the same call signature, which also takes a `HeteroGraph` in place of the
         edge tensors. What is not supported runs in the original module, with a warning that
         says why.
+
+    Raises:
+        InputError: An argument is of no use.
     """
     chosen = backend_of(module, backend)
     return compiled.compile(

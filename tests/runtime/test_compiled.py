@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import warnings
 
 import pytest
@@ -207,6 +208,26 @@ def test_a_limit_of_the_layer_and_of_a_call(rgcn, x, graph):
 # Explanations.
 
 
+def test_a_limit_applies_to_forced_variants(layer, rgcn, x, graph):
+    found = layer.explain(x, graph).candidates[0]
+    limited = compile_layer(rgcn, backend="torch", memory_limit=found.peak_bytes - 1)
+    limited(x, graph, variant=found.id, memory_limit=found.peak_bytes)
+    message = f"needs {found.peak_bytes} bytes, and the limit is {found.peak_bytes - 1}: raise"
+    with pytest.raises(MemoryLimitError, match=message):
+        limited(x, graph, variant=found.id)
+
+
+def test_arguments_of_no_use(layer, rgcn, x, graph):
+    with pytest.raises(InputError, match=r"int is no torch\.nn\.Module: give it a layer"):
+        compile_layer(3)
+    with pytest.raises(InputError, match="expected_runs=nan: give a positive number, or None"):
+        compile_layer(rgcn, expected_runs=float("nan"))
+    with pytest.raises(InputError, match="memory_limit='1 GB': give a number of bytes, or None"):
+        compile_layer(rgcn, memory_limit="1 GB")
+    with pytest.raises(InputError, match=r"memory_limit=0\.5: give a number of bytes"):
+        layer(x, graph, memory_limit=0.5)
+
+
 def test_explain(layer, x, graph):
     choice = layer.explain(x, graph)
     seconds = [c.seconds for c in choice.candidates]
@@ -254,6 +275,49 @@ def test_an_optimizer_step_is_seen(layer, rgcn, x, graph, edges):
         rgcn(x, *edges).square().sum().backward()
     optimizer.step()
     assert close(layer(x, graph), rgcn(x, *edges))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: geometric.RGCNConv(8, 8, 3, num_bases=2),
+        lambda: geometric.RGATConv(8, 8, 3, num_bases=2),
+        lambda: geometric.RGATConv(8, 8, 3),
+    ],
+    ids=["RGCNConv of bases", "RGATConv of bases", "RGATConv"],
+)
+def test_writes_past_the_counter_are_seen(make, x, graph, edges):
+    module = make().eval()
+    layer = compile_layer(module, backend="torch")
+    for variant in layer.variants:
+        layer(x, graph, variant=variant)
+    module.reset_parameters()
+    for variant in layer.variants:
+        assert close(layer(x, graph, variant=variant), module(x, *edges))
+    for parameter in module.parameters():
+        parameter.data.add_(0.1)
+    for variant in layer.variants:
+        assert close(layer(x, graph, variant=variant), module(x, *edges))
+
+
+def test_a_state_dict_has_the_names_of_the_module(layer, rgcn, x, graph):
+    assert layer.state_dict().keys() == rgcn.state_dict().keys()
+    model = torch.nn.Sequential(layer)
+    saved = {name: value + 1 for name, value in model.state_dict().items()}
+    assert saved.keys() == torch.nn.Sequential(rgcn).state_dict().keys()
+    before = layer(x, graph)
+    model.load_state_dict(saved)
+    assert all(torch.equal(value, saved[f"0.{name}"]) for name, value in rgcn.state_dict().items())
+    assert not torch.equal(layer(x, graph), before)
+    layer.load_state_dict(rgcn.state_dict())
+    layer.load_state_dict({f"module.{name}": value for name, value in rgcn.state_dict().items()})
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        layer.load_state_dict({**rgcn.state_dict(), "other": torch.ones(1)})
+
+
+def test_compiled_code_is_not_pickled(layer):
+    with pytest.raises(pickle.PicklingError, match="pickle the attribute `module`"):
+        pickle.dumps(layer)
 
 
 def test_copies_are_independent(layer, rgcn, x, graph):
@@ -376,6 +440,21 @@ def test_what_turns_unsupported_later(layer, x, edges):
     layer.module.float()
     _, text = warned(layer, x, *edges)
     assert text is None
+
+
+def test_options_that_change_later(x, edges):
+    module = geometric.RGATConv(8, 8, 3).eval()
+    layer = compile_layer(module, backend="torch")
+    layer(x, *edges)
+    module.negative_slope = 0.9
+    found, text = warned(layer, x, *edges)
+    assert "negative_slope is 0.9, and was 0.2 when it was compiled: compile it anew" in text
+    assert torch.equal(found, module(x, *edges))
+    module.negative_slope = 0.2
+    module.bias = None
+    found, text = warned(layer, x, *edges)
+    assert "bias was removed: compile it anew" in text
+    assert torch.equal(found, module(x, *edges))
 
 
 @pytest.mark.parametrize(

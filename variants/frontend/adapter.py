@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -58,6 +59,8 @@ class Adapter:
         self.metadata = metadata
         self.is_reversed = is_reversed
         self._weights = weights
+        self._options = _options(module)
+        self._is_there = {name: t is not None for name, t in module._parameters.items()}
         self._version: ParametersVersion | None = None
 
     @property
@@ -78,54 +81,76 @@ class Adapter:
             return {name: weight.detach().contiguous() for name, weight in found.items()}
 
     def parameters_version(self) -> ParametersVersion:
-        """Equal to an earlier answer exactly if no parameter was replaced or written since.
+        """The same object as an earlier answer if no parameter was replaced or written since.
 
-        Writing through ``parameter.data`` goes unnoticed, as it does in autograd.
+        Writing through ``parameter.data`` moves no counter. On a CPU it is seen by some of each
+        tensor's elements: initializers and averaged weights are, a single element may not be.
         """
-        version = ParametersVersion(self.module)
-        if self._version is None or version != self._version:
-            self._version = version.keep()
+        tensors = _tensors(self.module)
+        if self._version is None or not self._version.is_now(tensors):
+            self._version = ParametersVersion(tensors)
         return self._version
 
     def refusal(self) -> str | None:
         """Why the module cannot be replaced right now, or None.
 
-        What may change after it was adapted: dtype, hooks, training mode with dropout.
+        What may change after it was adapted: options, dtype, hooks, training mode with dropout.
         """
+        own, parameters = vars(self.module), self.module._parameters
+        for name, value in self._options.items():
+            if own.get(name) != value:
+                now = own.get(name)
+                return f"{name} is {now!r}, and was {value!r} when it was compiled: compile it anew"
+        for name, is_there in self._is_there.items():
+            if (parameters.get(name) is not None) != is_there:
+                return f"{name} was {'removed' if is_there else 'added'}: compile it anew"
         return refusal(self.module)
 
 
 class ParametersVersion:
-    """Identity, memory and write counter of each of a module's tensors."""
+    """A module's tensors at one time: identity, memory, write counter, and some elements of each.
 
-    __slots__ = ("_kept", "_key", "_tensors")
+    It holds on to the memory, so that no other tensor can get its address meanwhile.
+    """
 
-    def __init__(self, module: nn.Module) -> None:
-        tensors = [
-            tensor
-            for part in _parts(module)
-            for group in (part._parameters, part._buffers)
-            for tensor in group.values()
-            if tensor is not None
-        ]
-        self._tensors: tuple[Tensor, ...] = tuple(tensors)
-        self._key = tuple(
-            # Inference tensors count no writes: nothing equals their version but itself.
-            (id(t), t.data_ptr(), object() if t.is_inference() else t._version)
-            for t in tensors
-        )
-        self._kept: tuple[Tensor, ...] = ()
+    __slots__ = ("_elements", "_kept", "_key", "_samples")
 
-    def keep(self) -> ParametersVersion:
-        """Holds on to the memory, so that no other tensor can get its address meanwhile."""
-        self._kept = tuple(tensor.detach() for tensor in self._tensors)
-        return self
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self._kept = tuple(tensor.detach() for tensor in tensors)
+        self._key = _identities(tensors)
+        self._samples = tuple(_sample(t) for t in self._kept if t.device.type == "cpu")
+        self._elements = self._read()
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ParametersVersion) and self._key == other._key
+    def is_now(self, tensors: list[Tensor]) -> bool:
+        """Whether these are the tensors, unchanged as far as can be seen."""
+        return _identities(tensors) == self._key and self._read() == self._elements
 
-    def __hash__(self) -> int:
-        return hash(self._key)
+    def _read(self) -> bytes:
+        return b"".join([sample.tobytes() for sample in self._samples])
+
+
+def _identities(tensors: list[Tensor]) -> list[tuple[int, int, object]]:
+    # Inference tensors count no writes: nothing equals their version but itself.
+    return [(id(t), t.data_ptr(), object() if t.is_inference() else t._version) for t in tensors]
+
+
+def _sample(tensor: Tensor) -> np.ndarray:
+    """Up to 64 elements that are spread over a tensor, in its own memory."""
+    most = int(_SAMPLED ** (1 / max(1, tensor.dim())))
+    return tensor.numpy()[tuple(slice(None, None, -(-size // most) or 1) for size in tensor.shape)]
+
+
+_SAMPLED = 64
+
+
+def _tensors(module: nn.Module) -> list[Tensor]:
+    return [
+        tensor
+        for part in _parts(module)
+        for group in (part._parameters, part._buffers)
+        for tensor in group.values()
+        if tensor is not None
+    ]
 
 
 def refusal(module: nn.Module) -> str | None:
@@ -145,6 +170,17 @@ def refusal(module: nn.Module) -> str | None:
     if getattr(module, "_explain", None):
         return "explain mode is on"
     return _hooked(module) if is_hooked else None
+
+
+def _options(module: nn.Module) -> dict[str, object]:
+    """Public plain attributes but those that `refusal` judges as they are."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if (value is None or isinstance(value, bool | int | float | str))
+        and not name.startswith("_")
+        and name not in ("training", "dropout")
+    }
 
 
 def _parts(module: nn.Module) -> list[nn.Module]:

@@ -11,15 +11,18 @@ from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.errors import VariantError
+from hetune.variants.errors import InputError, VariantError
 
 
 def backend_of(module: nn.Module, backend: str | Backend | None) -> Backend:
     """The backend that was named, or else the one for where the module's parameters are.
 
     Raises:
+        InputError: The module is none.
         VariantError: There is none of that name.
     """
+    if not isinstance(module, nn.Module):
+        raise InputError(f"{type(module).__name__} is no torch.nn.Module: give it a layer")
     if backend is None:
         return backend_for(parameter.device for parameter in module.parameters())
     return backend_named(backend)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import pickle
 import time
 import uuid
 import warnings
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.backends.base import Backend
-from hetune.variants.errors import InputError, VariantError
+from hetune.variants.errors import InputError, MemoryLimitError, VariantError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter, ParametersVersion, Unsupported
 from hetune.variants.frontend.calls import Call, graph_of, read_call, result_of, rows_of
@@ -53,7 +54,8 @@ def compile(
 
     Args:
         module: A layer of `hetune.nn`, or PyG's `RGCNConv`, `FastRGCNConv`, `RGATConv` or
-            `HGTConv`. Its parameters are shared, not copied: later changes are seen.
+            `HGTConv`. Its parameters are shared, not copied: later changes are seen, but for
+            those of single elements by way of ``.data``.
         backend: ``"cpp"`` (compiled for this CPU), ``"triton"`` (compiled for the GPU that the
             features are on) or ``"torch"`` (the interpreter). None: ``"triton"`` if the module's
             parameters are on a GPU, else ``"cpp"``.
@@ -71,7 +73,13 @@ def compile(
         A module with the same call signature, which also takes a `HeteroGraph` in place of the
         edge tensors. What is not supported runs in the original module, with a warning that
         says why.
+
+    Raises:
+        InputError: An argument is of no use.
     """
+    if expected_runs is not None and not expected_runs > 0:
+        raise InputError(f"expected_runs={expected_runs}: give a positive number, or None")
+    _check_limit(memory_limit)
     runs = backend_of(module, backend)
     if cuda_graph is None and runs.target == "cpu":
         cuda_graph = False
@@ -146,8 +154,9 @@ class CompiledLayer(nn.Module):
             InputError: A tensor's dtype, shape or device does not fit.
             GraphError: The edges are no graph.
             VariantError: No variant has this id.
-            MemoryLimitError: No variant fits the limit.
+            MemoryLimitError: No variant fits the limit, or this one does not.
         """
+        _check_limit(memory_limit)
         prepared = self._prepare(args, kwargs)
         if not isinstance(prepared, Unsupported) and self._needs_gradients(prepared[1]):
             prepared = Unsupported(
@@ -232,7 +241,15 @@ class CompiledLayer(nn.Module):
             return use.next(tuple(self._promoted.values()), graph, policy, self._is_ready)
         if variant not in self._promoted:
             raise VariantError(f"no variant {variant!r}: take one of {', '.join(self._promoted)}")
-        return Chosen(self._promoted[variant]), None
+        found, limit = self._promoted[variant], self._policy_for(memory_limit).memory_limit
+        if limit is not None:
+            peak = self._executable(found, graph).layout.peak_bytes
+            if peak > limit:
+                raise MemoryLimitError(
+                    f"{variant} needs {peak} bytes, and the limit is {limit}: raise memory_limit, "
+                    "or leave variant out"
+                )
+        return Chosen(found), None
 
     def _is_ready(self, variant: Variant) -> bool:
         return all(map(self._backend.is_ready, variant.plan.launches, variant.schedules))
@@ -283,7 +300,7 @@ class CompiledLayer(nn.Module):
     def _weights_of(self, plan: Plan, adapter: Adapter, graph: HeteroGraph) -> dict[str, Tensor]:
         version = adapter.parameters_version()
         known = self._weights.get(id(plan))
-        if known is None or known.version != version:
+        if known is None or known.version is not version:
             known = _Weights(version, weights_of(plan, adapter.weights(), graph))
             self._weights[id(plan)] = known
         return known.tensors
@@ -315,6 +332,25 @@ class CompiledLayer(nn.Module):
             name = type(self.module).__name__
             warnings.warn(f"{name} runs uncompiled: {reason}", FallbackWarning, stacklevel)
 
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The original module's, under its own names: a compiled model loads what it saved before.
+
+        `load_state_dict` takes the same names.
+        """
+        return self.module.state_dict(*args, **kwargs)
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        within = f"{prefix}module."
+        for key in [key for key in state if key.startswith(prefix) and not key.startswith(within)]:
+            state[within + key.removeprefix(prefix)] = state.pop(key)
+        super()._load_from_state_dict(state, prefix, *rest)
+
+    def __reduce__(self) -> Any:
+        raise pickle.PicklingError(
+            "compiled code is not pickled: pickle the attribute `module`, and compile it again "
+            "where it is loaded"
+        )
+
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledLayer:
         module = copy.deepcopy(self.module, memo)
         return CompiledLayer(module, adapt(module), self._backend, self._policy)
@@ -326,6 +362,11 @@ class CompiledLayer(nn.Module):
 
 _CALLER = 6
 """Frames from a warning up to the line that calls the layer, torch's own included."""
+
+
+def _check_limit(memory_limit: object) -> None:
+    if memory_limit is not None and not isinstance(memory_limit, int):
+        raise InputError(f"memory_limit={memory_limit!r}: give a number of bytes, or None")
 
 
 def _now(device: torch.device, exact: bool) -> float:

@@ -92,11 +92,13 @@ class _Seen:
         # Equal content may come in another tensor: the death of this one means nothing.
         self.reference = weakref.ref(tensor, None if self._digested else forget)
         self._version = 0 if self._digested else tensor._version
+        self._address = tensor.data_ptr()
 
     def is_now(self, tensor: Tensor) -> bool:
         if self._digested:
             return True  # equal keys already mean equal content
-        return self.reference() is tensor and self._version == tensor._version
+        is_same = self.reference() is tensor and self._address == tensor.data_ptr()
+        return is_same and self._version == tensor._version
 
 
 def _identity(tensor: Tensor) -> object:
