@@ -1,35 +1,26 @@
-"""What a model is, without its weights: a stack of relational layers and activations."""
+"""What a model is, without its weights: relational layers, normalizations and activations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Literal, Self, TypeAlias
 
-import torch
 from pydantic import Field, model_validator
-from torch import Tensor
 
 from hetune.service.core.documents import Document, Positive
 
 Width = Annotated[int, Field(ge=1, le=65536)]
 Relations = Annotated[int, Field(ge=0, le=1_000_000)]
 Activation = Literal["none", "relu", "elu", "gelu", "tanh"]
+Normalization = Literal["none", "layer", "batch"]
 Jumping = Literal["none", "cat", "max"]
-
-ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
-    "none": lambda x: x,
-    "relu": torch.relu_,
-    "elu": lambda x: torch.nn.functional.elu(x, inplace=True),
-    "gelu": torch.nn.functional.gelu,
-    "tanh": torch.tanh_,
-}
-"""They may write into what they are given."""
 
 
 class _Layer(Document):
     """What all layers have."""
 
     out_channels: Width
+    # Left out of what is kept where there is none: it was not there in earlier versions.
+    normalization: Annotated[Normalization, Field(exclude_if=lambda name: name == "none")] = "none"
     activation: Activation = "none"
 
 
@@ -93,7 +84,7 @@ class Metadata(Document):
 
 
 class ModelDescription(Document):
-    """A stack of layers: what one gives out, after its activation, is what the next takes in.
+    """A stack of layers: what one gives out, normalized and activated, is what the next takes in.
 
     The model gives out the last layer's rows, or with jumping connections (Xu et al. 2018) what all
     layers give out, side by side ("cat") or the largest of each column ("max").

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hetune.service.core.answers import Rows
 from hetune.service.core.copies import Copies
+from hetune.service.core.finish import Finish
 from hetune.service.core.ground import Gpu, Ground, Host, Usage
 from hetune.service.core.limits import Limits
 from hetune.variants.backends.base import Backend
@@ -147,6 +148,15 @@ class Engine:
         moved = self.guarded(lambda: module.to(self.ground.device))
         # Whoever runs it names the variant: no cost model is asked here, or kept.
         return compile(moved, backend=self.backend, cuda_graph=self.cuda_graph)
+
+    def finishes(self, found: tuple[Finish, ...]) -> tuple[Finish, ...]:
+        """What follows layers; its parameters move to the device.
+
+        Raises:
+            DeviceError: The device fails, or has no memory left.
+        """
+        device = self.ground.device
+        return self.guarded(lambda: tuple(finish.to(device) for finish in found))
 
     def put(self, rows: Tensor) -> Tensor:
         """Rows of the host, on the device."""

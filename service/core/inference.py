@@ -12,7 +12,6 @@ from torch import Tensor
 
 from hetune.service.core.answers import Answer, LayerReport, Report, Rows
 from hetune.service.core.deadline import check_deadline
-from hetune.service.core.description import ACTIVATIONS
 from hetune.service.core.engine import Engine
 from hetune.service.core.jumping import join
 from hetune.service.core.limits import Limits, check_limit
@@ -173,7 +172,7 @@ class Inference:
         return tuple(reports), kept
 
     def _layer(self, run: _Run, number: int, x: Tensor) -> tuple[Tensor, float]:
-        """A layer's output after its activation, and the seconds that the layer took."""
+        """A layer's finished output, and the seconds that the layer took."""
         engine, model = self._engine, run.model
         graph, layer = engine.graph(run.graph_of(number)), run.plan.layers[number]
         part = None if run.plan.steps is None else run.plan.steps[number]
@@ -185,7 +184,7 @@ class Inference:
             out, seconds = engine.timed(
                 lambda: model.compiled[number](x, graph, variant=layer.variant)
             )
-            out = ACTIVATIONS[model.description.layers[number].activation](out)
+            out = model.finishes[number](out)
         return out if part is None else part.needed(out), seconds
 
     def _rows(self, run: _Run, number: int, out: Tensor) -> Rows:

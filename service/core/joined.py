@@ -15,7 +15,6 @@ from torch import Tensor
 
 from hetune.service.core.answers import Answer, BatchReport, LayerReport, Report
 from hetune.service.core.cache import BytesCache
-from hetune.service.core.description import ACTIVATIONS
 from hetune.service.core.graphs import held_bytes
 from hetune.service.core.inference import Inference
 from hetune.service.core.jumping import join
@@ -32,8 +31,6 @@ from hetune.variants.program.nodes import ALL_EDGES
 from hetune.variants.runtime.domain import split_relations
 
 _log = logging.getLogger(__name__)
-_EXACT = ("none", "relu")
-"""Activations that do not round. Others may, in vectors, where a row of its own would not."""
 _TRIALS = 3
 _REMEMBERED = 1024
 
@@ -203,8 +200,7 @@ def _alone(model: Model, variants: Sequence[str], x: Tensor, graph: HeteroGraph)
     outs = []
     with torch.no_grad():
         for number, variant in enumerate(variants):
-            x = model.compiled[number](x, graph, variant=variant)
-            x = ACTIVATIONS[model.description.layers[number].activation](x)
+            x = model.finishes[number](model.compiled[number](x, graph, variant=variant))
             outs.append(x)
     return outs
 
@@ -226,12 +222,12 @@ def _together(
                 start = time.perf_counter()
                 x = model.compiled[number](x, blocks.graph, variant=variant)
                 seconds.append(time.perf_counter() - start)
-            name = model.description.layers[number].activation
-            if name in _EXACT:
-                x = ACTIVATIONS[name](x)
+            finish = model.finishes[number]
+            if finish.is_exact:
+                x = finish(x)
                 parts = blocks.split(x) if number in needed else ()
             else:
-                parts = tuple(ACTIVATIONS[name](part) for part in blocks.split(x))
+                parts = tuple(finish(part) for part in blocks.split(x))
                 x = blocks.stacked(parts)
             if number in needed:
                 rows[number] = parts

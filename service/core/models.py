@@ -16,10 +16,11 @@ from hetune.service.core.cache import BytesCache
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import parse
 from hetune.service.core.engine import Engine
+from hetune.service.core.finish import Finish
 from hetune.service.core.folder import Folder
 from hetune.service.core.listed import Listed
 from hetune.service.core.message import pack, read
-from hetune.service.core.stack import modules_of
+from hetune.service.core.stack import finishes_of, modules_of
 from hetune.variants.errors import (
     ConflictError,
     FolderError,
@@ -46,6 +47,7 @@ class Model:
         description: Its layers.
         modules: The layers with their weights, which are where they run.
         compiled: The same layers, compiled; runs name the variant.
+        finishes: What follows each layer.
         nbytes: Of its weights.
     """
 
@@ -54,6 +56,7 @@ class Model:
     description: ModelDescription
     modules: tuple[RelationalLayer, ...]
     compiled: tuple[CompiledLayer, ...]
+    finishes: tuple[Finish, ...]
     nbytes: int
 
 
@@ -135,8 +138,9 @@ class ModelStore:
         """
         modules = modules_of(description, weights)
         compiled = tuple(map(self._engine.compiled, modules))
-        nbytes = sum(p.nbytes for module in modules for p in module.parameters())
-        return Model(name, version, description, modules, compiled, nbytes)
+        finishes = self._engine.finishes(finishes_of(description, weights))
+        nbytes = sum(tensor.nbytes for tensor in weights.values())
+        return Model(name, version, description, modules, compiled, finishes, nbytes)
 
     def get(self, name: str, version: int | None = None) -> Model:
         """A model.

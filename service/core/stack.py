@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from hetune.nn import HGT, RGAT, RGCN, from_pyg
 from hetune.service.core.description import (
-    Activation,
     HgtLayer,
     Jumping,
     Layer,
@@ -21,6 +20,7 @@ from hetune.service.core.description import (
     RgcnLayer,
 )
 from hetune.service.core.documents import parse_value
+from hetune.service.core.finish import PARAMETERS, Finish, activation_of, normalization_of
 from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.frontend.nn import RelationalLayer
 
@@ -35,7 +35,8 @@ def modules_of(
 
     Args:
         description: The layers.
-        weights: Float32, the state dict of a module list of the layers: ``0.weight``, ...
+        weights: Float32, the state dict of a module list of the layers: ``0.weight``, ...; and
+            their normalizations' parameters: ``0.normalization.weight``, ...
 
     Raises:
         InputError: A width does not fit, or names, dtypes or shapes of weights do not.
@@ -45,24 +46,52 @@ def modules_of(
             _module(layer, width, description)
             for layer, width in zip(description.layers, description.widths, strict=False)
         )
-    expected = stack.state_dict()
-    _check_names(set(weights), set(expected))
-    for name, wanted in expected.items():
+        expected = stack.state_dict()
+        normalizing = {
+            name: torch.empty(width)
+            for number, width in enumerate(description.widths[1:])
+            for name in _parameters(description, number).values()
+        }
+    _check_names(set(weights), {*expected, *normalizing})
+    for name, wanted in (expected | normalizing).items():
         given = weights[name]
         if given.dtype != torch.float32 or given.shape != wanted.shape:
             raise InputError(
                 f"the weight {name} is {given.dtype} {list(given.shape)}: this model needs "
                 f"torch.float32 {list(wanted.shape)}"
             )
-    stack.load_state_dict(dict(weights), assign=True)
+    stack.load_state_dict({name: weights[name] for name in expected}, assign=True)
     stack.requires_grad_(False).eval()
     found = tuple(stack)
     assert all(isinstance(module, RelationalLayer) for module in found)
     return found  # type: ignore[return-value]
 
 
+def finishes_of(description: ModelDescription, weights: Mapping[str, Tensor]) -> tuple[Finish, ...]:
+    """What follows each layer.
+
+    Args:
+        description: The layers.
+        weights: What `modules_of` took.
+    """
+    return tuple(
+        Finish(
+            layer.activation,
+            layer.normalization,
+            {key: weights[name] for key, name in _parameters(description, number).items()},
+        )
+        for number, layer in enumerate(description.layers)
+    )
+
+
+def _parameters(description: ModelDescription, number: int) -> dict[str, str]:
+    """The names of a normalization's parameters, and those of the weights that they are."""
+    names = PARAMETERS[description.layers[number].normalization]
+    return {name: f"{number}.normalization.{name}" for name in names}
+
+
 def _module(layer: Layer, width: int, description: ModelDescription) -> RelationalLayer:
-    options = layer.model_dump(exclude={"layer", "activation", "out_channels"})
+    options = layer.model_dump(exclude={"layer", "activation", "normalization", "out_channels"})
     match layer:
         case RgcnLayer():
             return RGCN(width, layer.out_channels, description.num_relations, **options)
@@ -87,11 +116,12 @@ def _check_names(given: set[str], expected: set[str]) -> None:
 def describe(
     modules: Sequence[nn.Module], jumping: Jumping = "none"
 ) -> tuple[ModelDescription, dict[str, Tensor]]:
-    """The description and the weights of layers, with activations between them.
+    """The description and the weights of layers, and of what is between them.
 
     Args:
         modules: Layers of `hetune.nn`, or of PyG that `hetune.nn.from_pyg` takes; each followed by
-            at most one of `torch.nn.ReLU`, `ELU`, `GELU`, `Tanh`.
+            at most one of `torch.nn.LayerNorm` and `BatchNorm1d`, then at most one of `ReLU`,
+            `ELU`, `GELU`, `Tanh`. `Dropout` does nothing at inference, and is left out.
         jumping: Whether the model gives out what all layers do: "cat" or "max".
 
     Raises:
@@ -99,6 +129,7 @@ def describe(
     """
     layers: list[dict[str, Any]] = []
     relational: list[RelationalLayer] = []
+    weights: dict[str, Tensor] = {}
     metadata = None
     for given in modules:
         module = from_pyg(given) if type(given).__module__.startswith(_PYG) else given
@@ -109,10 +140,10 @@ def describe(
             if isinstance(module, HGT):
                 names, triples = module.metadata
                 metadata = Metadata(ntypes=tuple(names), etypes=tuple(triples))
-        elif not layers or "activation" in layers[-1]:
-            raise InputError(f"{module} follows no layer: put a layer of hetune.nn before it")
-        else:
-            layers[-1]["activation"] = _activation(module)
+        elif not isinstance(module, nn.Dropout):
+            if not layers:
+                raise InputError(f"{module} follows no layer: put a layer of hetune.nn before it")
+            weights |= _follow(module, layers, relational[-1])
     if not relational:
         raise InputError("a model without layers: give layers of hetune.nn")
     for before, after in itertools.pairwise(relational):
@@ -134,17 +165,35 @@ def describe(
         )
     except MalformedError as error:
         raise InputError(f"these layers make no model: {error}") from None
-    return description, nn.ModuleList(relational).state_dict()
+    return description, nn.ModuleList(relational).state_dict() | weights
 
 
-def _activation(module: nn.Module) -> Activation:
-    match module:
-        case nn.ReLU():
-            return "relu"
-        case nn.ELU(alpha=1.0):
-            return "elu"
-        case nn.GELU(approximate="none"):
-            return "gelu"
-        case nn.Tanh():
-            return "tanh"
-    raise InputError(f"{module} cannot be served: take ReLU, ELU, GELU or Tanh with their defaults")
+def _follow(
+    module: nn.Module, layers: list[dict[str, Any]], after: RelationalLayer
+) -> dict[str, Tensor]:
+    """Has the last layer be followed by a normalization or an activation, whose weights these are.
+
+    Raises:
+        InputError: It is neither, or another one stands there.
+    """
+    number, last = len(layers) - 1, layers[-1]
+    if "activation" in last:
+        raise InputError(f"{module} follows {last['activation']}: put it right behind a layer")
+    if name := activation_of(module):
+        last["activation"] = name
+        return {}
+    found = normalization_of(module, _width(after))
+    if found is None:
+        raise InputError(
+            f"{module} cannot be served: take LayerNorm, BatchNorm1d, ReLU, ELU, GELU or Tanh with "
+            "their defaults"
+        )
+    if "normalization" in last:
+        raise InputError(f"{module} follows another normalization: leave one out")
+    last["normalization"], parameters = found
+    return {f"{number}.normalization.{key}": tensor for key, tensor in parameters.items()}
+
+
+def _width(module: RelationalLayer) -> int:
+    """Of the rows that a layer gives out."""
+    return module.out_channels * (module.heads if isinstance(module, RGAT) else 1)

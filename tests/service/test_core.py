@@ -200,6 +200,46 @@ def test_models_are_described_and_made_again(layers, graph, x):
         assert torch.equal(second(torch.relu(first(x, graph)), graph), expected)
 
 
+def normalized(width: int) -> list[torch.nn.Module]:
+    """Normalizations that have learned something."""
+    found = [torch.nn.LayerNorm(width), torch.nn.BatchNorm1d(width)]
+    for module in found:
+        torch.nn.init.normal_(module.weight)
+        torch.nn.init.normal_(module.bias)
+    found[1](torch.randn(32, width) * 3 + 1)
+    return [module.eval() for module in found]
+
+
+def test_normalizations_are_served_and_dropout_is_left_out(service, graph, x):
+    first, second = nn.RGAT(4, 2, graph.num_etypes, heads=2), nn.RGCN(4, 3, graph.num_etypes)
+    layer, _ = normalized(4)
+    _, batch = normalized(3)
+    dropout = torch.nn.Dropout(0.5)
+    modules = [dropout, first, layer, torch.nn.GELU(), dropout, second, batch]
+    description, weights = describe(modules)
+    assert [given.normalization for given in description.layers] == ["layer", "batch"]
+    again = parse(ModelDescription, description.model_dump_json())
+    assert again == description
+    service.models.add("normalized", 1, description, weights)
+    with torch.no_grad():
+        middle = torch.nn.functional.gelu(layer(first(x, graph)))
+        expected = batch(second(middle, graph))
+    found = service.inference.run("normalized", graph, x, outputs=[0, 1]).outputs
+    torch.testing.assert_close(found[0], middle)
+    torch.testing.assert_close(found[1], expected)
+
+
+def test_normalizations_without_parameters_of_their_own(graph):
+    plain = torch.nn.LayerNorm(4, elementwise_affine=False)
+    _, weights = describe([nn.RGCN(4, 4, 2), plain])
+    assert torch.equal(weights["0.normalization.weight"], torch.ones(4))
+    assert torch.equal(weights["0.normalization.bias"], torch.zeros(4))
+
+
+def test_descriptions_without_normalizations_are_written_as_they_always_were():
+    assert "normalization" not in parse(ModelDescription, json.dumps(STACK)).model_dump_json()
+
+
 def test_options_of_every_layer_survive(graph):
     relations = graph.num_etypes
     modules = [
@@ -221,11 +261,15 @@ def test_options_of_every_layer_survive(graph):
     [
         ([], "without layers"),
         ([torch.nn.ReLU()], "follows no layer"),
-        ([nn.RGCN(4, 4, 2), torch.nn.ReLU(), torch.nn.ReLU()], "follows no layer"),
+        ([nn.RGCN(4, 4, 2), torch.nn.ReLU(), torch.nn.ReLU()], "follows relu: put it right"),
+        ([nn.RGCN(4, 4, 2), torch.nn.ReLU(), torch.nn.LayerNorm(4)], "follows relu: put it right"),
         ([nn.RGCN(4, 4, 2), torch.nn.ELU(0.5)], "cannot be served"),
+        ([nn.RGCN(4, 4, 2), torch.nn.LayerNorm(4, eps=1e-3)], "cannot be served"),
+        ([nn.RGCN(4, 4, 2), torch.nn.LayerNorm(8)], "rows are 4 wide: make it as wide"),
+        ([nn.RGCN(4, 4, 2), *[torch.nn.LayerNorm(4)] * 2], "another normalization"),
         ([nn.RGCN(4, 4, 2), nn.RGCN(4, 4, 3)], "same graphs"),
     ],
-    ids=range(5),
+    ids=range(9),
 )
 def test_what_makes_no_model(modules, text):
     with pytest.raises(InputError, match=text):
@@ -267,11 +311,13 @@ def test_deep_json_is_refused():
         (lambda w: w.update({"0.more": torch.ones(1)}), "1 weights are unknown: 0.more"),
         (lambda w: w.update({"0.bias": torch.ones(5)}), "needs torch.float32"),
         (lambda w: w.update({"0.bias": torch.ones(4).double()}), "torch.float64"),
+        (lambda w: w.pop("0.normalization.bias"), r"missing: 0\.normalization\.bias"),
+        (lambda w: w.update({"0.normalization.bias": torch.ones(5)}), r"float32 \[4\]"),
     ],
-    ids=range(4),
+    ids=range(6),
 )
 def test_weights_are_checked(change, text):
-    description, weights = describe([nn.RGCN(4, 4, 2)])
+    description, weights = describe([nn.RGCN(4, 4, 2), torch.nn.LayerNorm(4)])
     change(weights)
     with pytest.raises(InputError, match=text):
         modules_of(description, weights)
