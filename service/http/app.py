@@ -42,6 +42,7 @@ from hetune.service.http.ambiguous import Unambiguous
 from hetune.service.http.asgi import App
 from hetune.service.http.direct import Direct
 from hetune.service.http.draining import Draining
+from hetune.service.http.examples import EXAMPLES
 from hetune.service.http.following import follow
 from hetune.service.http.layers import Failures, Guard, RequestIds
 from hetune.service.http.observe import Observed
@@ -56,7 +57,7 @@ from hetune.service.http.oip.documents import (
 from hetune.service.http.problems import MEDIA_TYPE, Problem, add_handlers
 from hetune.service.http.requests import FeaturesDocument, InferDocument, SelectDocument
 from hetune.service.http.sampling import sample_regret
-from hetune.service.http.schema import add_schemas, fails
+from hetune.service.http.schema import add_examples, add_schemas, fails
 from hetune.service.http.tracing import Traced
 from hetune.service.http.work import Work
 from hetune.service.pages import routes as pages
@@ -155,6 +156,7 @@ def routes(work: Work, sessions: Sessions | None = None) -> FastAPI:
         *(InferenceRequest, InferenceResponse, IndexRequest, LoadRequest, ProtocolError),
         *(ClaimRequest, MeasuredRequest, FailureRequest, ReleaseRequest),
     )
+    add_examples(app, EXAMPLES)
     return app
 
 

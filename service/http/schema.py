@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import FastAPI
@@ -67,6 +67,16 @@ def add_schemas(app: FastAPI, *kinds: type[Document]) -> None:
         known = found.setdefault("components", {}).setdefault("schemas", {})
         for name, schema in schemas["$defs"].items():
             known.setdefault(name, schema)
+
+    amend(app, add)
+
+
+def add_examples(app: FastAPI, examples: Mapping[str, object]) -> None:
+    """Gives schemas of an application's OpenAPI description an example each, by their names."""
+
+    def add(found: dict[str, Any]) -> None:
+        for name, example in examples.items():
+            found["components"]["schemas"][name]["examples"] = [example]
 
     amend(app, add)
 

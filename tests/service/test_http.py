@@ -11,11 +11,15 @@ import httpx
 import pytest
 import torch
 
+from hetune.service.core.description import ModelDescription
+from hetune.service.core.documents import parse
 from hetune.service.core.message import MEDIA_TYPE, pack, unpack
 from hetune.service.http.app import application, routes
+from hetune.service.http.examples import EXAMPLES
 from hetune.service.http.problems import status_of
 from hetune.service.http.work import Work
 from hetune.variants import errors
+from hetune.variants.errors import InputError
 
 from ._serving import LIMITS, asking, make_service, serving
 
@@ -512,6 +516,32 @@ def test_openapi_describes_every_body(http):
     assert "$defs" not in text
     body = found["paths"]["/v1/models/{name}/infer"]["post"]["requestBody"]["content"]
     assert set(body) == {"application/json", MEDIA_TYPE}
+
+
+def test_examples_are_answered(http):
+    described = http.get("/v1/openapi.json").json()
+    schemas = described["components"]["schemas"]
+    (graph,) = schemas["GraphDocument"]["examples"]
+    names = {"name": "m", "model": "m", "version": "1", "features": "f"}
+    names["id"] = http.post("/v1/graphs", json=graph).json()["id"]
+    answered = set()
+    for path, methods in described["paths"].items():
+        for method, route in methods.items():
+            body = route.get("requestBody", {}).get("content", {}).get("application/json", {})
+            kind = body.get("schema", {}).get("$ref", "").removeprefix("#/components/schemas/")
+            if kind not in EXAMPLES:
+                continue
+            (example,) = schemas[kind]["examples"]
+            answer = http.request(method, path.format_map(names), json=example)
+            assert answer.status_code in (200, 201), (path, answer.text)
+            answered.add(kind)
+    assert answered == EXAMPLES.keys() - {"ModelDescription"}  # comes with weights
+
+
+def test_the_example_of_a_model_is_one(service):
+    description = parse(ModelDescription, json.dumps(EXAMPLES["ModelDescription"]))
+    with pytest.raises(InputError, match="weights are missing"):
+        service.models.add("example", 1, description, {})
 
 
 def test_every_route_is_documented(service):
