@@ -61,6 +61,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-goldens", action="store_true", help="renew golden files")
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Says at once what fails: a run that is cut short does not come to its summary."""
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
+    if report.failed and not is_worker:
+        print(f"\n{report.nodeid} ({report.when})\n{report.longreprtext}", flush=True)
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Compares text with a file in the folder `goldens` beside the test."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from hetune.service.core.documents import Count, Document
 from hetune.service.core.graph_document import Int64
 from hetune.service.core.limits import Limits, check_limit
-from hetune.variants.errors import MalformedError
+from hetune.variants.errors import GraphError
 from hetune.variants.graph.edit import Parallel, edited
 from hetune.variants.graph.hetero import HeteroGraph
 
@@ -54,7 +54,7 @@ class GraphEdit:
         """That of a document.
 
         Raises:
-            MalformedError: An edge type has more sources than destinations, or fewer.
+            GraphError: An edge type has more sources than destinations, or fewer.
         """
         return cls(
             document,
@@ -84,7 +84,7 @@ class GraphEdit:
 def _ends(name: str, ends: Ends) -> Tensor:
     source, target = ends
     if len(source) != len(target):
-        raise MalformedError(
+        raise GraphError(
             f"{name} has {len(source)} sources and {len(target)} destinations: give pairs"
         )
     return torch.tensor([source, target], dtype=torch.int64)

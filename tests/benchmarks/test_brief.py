@@ -4,10 +4,12 @@ import json
 
 import brief
 import pytest
+from _service_cases import Case
 
 
 @pytest.mark.slow
-def test_both_ways_are_asked(capsys, tmp_path):
+def test_both_ways_are_asked(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(brief, "LARGER", Case(80, 400, 2, (8, 8, 4)))
     out = tmp_path / "brief.json"
     options = ["--rounds", "1", "--block", "2", "--threads", "1", "--out", str(out)]
     assert brief.main(options) == 0

@@ -1,5 +1,10 @@
-"""Measures two variants on each of many tiny graphs: python tiny_campaign.py STORE."""
+"""Measures two variants on each of many tiny graphs, for each line into the store that it names.
 
+Each time a fork measures, for importing takes seconds: its number is printed first, then its
+progress, and ``ended`` with its exit code, or minus the signal that killed it.
+"""
+
+import os
 import sys
 
 from hetune.profiling.corpus import recipe
@@ -8,7 +13,7 @@ from hetune.profiling.runner import run_units
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec, Unit
 
-GRAPHS = 100
+GRAPHS = 75
 
 
 def units() -> list[Unit]:
@@ -19,6 +24,26 @@ def units() -> list[Unit]:
     return found
 
 
-if __name__ == "__main__":
-    with Store.open(sys.argv[1]) as store:
+def measure(path: str) -> None:
+    """Measures what is not in a store yet."""
+    with Store.open(path) as store:
         run_units(units(), "tiny", store, progress=lambda now: print(now.done, flush=True))
+
+
+def main() -> None:
+    """What the process does."""
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                print(os.getpid(), flush=True)
+                measure(line.rstrip())
+                os._exit(0)
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+                os._exit(70)
+        print("ended", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

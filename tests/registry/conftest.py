@@ -64,6 +64,7 @@ def spawn(tmp_path: Path) -> Callable[[str, Registry, KernelSource], subprocess.
         )
         return subprocess.Popen(
             [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -68,21 +68,36 @@ def test_gc_spares_a_build_that_is_alive(tmp_path, scripted, toolchain, source, 
     assert child.communicate(timeout=60)[0] == "1 0\n"
 
 
-# Dies at the n-th change of the folder: whatever Python creates, writes, renames or deletes.
+# For each line a process that builds in a folder, and dies at the n-th change of it: whatever
+# Python creates, writes, renames or deletes. They are forks, for importing takes seconds.
 DIE = """
 import os, signal, sys
-left = {n}
-def hook(event, arguments):
-    global left
-    changes = event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod") or (
-        event == "open" and isinstance(arguments[2], int) and arguments[2] & 3
-    )
-    if changes and any(str(a).startswith({root!r}) for a in arguments):
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-sys.addaudithook(hook)
-registry.build([source])
+
+def build(n, root):
+    left = n
+    def hook(event, arguments):
+        nonlocal left
+        changes = event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod") or (
+            event == "open" and isinstance(arguments[2], int) and arguments[2] & 3
+        )
+        if changes and any(str(a).startswith(root) for a in arguments):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(hook)
+    Registry(Path(root), toolchain=registry.toolchain).build([source])
+
+for line in sys.stdin:
+    n, root = line.rstrip().split(" ", 1)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            build(int(n), root)
+            os._exit(0)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            os._exit(70)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
 
 
@@ -96,12 +111,15 @@ def test_kill_at_every_change_of_the_folder(tmp_path, scripted, toolchain, sourc
         """
     )
 
+    child = spawn(DIE, Registry(tmp_path / "kernels", toolchain=quick), source(3))
+
     def die_at(n: int) -> int:
-        registry = Registry(tmp_path / f"kernels-{n}", toolchain=quick)
-        child = spawn(DIE.format(n=n, root=str(registry.root)), registry, source(3))
-        _, said = child.communicate(timeout=60)
-        assert child.returncode in (0, -signal.SIGKILL), said
-        after = Registry(registry.root, toolchain=quick)
+        root = tmp_path / f"kernels-{n}"
+        child.stdin.write(f"{n} {root}\n")
+        child.stdin.flush()
+        code = int(child.stdout.readline())
+        assert code in (0, -signal.SIGKILL), child.communicate()
+        after = Registry(root, toolchain=quick)
         assert after.verify().bad == {}
         assert all(entry.name == "answer-3" for entry in after.entries())
         report = after.build([source(3)])
@@ -109,17 +127,14 @@ def test_kill_at_every_change_of_the_folder(tmp_path, scripted, toolchain, sourc
         assert after.verify().checked == 1
         assert after.load(source(3)).answer() == 3
         after.gc()
-        assert list((registry.root / "staging").iterdir()) == []
-        return int(child.returncode)
+        assert list((root / "staging").iterdir()) == []
+        return code
 
-    codes: list[int] = []
-    with ThreadPoolExecutor(2) as pool:
-        while 0 not in codes:
-            codes += pool.map(die_at, range(len(codes) + 1, len(codes) + 5))
-    assert codes[0] == -signal.SIGKILL
-    survived = codes.index(0)
-    assert survived >= 10
-    assert not any(codes[survived:])
+    codes = [die_at(1)]
+    while codes[-1]:
+        codes.append(die_at(len(codes) + 1))
+    child.communicate()
+    assert len(codes) > 10
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

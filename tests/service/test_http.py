@@ -109,7 +109,7 @@ def test_an_edited_graph_is_one_of_its_own(http):
         ({"add_nodes": {"node": 998}}, 413, "TooLargeError"),
         ({"add_nodes": {"node": -1}}, 400, "MalformedError"),
         ({"add": {"0": [[0] * 2500, [0] * 2500]}}, 201, None),
-        ({"add": {"0": [[0], [1, 2]]}}, 400, "MalformedError"),
+        ({"add": {"0": [[0], [1, 2]]}}, 422, "GraphError"),
         ({"add": {"0": [[0]]}}, 400, "MalformedError"),
         ({"add": [[0], [1]]}, 400, "MalformedError"),
         ({"parallel": "some"}, 400, "MalformedError"),

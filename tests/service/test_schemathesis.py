@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hetune.service.core.job_documents import JobRequest
+from hetune.service.http import events
 from hetune.service.http.app import application
 
 from ._serving import make_service, serving, tiny_graph
@@ -37,8 +38,9 @@ def run(url, description, config):
 
 
 @pytest.fixture
-def url(tmp_path):
+def url(tmp_path, monkeypatch):
     """Of a service with a model, a graph and a job that has ended."""
+    monkeypatch.setattr(events, "MOST_SECONDS", 0.1)  # jobs that wait are not watched for long
     service = make_service(tmp_path / "data")
     service.graphs.add(tiny_graph())
     service.jobs.cancel(service.jobs.submit(JobRequest(campaign="smoke")).id)

@@ -51,8 +51,7 @@ def test_cubins_round_through_the_registry(capability, tmp_path):
     assert again.find(sources[0]) is None
 
 
-@pytest.mark.parametrize("capability", [80, 90])
-@pytest.mark.parametrize("balance", ["node", "edge"])
+@pytest.mark.parametrize(("balance", "capability"), [("node", 80), ("edge", 90)])
 def test_sums_and_softmaxes_compile(balance, capability, tmp_path):
     """With a running maximum, and with segmented scans."""
     launch = parse(WEIGHTED.format(d=8, h=2))
@@ -61,8 +60,7 @@ def test_sums_and_softmaxes_compile(balance, capability, tmp_path):
     assert len(cubins_of(text, capability, tmp_path)) == (3 if balance == "edge" else 2)
 
 
-@pytest.mark.parametrize("precision", ["ieee", "bf16"])
-@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize(("precision", "capability"), [("ieee", 90), ("bf16", 80)])
 def test_products_with_functions_of_their_rows_compile(capability, precision, tmp_path):
     """And what fills the rows that they leave out; with several tiles of columns and of terms."""
     launch = parse(ACTIVATED.format(d=45, h=2, n=90, only=" only=dst fill"))

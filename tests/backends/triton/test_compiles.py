@@ -16,11 +16,11 @@ import pytest
 
 from hetune.variants.backends.triton.ahead import TritonCompiler
 from hetune.variants.backends.triton.codegen import print_unit
-from hetune.variants.backends.triton.lower import lower
 from hetune.variants.backends.triton.target import Function, Unit
-from hetune.variants.kernel.as_run import as_run
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.build import layer_programs
+
+from ._kernels import distinct, units_of
 
 pytest.importorskip("triton")
 
@@ -31,23 +31,17 @@ FULL = bool(os.environ.get("HETUNE_FULL_MATRIX"))
 @cache
 def units(layer: str, width: int, heads: int) -> tuple[Unit, ...]:
     """The modules of a layer's variants, of `hetune.nn` and of PyG."""
-    launches = {
-        (as_run(launch, schedule), schedule): None
+    return tuple(
+        unit
         for program in layer_programs(layer, width, heads)
         for variant in variants_of(program, "cuda")
-        for launch, schedule in zip(variant.plan.launches, variant.schedules, strict=True)
-    }
-    return tuple(lower(launch, schedule, "ieee")[0] for launch, schedule in launches)
+        for unit in units_of(variant)
+    )
 
 
-def distinct(units: Iterable[Unit]) -> Unit:
-    """All kernels that differ by more than name and comment, in one module."""
-    found = {
-        replace(function, name="", comment=""): None
-        for unit in units
-        for function in unit.functions
-    }
-    functions = (replace(f, name=f"kernel_{place}") for place, f in enumerate(found))
+def joined(units: Iterable[Unit]) -> Unit:
+    """All kernels that differ, in one module."""
+    functions = (replace(f, name=f"kernel_{place}") for place, f in enumerate(distinct(units)))
     helpers = dict.fromkeys(helper for unit in units for helper in unit.helpers)
     return Unit("All kernels of a layer's variants.", tuple(helpers), tuple(functions))
 
@@ -68,7 +62,7 @@ def in_turn(functions: Iterable[Function], turn: int) -> tuple[Function, ...]:
     ("layer", "width", "heads"), [("rgcn", 63, 1), ("rgat", 64, 2), ("hgt", 64, 2)]
 )
 def test_every_kernel(layer, width, heads, capability, tmp_path):
-    unit = distinct(units(layer, width, heads))
+    unit = joined(units(layer, width, heads))
     if not FULL:
         chosen = in_turn(unit.functions, CAPABILITIES.index(capability))
         unit = replace(unit, functions=chosen)
