@@ -46,7 +46,7 @@ class WarmUp:
                 self._load(name)
             except HetuneError as error:
                 _log.error("the model %s, which is wanted at the start, fails: %s", name, error)
-                self._left[name] = f"fails: {error}"
+                self._left[name] = "fails: the service's log has the reason"
             else:
                 _log.info("the model %s is ready to run", name)
                 del self._left[name]

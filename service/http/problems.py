@@ -57,7 +57,12 @@ STATUS: dict[type[HetuneError], int] = {
 }
 PROTOCOL_STATUS = {409: 400, 422: 400, 429: 503, 504: 503, 507: 503}
 """What the Open Inference Protocol's clients know from Triton in place of others."""
-_TOLD = (errors.DeadlineError, errors.DeviceMemoryError, errors.DiskFullError)
+_TOLD = (
+    errors.DeadlineError,
+    errors.DeviceMemoryError,
+    errors.DiskFullError,
+    errors.NotReadyError,
+)
 """Failures of the service whose reasons are for clients, too."""
 _NO_METHOD = 405
 _SERVER = 500
@@ -85,7 +90,8 @@ def problem_of(error: Exception, scope: Scope) -> Response:
 
     Args:
         error: Any.
-        scope: Of the request, which has an id. Its state takes the error's name as `failure`.
+        scope: Of the request, which has an id. Its state takes the error's name as `failure`,
+            unless it is what a probe of health asks for: that the service is not ready yet.
     """
     request_id = scope["state"]["request_id"]
     if isinstance(error, HetuneError):
@@ -102,7 +108,8 @@ def problem_of(error: Exception, scope: Scope) -> Response:
     if isinstance(error, errors.AccessError):
         is_known = isinstance(error, errors.ScopeError)
         headers["WWW-Authenticate"] = f"Bearer{_SCOPE if is_known else ''}"
-    scope["state"]["failure"] = name
+    if not isinstance(error, errors.NotReadyError):
+        scope["state"]["failure"] = name
     return _response(status, URN + name, detail, scope, headers)
 
 
