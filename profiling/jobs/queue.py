@@ -134,7 +134,9 @@ class JobQueue:
                 },
             ).scalar_one()
             connection.execute(units.insert(), [{**row, "job": job} for row in rows])
-            tell(connection, job, now, f"submitted: {len(distinct)} variants of problems")
+            problems = len({unit.problem for unit in distinct})
+            what = f"{_counted(len(distinct), 'variant')} of {_counted(problems, 'problem')}"
+            tell(connection, job, now, f"submitted: {what}")
             return _job(connection, one_job(connection, job))
 
     def get(self, job: int) -> Job:
@@ -230,6 +232,10 @@ def _rows(wanted: Sequence[Unit], retrain: bool) -> list[dict[str, Any]]:
         for problem, members in by_problem(wanted)
     ]
     return [*found, _row(is_training=True, problem=None, variants=[], size=0)] if retrain else found
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _row(**values: Any) -> dict[str, Any]:

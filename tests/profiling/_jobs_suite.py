@@ -137,7 +137,7 @@ class JobsConformance:
             )
             assert bench.store.done(MACHINE.digest) == {unit.key for unit in some_units(2)}
             assert bench.log(job) == [
-                "submitted: 4 variants of problems",
+                "submitted: 4 variants of 2 problems",
                 f"unit {first.unit} lent to a, attempt 1",
                 f"unit {first.unit} measured: 2 ok",
                 f"unit {second.unit} lent to b, attempt 1",
