@@ -232,9 +232,9 @@ IDS = np.zeros((2, 1), np.int64)
         ),
         (
             {"remove": {"writes": np.array([[3], [0]])}},
-            "remove['writes'][0][0] is 3, but the graph",
+            "remove['writes'][0][0] is 3, but the graph has 3 author nodes (ids 0..2): renumber",
         ),
-        ({"add": {"writes": np.array([[0], [4]])}}, "pass add_nodes['paper']"),
+        ({"add": {"writes": np.array([[0], [4]])}}, "pass add_nodes['paper']=1 or more, or"),
         ({"add": {"writes": np.array([[-1], [0]])}}, "number them from 0"),
         ({"add": {"reads": IDS}}, "add has 'reads', which is no edge type of the graph"),
         ({"add": {"writes": IDS, ("author", "writes", "paper"): IDS}}, "are the same edge type"),

@@ -66,7 +66,9 @@ def check_count(name: str, count: int) -> None:
         )
 
 
-def check_range(name: str, ids: torch.Tensor, limit: int, what: str, grow: str) -> None:
+def check_range(
+    name: str, ids: torch.Tensor, limit: int, what: str, grow: str = "", base: int = 0
+) -> None:
     """Check `0 <= ids < limit`.
 
     Args:
@@ -74,7 +76,8 @@ def check_range(name: str, ids: torch.Tensor, limit: int, what: str, grow: str) 
         ids: Integer tensor, shape [n].
         limit: Exclusive upper bound.
         what: What the ids count, plural: "nodes".
-        grow: The argument that raises the bound: "num_nodes".
+        grow: The argument that raises the bound: "num_nodes"; empty if none does.
+        base: What the bound is without that argument.
 
     Raises:
         GraphError: Names the first offending position and value, and how to mend it.
@@ -86,7 +89,8 @@ def check_range(name: str, ids: torch.Tensor, limit: int, what: str, grow: str) 
         return
     position = int(((ids < 0) | (ids >= limit)).int().argmax())
     value = int(ids[position])
-    mend = "number them from 0" if value < 0 else f"pass {grow}={high + 1} or more, or renumber"
+    raised = f"pass {grow}={high + 1 - base} or more, or renumber" if grow else "renumber"
+    mend = "number them from 0" if value < 0 else raised
     ids_are = f" (ids 0..{limit - 1})" if limit else ""
     raise GraphError(
         f"{name}[{position}] is {value}, but the graph has {limit} {what}{ids_are}: {mend}"

@@ -96,9 +96,10 @@ class Types:
             source, _, target = self._graph.canonical_etypes[etype]
             ends = []
             for row, ntype, part in zip((0, 1), (source, target), _rows(name, edges), strict=True):
-                count = counts[self._ntypes[ntype]] if ntype in self._ntypes else 0
-                grow = f"add_nodes[{ntype!r}] so that there are" if is_new else "ids of nodes below"
-                check_range(f"{name}[{row}]", part, count, f"{ntype} nodes", grow)
+                t = self._ntypes.get(ntype)
+                before, count = (0, 0) if t is None else (self._counts[t], counts[t])
+                grow = "" if t is None or not is_new else f"add_nodes[{ntype!r}]"
+                check_range(f"{name}[{row}]", part, count, f"{ntype} nodes", grow, before)
                 ends.append(part.cpu().numpy().astype(np.int64))
             first, last = (self._ntypes.get(ntype, 0) for ntype in (source, target))
             found[etype] = Entries(name, etype, first, last, *ends)
