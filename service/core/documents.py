@@ -48,6 +48,9 @@ def parse_value(kind: type[D], value: object) -> D:
 
 def _explain(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_context=False, include_input=False)
+    # Entries that are wrong are left out of their array, which may be too short without them.
+    inner = {item["loc"][:depth] for item in found for depth in range(len(item["loc"]))}
+    found = [item for item in found if item["type"] != "too_short" or item["loc"] not in inner]
     lines = []
     for item in found[:_SHOWN]:
         where = ".".join(str(part) for part in item["loc"])
