@@ -38,7 +38,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return 0
     except (HetuneError, OSError) as error:  # such as a folder that cannot be written
-        sys.stderr.write(f"the worker of jobs cannot work: {error}\n")
+        sys.stderr.write(f"{error}\n")
         return 1
     return 0
 

@@ -6,9 +6,11 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 from hetune.profiling.jobs.activity import Activity
 from hetune.profiling.jobs.beside import Beside
@@ -24,7 +26,8 @@ class Keeper(Beside):
     """Starts the process, starts it again when it ends, and ends it in the end.
 
     A context manager. The first restart comes after a second, each further one after twice as
-    long, up to a minute; a process that has lived for a minute starts that anew.
+    long, up to a minute; a process that has lived for a minute starts that anew. What it writes to
+    its standard error is logged, line by line.
 
     Args:
         activity: The service's; stays the caller's.
@@ -76,6 +79,9 @@ class Keeper(Beside):
                 [*self._command, str(self._activity.descriptor)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
                 pass_fds=(self._activity.descriptor,),
                 env=os.environ | self._environment,
                 process_group=0,  # Ctrl-C is the service's, which ends this in order
@@ -83,14 +89,22 @@ class Keeper(Beside):
         except OSError as error:
             return f"cannot be started ({error})"
         with process:
+            words = threading.Thread(target=_repeat, args=(process.stderr,), daemon=True)
+            words.start()
             while process.poll() is None and not self._over.wait(_LOOK_SECONDS):
                 pass
             if process.returncode is None:
                 _end(process)
+            words.join()
         return f"ended with status {process.returncode}"
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _repeat(words: IO[str]) -> None:
+    for line in words:
+        _log.warning("the worker of jobs says: %s", line.rstrip())
+
+
+def _end(process: subprocess.Popen[str]) -> None:
     """Lets it give back what it has, but not for ever."""
     process.terminate()
     try:

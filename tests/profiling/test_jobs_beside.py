@@ -23,7 +23,7 @@ from hetune.profiling.testing.jobs import some_units
 from hetune.profiling.testing.records import MACHINE
 
 SECONDS = 60
-ENDS = (sys.executable, "-c", "raise SystemExit(3)")
+ENDS = (sys.executable, "-c", "import sys; sys.stderr.write('why\\n'); sys.exit(3)")
 STAYS = (sys.executable, "-c", "import sys; sys.stdin.read()")
 
 
@@ -139,6 +139,7 @@ def test_measuring_ends_at_once(activity):
 def test_a_worker_that_ends_is_started_again(activity, caplog):
     with Keeper(activity, command=ENDS, pause=0.01, most=0.02) as keeper:
         until(lambda: keeper.starts >= 3)
+    assert "the worker of jobs says: why" in caplog.text
     assert "ended with status 3; it is started again in 0.01 s" in caplog.text
     assert "it is started again in 0.02 s" in caplog.text
 
