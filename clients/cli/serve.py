@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from hetune.clients.cli import console
 from hetune.clients.cli.models import StoreUrl
 from hetune.clients.cli.options import MemoryLimit, Threads, importing_the_service, use_threads
 from hetune.service.http.logs import LogStyle, configure
-from hetune.variants.errors import InputError
+from hetune.variants.errors import FolderError, InputError, StoreError
 
 _OWN_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -89,6 +90,7 @@ def serve(
         from hetune.profiling.jobs.activity import Activity
         from hetune.profiling.jobs.keeper import Keeper
         from hetune.profiling.jobs.trainer import Trainer
+        from hetune.profiling.store.connect import check
         from hetune.service.core.engine import Engine
         from hetune.service.core.keys import FILE, Keys
         from hetune.service.core.service import Service
@@ -117,7 +119,9 @@ def serve(
     use_threads(settings.threads)
     key = settings.root_key()
     is_local = server.is_loopback(settings.host)
-    is_open = key is None and not Keys(settings.service_data / FILE).all()
+    with _is_input():
+        check(settings.store)
+        is_open = key is None and not Keys(settings.service_data / FILE).all()
     if is_open and not is_local and not settings.insecure:
         raise InputError(
             f"{settings.host} can be reached from other machines: make keys with `hetune keys "
@@ -137,16 +141,17 @@ def serve(
             tracer = provider.get_tracer("hetune")
         listener = stack.enter_context(server.bind(settings.host, settings.port))
         configure(settings.log)
-        service = Service.open(
-            settings.service_data,
-            limits=limits,
-            engine=engine,
-            store=settings.store,
-            regret_rate=settings.regret_samples,
-            warm=settings.warm or (),
-            batch_requests=settings.batch_requests,
-            batch_delay=settings.batch_delay,
-        )
+        with _is_input():
+            service = Service.open(
+                settings.service_data,
+                limits=limits,
+                engine=engine,
+                store=settings.store,
+                regret_rate=settings.regret_samples,
+                warm=settings.warm or (),
+                batch_requests=settings.batch_requests,
+                batch_delay=settings.batch_delay,
+            )
         activity = None
         if settings.worker:
             activity = Activity.create()
@@ -167,3 +172,12 @@ def serve(
                 soft_wrap=True,
             ),
         )
+
+
+@contextmanager
+def _is_input() -> Iterator[None]:
+    """What is wrong with a place that was named is wrong with the settings."""
+    try:
+        yield
+    except (FolderError, StoreError) as error:
+        raise InputError(str(error)) from error

@@ -101,6 +101,25 @@ def connect(address: Address) -> Engine:
         ) from None
 
 
+def check(url: str | Path | None) -> None:
+    """Checks that there can be a store: a file's can be opened; a server may be away for now.
+
+    Args:
+        url: As `find` takes it.
+
+    Raises:
+        StoreError: There never can.
+    """
+    address = find(url)
+    engine = connect(address)
+    try:
+        if engine.dialect.name == "sqlite":
+            with explained("open", address.place, address.secrets), engine.connect():
+                pass
+    finally:
+        engine.dispose()
+
+
 def _default_file() -> Path:
     return Path(platformdirs.user_data_dir("hetune", appauthor=False)) / "profiling.db"
 

@@ -43,7 +43,7 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        with self.io("create"):
+        with self.io("create", may_miss=False):
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in (self._staging, self._holders):
                 folder.mkdir(mode=0o700, exist_ok=True)

@@ -120,9 +120,9 @@ class Service:
                 "separate ones, and a GPU's sums differ in their last bits from run to run: leave "
                 "it at 1"
             )
+        folder = Folder(root)
         shelf = (shelf or Shelf()).of(engine.target)
         following = Following(shelf) if selector is None else Given(selector)
-        folder = Folder(root)
         graphs = GraphStore(root / "graphs", limits)
         models = ModelStore(root / "models", engine, engine.weight_bytes(limits))
         measurements = Measurements(store)

@@ -18,6 +18,7 @@ from hetune.profiling.testing.jobs import some_units
 from hetune.service.http.server import is_loopback
 
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()", "serve")
+HOST = "no.such.host.invalid"
 
 
 def routes_in_json(lines):
@@ -91,19 +92,24 @@ def test_other_machines_are_let_in_with_a_key_only(hetune, monkeypatch, tmp_path
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("said", "arguments"),
     [
-        ("--port", 99999),
-        ("--host", "no.such.host.invalid"),
-        ("--quota", "much"),
+        ("--port", ("--port", 99999)),
+        ("cannot listen", ("--host", HOST)),
+        ("--quota", ("--quota", "much")),
+        ("cannot create the folder /proc/none", ("--data", "/proc/none")),
+        ("/dev/null", ("--data", "/dev/null")),
+        ("of kind 'mysql'", ("--store", "mysql://me@host/db", "--host", HOST)),
+        ("cannot create the store", ("--store", "/proc/none/store.db", "--host", HOST)),
+        ("the file is no database", ("--store", __file__, "--host", HOST)),
     ],
-    ids=range(3),
+    ids=range(8),
 )
-def test_what_cannot_be_served(hetune, tmp_path, monkeypatch, arguments):
+def test_what_cannot_be_served(hetune, tmp_path, monkeypatch, said, arguments):
     monkeypatch.setenv("HETUNE_API_KEY", "sesame")
     result = hetune("serve", "--data", tmp_path, *arguments)
     assert result.exit_code == 2
-    assert "error: " in result.stderr
+    assert re.fullmatch(rf"error: .*{said}.*\n", result.stderr)
 
 
 def test_a_share_that_is_none(hetune, tmp_path):
