@@ -13,7 +13,7 @@ from torch import Tensor
 from hetune.service.core.documents import Count, parse
 from hetune.service.core.graph_document import GraphHeader, graph_of
 from hetune.service.core.limits import Limits, check_limit
-from hetune.variants.errors import MalformedError
+from hetune.variants.errors import GraphError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
 DOCUMENT = b"document"
@@ -21,6 +21,7 @@ DOCUMENT = b"document"
 _ENDS = ("src", "dst")
 _ETYPE = "etype"
 _SMALL = 4
+_MOST = 2**63 - 1
 
 
 class ArrowHeader(GraphHeader):
@@ -63,7 +64,7 @@ def graph_of_batches(
         for name, column in zip(schema.names, batch.columns, strict=True):
             if column.null_count:
                 raise MalformedError(f"the column {name} has nulls: give every edge a value")
-            ids = _integers(column) if names is None or name != _ETYPE else names.ids(column)
+            ids = _integers(name, column) if names is None or name != _ETYPE else names.ids(column)
             parts[name].append(torch.from_numpy(ids))
     arrays = {name: torch.cat(parts.pop(name)) for name in schema.names}
     update: dict[str, Any] = {} if names is None else {"etype_names": tuple(names.known)}
@@ -94,7 +95,7 @@ class _Names:
         entries = column.dictionary
         if self._last is None or _place(self._last) != _place(entries):
             self._numbers, self._last = self._numbered(entries), entries
-        found: np.ndarray = self._numbers[_integers(column.indices)]
+        found: np.ndarray = self._numbers[_integers(_ETYPE, column.indices)]
         return found
 
     def _numbered(self, entries: pa.Array) -> np.ndarray:
@@ -136,9 +137,15 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type))
 
 
-def _integers(column: pa.Array) -> np.ndarray:
-    """A copy; numbers of 64 bits without a sign that are too large become negative, so no ids."""
+def _integers(name: str, column: pa.Array) -> np.ndarray:
+    """A copy.
+
+    Raises:
+        GraphError: A number is too large for an id, and for int64.
+    """
     found: np.ndarray = column.to_numpy(zero_copy_only=True)
+    if found.dtype == np.uint64 and (most := int(found.max(initial=0))) > _MOST:
+        raise GraphError(f"the column {name} has {most}, which is too large for an id: renumber")
     is_small = found.dtype.itemsize < _SMALL or found.dtype == np.int32
     return found.astype(np.int32 if is_small else np.int64)
 
