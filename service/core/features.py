@@ -224,8 +224,18 @@ class FeatureStore:
 
 
 def _width(parts: tuple[Tensor, ...]) -> int:
-    """That of the first rows; 1 where there are none, which fit any width."""
-    return next((part.shape[1] for part in parts if part.dim() == 2 and part.numel()), 1)
+    """That of the first rows; 1 where there are none, which fit any width.
+
+    Raises:
+        InputError: Some are no rows.
+    """
+    for part in parts:
+        if part.dim() != 2 and part.numel():
+            raise InputError(
+                f"features have the shape {list(part.shape)}: give a row of numbers for each node, "
+                "[nodes, width]"
+            )
+    return next((part.shape[1] for part in parts if part.dim() == 2 and part.shape[1]), 1)
 
 
 def _digest(rows: Tensor, by_type: bool) -> str:

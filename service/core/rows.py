@@ -150,7 +150,8 @@ def _check_rows(what: str, rows: Tensor, count: int, width: int) -> None:
     empty = count == 0 and rows.numel() == 0  # JSON cannot tell the width of no rows
     if not empty and rows.shape != (count, width):
         raise InputError(
-            f"{what} have the shape {list(rows.shape)}: graph and model need {[count, width]}"
+            f"{what} have the shape {list(rows.shape)}: give {[count, width]}, a row of width "
+            f"{width} for each node"
         )
 
 

@@ -111,22 +111,25 @@ def test_features_of_another_width_than_the_model_s(site):
 
 
 @pytest.mark.parametrize(
-    ("tensors", "status", "name"),
+    ("tensors", "status", "name", "says"),
     [
-        ({}, 400, "MalformedError"),
-        ({"y": X}, 400, "MalformedError"),
-        ({"x": X, "x/author": X[:3]}, 400, "MalformedError"),
-        ({"x": X.double()}, 422, "InputError"),
-        ({"x": X[:6]}, 422, "InputError"),
-        ({"x/author": X[:3]}, 422, "InputError"),
-        ({"x/venue": X}, 422, "InputError"),
-        ({"x": torch.zeros(7, 7200)}, 413, "TooLargeError"),
+        ({}, 400, "MalformedError", "give a tensor x, or x/<node type>"),
+        ({"y": X}, 400, "MalformedError", "no use for the tensor 'y'"),
+        ({"x": X, "x/author": X[:3]}, 400, "MalformedError", "give one form"),
+        ({"x": X.double()}, 422, "InputError", "give torch.float32"),
+        ({"x": X[:6]}, 422, "InputError", "[6, 4]: give [7, 4], a row of width 4 for each node"),
+        ({"x": X[:0]}, 422, "InputError", "[0, 4]: give [7, 4]"),
+        ({"x": X.view(-1)}, 422, "InputError", "[28]: give a row of numbers for each node"),
+        ({"x/author": X[:3]}, 422, "InputError", "'paper' are missing"),
+        ({"x/author": X[:3], "x/paper": X[3:, 2:]}, 422, "InputError", "[4, 2]: give [4, 4]"),
+        ({"x/venue": X}, 422, "InputError", "no node type 'venue'"),
+        ({"x": torch.zeros(7, 7200)}, 413, "TooLargeError", "bytes of the body"),
     ],
-    ids=range(8),
+    ids=range(11),
 )
-def test_what_is_put_is_checked(site, tensors, status, name):
+def test_what_is_put_is_checked(site, tensors, status, name, says):
     found = site.http.put(f"{site.at}/new", content=pack("{}", tensors), headers=BINARY)
-    is_problem(found, status, name)
+    assert says in is_problem(found, status, name)
     assert site.http.get(f"{site.at}/new").status_code == 404
 
 
