@@ -18,7 +18,15 @@ from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import Model
 from hetune.service.core.regret import RegretSamples
-from hetune.service.core.rows import Nodes, check_nodes, features_of, ids_of, pick, reached
+from hetune.service.core.rows import (
+    Nodes,
+    check_nodes,
+    count_of,
+    features_of,
+    ids_of,
+    pick,
+    reached,
+)
 from hetune.service.core.runs import note, runs_of
 from hetune.service.core.selection import Selection
 from hetune.service.core.steps import step
@@ -28,6 +36,8 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import using_threads
 
 _FLOAT_BYTES = 4
+_IDS_BYTES = 24
+"""Of a row that is asked for: its node's id as int64, in the graph's order, and where it is."""
 _ONCE = 1.0
 """Runs that what was cut out of a graph is prepared for."""
 
@@ -124,8 +134,12 @@ class Inference:
         x = features_of(features, given, found.description.in_channels)
         check_nodes(nodes, given)
 
+        asked = None if nodes is None else count_of(nodes, given)
+        self.check_memory(found, 0, wanted | needed, asked)
+
         def layers(graphs: Sequence[HeteroGraph], once: bool) -> tuple[LayerReport, ...]:
-            self.check_memory(found, max(graph.num_nodes for graph in graphs), wanted | needed)
+            most = max(graph.num_nodes for graph in graphs)
+            self.check_memory(found, most, wanted | needed, asked)
             return self._selection.layers(
                 found,
                 graphs,
@@ -196,13 +210,16 @@ class Inference:
         among = run.plan.steps[number].nodes
         return self._engine.fetch(reached(out, among, run.graph, run.nodes))
 
-    def check_memory(self, model: Model, nodes: int, outputs: frozenset[int]) -> None:
+    def check_memory(
+        self, model: Model, nodes: int, outputs: frozenset[int], asked: int | None = None
+    ) -> None:
         """Checks what is held at the same time: outputs, a layer's input and its result.
 
         Args:
             model: What is to run.
             nodes: Of what it runs on.
             outputs: Which are given.
+            asked: Rows of each, as often as they are asked for; a row of each node if None.
 
         Raises:
             TooLargeError: It is over the service's limit.
@@ -210,9 +227,10 @@ class Inference:
         widths = model.description.widths
         kept = sum((*widths, model.description.out_channels)[number + 1] for number in outputs)
         at_work = max(a + b for a, b in itertools.pairwise(widths))
+        rows, ids = (nodes, 0) if asked is None else (asked, _IDS_BYTES)
         check_limit(
             "bytes for features and outputs",
-            nodes * (kept + at_work) * _FLOAT_BYTES,
+            (nodes * at_work + rows * kept) * _FLOAT_BYTES + rows * ids,
             self._limits.run_bytes,
         )
 

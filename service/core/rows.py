@@ -88,6 +88,17 @@ def ids_of(nodes: Nodes, graph: HeteroGraph) -> Tensor:
     return torch.cat([torch.empty(0, dtype=torch.int64), *parts])
 
 
+def count_of(nodes: Nodes, graph: HeteroGraph) -> int:
+    """How many ids these are; each counts as often as it is there."""
+    if isinstance(nodes, Tensor):
+        return nodes.numel()
+    spans = _spans(graph)
+    return sum(
+        spans[name][1] - spans[name][0] if ids is None else ids.numel()
+        for name, ids in nodes.items()
+    )
+
+
 def check_nodes(nodes: Nodes | None, graph: HeteroGraph) -> None:
     """Checks that there are such nodes.
 

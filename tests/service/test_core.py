@@ -470,6 +470,17 @@ def test_outputs_over_the_limit_are_refused_before_anything_runs(tmp_path, graph
         service.inference.run("m", graph, x)
 
 
+@pytest.mark.parametrize(
+    "nodes", [torch.zeros(40, dtype=torch.int16), {"paper": IDS.new_zeros(40)}]
+)
+def test_rows_count_as_often_as_they_are_asked_for(tmp_path, graph, layers, x, nodes):
+    service = Service.open(tmp_path, limits=replace(SMALL, run_bytes=1500), selector=Selector())
+    service.models.add("m", 1, *describe(layers))
+    service.inference.run("m", graph, x)
+    with pytest.raises(TooLargeError, match="features and outputs"):
+        service.inference.run("m", graph, x, nodes=nodes)
+
+
 def test_many_threads_add_and_read_at_once(tmp_path):
     graphs = [hetune.HeteroGraph(IDS, IDS, num_nodes=n) for n in range(2, 8)]
     failures: list[BaseException] = []
