@@ -161,6 +161,9 @@ def infer(
     subset: SubsetOption = Way.auto,
     version: Version = None,
     memory_limit: MemoryLimit = None,
+    deadline: Annotated[
+        float | None, typer.Option(help="Seconds after which the service gives the run up.")
+    ] = None,
     url: Url = URL,
 ) -> None:
     """Run a model of the service on a graph, and write its output."""
@@ -185,6 +188,7 @@ def infer(
             subset=subset.value,
             version=version,
             memory_limit=size_of(memory_limit, "--memory-limit"),
+            deadline_seconds=deadline,
         )
     write_whole(out, _content(answer, is_npy=out.suffix == ".npy"))
     terminal = console.out()

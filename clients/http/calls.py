@@ -248,6 +248,7 @@ def infer(
     outputs: Sequence[int] | None = None,
     variants: Sequence[str | None] | None = None,
     memory_limit: int | None = None,
+    deadline_seconds: float | None = None,
     explain: bool = False,
 ) -> Call[Answer]:
     """Runs a model on a graph.
@@ -268,6 +269,8 @@ def infer(
         outputs: Which layers' outputs to get, by number; the last one's by default.
         variants: Ids to run, None for the selector's choice; one for each layer.
         memory_limit: Most bytes that a layer may hold beside its inputs.
+        deadline_seconds: After so many the service gives the request up, before it begins or
+            between layers; it is not sent again.
         explain: Add why variants were chosen.
 
     Returns:
@@ -278,6 +281,7 @@ def infer(
         GraphError: The graph is none.
         InputError: Graph, features, nodes or outputs do not fit.
         MemoryLimitError: No variant fits the limit.
+        DeadlineError: It took longer than it was given.
         BusyError: Too many requests wait.
     """
     name = features if isinstance(features, str) else None
@@ -289,6 +293,7 @@ def infer(
         "subset": None if subset == "auto" else subset,
         "variants": None if variants is None else list(variants),
         "memory_limit": memory_limit,
+        "deadline_seconds": deadline_seconds,
         "explain": explain,
     }
     body = request_body(_graph(graph, rows), demands, rows, nodes)

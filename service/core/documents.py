@@ -10,6 +10,8 @@ from hetune.variants.errors import MalformedError
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
+Bytes = Annotated[int, Field(ge=0, lt=2**63)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
 _SHOWN = 3
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from functools import cached_property
 
@@ -13,7 +15,7 @@ from hetune.service.core.answers import Answer, Report, Rows
 from hetune.service.core.asked import Asked
 from hetune.service.core.batching import Waiting
 from hetune.service.core.brief import SHORT_BYTES, SHORT_JSON_BYTES, Times
-from hetune.service.core.container import Content
+from hetune.service.core.container import LENGTH_BYTES, Content
 from hetune.service.core.limits import check_limit
 from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.service import Service
@@ -49,14 +51,19 @@ def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
 
     async def infer(name: ModelReference, request: Request) -> Response:
         """Runs a model on a graph, by the variants that suit it."""
+        arrived = time.monotonic()
         media = media_of(request, *_BODIES)
         wanted = _answered(request.headers.get("accept", ""), media)
         with work.computing.entered(size_of(request, service.limits)):
             body = await read(request, media, service.limits)
             given = _Given(work, media, body)
+            if given.has_deadline():
+                await asyncio.to_thread(given.begin, arrived)
             times = given.times(name, wanted) if work.is_idle_for(request) else None
             with service.batching.waiting(name, given.asked, len(body)) as waiting:
-                content = await work.compute(lambda: _infer(service, waiting, wanted), times=times)
+                content = await work.compute(
+                    lambda: _infer(service, waiting, wanted), given.deadline, times
+                )
         if isinstance(content, Pieces):
             return PiecesResponse(content, wanted.value)
         return Response(content, media_type=wanted.value)
@@ -97,11 +104,33 @@ def _answered(accept: str, media: Media) -> Media:
 
 
 class _Given:
-    """A request, which is read once."""
+    """A request, which is read once.
+
+    Attributes:
+        deadline: Time of `time.monotonic()` after which nobody waits for the answer; None if it
+            says none, or is not read yet.
+    """
 
     def __init__(self, work: Work, media: Media, body: Content) -> None:
         self._work, self._service = work, work.service
         self._media, self._body = media, body
+        self.deadline: float | None = None
+
+    def has_deadline(self) -> bool:
+        """Whether it seems to say one, and has to be read before its turn."""
+        document = self._body
+        if self._media is Media.SAFETENSORS:
+            document = document[: LENGTH_BYTES + int.from_bytes(document[:LENGTH_BYTES], "little")]
+        return b"deadline_seconds" in bytes(document)
+
+    def begin(self, arrived: float) -> None:
+        """Reads it, and its deadline, from the time when it came.
+
+        Raises:
+            HetuneError: It does not have the documented form.
+        """
+        seconds = self._request.header.deadline_seconds
+        self.deadline = None if seconds is None else arrived + seconds
 
     @cached_property
     def _request(self) -> InferRequest:
@@ -121,6 +150,7 @@ class _Given:
             variants=header.variants,
             memory_limit=header.memory_limit,
             explain=header.explain,
+            deadline=self.deadline,
         )
 
     def times(self, model: str, wanted: Media) -> Times | None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hetune.service.core.container import Content
-from hetune.service.core.documents import Count, Document, Positive, parse
+from hetune.service.core.documents import Bytes, Document, Positive, Seconds, parse
 from hetune.service.core.features import Features
 from hetune.service.core.graph_document import GraphDocument, GraphHeader, Int64, graph_of
 from hetune.service.core.limits import Limits
@@ -31,7 +31,7 @@ class SelectHeader(Document):
 
     graph: str | GraphHeader
     version: Positive | None = None
-    memory_limit: Count | None = None
+    memory_limit: Bytes | None = None
     explain: bool = False
 
 
@@ -39,6 +39,7 @@ class _RunHeader(SelectHeader):
     outputs: tuple[int, ...] | None = None
     subset: Subset = "auto"
     variants: tuple[str | None, ...] | None = None
+    deadline_seconds: Seconds | None = None
 
 
 class InferHeader(_RunHeader):

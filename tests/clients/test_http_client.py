@@ -131,6 +131,13 @@ def test_some_nodes_and_layers(client, nodes):
     assert client.infer("m", GRAPH, X, nodes=[]).out.shape == (0, 4)
 
 
+def test_limits_of_a_run(client):
+    given = {"memory_limit": 1 << 40, "deadline_seconds": 60}
+    assert client.infer("m", GRAPH, X, **given).out.shape == (len(X), 4)
+    with pytest.raises(errors.DeadlineError, match="more time"):
+        client.infer("m", GRAPH, X, deadline_seconds=1e-9)
+
+
 def test_a_choice_without_a_run(client):
     report = client.select("m", GRAPH, explain=True)
     other = report.layers[0].explanation.candidates[-1].variant

@@ -140,6 +140,7 @@ def test_what_goes_wrong(remote, files, tmp_path):
         (("infer", "none", files / "graph.npz", *given), 2, "none"),
         (("infer", "m", "0" * 32, *given), 2, "there is no graph 000"),
         (("infer", "m", "nosuch.nt", *given), 2, "no such file or folder"),
+        (("infer", "m", files / "graph.npz", *given, "--deadline", "1e-9"), 1, "more time"),
         (("infer", "m", "0" * 32, *given[:-1], tmp_path), 2, "no file that can be written"),
         (("infer", "m", "0" * 32, "--features", "no.npy", *given[2:]), 2, "as an .npy file"),
         (("graphs", "delete", "0" * 32), 2, "there is no graph 000"),

@@ -4,6 +4,8 @@ import json
 import re
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -264,11 +266,14 @@ def without(document, name):
         ({"variants": ["vanilla/none", None]}, 422, "VariantError"),
         ({"memory_limit": 1}, 413, "MemoryLimitError"),
         ({"memory_limit": -1}, 400, "MalformedError"),
+        ({"deadline_seconds": 1e-9}, 504, "DeadlineError"),
+        ({"deadline_seconds": 0}, 400, "MalformedError"),
+        ({"deadline_seconds": 1e6}, 400, "MalformedError"),
         ({"version": 9}, 404, "NotFoundError"),
         ({"version": "1"}, 400, "MalformedError"),
         ({"unknown": 1}, 400, "MalformedError"),
     ],
-    ids=range(31),
+    ids=range(34),
 )
 def test_bad_requests_to_infer(http, change, status, name):
     assert is_problem(http.post("/v1/models/m/infer", json=INFER | change), status, name)
@@ -430,36 +435,48 @@ def test_a_result_that_json_cannot_hold(http):
 # Limits and failures, each with a service of its own.
 
 
-def test_those_that_would_have_to_wait_too_long_are_refused(tmp_path):
-    service = make_service(tmp_path, limits=replace(LIMITS, waiting=1, uploads=0))
+@contextmanager
+def busy(service):
+    """The URL of a service that computes, until the end."""
     entered, leave = threading.Event(), threading.Event()
-    run = service.selection.select
+    select = service.selection.select
 
     def slow(*args, **options):
         entered.set()
         assert leave.wait(30)
-        return run(*args, **options)
+        return select(*args, **options)
 
     object.__setattr__(service.selection, "select", slow)
-    with serving(application(service)) as url, httpx.Client(base_url=url, trust_env=False) as http:
-        asked = {"graph": GRAPH}
-        answers = []
-        first = threading.Thread(
-            target=lambda: answers.append(httpx.post(f"{url}/v1/models/m/select", json=asked))
-        )
-        first.start()
-        assert entered.wait(30)
-        for busy in (
-            http.post("/v1/models/m/infer", json=INFER),
-            http.post("/v1/graphs", json=GRAPH),
-        ):
-            is_problem(busy, 429, "BusyError")
-            assert busy.headers["retry-after"] == "1"
-        assert http.get("/v1/health/live").status_code == 200  # the loop is not blocked
-        leave.set()
-        first.join()
-        assert answers[0].status_code == 200
-        assert http.post("/v1/models/m/infer", json=INFER).status_code == 200
+    with serving(application(service)) as url, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(httpx.post, f"{url}/v1/models/m/select", json={"graph": GRAPH})
+        try:
+            assert entered.wait(30)
+            yield url
+            assert not first.done()
+        finally:
+            leave.set()
+        assert first.result().status_code == 200
+        assert httpx.post(f"{url}/v1/models/m/infer", json=INFER).status_code == 200
+
+
+def test_those_that_would_have_to_wait_too_long_are_refused(tmp_path):
+    service = make_service(tmp_path, limits=replace(LIMITS, waiting=1, uploads=0))
+    with busy(service) as url:
+        for path, asked in (("/v1/models/m/infer", INFER), ("/v1/graphs", GRAPH)):
+            found = httpx.post(f"{url}{path}", json=asked)
+            is_problem(found, 429, "BusyError")
+            assert found.headers["retry-after"] == "1"
+        # The loop is not blocked.
+        assert httpx.get(f"{url}/v1/health/live").status_code == 200
+
+
+def test_who_waits_longer_than_its_deadline_is_answered_in_time(tmp_path):
+    with busy(make_service(tmp_path, limits=replace(LIMITS, waiting=2))) as url:
+        asked = f"{url}/v1/models/m/infer"
+        late = {"deadline_seconds": 0.05}
+        is_problem(httpx.post(asked, json=INFER | late), 504, "DeadlineError")
+        binary = pack(json.dumps({"graph": "0" * 32} | late), {"x": X})
+        is_problem(httpx.post(asked, content=binary, headers=BINARY), 504, "DeadlineError")
 
 
 def test_slow_bodies_end(tmp_path):
