@@ -51,9 +51,11 @@ def check_writable(path: Path) -> None:
     Raises:
         InputError: There can be no such file.
     """
-    if path.is_dir() or not path.parent.is_dir():
+    folder = path.resolve().parent
+    if path.is_dir() or not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise InputError(
-            f"{path} is no file that can be written: name a file in a folder that exists"
+            f"{path} is no file that can be written: name a file in a folder that exists and may "
+            "be written to"
         )
 
 

@@ -153,7 +153,7 @@ def errors() -> list[tuple[tuple[object, ...], str]]:
         (
             ("GRAPH", *layer, "--out", "no/such/folder/out"),
             "no/such/folder/out is no file that can be written: name a file in a folder that "
-            "exists",
+            "exists and may be written to",
         ),
         (("aifb", *layer, "--scale", -1), "scale is -1.0: give a positive number"),
     ]

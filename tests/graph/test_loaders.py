@@ -135,6 +135,14 @@ def test_edge_lists(tmp_path: Path):
         load(tmp_path / "c.txt", relabel=False)
 
 
+def test_one_wrong_id_takes_no_memory(tmp_path):
+    path = write(tmp_path / "a.csv", "src,dst,etype\n0,1,0\n0,2000000000,0\n")
+    with pytest.raises(GraphFileError, match=r"2000000001 nodes, .* relabel=True"):
+        load(path)
+    assert load(path, relabel=True).num_nodes == 3
+    assert load(path, num_nodes=20_000_000, relabel=True).num_nodes == 20_000_000
+
+
 def test_bipartite_columns_number_different_things(tmp_path: Path):
     g = load(write(tmp_path / "pa.txt", "0\t0\n0\t2\n1\t0\n"), bipartite=("paper", "author"))
     assert g.node_offsets == (0, 2, 5)
@@ -264,7 +272,7 @@ BROKEN: dict[str, tuple[str, str | bytes, str]] = {
     "text one column": ("g.txt", "hello\nworld\n", r"g\.txt, line 1: 1 columns"),
     "text comments only": ("g.txt", "# a\n# b\n", "holds no edge"),
     "text negative": ("g.txt", "0 1\n-1 2\n", r"src\[1\] is -1"),
-    "text huge id": ("g.txt", "0 99999999999\n", r"num_nodes is 100000000000"),
+    "text huge id": ("g.txt", "0 99999999999\n", "100000000000 nodes.*relabel=True"),
     "openke count": ("a2id.txt", "3\n10 11 0\n11 10 0\n", "states 3 edges of 3 columns but has 2"),
     "openke bomb": ("a2id.txt", "999999999999\n0 1 0\n", "states 999999999999 edges but has only"),
     "openke columns": ("a2id.txt", "1\n0 1\n", "has 1 of 2"),

@@ -46,3 +46,24 @@ def test_a_full_disk_changes_nothing(tmp_path, monkeypatch):
         write_whole(path, b"after")
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_link_leads_to_is_replaced(tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to("there")
+    write_whole(link, b"1")
+    assert link.is_symlink()
+    assert (tmp_path / "there").read_bytes() == b"1"
+
+
+def test_a_pipe_is_written_to(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_whole(path, b"1")
+        assert os.read(reading, 2) == b"1"
+    finally:
+        os.close(reading)
+    assert path.is_fifo()
+    assert list(tmp_path.iterdir()) == [path]

@@ -11,6 +11,7 @@ from hetune.variants.errors import GraphError
 IdArray: TypeAlias = torch.Tensor | np.ndarray
 
 MAX_COUNT = 2**31 - 1
+_FOUND = 1 << 24
 _TORCH_DTYPES = (torch.int16, torch.int32, torch.int64)
 _NUMPY_DTYPES = (np.dtype(np.int16), np.dtype(np.int32), np.dtype(np.int64))
 
@@ -63,6 +64,16 @@ def check_count(name: str, count: int) -> None:
     if not 0 <= count <= MAX_COUNT:
         raise GraphError(
             f"{name} is {count}: counts must be in 0..2**31-1; split a larger graph into parts"
+        )
+
+
+def check_found(what: str, count: int, entries: int, mend: str) -> None:
+    """Refuse a count that the largest id tells alone if ids are of few of so many: a wrong id
+    would take all memory.
+    """
+    if count > max(_FOUND, 64 * entries):
+        raise GraphError(
+            f"there would be {count} {what}, for {count - 1} is the largest id of {entries}: {mend}"
         )
 
 

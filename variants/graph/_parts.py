@@ -11,6 +11,7 @@ from hetune.variants.graph._arrays import (
     IdArray,
     as_ids,
     check_count,
+    check_found,
     check_names,
     check_range,
     check_sorted,
@@ -115,13 +116,22 @@ def complete(
     if num_nodes is None:
         by_ids = 1 + max(largest(src), largest(dst))
         num_nodes = by_ids if ntype is None else ntype.numel()
+        if ntype is None:
+            ends = src.numel() + dst.numel()
+            check_found("nodes", num_nodes, ends, "number them from 0, or pass num_nodes")
     if num_etypes is None:
         known = etype_names if etype_names is not None else declared
         seen = 1 if etype is None else max(1, 1 + largest(etype))
         num_etypes = seen if known is None else len(known)
+        if known is None and etype is not None:
+            mend = "number them from 0, or pass num_etypes"
+            check_found("edge types", num_etypes, etype.numel(), mend)
     if num_ntypes is None:
         seen = 1 if ntype is None else max(1, 1 + largest(ntype))
         num_ntypes = seen if ntype_names is None else len(ntype_names)
+        if ntype_names is None and ntype is not None:
+            mend = "number them from 0, or pass num_ntypes"
+            check_found("node types", num_ntypes, ntype.numel(), mend)
     for name, count in (
         ("num_nodes", num_nodes),
         ("num_edges", src.numel()),

@@ -16,6 +16,9 @@ PRIVATE = 0o600
 def replacing(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
     """A file that takes the place of `path` if the block ends well, and leaves nothing if not.
 
+    Nothing takes the place of a link, but of the file that it leads to; nor of a device or a pipe,
+    which are written to.
+
     Args:
         path: In a folder that exists.
         mode: Who may read and write it.
@@ -23,6 +26,11 @@ def replacing(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
     Raises:
         OSError: It cannot be written; `path` is as it was.
     """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     draft = Path(name)
     try:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hetune.variants.errors import GraphError, GraphFileError
+from hetune.variants.graph._arrays import check_found
 from hetune.variants.graph.hetero import HeteroGraph
 
 _BROKEN = (
@@ -117,7 +118,8 @@ def graph_from_columns(
             row = pc.index(column.is_null(), True).as_py() + 1
             raise GraphError(f"row {row} has no {name}: fill it in or drop the row")
     if bipartite is None:
-        ids, count = _number(pa.chunked_array([*src.chunks, *dst.chunks], src.type), relabel)
+        ends = pa.chunked_array([*src.chunks, *dst.chunks], src.type)
+        ids, count = _number(ends, relabel, num_nodes)
         src_ids, dst_ids = ids[: len(src)], ids[len(src) :]
         ntype, names = None, None
     else:
@@ -178,10 +180,15 @@ def _as_integers(text: pa.ChunkedArray) -> pa.ChunkedArray | None:
     )
 
 
-def _number(column: pa.ChunkedArray, relabel: bool | None) -> tuple[np.ndarray, int]:
+def _number(
+    column: pa.ChunkedArray, relabel: bool | None, num_nodes: int | None = None
+) -> tuple[np.ndarray, int]:
     if pa.types.is_integer(column.type) and not relabel:
         ids = column.to_numpy()
-        return ids, int(ids.max()) + 1 if len(ids) else 0
+        count = int(ids.max()) + 1 if len(ids) else 0
+        if num_nodes is None:
+            check_found("nodes", count, len(ids), "pass relabel=True to number them anew")
+        return ids, count
     if relabel is False:
         raise GraphError("the nodes are labels, not integers: leave relabel out")
     encoded = pc.dictionary_encode(column).combine_chunks()
