@@ -227,7 +227,12 @@ def test_a_subclass_with_its_own_forward_is_refused():
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
-        (lambda: RGCN(0, 4, 2), InputError, "widths and counts are at least 1, not 0"),
+        (lambda: RGCN(0, 4, 2), InputError, "in_channels is 0: give an integer of at least 1"),
+        (lambda: RGCN(8.5, 4, 2), InputError, "in_channels is 8.5: give an integer"),
+        (lambda: RGAT(4, 4, -1), InputError, "num_relations is -1: give an integer of at least 0"),
+        (lambda: RGCN(4, 4, 2, num_bases=0), InputError, "num_bases is 0: give an integer"),
+        (lambda: HGT(4, 4, 3), InputError, "metadata is 3: give names of node types"),
+        (lambda: HGT(4, 4, (["a"], [("a", "r", "b")])), InputError, "metadata has the edge type"),
         (lambda: RGCN(4, 4, 2, num_bases=2, num_blocks=2), InputError, "give num_bases or"),
         (lambda: RGCN(4, 4, 2, num_blocks=3), ProgramError, "widths 4 and 4 do not divide into 3"),
         (lambda: RGCN(4, 4, 2, aggr="max"), ProgramError, "rgcn has no aggr='max': take 'mean'"),

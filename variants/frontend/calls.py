@@ -23,6 +23,7 @@ from hetune.variants.frontend.adapter import Adapter, Unsupported
 from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
 
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
+_NAMES = "int16, int32 or int64"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +89,9 @@ def _read_flat(x: object, edges: object, edge_type: object) -> Call | Unsupporte
     if (reason := _edge_refusal("edge_index", edges)) is not None:
         return Unsupported(reason)
     if not isinstance(edge_type, Tensor) or edge_type.dtype not in _INTEGERS:
-        return Unsupported(f"edge_type is {_kind(edge_type)}: only integer tensors are supported")
+        return Unsupported(
+            f"edge_type is {_kind(edge_type)}: only tensors of {_NAMES} are supported"
+        )
     assert isinstance(edges, Tensor)
     return Call(x, (edges, edge_type))
 
@@ -126,7 +129,7 @@ def _feature_refusal(name: str, x: Tensor) -> str | None:
 def _edge_refusal(name: str, edges: object) -> str | None:
     usable = isinstance(edges, Tensor) and edges.layout is torch.strided
     if not (usable and edges.dtype in _INTEGERS and edges.dim() == 2 and edges.shape[0] == 2):  # type: ignore[attr-defined]
-        return f"{name} is {_kind(edges)}: only integer tensors [2, E] are supported"
+        return f"{name} is {_kind(edges)}: only tensors [2, E] of {_NAMES} are supported"
     return None
 
 

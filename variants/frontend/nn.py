@@ -17,6 +17,7 @@ from torch.nn import Parameter
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter, Kind, Metadata, as_rows
+from hetune.variants.frontend.arguments import check_sizes, checked_metadata
 from hetune.variants.frontend.calls import Call, graph_of, result_of, rows_of
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.graph import CanonicalEtype, HeteroGraph
@@ -133,7 +134,13 @@ class RGCN(FlatLayer):
         super().__init__()
         if num_bases is not None and num_blocks is not None:
             raise InputError("give num_bases or num_blocks, not both")
-        _check_sizes(in_channels, out_channels, num_bases or 1, num_blocks or 1)
+        check_sizes(
+            in_channels=in_channels,
+            out_channels=out_channels,
+            num_bases=num_bases,
+            num_blocks=num_blocks,
+        )
+        check_sizes(0, num_relations=num_relations)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.num_relations = num_relations
         self.options = {
@@ -209,7 +216,10 @@ class RGAT(FlatLayer):
         residual: bool = False,
     ) -> None:
         super().__init__()
-        _check_sizes(in_channels, out_channels, heads, num_bases or 1)
+        check_sizes(
+            in_channels=in_channels, out_channels=out_channels, heads=heads, num_bases=num_bases
+        )
+        check_sizes(0, num_relations=num_relations)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.num_relations, self.heads = num_relations, heads
         self.options = {
@@ -285,9 +295,9 @@ class HGT(RelationalLayer):
         self, in_channels: int, out_channels: int, metadata: Metadata, heads: int = 1
     ) -> None:
         super().__init__()
-        _check_sizes(in_channels, out_channels, heads)
+        check_sizes(in_channels=in_channels, out_channels=out_channels, heads=heads)
         self.in_channels, self.out_channels, self.heads = in_channels, out_channels, heads
-        self.metadata = list(metadata[0]), [(s, r, d) for s, r, d in metadata[1]]
+        self.metadata = checked_metadata(metadata)
         self.num_relations = len(self.metadata[1])
         self.options = {"heads": heads}
         self._program = hgt_program(in_channels, out_channels, heads)
@@ -358,11 +368,6 @@ class HGT(RelationalLayer):
         if isinstance(x, Tensor) and not isinstance(edges, HeteroGraph):
             raise InputError("x is a tensor but the edges are a dictionary: give a HeteroGraph")
         return self._run(Call(x, edges))
-
-
-def _check_sizes(*sizes: int) -> None:
-    if any(size < 1 for size in sizes):
-        raise InputError(f"widths and counts are at least 1, not {min(sizes)}")
 
 
 def _empty(*shape: int) -> Parameter:
