@@ -54,6 +54,8 @@ class Answer:
         self.length: int | None = None
         self._unread = b""
         first = channel.read(_PIECE)
+        if not first:
+            _hung_up()
         if method != "HEAD" and (usual := _USUAL.match(first)) is not None:
             self.status, self.length = int(usual[1]), int(usual[3])
             lines = usual[2].split(b"\r\n")[:-1]
@@ -125,10 +127,17 @@ class Answer:
     ) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         try:
             while (event := protocol.next_event()) is h11.NEED_DATA:
-                protocol.receive_data(self._channel.read(_PIECE))
+                more = self._channel.read(_PIECE)
+                if not more and protocol.their_state is h11.SEND_RESPONSE:
+                    _hung_up()
+                protocol.receive_data(more)
         except h11.RemoteProtocolError as error:
             _refuse(str(error))
         return event
+
+
+def _hung_up() -> NoReturn:
+    raise httpx.RemoteProtocolError("the connection was closed before an answer came")
 
 
 def _refuse(reason: str) -> NoReturn:

@@ -139,6 +139,12 @@ def test_what_comes_after_an_answer_spoils_the_connection():
         assert answer.is_over is is_over
 
 
+@pytest.mark.parametrize("before", [b"", BEFORE[-1], b"HTTP/1.1 2"], ids=range(3))
+def test_a_connection_that_is_closed_before_an_answer(before):
+    with pytest.raises(httpx.RemoteProtocolError, match="closed before an answer"):
+        answer_of(before)
+
+
 def test_no_body_comes_after_a_question_for_the_head():
     answer = answer_of(FIRST[0] + b"Content-Length: 5\r\n\r\n", method="HEAD")
     assert (answer.length, bytes(answer.whole(0)), answer.is_over) == (0, b"", True)
