@@ -274,7 +274,8 @@ def infer(
         explain: Add why variants were chosen.
 
     Returns:
-        `outputs` by the layer's number, `out` for the last; `report` of what ran.
+        `outputs` by the layer's number, `out` for the last; `report` of what ran; `request_id` as
+        the service's log has it.
 
     Raises:
         NotFoundError: There is no such model or graph, or the graph has no such features.

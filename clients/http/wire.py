@@ -21,6 +21,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 
 _URN = "urn:hetune:error:"
 _FAILED = 400
+_REQUEST_ID = "X-Request-ID"
 
 
 def graph_body(graph: HeteroGraph) -> Pieces:
@@ -83,7 +84,8 @@ def answer_of(response: httpx.Response) -> Answer:
     message = unpack(body_of(response))
     report = parse(Report, message.document)
     numbers = {int(name.split("/", 2)[1]) for name in message.tensors}
-    return Answer(report, {number: _rows(message, number) for number in sorted(numbers)})
+    outputs = {number: _rows(message, number) for number in sorted(numbers)}
+    return Answer(report, outputs, response.headers.get(_REQUEST_ID, ""))
 
 
 def check(response: httpx.Response) -> None:

@@ -125,10 +125,13 @@ class Answer:
     Attributes:
         report: What ran.
         outputs: By the layer's number, float32 [nodes, width]; of all nodes or those asked for.
+        request_id: By which the service's log knows the request; empty where it gave none, as it
+            does in-process.
     """
 
     report: Report
     outputs: Mapping[int, Rows]
+    request_id: str = ""
 
     @property
     def out(self) -> Rows:

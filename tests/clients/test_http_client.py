@@ -19,6 +19,8 @@ from tests.service._serving import (
 import hetune
 from hetune import nn
 from hetune.clients import AsyncClient, Client
+from hetune.service.core.answers import Report
+from hetune.service.core.message import Pieces
 from hetune.service.core.stack import describe
 from hetune.service.http.app import application
 from hetune.variants import errors
@@ -65,6 +67,22 @@ def test_outputs_equal_those_in_process_bit_by_bit(client):
     assert torch.equal(
         torch.cat([by_type.out["author"], by_type.out["paper"]]), in_process(by_type)
     )
+
+
+def test_answers_say_which_request_they_are_of(client):
+    first, second = (client.infer("m", GRAPH, X).request_id for _ in range(2))
+    assert first != second
+    assert first
+    assert second
+
+
+@pytest.mark.parametrize(("headers", "id"), [({"x-request-id": "r"}, "r"), ({}, "")], ids=range(2))
+def test_request_ids_are_those_of_the_answer(kind, headers, id):
+    report = Report(model="m", version=1, graph="0" * 32, layers=())
+    content = b"".join(Pieces(report.model_dump_json(), {"out/0": X}).views())
+    transport = Script(httpx.Response(200, headers=headers, content=content)).transport
+    with connected(kind, "http://elsewhere", transport=transport) as found:
+        assert found.infer("m", "0" * 32, X).request_id == id
 
 
 @pytest.mark.parametrize("writes", ["writes", ("author", "writes", "paper")])
