@@ -27,7 +27,7 @@ _LONGEST = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """A request, and how its answer is read. Sent twice, it changes no more than sent once.
+    """A request, and how its answer is read.
 
     Attributes:
         method: HTTP's.
@@ -37,6 +37,7 @@ class Call(Generic[T]):
         body: What is sent: a container, or JSON.
         accept: Media type of the answer.
         progress: Told how far the body is sent.
+        is_repeatable: Whether it changes no more when it comes twice.
     """
 
     method: str
@@ -45,6 +46,7 @@ class Call(Generic[T]):
     body: Pieces | bytes | None = None
     accept: str = _JSON
     progress: Progress | None = None
+    is_repeatable: bool = True
 
     @property
     def headers(self) -> dict[str, str]:

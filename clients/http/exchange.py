@@ -1,8 +1,9 @@
 """From a call's first try to its result: what is tried again, and when. No IO.
 
-Every call of `calls` may be sent again, for none changes more when it comes twice. What passes by
-itself is tried again: a connection that fails, a full queue (429), a service that cannot serve now
-(503). An answer that only takes too long is not: the service may be at work on it.
+What passes by itself is tried again: a connection that fails, a full queue (429), a service that
+cannot serve now (503). An answer that only takes too long is not: the service may be at work on it.
+Few calls change more when they come twice (`Call.is_repeatable`); these are tried again only where
+they were not heard: there was no connection, or the queue was full.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ LONGEST_SECONDS = 8.0
 TOTAL_SECONDS = 60.0
 """No try begins later than this after the first."""
 
-_REFUSED = (429, 503)
+_BUSY = 429
+_REFUSED = (_BUSY, 503)
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout)
 _LOST = (httpx.NetworkError, httpx.RemoteProtocolError)
 _GONE = 404
@@ -59,6 +61,8 @@ class Exchange(Generic[T]):
         self._tries += 1
         if self._tries > self._retries or not _passes(outcome):
             return None
+        if not self._call.is_repeatable and not _is_unheard(outcome):
+            return None
         if isinstance(outcome, httpx.HTTPError) and not isinstance(outcome, _NEVER_SENT):
             self._may_be_done = True
         bound = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(self._tries - 1, _DOUBLINGS))
@@ -83,6 +87,12 @@ def _passes(outcome: Outcome) -> bool:
     if isinstance(outcome, httpx.Response):
         return outcome.status_code in _REFUSED
     return isinstance(outcome, (*_NEVER_SENT, *_LOST))
+
+
+def _is_unheard(outcome: Outcome) -> bool:
+    if isinstance(outcome, httpx.Response):
+        return outcome.status_code == _BUSY
+    return isinstance(outcome, _NEVER_SENT)
 
 
 def _asked(outcome: Outcome) -> float:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from inspect import isasyncgen
 from typing import Any
 
 import httpx
@@ -14,19 +15,25 @@ KINDS = ("sync", "async")
 
 
 class Awaited:
-    """An `AsyncClient` whose methods are called as a `Client`'s."""
+    """An `AsyncClient`, or a part of one, whose methods are called as a `Client`'s."""
 
-    def __init__(self, client: AsyncClient, runner: asyncio.Runner) -> None:
+    def __init__(self, client: Any, runner: asyncio.Runner) -> None:
         self._client, self._runner = client, runner
 
     def __getattr__(self, name: str) -> Any:
-        return partial(self._run, getattr(self._client, name))
+        found = getattr(self._client, name)
+        return partial(self._run, found) if callable(found) else Awaited(found, self._runner)
 
     def _run(self, method: Any, *args: Any, **kwargs: Any) -> Any:
-        async def call() -> Any:
-            return await method(*args, **kwargs)
+        found = method(*args, **kwargs)
+        return self._each(found) if isasyncgen(found) else self._runner.run(found)
 
-        return self._runner.run(call())
+    def _each(self, events: Any) -> Iterator[Any]:
+        async def following() -> Any:
+            return await anext(events, None)
+
+        while (event := self._runner.run(following())) is not None:
+            yield event
 
 
 @contextmanager
@@ -57,4 +64,4 @@ class Script:
         outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
         if isinstance(outcome, Exception):
             raise outcome
-        return httpx.Response(outcome.status_code, headers=outcome.headers, content=outcome.content)
+        return httpx.Response(outcome.status_code, headers=outcome.headers, stream=outcome.stream)

@@ -1,4 +1,4 @@
-"""The command line called in-process, with a registry of the test's own, on tiny graphs."""
+"""The command line called in-process, with a registry of its own, on tiny graphs; a clock."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +11,21 @@ from hetune.clients.cli.app import app
 from hetune.variants.registry import Registry, override_default_registry
 
 Hetune = Callable[..., Result]
+
+
+class Clock:
+    """Time that passes by waiting; drawn waits are as long as may be."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.waits: list[float] = []
+
+    def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now += seconds
+
+    async def wait_async(self, seconds: float) -> None:
+        self.wait(seconds)
 
 
 @pytest.fixture(scope="module")
@@ -45,3 +60,14 @@ def graph_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ntype_names=np.array(["author", "paper"]),
     )
     return path
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clients' time, which only moves when they wait."""
+    found = Clock()
+    monkeypatch.setattr("hetune.clients.http.exchange.monotonic", lambda: found.now)
+    monkeypatch.setattr("hetune.clients.http.exchange.uniform", lambda low, high: high)
+    monkeypatch.setattr("hetune.clients.http.sender.sleep", found.wait)
+    monkeypatch.setattr("hetune.clients.http.aio_sender.sleep", found.wait_async)
+    return found

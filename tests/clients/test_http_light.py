@@ -10,7 +10,7 @@ from tests.clients._both import Script
 from tests.service._serving import tiny_graph, tiny_layers
 
 from hetune.clients import AsyncClient
-from hetune.clients.http import aio
+from hetune.clients.http import aio_sender
 from hetune.clients.http.light import LIGHT_BYTES, is_light
 
 MANY = LIGHT_BYTES // 4 + 1
@@ -62,6 +62,6 @@ def test_threads_are_for_what_is_not(monkeypatch, call, beside):
         async with AsyncClient("http://service", transport=Script(answer).transport) as client:
             await call(client)
 
-    monkeypatch.setattr(aio, "to_thread", to_thread)
+    monkeypatch.setattr(aio_sender, "to_thread", to_thread)
     asyncio.run(ask())
     assert len(moved) == beside

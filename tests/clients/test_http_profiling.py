@@ -1,9 +1,9 @@
-"""The client's jobs and cost models, against a real server on loopback."""
+"""The clients' jobs and cost models, against a real server on loopback."""
 
 import pytest
+from tests.clients._both import KINDS, connected
 from tests.service._serving import make_service, serving
 
-from hetune.clients.http import Client
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
@@ -26,16 +26,27 @@ def service(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def client(service):
-    with serving(application(service, key="sesame")) as url, Client(url, key="sesame") as found:
+def url(service):
+    with serving(application(service, key="sesame")) as found:
         yield found
 
 
-def test_a_job_s_life(client):
-    job = client.jobs.submit(CAMPAIGN, retrain=True, idempotency_key="monday")
-    assert client.jobs.submit(CAMPAIGN, retrain=True, idempotency_key="monday") == job
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def client(kind, url):
+    with connected(kind, url, key="sesame") as found:
+        yield found
+
+
+def test_a_job_s_life(client, kind):
+    job = client.jobs.submit(CAMPAIGN, retrain=True, idempotency_key=kind)
+    assert client.jobs.submit(CAMPAIGN, retrain=True, idempotency_key=kind) == job
     with pytest.raises(errors.ConflictError, match=f"job {job.id}"):
-        client.jobs.submit(CAMPAIGN, idempotency_key="monday")
+        client.jobs.submit(CAMPAIGN, idempotency_key=kind)
     assert client.jobs.get(job.id) == job
     assert client.jobs.list(state="queued", limit=1).jobs == (job,)
     assert client.jobs.cancel(job.id).state == "cancelled"
@@ -86,9 +97,3 @@ def test_an_empty_shelf(client):
             do("candidate")
     with pytest.raises(errors.PromotionError, match="promote a model first"):
         client.cost_models.rollback()
-
-
-def test_nobody_answers():
-    said = pytest.raises(errors.UnreachableError, match=r"no answer from http://127\.0\.0\.1:1 ")
-    with Client("http://127.0.0.1:1") as client, said:
-        client.jobs.list()

@@ -1,6 +1,7 @@
 """What is tried again, when, and how often; by a clock that only moves when clients wait."""
 
 import inspect
+import json
 
 import httpx
 import pytest
@@ -8,37 +9,14 @@ from tests.clients._both import KINDS, Script, connected
 from tests.service._serving import tiny_features, tiny_graph
 
 from hetune.clients import AsyncClient, Client
-from hetune.clients.http import aio, client, exchange
+from hetune.clients.http import exchange
+from hetune.clients.http.aio_profiling import AsyncCostModelsClient, AsyncJobsClient
 from hetune.clients.http.exchange import LONGEST_SECONDS, TOTAL_SECONDS
+from hetune.clients.http.profiling import CostModelsClient, JobsClient
 from hetune.variants import errors
 
 URL = "http://service"
 MODELS = {"models": [{"name": "m", "versions": [1]}]}
-
-
-class Clock:
-    """Time that passes by waiting; drawn waits are as long as may be."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.waits: list[float] = []
-
-    def wait(self, seconds: float) -> None:
-        self.waits.append(seconds)
-        self.now += seconds
-
-    async def wait_async(self, seconds: float) -> None:
-        self.wait(seconds)
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    found = Clock()
-    monkeypatch.setattr(exchange, "monotonic", lambda: found.now)
-    monkeypatch.setattr(exchange, "uniform", lambda low, high: high)
-    monkeypatch.setattr(client, "sleep", found.wait)
-    monkeypatch.setattr(aio, "sleep", found.wait_async)
-    return found
 
 
 @pytest.fixture(params=KINDS)
@@ -182,6 +160,49 @@ def test_what_an_unheard_try_has_deleted_is_deleted(kind, clock, first, is_error
             found.delete_graph("0" * 32)
 
 
+def test_a_job_that_is_not_found_was_not_cancelled_unheard(kind, clock):
+    script = Script(httpx.ReadError("reset"), problem(404, "NotFoundError"))
+    with (
+        connected(kind, URL, transport=script.transport) as found,
+        pytest.raises(errors.NotFoundError),
+    ):
+        found.jobs.cancel(7)
+    assert len(script.requests) == 2
+
+
+def test_a_job_is_asked_for_under_one_key(kind, clock):
+    script = Script(httpx.ReadError("reset"), problem(409, "ConflictError"))
+    with connected(kind, URL, transport=script.transport) as found:
+        for _ in range(2):
+            with pytest.raises(errors.ConflictError):
+                found.jobs.submit("smoke")
+    keys = [json.loads(request.content)["idempotency_key"] for request in script.requests]
+    assert keys[0] == keys[1] != keys[2]
+    assert all(keys)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "tries"),
+    [
+        (httpx.ConnectError("refused"), 2),
+        (busy(), 2),
+        (httpx.ReadError("reset"), 1),
+        (problem(503, "FolderError"), 1),
+    ],
+    ids=["never sent", "busy", "lost", "refused"],
+)
+@pytest.mark.parametrize("name", ["promote", "rollback"])
+def test_what_may_have_been_heard_and_counts_twice_is_not_sent_again(
+    kind, clock, name, outcome, tries
+):
+    script = Script(outcome, problem(409, "PromotionError"))
+    with connected(kind, URL, transport=script.transport) as found:
+        error = errors.PromotionError if tries == 2 else errors.HetuneError
+        with pytest.raises(error):
+            getattr(found.cost_models, name)()
+    assert len(script.requests) == tries
+
+
 def test_readiness_is_asked_once(kind, clock):
     script = Script(problem(503, "FolderError"))
     with connected(kind, URL, transport=script.transport) as found:
@@ -222,7 +243,15 @@ def test_clients_that_cannot_be(make, options, error, says):
     assert "sesame" not in str(caught.value)
 
 
-def test_both_clients_have_the_same_methods():
+@pytest.mark.parametrize(
+    ("plain", "awaited"),
+    [
+        (Client, AsyncClient),
+        (JobsClient, AsyncJobsClient),
+        (CostModelsClient, AsyncCostModelsClient),
+    ],
+)
+def test_both_clients_have_the_same_methods(plain, awaited):
     def methods(kind):
         return {
             name: inspect.signature(method)
@@ -230,12 +259,14 @@ def test_both_clients_have_the_same_methods():
             if not name.startswith("_")
         }
 
-    plain, awaited = methods(Client), methods(AsyncClient)
-    assert plain.keys() == awaited.keys()
-    for name in plain.keys() - {"ready", "close"}:
-        assert plain[name] == awaited[name]
-        assert getattr(Client, name).__doc__ == getattr(AsyncClient, name).__doc__
-    assert all(inspect.iscoroutinefunction(getattr(AsyncClient, name)) for name in awaited)
+    assert methods(plain).keys() == methods(awaited).keys()
+    for name in methods(plain).keys() - {"ready", "close", "watch"}:
+        assert methods(plain)[name] == methods(awaited)[name]
+        assert getattr(plain, name).__doc__ == getattr(awaited, name).__doc__
+        assert inspect.iscoroutinefunction(getattr(awaited, name))
+
+
+def test_methods_have_their_calls_parameters():
     assert list(inspect.signature(Client.infer).parameters)[:4] == [
         *("self", "model", "graph", "features")
     ]

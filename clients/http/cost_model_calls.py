@@ -1,0 +1,84 @@
+"""Cost models as calls like those of `calls`. No IO."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlencode
+
+from hetune.clients.http.call import Call
+from hetune.service.core.cost_model_documents import (
+    CostModelDocument,
+    CostModelList,
+    PromotedModel,
+    RolledBack,
+)
+from hetune.service.core.documents import parse
+
+_MODELS = "/v1/cost-models"
+_PAGE = "text/html"
+
+
+def list() -> Call[CostModelList]:
+    """All of them, which are candidate and champion, and the history of that."""
+    return Call("GET", _MODELS, lambda response: parse(CostModelList, response.content))
+
+
+def get(name: str) -> Call[CostModelDocument]:
+    """One of them.
+
+    Raises:
+        NotFoundError: There is none of that name.
+    """
+    return Call("GET", _path(name), lambda response: parse(CostModelDocument, response.content))
+
+
+def card(name: str) -> Call[str]:
+    """The page about it, as HTML.
+
+    Raises:
+        NotFoundError: There is no such model, or no page about it.
+    """
+    return Call("GET", _path(name, "card"), lambda response: response.text, accept=_PAGE)
+
+
+def promote(name: str = "candidate", *, machine: str | None = None) -> Call[PromotedModel]:
+    """Makes it the champion, unless it loses. It is not sent again where it may have been heard.
+
+    Args:
+        name: Id or alias.
+        machine: Digest of the machine whose measurements it is judged on; by default that
+            which it was trained on.
+
+    Raises:
+        NotFoundError: There is no such model.
+        PromotionError: It loses, or there is nothing to judge it on.
+    """
+    query = "" if machine is None else f"?{urlencode({'machine': machine})}"
+    return Call(
+        "POST",
+        f"{_path(name, 'promote')}{query}",
+        lambda response: parse(PromotedModel, response.content),
+        is_repeatable=False,
+    )
+
+
+def rollback() -> Call[str | None]:
+    """Makes the champion before the present one the champion again; its id.
+
+    It is not sent again where it may have been heard: twice goes back two champions.
+
+    Returns:
+        None where it is the model in the package.
+
+    Raises:
+        PromotionError: There is no champion.
+    """
+    return Call(
+        "POST",
+        f"{_MODELS}/rollback",
+        lambda response: parse(RolledBack, response.content).champion,
+        is_repeatable=False,
+    )
+
+
+def _path(name: str, *more: str) -> str:
+    return "/".join((_MODELS, quote(name, safe=""), *more))
