@@ -123,8 +123,8 @@ class JoinedRuns:
             return None
         model, layers = parts[0].model, parts[0].layers
         wanted = frozenset[int]().union(*(part.wanted for part in parts))
-        self._inference.check_memory(model, blocks.graph.num_nodes, wanted)
         needed = frozenset(range(len(layers))) if len(layers) in wanted else wanted
+        self._inference.check_memory(model, blocks.graph.num_nodes, wanted | needed)
         rows, seconds = _together(
             model, parts[0].variants, [part.x for part in ordered], blocks, needed
         )
