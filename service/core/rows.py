@@ -56,8 +56,9 @@ def pick(out: Tensor, graph: HeteroGraph, nodes: Nodes | None, by_type: bool) ->
     if isinstance(nodes, Tensor):
         return out[nodes.long()]
     rows = {name: out[spans[name][0] : spans[name][1]] for name in nodes}
-    return {
-        name: rows[name] if ids is None else rows[name][ids.long()] for name, ids in nodes.items()
+    return {  # copies, which hold nothing of the other rows
+        name: rows[name].clone() if ids is None else rows[name][ids.long()]
+        for name, ids in nodes.items()
     }
 
 
