@@ -20,6 +20,8 @@ from hetune.variants.errors import MalformedError
 
 Content: TypeAlias = bytes | bytearray | memoryview
 LENGTH_BYTES = 8
+MOST_HEADER = 1 << 24
+"""Bytes; a longer header is refused."""
 DTYPES = {
     "BOOL": torch.bool,
     "U8": torch.uint8,
@@ -40,7 +42,6 @@ _NUMPY = {
     for dtype in DTYPES.values()
 }
 _METADATA = "__metadata__"
-_MOST_HEADER = 1 << 24
 _MOST_DIMENSIONS = 16
 _OFTEN_BYTES = 1 << 12
 """Headers up to this length are remembered."""
@@ -93,7 +94,7 @@ def tensors_in(content: Content) -> tuple[dict[str, str], dict[str, Tensor]]:
 def _header(content: Content) -> bytes:
     length = int.from_bytes(content[:LENGTH_BYTES], "little")
     start = LENGTH_BYTES + length
-    if not 0 < length <= _MOST_HEADER or start > len(content):
+    if not 0 < length <= MOST_HEADER or start > len(content):
         raise _malformed(f"the length of its header, {length}, is none")
     return bytes(content[LENGTH_BYTES:start])
 

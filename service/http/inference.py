@@ -15,7 +15,7 @@ from hetune.service.core.answers import Answer, Report, Rows
 from hetune.service.core.asked import Asked
 from hetune.service.core.batching import Waiting
 from hetune.service.core.brief import SHORT_BYTES, SHORT_JSON_BYTES, Times
-from hetune.service.core.container import LENGTH_BYTES, Content
+from hetune.service.core.container import LENGTH_BYTES, MOST_HEADER, Content
 from hetune.service.core.limits import check_limit
 from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.service import Service
@@ -120,7 +120,8 @@ class _Given:
         """Whether it seems to say one, and has to be read before its turn."""
         document = self._body
         if self._media is Media.SAFETENSORS:
-            document = document[: LENGTH_BYTES + int.from_bytes(document[:LENGTH_BYTES], "little")]
+            length = int.from_bytes(document[:LENGTH_BYTES], "little")
+            document = document[: LENGTH_BYTES + min(length, MOST_HEADER)]
         return b"deadline_seconds" in bytes(document)
 
     def begin(self, arrived: float) -> None:
