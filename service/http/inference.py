@@ -56,13 +56,13 @@ def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
         wanted = _answered(request.headers.get("accept", ""), media)
         with work.computing.entered(size_of(request, service.limits)):
             body = await read(request, media, service.limits)
-            given = _Given(work, media, body)
-            if given.has_deadline():
-                await asyncio.to_thread(given.begin, arrived)
+            given = _Given(work, media, body, arrived)
+            early = given.seems_to_have_deadline()
+            deadline = await asyncio.to_thread(given.deadline) if early else None
             times = given.times(name, wanted) if work.is_idle_for(request) else None
             with service.batching.waiting(name, given.asked, len(body)) as waiting:
                 content = await work.compute(
-                    lambda: _infer(service, waiting, wanted), given.deadline, times
+                    lambda: _infer(service, waiting, wanted), deadline, times
                 )
         if isinstance(content, Pieces):
             return PiecesResponse(content, wanted.value)
@@ -106,32 +106,33 @@ def _answered(accept: str, media: Media) -> Media:
 class _Given:
     """A request, which is read once.
 
-    Attributes:
-        deadline: Time of `time.monotonic()` after which nobody waits for the answer; None if it
-            says none, or is not read yet.
+    Args:
+        work: Where it has come.
+        media: What it is.
+        body: Its body.
+        arrived: When it came, by `time.monotonic()`.
     """
 
-    def __init__(self, work: Work, media: Media, body: Content) -> None:
+    def __init__(self, work: Work, media: Media, body: Content, arrived: float) -> None:
         self._work, self._service = work, work.service
-        self._media, self._body = media, body
-        self.deadline: float | None = None
+        self._media, self._body, self._arrived = media, body, arrived
 
-    def has_deadline(self) -> bool:
-        """Whether it seems to say one, and has to be read before its turn."""
+    def seems_to_have_deadline(self) -> bool:
+        """Whether it has to be read before its turn."""
         document = self._body
         if self._media is Media.SAFETENSORS:
             length = int.from_bytes(document[:LENGTH_BYTES], "little")
             document = document[: LENGTH_BYTES + min(length, MOST_HEADER)]
         return b"deadline_seconds" in bytes(document)
 
-    def begin(self, arrived: float) -> None:
-        """Reads it, and its deadline, from the time when it came.
+    def deadline(self) -> float | None:
+        """Time of `time.monotonic()` after which nobody waits for the answer; None if it says none.
 
         Raises:
             HetuneError: It does not have the documented form.
         """
         seconds = self._request.header.deadline_seconds
-        self.deadline = None if seconds is None else arrived + seconds
+        return None if seconds is None else self._arrived + seconds
 
     @cached_property
     def _request(self) -> InferRequest:
@@ -151,7 +152,7 @@ class _Given:
             variants=header.variants,
             memory_limit=header.memory_limit,
             explain=header.explain,
-            deadline=self.deadline,
+            deadline=self.deadline(),
         )
 
     def times(self, model: str, wanted: Media) -> Times | None:
