@@ -52,7 +52,9 @@ def check_writable(path: Path) -> None:
         InputError: There can be no such file.
     """
     folder = path.resolve().parent
-    if path.is_dir() or not (folder.is_dir() and os.access(folder, os.W_OK)):
+    is_special = path.exists() and not path.is_file()
+    can_be_made = folder.is_dir() and os.access(folder, os.W_OK)
+    if path.is_dir() or not (is_special or can_be_made):
         raise InputError(
             f"{path} is no file that can be written: name a file in a folder that exists and may "
             "be written to"

@@ -75,8 +75,9 @@ def test_npz_needs_only_edges(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["g.nt", "g.nt.gz"])
-def test_ntriples(tmp_path: Path, name: str):
-    g = load(write(tmp_path / name, NTRIPLES))
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_ntriples(tmp_path: Path, name: str, mark: str):
+    g = load(write(tmp_path / name, mark + NTRIPLES))
     assert g.ntype_names == ("iri", "literal", "blank")
     assert [n.rsplit("/", 1)[-1].split("#")[-1] for n in g.etype_names] == [
         "knows",

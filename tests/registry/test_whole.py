@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +55,14 @@ def test_what_a_link_leads_to_is_replaced(tmp_path):
     write_whole(link, b"1")
     assert link.is_symlink()
     assert (tmp_path / "there").read_bytes() == b"1"
+
+
+def test_a_pipe_without_a_path_is_written_to():
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as file:
+        with os.fdopen(writing, "wb"):
+            write_whole(Path(f"/dev/fd/{writing}"), b"1")
+        assert file.read() == b"1"
 
 
 def test_a_pipe_is_written_to(tmp_path):

@@ -26,11 +26,12 @@ def replacing(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
     Raises:
         OSError: It cannot be written; `path` is as it was.
     """
-    path = path.resolve()
+    # What /dev/stdout leads to may be a pipe, which has no path.
     if path.exists() and not path.is_file():
         with path.open("wb") as file:
             yield file
         return
+    path = path.resolve()
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     draft = Path(name)
     try:

@@ -50,7 +50,7 @@ def load_ntriples(path: Path, *, node_types: str = "kind", literals: bool = True
     with reading(path, "an N-Triples file"), _open(path) as file:
         try:
             # Newlines become "\n" here: rdflib counts a CR LF between two buffers as two.
-            parser.parse(io.TextIOWrapper(file, encoding="utf-8"))
+            parser.parse(io.TextIOWrapper(file, encoding="utf-8-sig"))
         except ntriples.ParseError as error:
             reason = " ".join(str(error).split())[:200]
             raise GraphFileError(
