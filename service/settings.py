@@ -99,7 +99,9 @@ class Settings(BaseSettings):
         None, description='models to load before it is ready, such as ["m", "n@live"]'
     )
     log: LogStyle = Field(LogStyle.text, description="how the log is written: text or json")
-    threads: Most | None = Field(None, description="threads that kernels use, such as 4")
+    threads: int | None = Field(
+        None, ge=1, le=1024, description="threads that kernels use, such as 4"
+    )
     device: str = Field("cpu", description="where layers run: cpu, cuda, or a GPU as cuda:1")
     cuda_graph: CudaGraph = Field(
         "off", description="whether a GPU replays runs that repeat: off, auto or on"

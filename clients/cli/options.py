@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -14,6 +14,8 @@ import typer
 from hetune.variants.errors import InputError
 from hetune.variants.runtime.build import LAYERS
 
+MOST_THREADS = 1024
+"""As many as a service may be given, too."""
 _SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([KMGT]i?B|B|)\s*", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -65,6 +67,14 @@ GraphNames = Annotated[
 Format = Annotated[
     str | None, typer.Option(help="Read the file as if it had this ending, such as .txt.")
 ]
+Read = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="How to read the file; may be given several times: src=from, dst=to, etype=kind, "
+        "delimiter=;, relabel=true and what else hetune.load takes.",
+    ),
+]
 Scale = Annotated[float, typer.Option(help="Factor on nodes and edges of a generated graph.")]
 Inverse = Annotated[
     bool, typer.Option("--inverse/--no-inverse", help="Add the inverse of every edge.")
@@ -92,16 +102,45 @@ MemoryLimit = Annotated[
 ]
 
 
+def read_options(given: list[str] | None) -> dict[str, Any]:
+    """Options of `hetune.load` by name, from texts such as "src=from".
+
+    Raises:
+        InputError: There is no such option, or it takes another kind of value.
+    """
+    options: dict[str, Any] = {}
+    for text in given or ():
+        name, _, value = text.partition("=")
+        match name:
+            case "src" | "dst" | "etype" | "split" | "node_types":
+                options[name] = value
+            case "delimiter":
+                options[name] = value.replace(r"\t", "\t")
+            case "bipartite":
+                options[name] = value.split(",")
+            case "relabel" | "literals" if value in ("true", "false"):
+                options[name] = value == "true"
+            case "num_nodes" if value.isdecimal():
+                options[name] = int(value)
+            case _:
+                raise InputError(
+                    f"--read {text!r}: give NAME=VALUE: src, dst, etype, delimiter, split or "
+                    "node_types and a text, relabel or literals and true or false, num_nodes and "
+                    "a number, or bipartite and two names with a comma"
+                )
+    return options
+
+
 def use_threads(threads: int | None) -> None:
     """Sets torch's number of threads.
 
     Raises:
-        InputError: It is below 1.
+        InputError: It is below 1 or above `MOST_THREADS`.
     """
     if threads is None:
         return
-    if threads < 1:
-        raise InputError(f"--threads {threads}: take 1 or more")
+    if not 1 <= threads <= MOST_THREADS:
+        raise InputError(f"--threads {threads}: take 1 to {MOST_THREADS}")
     torch.set_num_threads(threads)
 
 

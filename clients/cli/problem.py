@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,6 +30,7 @@ class GraphSource:
         inverse: Add the inverse of every edge.
         self_loops: Add an edge from each node to itself.
         seed: Of a generated graph.
+        options: What `hetune.load` takes beside, by name.
     """
 
     name: str
@@ -36,23 +39,41 @@ class GraphSource:
     inverse: bool = False
     self_loops: bool = False
     seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Before the work rather than in its midst.
+
+        Raises:
+            GraphFileError: There is none of that name.
+            InputError: An option is given that says nothing of it.
+        """
+        if Path(self.name).exists():
+            if self.scale != 1:
+                raise InputError(
+                    f"{self.name} is read, not generated: leave --scale {self.scale:g} out"
+                )
+        elif self.name not in SPECS:
+            raise GraphFileError(
+                f"{self.name}: no such file or folder, and no graph of that name can be generated: "
+                f"give a path, or one of {', '.join(sorted(SPECS))}"
+            )
+        elif self.format is not None or self.options:
+            raise InputError(f"{self.name} is generated, not read: leave --format and --read out")
 
     def open(self) -> hetune.HeteroGraph:
         """The graph.
 
         Raises:
-            GraphError: There is none of that name, or it cannot be read or drawn.
+            InputError: As `check`.
+            GraphError: As `check`, or it cannot be read or drawn.
         """
+        self.check()
         path = Path(self.name)
         if path.exists():
-            graph = hetune.load(path, format=self.format)
-        elif self.name in SPECS:
-            graph = hetune.generate(self.name, self.scale, self.seed)
+            graph = hetune.load(path, format=self.format, **self.options)
         else:
-            raise GraphFileError(
-                f"{self.name}: no such file or folder, and no graph of that name can be generated: "
-                f"give a path, or one of {', '.join(sorted(SPECS))}"
-            )
+            graph = hetune.generate(self.name, self.scale, self.seed)
         if self.inverse:
             graph = graph.add_inverse()
         return graph.add_self_loops() if self.self_loops else graph
@@ -139,7 +160,14 @@ def features(graph: hetune.HeteroGraph, width: int, seed: int, path: Path | None
             f"{path} holds features of shape {list(x.shape)}: the graph and --width need "
             f"{[graph.num_nodes, width]}"
         )
-    return x.float().contiguous()
+    x = x.float().contiguous()
+    if not x.isfinite().all():
+        row, column = (~x.isfinite()).nonzero()[0].tolist()
+        raise InputError(
+            f"{path} holds {x[row, column]} in row {row}, column {column}: give features that are "
+            "finite in float32"
+        )
+    return x
 
 
 def _joined(arrays: dict[str, Tensor], graph: hetune.HeteroGraph, path: Path) -> Tensor:

@@ -22,9 +22,11 @@ from hetune.clients.cli.options import (
     GraphName,
     Inverse,
     MemoryLimit,
+    Read,
     Scale,
     Seed,
     SelfLoops,
+    read_options,
     size_of,
 )
 from hetune.clients.cli.problem import GraphSource
@@ -71,13 +73,16 @@ def upload_graph(
     inverse: Inverse = False,
     self_loops: SelfLoops = False,
     format: Format = None,
+    read: Read = None,
     scale: Scale = 1.0,
     seed: Seed = 0,
     url: Url = URL,
 ) -> None:
     """Send a graph to the service, and print its id."""
     with connected(url) as client:
-        found = GraphSource(graph, format, scale, inverse, self_loops, seed).open()
+        found = GraphSource(
+            graph, format, scale, inverse, self_loops, seed, read_options(read)
+        ).open()
         with console.progress_bar("bytes sent") as update:
             id = client.upload_graph(found, progress=update)
     typer.echo(id)

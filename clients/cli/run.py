@@ -26,6 +26,7 @@ from hetune.clients.cli.options import (
     Layer,
     MemoryLimit,
     Processor,
+    Read,
     Rounds,
     Scale,
     Seed,
@@ -33,6 +34,7 @@ from hetune.clients.cli.options import (
     Threads,
     Top,
     Width,
+    read_options,
     size_of,
     use_threads,
 )
@@ -67,6 +69,7 @@ def run(
     inverse: Inverse = False,
     self_loops: SelfLoops = False,
     format: Format = None,
+    read: Read = None,
     scale: Scale = 1.0,
     memory_limit: MemoryLimit = None,
     top: Top = 6,
@@ -81,7 +84,7 @@ def run(
     if out is not None:
         check_writable(out)
     job = Job(
-        GraphSource(graph, format, scale, inverse, self_loops, seed),
+        GraphSource(graph, format, scale, inverse, self_loops, seed, read_options(read)),
         LayerSource(layer.value, width, heads, seed, weights),
         Where.named(device),
         variant=variant,
@@ -111,6 +114,7 @@ def bench(
     inverse: Inverse = False,
     self_loops: SelfLoops = False,
     format: Format = None,
+    read: Read = None,
     scale: Scale = 1.0,
     memory_limit: MemoryLimit = None,
     top: Top = 6,
@@ -133,9 +137,15 @@ def bench(
         left=("graph", "best variant", "chosen variant"),
     )
     records = []
-    for name in graphs:
+    options = read_options(read)
+    sources = [
+        GraphSource(name, format, scale, inverse, self_loops, seed, options) for name in graphs
+    ]
+    for source in sources:
+        source.check()
+    for source in sources:
         job = Job(
-            GraphSource(name, format, scale, inverse, self_loops, seed),
+            source,
             LayerSource(layer.value, width, heads, seed),
             where,
             memory_limit=limit,
@@ -144,8 +154,8 @@ def bench(
             seed=seed,
         )
         outcome = perform(job, _say(console.err().print))
-        _add_row(rows, name, outcome)
-        records.append(_record(name, outcome))
+        _add_row(rows, source.name, outcome)
+        records.append(_record(source.name, outcome))
     console.out().print(rows)
     if as_json is not None:
         header = {

@@ -22,11 +22,13 @@ from hetune.clients.cli.options import (
     Inverse,
     Layer,
     MemoryLimit,
+    Read,
     Scale,
     Seed,
     SelfLoops,
     Threads,
     Width,
+    read_options,
     size_of,
     use_threads,
 )
@@ -84,6 +86,7 @@ def explain(
     inverse: Inverse = False,
     self_loops: SelfLoops = False,
     format: Format = None,
+    read: Read = None,
     scale: Scale = 1.0,
     memory_limit: MemoryLimit = None,
     features: Annotated[
@@ -98,7 +101,7 @@ def explain(
     """Say which variant would run on a graph, and why; nothing is compiled."""
     use_threads(threads)
     job = Job(
-        GraphSource(graph, format, scale, inverse, self_loops, seed),
+        GraphSource(graph, format, scale, inverse, self_loops, seed, read_options(read)),
         LayerSource(layer.value, width, heads, seed),
         Where.planned(device.value),
         features=features,

@@ -42,6 +42,9 @@ def backup(url: str | Path | None, file: Path) -> int:
         raise StoreError(f"there is no store at {source}: name it with --store or HETUNE_STORE")
     if file.exists() and file.samefile(source):
         raise StoreError(f"{file} is the store itself: name another file for its copy")
+    if file.exists() and not file.is_file():
+        raise StoreError(f"{file} is no regular file: name another one for the copy")
+    file = file.resolve()
     with _beside(file) as draft:
         _copy(source, draft, "read")
         found, _ = _contents(draft)

@@ -238,7 +238,7 @@ def test_a_dry_run_needs_no_gpu_and_foretells_no_time(hetune, campaign, store):
         ),
         (("smoke", "--units", 0), "--units 0: take 1 or more"),
         (("smoke", "--device", "gpu"), "no device 'gpu': take one of cpu, cuda"),
-        (("smoke", "--threads", 0), "--threads 0: take 1 or more"),
+        (("smoke", "--threads", 0), "--threads 0: take 1 to 1024"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, message, hetune, store):

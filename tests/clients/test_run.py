@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 import hetune as library
 from hetune.clients.cli import compare
+from hetune.clients.cli.options import read_options
 from hetune.clients.cli.problem import GraphSource, LayerSource, features
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.build import layer_programs
@@ -140,7 +141,7 @@ def errors() -> list[tuple[tuple[object, ...], str]]:
             ("GRAPH", "--layer", "rgat", "--width", 9, "--heads", 2),
             "width 9 does not divide into 2 heads: take a multiple",
         ),
-        (("GRAPH", *layer, "--threads", 0), "--threads 0: take 1 or more"),
+        (("GRAPH", *layer, "--threads", 1025), "--threads 1025: take 1 to 1024"),
         (("GRAPH", *layer, "--rounds", 0), "--rounds and --top: take 1 or more"),
         (
             ("GRAPH", *layer, "--memory-limit", "2 cups"),
@@ -156,6 +157,16 @@ def errors() -> list[tuple[tuple[object, ...], str]]:
             "exists and may be written to",
         ),
         (("aifb", *layer, "--scale", -1), "scale is -1.0: give a positive number"),
+        (
+            ("aifb", *layer, "--read", "relabel=true"),
+            "aifb is generated, not read: leave --format and --read out",
+        ),
+        (
+            ("GRAPH", *layer, "--read", "relabel=yes"),
+            "--read 'relabel=yes': give NAME=VALUE: src, dst, etype, delimiter, split or "
+            "node_types and a text, relabel or literals and true or false, num_nodes and a "
+            "number, or bipartite and two names with a comma",
+        ),
     ]
 
 
@@ -169,6 +180,22 @@ def test_a_memory_limit_that_nothing_meets(hetune, graph_file):
     result = hetune("run", graph_file, *QUICK, "--memory-limit", "1B")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: every variant needs more than the limit of 1 bytes")
+
+
+def test_tables_are_read_as_the_command_says(tmp_path):
+    path = tmp_path / "g.txt"
+    path.write_text("from\tto\tkind\n7\t900\ta\n")
+    given = ["src=from", "dst=to", "etype=kind", r"delimiter=\t", "relabel=true"]
+    graph = GraphSource(str(path), ".csv", options=read_options(given)).open()
+    assert (graph.num_nodes, graph.etype_names) == (2, ("a",))
+
+
+def test_bench_checks_all_graphs_before_it_measures_one(hetune, graph_file):
+    result = hetune("bench", "aifb", graph_file, *QUICK, "--scale", 0.1)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: {graph_file} is read, not generated: leave --scale 0.1 out\n",
+    )
 
 
 @pytest.mark.parametrize("name", ["x.npz", "x.safetensors"])
@@ -189,6 +216,12 @@ def test_files_that_do_not_fit(hetune, graph_file, tmp_path):
     result = hetune("run", graph_file, *QUICK, "--features", path)
     assert result.stderr == (
         f"error: {path} holds features of shape [3, 8]: the graph and --width need [30, 8]\n"
+    )
+    np.savez(path, x=np.pad(np.full((1, 1), 1e300), ((4, 25), (2, 5))))
+    result = hetune("run", graph_file, *QUICK, "--features", path)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"error: {path} holds inf in row 4, column 2: give features that are finite in float32\n",
     )
     np.savez(path, weight=np.zeros((3, 8), np.float32))
     result = hetune("run", graph_file, *QUICK, "--weights", path)

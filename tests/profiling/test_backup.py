@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -152,6 +153,7 @@ def test_what_cannot_be_backed_up(path, tmp_path):
     for url, file, said in (
         (tmp_path / "none.db", tmp_path / "b.db", "there is no store at"),
         (path, path, "is the store itself"),
+        (path, Path(os.devnull), "/dev/null is no regular file"),
         (path, tmp_path / "none" / "b.db", "No such file or directory"),
         ("postgresql+psycopg://me:s3cret@host/db", tmp_path / "b.db", "pg_dump"),
     ):

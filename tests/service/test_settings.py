@@ -100,12 +100,13 @@ def test_empty_variables_are_none(monkeypatch):
         ("port = 65536", r"hetune\.toml: port 65536: Input should be less than 65536; it is a"),
         ("quota = 'much'", r"hetune\.toml: quota 'much': could not .*, such as 50GB$"),
         ("quota = 0", "greater than 0"),
+        ("threads = 1025", "less than or equal to 1024"),
         ("body_seconds = inf", "finite"),
         ("threads = 0", "such as 4"),
         ("worker = 'perhaps'", "true or false"),
         ("host = ['a', 'b']", "valid string"),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_files_that_are_refused(file, text, message):
     with pytest.raises(InputError, match=message) as caught:
