@@ -98,7 +98,7 @@ def test_other_machines_are_let_in_with_a_key_only(hetune, monkeypatch, tmp_path
         ("cannot listen", ("--host", HOST)),
         ("--quota", ("--quota", "much")),
         ("cannot create the folder /proc/none", ("--data", "/proc/none")),
-        ("/dev/null", ("--data", "/dev/null")),
+        (__file__, ("--data", __file__)),
         ("of kind 'mysql'", ("--store", "mysql://me@host/db", "--host", HOST)),
         ("cannot create the store", ("--store", "/proc/none/store.db", "--host", HOST)),
         ("the file is no database", ("--store", __file__, "--host", HOST)),

@@ -6,7 +6,6 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -150,17 +149,18 @@ def test_what_is_no_backup_changes_nothing(path, tmp_path, harm, said):
 
 
 def test_what_cannot_be_backed_up(path, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
     for url, file, said in (
         (tmp_path / "none.db", tmp_path / "b.db", "there is no store at"),
         (path, path, "is the store itself"),
-        (path, Path(os.devnull), "/dev/null is no regular file"),
+        (path, tmp_path / "pipe", "pipe is no regular file"),
         (path, tmp_path / "none" / "b.db", "No such file or directory"),
         ("postgresql+psycopg://me:s3cret@host/db", tmp_path / "b.db", "pg_dump"),
     ):
         with pytest.raises(StoreError, match=said) as caught:
             backup(url, file)
         assert "s3cret" not in str(caught.value)
-    assert {p.name for p in tmp_path.iterdir()} == {"store.db"}
+    assert {p.name for p in tmp_path.iterdir()} == {"store.db", "pipe"}
 
 
 @pytest.mark.slow
