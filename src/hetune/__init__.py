@@ -1,11 +1,10 @@
 """hetune compiles every worthwhile way of running a relational GNN layer and picks per graph."""
 
-from hetune import nn
+from hetune import errors, nn
 from hetune.costmodel.compiled import compile
 from hetune.costmodel.explain import Explanation
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.version import release
-from hetune.variants import errors
 from hetune.variants.errors import HetuneError
 from hetune.variants.graph.generate import generate
 from hetune.variants.graph.hetero import HeteroGraph

@@ -390,6 +390,11 @@ def test_moves_to_another_device():
     assert repr(moved).endswith("device='meta')")
 
 
+def test_a_device_that_is_not_here_is_said():
+    with pytest.raises(GraphError, match=r"device is 'nosuch': .*; take 'cpu'$"):
+        library().to("nosuch")
+
+
 def test_mixed_devices_are_refused():
     with pytest.raises(GraphError, match=r"etype is on meta but src is on cpu: move it"):
         HeteroGraph(ids(0), ids(0), ids(0).to("meta"), num_etypes=1)

@@ -1,8 +1,10 @@
 """The tree of errors that is drawn in the docstring is the tree of classes."""
 
+import importlib
 import inspect
 import re
 
+import hetune
 from hetune.variants import errors
 
 CLASSES = {
@@ -37,3 +39,10 @@ def test_every_error_says_in_one_line_what_it_means():
     for name, kind in CLASSES.items():
         assert kind.__doc__, name
         assert len(kind.__doc__.splitlines()) == 1, name
+
+
+def test_users_import_all_of_it_from_a_module_of_its_own():
+    public = importlib.import_module("hetune.errors")
+    assert hetune.errors is public
+    assert public.__doc__ == errors.__doc__
+    assert {name for name in vars(public) if not name.startswith("_")} == set(CLASSES)

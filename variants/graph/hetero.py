@@ -334,8 +334,15 @@ class HeteroGraph:
         )
 
     def to(self, device: str | torch.device) -> "HeteroGraph":
-        """The same graph with its arrays on another device; itself where they are there already."""
-        target = torch.empty(0, device=device).device
+        """The same graph with its arrays on another device; itself where they are there already.
+
+        Raises:
+            GraphError: There is no such device, or it is not here.
+        """
+        try:
+            target = torch.empty(0, device=device).device
+        except (RuntimeError, AssertionError) as error:
+            raise GraphError(f"device is {device!r}: {error}; take 'cpu'") from error
         if target == self.device:
             return self
         moved = HeteroGraph(

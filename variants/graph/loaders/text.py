@@ -122,7 +122,11 @@ def load_split_folder(path: Path, *, split: str | None = None) -> HeteroGraph:
         if (file := path / f"{name}{ending}").is_file()
     }
     if "train" not in files or (split is not None and split not in files):
-        raise GraphFileError(f"{path} has no {split or 'train'}.txt or .tsv: check the folder")
+        raise GraphFileError(
+            f"{path} has no {split or 'train'}.txt or .tsv: a folder has train, valid and test "
+            "files of triples, or is an OGB raw folder; of any other give the file of edges "
+            "(OpenKE's train2id.txt, say)"
+        )
     tables = {}
     for name, file in files.items():
         check_file(file)
