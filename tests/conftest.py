@@ -6,9 +6,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Triton looks when it is imported, and PyG imports it.
 os.environ["TRITON_INTERPRET"] = "1"
+
+
+# On a busy machine any example may take long.
+settings.register_profile("hetune", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("hetune")
 
 
 @pytest.fixture(scope="session")

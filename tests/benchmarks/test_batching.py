@@ -9,7 +9,6 @@ from _batching_load import load
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("threads")
 def test_both_ways_are_measured_and_kept(tmp_path, capsys):
     out = tmp_path / "out.json"
     arguments = ("--edges", "60", "--requests", "2", "--rounds", "2", "--out", str(out))

@@ -9,7 +9,6 @@ import torch
 from hetune.variants.graph.index import GraphIndex
 
 
-@pytest.mark.usefixtures("threads")
 def test_edits_are_measured_and_kept(tmp_path, capsys):
     out = tmp_path / "out.json"
     arguments = ("--edges", "3000", "--nodes", "400", "--etypes", "5", "--rounds", "2")

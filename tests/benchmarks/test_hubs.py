@@ -32,7 +32,6 @@ def test_a_hub_that_begins_first_holds_up_nobody_it_need_not():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("threads")
 def test_a_graph_is_measured_and_kept(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(hubs, "graph_named", lambda _: hubs.drawn(500, 4000, 0.3))
     out = tmp_path / "out.json"

@@ -7,7 +7,6 @@ import reach
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("threads")
 def test_both_ways_are_measured_and_kept(tmp_path, capsys):
     out = tmp_path / "out.json"
     arguments = ("--edges", "2000", "--nodes", "500", "--etypes", "3", "--width", "8")

@@ -49,7 +49,7 @@ def test_a_load_counts_what_is_answered(tmp_path, rate):
         threading.Thread(target=server.serve_forever).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/infer"
         try:
-            found = shoot(Shot(url, str(body), {"Accept": "a/b"}, 0.3, 2, rate))
+            found = shoot(Shot(url, str(body), {"Accept": "a/b"}, 1.0, 2, rate))
         finally:
             server.shutdown()
     assert len(found.times) >= 1
@@ -60,7 +60,7 @@ def test_a_load_counts_what_is_answered(tmp_path, rate):
 
 def test_a_server_that_is_gone_is_counted(tmp_path):
     (tmp_path / "body").touch()
-    found = shoot(Shot("http://127.0.0.1:9/", str(tmp_path / "body"), {}, 0.05, 1))
+    found = shoot(Shot("http://127.0.0.1:9/", str(tmp_path / "body"), {}, 1.0, 1))
     assert found.times == []
     assert found.others["0"] >= 1
 
@@ -96,7 +96,7 @@ def test_every_part_is_measured_once_and_kept(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(service, name, TINY)
     monkeypatch.setattr(service, "CLIENTS", (1, 2))
     out = tmp_path / "service.json"
-    arguments = ["--rounds", "2", "--block", "2", "--large-rounds", "2", "--seconds", "0.3"]
+    arguments = ["--rounds", "2", "--block", "2", "--large-rounds", "2", "--seconds", "0.6"]
     arguments += ["--repeats", "1", "--threads", "1", "--out", str(out)]
     assert service.main(arguments) == 0
     first = out.read_text()

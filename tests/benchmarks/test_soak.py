@@ -67,7 +67,7 @@ def test_a_process_that_has_ended_owns_nothing():
 def test_a_short_soak_is_answered_as_expected_and_kept(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(soak, "_TOLD_EVERY", 2.0)
     out = tmp_path / "soak.json"
-    arguments = ["--minutes", "0.25", "--warm-up", "0.01", "--rate", "20", "--every", "0.5"]
+    arguments = ["--minutes", "0.4", "--warm-up", "0.01", "--rate", "20", "--every", "0.5"]
     soak.main([*arguments, "--out", str(out)])  # kernels are compiled: memory may well grow
     record = json.loads(out.read_text())
     assert record["failures"] == []

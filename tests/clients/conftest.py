@@ -1,16 +1,15 @@
 """The command line called in-process, with a registry of its own, on tiny graphs; a clock."""
 
-import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from hetune.clients.cli.app import app
 from hetune.variants.registry import Registry, override_default_registry
+
+from ._command import call
 
 Hetune = Callable[..., Result]
 
@@ -41,27 +40,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 @pytest.fixture
 def hetune(registry: Registry) -> Hetune:
     """Calls the command line; the result has exit_code, stdout and stderr."""
-
-    def call(*arguments: object) -> Result:
-        with _log_set_back():
-            return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
     return call
-
-
-@contextmanager
-def _log_set_back() -> Iterator[None]:
-    """A command that logs to its standard error does not go on when that is closed."""
-    root, own = logging.getLogger(), logging.getLogger("hetune")
-    handlers, level = root.handlers[:], own.level
-    whence = logging.logThreads, logging.logProcesses, logging.logMultiprocessing
-    try:
-        yield
-    finally:
-        root.handlers[:] = handlers
-        own.setLevel(level)
-        logging.captureWarnings(False)
-        logging.logThreads, logging.logProcesses, logging.logMultiprocessing = whence
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,8 @@
 import re
 
 import pytest
-from typer.testing import CliRunner
 
 from hetune import nn
-from hetune.clients.cli.app import app
 from hetune.costmodel.selector import Selector
 from hetune.variants import errors
 from hetune.variants.backends.triton.ahead import TritonCompiler
@@ -14,6 +12,8 @@ from hetune.variants.frontend.adapt import adapt
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.registry import Registry, override_default_registry
 from hetune.variants.runtime import build as ahead
+
+from ._command import call
 
 geometric = pytest.importorskip("torch_geometric.nn")
 
@@ -48,8 +48,7 @@ def test_every_launch_of_every_variant_is_among_the_sources():
 
 @pytest.fixture(scope="module")
 def first(registry):
-    arguments = ["build", "--layers", "rgcn", "--widths", "8", "--jobs", "2"]
-    return CliRunner().invoke(app, arguments)
+    return call("build", "--layers", "rgcn", "--widths", "8", "--jobs", "2")
 
 
 def counts(text: str) -> tuple[int, ...]:

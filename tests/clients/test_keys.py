@@ -95,7 +95,7 @@ def test_a_client_is_told_what_it_may_not(keys, tmp_path):
     secret = keys("create", "--name", "a", "--scope", "metrics").stdout.strip()
     with serving(application(make_service(tmp_path))) as url:
         headers = {"Authorization": f"Bearer {secret}"}
-        assert httpx.get(f"{url}/metrics", headers=headers, trust_env=False).is_success
+        assert httpx.get(f"{url}/metrics", headers=headers, trust_env=False, timeout=60).is_success
         with Client(url, key=secret) as client:
             assert client.ready()
             with pytest.raises(errors.ScopeError, match="the key a is for metrics"):

@@ -9,9 +9,7 @@ import pytest
 from tests.costmodel import _synthetic_gpu
 from tests.costmodel._synthetic import problems
 from tests.profiling._filled import fill
-from typer.testing import CliRunner
 
-from hetune.clients.cli.app import app
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling import train as training_of
@@ -20,11 +18,9 @@ from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.train import report_of, train
 from hetune.variants.errors import ModelError
 
+from ._command import call
+
 pytestmark = pytest.mark.filterwarnings("ignore::hetune.costmodel.shelf.best.ForeignModelWarning")
-
-
-def run(*args: str):
-    return CliRunner().invoke(app, [*args])
 
 
 @pytest.fixture
@@ -41,7 +37,7 @@ def training(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HETUNE_MODELS", str(folder / "models"))
         arguments = ("--folds", "2", "--target", "roofline-ratio")
-        result = run("train", "--store", str(folder / "a.db"), *arguments)
+        result = call("train", "--store", str(folder / "a.db"), *arguments)
     assert result.exit_code == 0, result.output
     return folder, result
 
@@ -73,49 +69,49 @@ def test_training_makes_a_candidate_with_a_card(trained, shelf):
     assert (card / "model-card.md").read_text().startswith("# ")
     report = Report.from_json((card / "report.json").read_text())
     assert len(report.outcomes) == 40
-    listed = run("models").output
+    listed = call("models").output
     assert "candidate" in listed
     assert card.name in listed
 
 
 def test_an_empty_store_says_what_to_do(tmp_path, shelf):
-    result = run("train", "--store", str(tmp_path / "empty.db"))
+    result = call("train", "--store", str(tmp_path / "empty.db"))
     assert result.exit_code == 1
     assert "run `hetune profile` first" in result.output
 
 
 def test_evaluating_takes_families_that_were_not_trained_on(trained, tmp_path):
-    result = run("evaluate", "--store", str(tmp_path / "a.db"))
+    result = call("evaluate", "--store", str(tmp_path / "a.db"))
     assert result.exit_code == 2
     assert "not trained on" in result.output.replace("\n", " ")
     fill(tmp_path / "b.db", problems(graph_families=2, seed=5), prefix="new-")
-    result = run("evaluate", "--store", str(tmp_path / "b.db"), "--json")
+    result = call("evaluate", "--store", str(tmp_path / "b.db"), "--json")
     assert result.exit_code == 0, result.output
     assert len(json.loads(result.output)["outcomes"]) == 8
 
 
 def test_promoting_and_rolling_back(trained, tmp_path):
-    promoted = run("promote", "--store", str(tmp_path / "a.db"))
+    promoted = call("promote", "--store", str(tmp_path / "a.db"))
     assert promoted.exit_code == 0, promoted.output
     assert "champion: " in promoted.output
-    assert "champion" in run("models").output
-    back = run("rollback")
+    assert "champion" in call("models").output
+    back = call("rollback")
     assert back.exit_code == 0
     assert "there is no champion now" in back.output
-    again = run("rollback")
+    again = call("rollback")
     assert again.exit_code == 1
     assert "promote one first" in again.output.replace("\n", " ")
 
 
 def test_a_second_model_is_judged_beside_the_champion(trained, tmp_path):
-    assert run("promote", "--store", str(tmp_path / "a.db")).exit_code == 0
+    assert call("promote", "--store", str(tmp_path / "a.db")).exit_code == 0
     fill(tmp_path / "c.db", problems(graph_families=5, graphs=5, seed=9))
     arguments = ("--store", str(tmp_path / "c.db"), "--folds", "2", "--target", "log-seconds")
-    assert run("train", *arguments).exit_code == 0
-    refused = run("promote", "--store", str(tmp_path / "c.db"))
+    assert call("train", *arguments).exit_code == 0
+    refused = call("promote", "--store", str(tmp_path / "c.db"))
     assert refused.exit_code == 2  # nothing there is new to both
     fill(tmp_path / "d.db", problems(graph_families=2, seed=5), prefix="new-")
-    judged = run("promote", "--store", str(tmp_path / "d.db"))
+    judged = call("promote", "--store", str(tmp_path / "d.db"))
     if judged.exit_code == 0:
         assert "champion: " in judged.output
     else:
@@ -126,24 +122,24 @@ def test_models_for_gpus_have_a_life_of_their_own(tmp_path, shelf, monkeypatch):
     monkeypatch.setattr(training_of, "default_rates", lambda device: _synthetic_gpu.GPU)
     store = ("--store", str(tmp_path / "both.db"))
     fill(tmp_path / "both.db", problems(graph_families=2, graphs=2))
-    refused = run("train", *store, "--device", "cuda")
+    refused = call("train", *store, "--device", "cuda")
     assert refused.exit_code == 1
     assert "run `hetune profile --device cuda` first" in refused.output.replace("\n", " ")
     fill(tmp_path / "both.db", _synthetic_gpu.problems(), prefix="gpu-")
     arguments = (*store, "--device", "cuda")
-    trained = run("train", *arguments, "--folds", "2", "--target", "roofline-ratio")
+    trained = call("train", *arguments, "--folds", "2", "--target", "roofline-ratio")
     assert trained.exit_code == 0, trained.output
     assert "24 measured inputs of 4 graph families" in trained.output
     (entry,) = Shelf(shelf).of("cuda").entries()
     assert (entry.aliases, entry.manifest.device) == (("candidate",), "cuda")
-    assert entry.id in run("models", "--device", "cuda").output
-    assert entry.id not in run("models").output
-    promoted = run("promote", *arguments)
+    assert entry.id in call("models", "--device", "cuda").output
+    assert entry.id not in call("models").output
+    promoted = call("promote", *arguments)
     assert promoted.exit_code == 0, promoted.output
     fill(tmp_path / "both.db", _synthetic_gpu.problems(graphs=1, widths=(32,)), prefix="new-")
-    judged = run("evaluate", "champion", *arguments, "--json")
+    judged = call("evaluate", "champion", *arguments, "--json")
     assert {o["family"] for o in json.loads(judged.output)["outcomes"]} == {
         f"new-{family}" for family in _synthetic_gpu.FAMILIES
     }
-    assert "the roofline model answers" in run("rollback", "--device", "cuda").output
-    assert run("rollback").exit_code == 1  # nobody has promoted a model for CPUs
+    assert "the roofline model answers" in call("rollback", "--device", "cuda").output
+    assert call("rollback").exit_code == 1  # nobody has promoted a model for CPUs

@@ -185,7 +185,10 @@ def test_a_session_opens_what_its_key_is_for(service, scope):
 )
 @pytest.mark.parametrize("key", [None, KEY])
 def test_forms_of_others_are_refused(service, key, headers):
-    with serving(application(service, key=key)) as url, httpx.Client(base_url=url) as client:
+    with (
+        serving(application(service, key=key)) as url,
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
         if key:
             client.post("/ui/login", data={"key": key, "next": "/"}, headers={"Origin": url})
             assert client.get("/").status_code == 200
@@ -208,7 +211,7 @@ def test_forms_of_pages_are_taken(own, service):
 
 def test_pages_are_not_shown_under_other_names(service):
     app = application(service, hosts={"127.0.0.1"})
-    with serving(app) as url, httpx.Client(base_url=url) as client:
+    with serving(app) as url, httpx.Client(base_url=url, timeout=60) as client:
         for path in ("/", "/ui/login", "/ui/static/style.css", "/ui/theme"):
             found = client.get(path, headers={"Host": "evil.example"})
             assert found.status_code == 421, path

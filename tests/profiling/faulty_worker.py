@@ -6,6 +6,7 @@
 
 import ctypes
 import os
+import resource
 import signal
 import sys
 import time
@@ -24,6 +25,9 @@ def abort() -> None:
     sys.stderr.flush()
     os.abort()
 
+
+# A core of a process with torch takes as long to write as a step may take.
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 FAULTS = {
     "-": lambda: None,

@@ -40,6 +40,7 @@ class Campaigns:
         """All lines that it says yet; the last one is how it ended."""
         lines = [self.told()]
         while not lines[-1].startswith("ended"):
+            assert lines[-1], "who starts the campaigns has died"
             lines.append(self.told())
         return lines
 
@@ -57,9 +58,12 @@ def campaigns(tmp_path):
     command = (sys.executable, str(SCRIPT))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as process:
-        yield Campaigns(process, tmp_path / "store.db")
-        process.stdin.close()
-        process.wait(60)
+        try:
+            yield Campaigns(process, tmp_path / "store.db")
+            process.stdin.close()
+            process.wait(60)
+        finally:
+            process.kill()
 
 
 @pytest.mark.slow

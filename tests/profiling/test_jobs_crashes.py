@@ -109,14 +109,14 @@ def test_a_server_that_crashes_and_comes_back(tmp_path, monkeypatch):
 
 
 def test_a_file_that_is_locked_for_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(connect, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(connect, "BUSY_SECONDS", 0.5)
     path = tmp_path / "store.db"
     with working(path, tmp_path, monkeypatch) as job:
         for problems in (3, 12):
             wait_for(path, job, problems)
             other = sqlite3.connect(path, timeout=SECONDS, isolation_level=None)
             other.execute("BEGIN IMMEDIATE")
-            time.sleep(0.7)  # longer than a lease, and than anybody waits
+            time.sleep(1.5)  # longer than a lease, and than anybody waits
             other.execute("ROLLBACK")
             other.close()
         wait_for(path, job, PROBLEMS)

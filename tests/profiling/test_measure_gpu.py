@@ -297,10 +297,12 @@ def test_a_gpu_without_its_triton_is_none(monkeypatch, place, version, message):
     triton_version.cache_clear()
     monkeypatch.setattr("importlib.metadata.version", found)
     monkeypatch.setattr(benches, "torch_device", lambda device: torch.device(place))
-    with pytest.raises((VariantError, CompileError), match=message):
-        place_of("cuda")
-    assert devices_here() == ("cpu",)
-    triton_version.cache_clear()
+    try:
+        with pytest.raises((VariantError, CompileError), match=message):
+            place_of("cuda")
+        assert devices_here() == ("cpu",)
+    finally:
+        triton_version.cache_clear()
 
 
 def test_a_worker_without_a_gpu_begins_nothing(heartbeat, monkeypatch):

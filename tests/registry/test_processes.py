@@ -133,6 +133,7 @@ def test_kill_at_every_change_of_the_folder(tmp_path, scripted, toolchain, sourc
     codes = [die_at(1)]
     while codes[-1]:
         codes.append(die_at(len(codes) + 1))
+    assert die_at(len(codes) + 1) == 0
     child.communicate()
     assert len(codes) > 10
 
@@ -141,7 +142,7 @@ def test_kill_at_every_change_of_the_folder(tmp_path, scripted, toolchain, sourc
 def test_an_interrupted_build_can_be_taken_up(tmp_path, scripted, toolchain, source, spawn, number):
     note = tmp_path / "compiler"
     slow = Registry(
-        tmp_path / "kernels", toolchain=scripted(f"echo $$ > {note}\nexec sleep 60", timeout_s=1.0)
+        tmp_path / "kernels", toolchain=scripted(f"echo $$ > {note}\nexec sleep 60", timeout_s=5.0)
     )
     # Shells make what they start in the background deaf to it.
     hears = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"

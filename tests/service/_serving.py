@@ -86,8 +86,12 @@ def serving(app: App) -> Iterator[str]:
         assert not thread.is_alive()
 
 
+def _client(url: str, timeout: float = 60, **options: Any) -> httpx.Client:
+    return httpx.Client(base_url=url, trust_env=False, timeout=timeout, **options)
+
+
 @contextmanager
 def asking(app: App, **options: Any) -> Iterator[httpx.Client]:
     """A plain client of an application that is served meanwhile."""
-    with serving(app) as url, httpx.Client(base_url=url, trust_env=False, **options) as client:
+    with serving(app) as url, _client(url, **options) as client:
         yield client

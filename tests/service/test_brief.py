@@ -265,9 +265,9 @@ def test_a_server_tells_how_many_requests_are_under_way():
         await JSONResponse(len(scope["state"][UNDER_WAY]))(scope, receive, send)
 
     with serving(app) as url, ThreadPoolExecutor(1) as beside:
-        assert httpx.get(f"{url}/").json() == 1
+        assert httpx.get(f"{url}/", timeout=60).json() == 1
         waits = beside.submit(httpx.get, f"{url}/wait")
-        while httpx.get(f"{url}/").json() == 1:
+        while httpx.get(f"{url}/", timeout=60).json() == 1:
             assert not waits.done()
         released.set()
         assert waits.result().json() == 1

@@ -211,14 +211,14 @@ def test_what_others_are_writing_stays(service):
 def test_a_full_disk(servers, tmp_path):
     folder = tmp_path / "data"
     pid, url = servers.start(folder)
-    with httpx.Client(base_url=url, trust_env=False) as http:
+    with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
         kept = http.post("/v1/graphs", content=graph(1), headers=BINARY).json()["id"]
         # What runs is compiled, which takes space as well.
         assert http.post("/v1/models/m/infer", json=RUN).status_code == 200
     servers.kill(pid)
     most = 2 * max(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     pid, url = servers.start(folder, most)
-    with httpx.Client(base_url=url, trust_env=False) as http:
+    with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
         large = graph(2, edges=most // 16 + 1)
         found = http.post("/v1/graphs", content=large, headers=BINARY)
         assert found.status_code == 507
@@ -240,7 +240,7 @@ def test_a_stop_finishes_what_has_begun_and_refuses_the_rest(servers, tmp_path):
     with Begun(url, whole, sent=500) as connection:
         wait_for(lambda: list((folder / "staging").iterdir()))
         os.kill(pid, signal.SIGTERM)
-        with httpx.Client(base_url=url, trust_env=False) as http:
+        with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
             wait_for(lambda: http.get("/v1/health/ready").status_code == 503)
             refused = http.post("/v1/models/m/infer", json=RUN)
             assert refused.status_code == 503

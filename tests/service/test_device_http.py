@@ -170,5 +170,5 @@ def test_what_goes_wrong_on_the_device_is_told(tmp_path):
         assert client.get("/v1/health/ready").status_code == 200
         ground.gone = True
         for probe in ("/v1/health/ready", "/v2/health/ready"):
-            gone = httpx.get(f"{client.base_url}{probe}")
+            gone = httpx.get(f"{client.base_url}{probe}", timeout=60)
             assert gone.status_code == 503

@@ -71,7 +71,7 @@ def follows(service, key):
 
 def test_a_promotion_elsewhere_is_followed_unasked(service, shelf, caplog):
     caplog.set_level(logging.INFO)
-    with serving(application(service)) as url, httpx.Client(base_url=url) as http:
+    with serving(application(service)) as url, httpx.Client(base_url=url, timeout=60) as http:
         assert active(http) == "package"
         key = promoted(shelf, 1)
         assert follows(service, key)
@@ -81,7 +81,7 @@ def test_a_promotion_elsewhere_is_followed_unasked(service, shelf, caplog):
 
 def test_another_process_s_rollback_is_followed(service, shelf):
     first, second = promoted(shelf, 1), promoted(shelf, 2)
-    with serving(application(service)) as url, httpx.Client(base_url=url) as http:
+    with serving(application(service)) as url, httpx.Client(base_url=url, timeout=60) as http:
         assert follows(service, second)
         environment = os.environ | {"HETUNE_MODELS": str(shelf.root)}
         code = "from hetune.costmodel.shelf.shelf import Shelf; Shelf().rollback()"
@@ -93,7 +93,7 @@ def test_another_process_s_rollback_is_followed(service, shelf):
 def test_a_rollback_over_http_counts_when_it_is_answered(service, shelf):
     first, second = promoted(shelf, 1), promoted(shelf, 2)
     service.following.refresh()
-    with serving(application(service)) as url, httpx.Client(base_url=url) as http:
+    with serving(application(service)) as url, httpx.Client(base_url=url, timeout=60) as http:
         assert active(http) == second
         assert http.post(f"{MODELS}/rollback").json() == {"champion": first}
         assert service.following.active.model == first
@@ -105,7 +105,7 @@ def test_a_broken_champion_stops_nobody(service, shelf, caplog):
     id = service.graphs.add(tiny_graph())
     second = promoted(shelf, 2)
     next((shelf.root / second).glob("*.ubj")).unlink()
-    with serving(application(service)) as url, httpx.Client(base_url=url) as http:
+    with serving(application(service)) as url, httpx.Client(base_url=url, timeout=60) as http:
         found = http.get(MODELS).json()["active"]
         assert found["model"] == first
         assert second in found["problem"]

@@ -75,7 +75,7 @@ def answers(address, sent):
 )
 def test_heads_that_are_none(served, sent):
     assert answers(served.address, sent) in ([400], [])
-    assert httpx.get(f"{served.url}/v1/health/live").status_code == 200
+    assert httpx.get(f"{served.url}/v1/health/live", timeout=60).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -189,15 +189,16 @@ def test_who_is_slow_is_not_waited_for(impatient, tmp_path, drops):
             receiver.join()
 
 
-def test_who_waits_for_a_long_answer_is_not_slow(impatient, tmp_path):
+def test_who_waits_for_a_long_answer_is_not_slow(monkeypatch, tmp_path):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)
     service = make_service(tmp_path)
     names = service.models.names
 
     def slow():
-        time.sleep(1)
+        time.sleep(2)
         return names()
 
     service.models.names = slow
-    with serving(application(service)) as url, httpx.Client(base_url=url) as http:
+    with serving(application(service)) as url, httpx.Client(base_url=url, timeout=60) as http:
         assert http.get("/v1/models").status_code == 200
         assert http.get("/v1/health/live").status_code == 200

@@ -456,27 +456,29 @@ def busy(service):
         finally:
             leave.set()
         assert first.result().status_code == 200
-        assert httpx.post(f"{url}/v1/models/m/infer", json=INFER).status_code == 200
+        assert httpx.post(f"{url}/v1/models/m/infer", json=INFER, timeout=60).status_code == 200
 
 
 def test_those_that_would_have_to_wait_too_long_are_refused(tmp_path):
     service = make_service(tmp_path, limits=replace(LIMITS, waiting=1, uploads=0))
     with busy(service) as url:
         for path, asked in (("/v1/models/m/infer", INFER), ("/v1/graphs", GRAPH)):
-            found = httpx.post(f"{url}{path}", json=asked)
+            found = httpx.post(f"{url}{path}", json=asked, timeout=60)
             is_problem(found, 429, "BusyError")
             assert found.headers["retry-after"] == "1"
         # The loop is not blocked.
-        assert httpx.get(f"{url}/v1/health/live").status_code == 200
+        assert httpx.get(f"{url}/v1/health/live", timeout=60).status_code == 200
 
 
 def test_who_waits_longer_than_its_deadline_is_answered_in_time(tmp_path):
     with busy(make_service(tmp_path, limits=replace(LIMITS, waiting=2))) as url:
         asked = f"{url}/v1/models/m/infer"
         late = {"deadline_seconds": 0.05}
-        is_problem(httpx.post(asked, json=INFER | late), 504, "DeadlineError")
+        is_problem(httpx.post(asked, json=INFER | late, timeout=60), 504, "DeadlineError")
         binary = pack(json.dumps({"graph": "0" * 32} | late), {"x": X})
-        is_problem(httpx.post(asked, content=binary, headers=BINARY), 504, "DeadlineError")
+        is_problem(
+            httpx.post(asked, content=binary, headers=BINARY, timeout=60), 504, "DeadlineError"
+        )
 
 
 def test_slow_bodies_end(tmp_path):
@@ -496,7 +498,7 @@ def test_slow_bodies_end(tmp_path):
 def test_answers_too_long_for_json(tmp_path):
     service = make_service(tmp_path, limits=replace(LIMITS, json_elements=11))
     with serving(application(service)) as url:
-        found = httpx.post(f"{url}/v1/models/m/infer", json=INFER)
+        found = httpx.post(f"{url}/v1/models/m/infer", json=INFER, timeout=60)
         assert "numbers in JSON" in is_problem(found, 413, "TooLargeError")
 
 
@@ -507,7 +509,7 @@ def test_failures_inside_are_not_told(service, caplog, error):
 
     object.__setattr__(service.selection, "select", fail)
     with serving(application(service)) as url:
-        found = httpx.post(f"{url}/v1/models/m/select", json={"graph": GRAPH})
+        found = httpx.post(f"{url}/v1/models/m/select", json={"graph": GRAPH}, timeout=60)
     name = "CompileError" if isinstance(error, errors.CompileError) else "HetuneError"
     detail = is_problem(found, 500, name)
     assert "secret" not in detail

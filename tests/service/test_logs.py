@@ -63,7 +63,7 @@ def test_a_line_in_text(failure):
 
 def test_each_request_is_a_line(service):
     app = application(service)
-    with logged() as log, serving(app) as url, httpx.Client(base_url=url) as http:
+    with logged() as log, serving(app) as url, httpx.Client(base_url=url, timeout=60) as http:
         id = http.post("/v1/graphs", json=GRAPH).json()["id"]
         answer = http.get(f"/v1/graphs/{id}", params={"hidden-query": "1"})
         missing = http.get("/v1/graphs/hidden-id")
@@ -82,8 +82,8 @@ def test_each_request_is_a_line(service):
 
 def test_probes_that_go_well_are_for_debugging(service):
     with logged() as log, serving(application(service)) as url:
-        httpx.get(f"{url}/v1/health/live")
-        httpx.post(f"{url}/v1/health/live")
+        httpx.get(f"{url}/v1/health/live", timeout=60)
+        httpx.post(f"{url}/v1/health/live", timeout=60)
     assert [line["level"] for line in log.requests] == ["debug", "info"]
 
 
@@ -119,8 +119,8 @@ def test_refusals_are_told_together(service, monkeypatch):
 
 def test_methods_of_a_client_s_own_are_not_repeated(service):
     with logged() as log, serving(application(service)) as url:
-        assert httpx.request("PROPFIND", f"{url}/v1/graphs").status_code == 405
-        assert httpx.request("HIDDEN", f"{url}/v1/graphs").status_code == 400
+        assert httpx.request("PROPFIND", f"{url}/v1/graphs", timeout=60).status_code == 405
+        assert httpx.request("HIDDEN", f"{url}/v1/graphs", timeout=60).status_code == 400
     assert [line["method"] for line in log.requests] == ["other"]
     assert "PROPFIND" not in log.text
     assert "HIDDEN" not in log.text
@@ -130,7 +130,7 @@ def test_keys_bodies_and_features_are_in_no_line(service):
     select = service.selection.select
     with logged() as log:
         app = application(service, key="sesame")
-        with serving(app) as url, httpx.Client(base_url=url) as http:
+        with serving(app) as url, httpx.Client(base_url=url, timeout=60) as http:
             right = {"Authorization": "Bearer sesame"}
             asked = {"graph": GRAPH, "features": ROWS}
             infer = "/v1/models/m/infer"

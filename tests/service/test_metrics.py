@@ -51,7 +51,7 @@ def labels_of(service, name, label):
 
 def called(url, *requests, **options):
     """Sends requests, each a method and a path; gives the answers."""
-    with httpx.Client(base_url=url, trust_env=False, **options) as http:
+    with httpx.Client(base_url=url, trust_env=False, timeout=60, **options) as http:
         return [http.request(method, path) for method, path in requests]
 
 
@@ -63,7 +63,7 @@ def metrics(tmp_path_factory):
     """Kind and labels of each metric of a service that has done some of everything."""
     service = make_service(tmp_path_factory.mktemp("data"))
     service.regret.rate = 1.0
-    with serving(application(service)) as url, httpx.Client(base_url=url) as http:
+    with serving(application(service)) as url, httpx.Client(base_url=url, timeout=60) as http:
         id = http.post("/v1/graphs", json=GRAPH).json()["id"]
         for _ in range(2):
             assert http.post("/v1/models/m/infer", json=INFER | {"graph": id}).is_success
@@ -200,7 +200,7 @@ def test_what_waits_is_told(service):
     object.__setattr__(service.selection, "select", slow)
     with serving(application(service)) as url:
         path = f"{url}/v1/models/m/select"
-        first = threading.Thread(target=lambda: httpx.post(path, json={"graph": GRAPH}))
+        first = threading.Thread(target=lambda: httpx.post(path, json={"graph": GRAPH}, timeout=60))
         first.start()
         assert entered.wait(30)
         assert value(service, "hetune_queue_length", queue="computations") == 1

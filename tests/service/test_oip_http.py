@@ -226,8 +226,8 @@ def test_failures_inside_are_not_told(service, caplog, error):
 
     object.__setattr__(service.inference, "run", fail)
     with serving(application(service)) as url:
-        found = httpx.post(f"{url}{INFER}", content=BODY)
-        counted = httpx.get(f"{url}/v2/models/m/stats").json()["model_stats"][0]
+        found = httpx.post(f"{url}{INFER}", content=BODY, timeout=60)
+        counted = httpx.get(f"{url}/v2/models/m/stats", timeout=60).json()["model_stats"][0]
     assert "secret" not in is_error(found, 500)
     assert "secret" in caplog.text
     assert counted["inference_stats"]["fail"]["count"] == 1
@@ -239,7 +239,7 @@ def test_a_folder_that_cannot_be_written_is_not_ready(service):
 
     with serving(application(service)) as url:
         service.folder.staged = fail
-        is_error(httpx.get(f"{url}/v2/health/ready"), 503)
+        is_error(httpx.get(f"{url}/v2/health/ready", timeout=60), 503)
 
 
 def test_who_waits_longer_than_its_timeout_is_answered_in_time(tmp_path):
@@ -266,13 +266,13 @@ def test_who_waits_longer_than_its_timeout_is_answered_in_time(tmp_path):
         leave.set()
         first.join()
         assert answers[0].status_code == 200
-        assert httpx.post(f"{url}{INFER}", content=BODY).status_code == 200
+        assert httpx.post(f"{url}{INFER}", content=BODY, timeout=60).status_code == 200
 
 
 def test_a_full_queue_is_a_503_with_a_time_to_come_back(tmp_path):
     service = make_service(tmp_path, limits=replace(LIMITS, waiting=0))
     with serving(application(service)) as url:
-        found = httpx.post(f"{url}{INFER}", content=BODY)
+        found = httpx.post(f"{url}{INFER}", content=BODY, timeout=60)
     is_error(found, 503)
     assert found.headers["retry-after"] == "1"
 

@@ -64,7 +64,11 @@ def natively(served):
         content = pack(json.dumps({"graph": served[1], **document}), tensors)
         headers = {"Content-Type": MEDIA_TYPE}
         found = httpx.post(
-            f"{served[0]}/v1/models/m/infer", content=content, headers=headers, trust_env=False
+            f"{served[0]}/v1/models/m/infer",
+            content=content,
+            headers=headers,
+            trust_env=False,
+            timeout=60,
         )
         assert found.status_code == 200, found.text
         rows = unpack(found.content).tensors
@@ -85,7 +89,9 @@ def test_all_rows_of_a_type_are_the_same_over_both_protocols(ask, natively, serv
     typed = TYPED | {f"nodes/{name}": given for name, given in ids.items()}
     same(ask(typed, list(expected), subset=subset), expected)
     body = {"graph": served[1], "features": X.tolist(), "nodes": nodes, "subset": subset}
-    found = httpx.post(f"{served[0]}/v1/models/m/infer", json=body, trust_env=False).json()
+    found = httpx.post(
+        f"{served[0]}/v1/models/m/infer", json=body, trust_env=False, timeout=60
+    ).json()
     assert found["outputs"]["1"] == {
         name.removeprefix("out/"): rows.tolist() for name, rows in expected.items()
     }

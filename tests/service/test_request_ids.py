@@ -84,7 +84,7 @@ def test_lines_from_all_threads_have_the_id_of_their_request(service):
     object.__setattr__(service.selection, "select", computes)
     with logged() as found, pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(service), "check_ready", checks)
-        with serving(application(service)) as url, httpx.Client(base_url=url) as http:
+        with serving(application(service)) as url, httpx.Client(base_url=url, timeout=60) as http:
             for id in ("first", "second"):
                 headers = {"X-Request-Id": id}
                 assert http.post(SELECT, json={"graph": GRAPH}, headers=headers).is_success
@@ -102,7 +102,7 @@ def test_the_reason_of_a_failure_is_found_by_the_id(service):
     object.__setattr__(service.selection, "select", fail)
     with logged() as found, serving(application(service)) as url:
         headers = {"X-Request-Id": "lost"}
-        failed = httpx.post(f"{url}{SELECT}", json={"graph": GRAPH}, headers=headers)
+        failed = httpx.post(f"{url}{SELECT}", json={"graph": GRAPH}, headers=headers, timeout=60)
     assert failed.status_code == 500
     [line] = [line for line in found.lines if "exception" in line]
     assert line["request_id"] == "lost"

@@ -47,7 +47,7 @@ def site(tmp_path_factory):
     keys.revoke("revoked")
     with (
         serving(application(service, key="sesame")) as url,
-        httpx.Client(base_url=url, trust_env=False, headers={"Origin": url}) as client,
+        httpx.Client(base_url=url, trust_env=False, headers={"Origin": url}, timeout=60) as client,
     ):
         yield SimpleNamespace(
             service=service, secrets=secrets, expired=expired, revoked=revoked, url=url, http=client
@@ -177,7 +177,7 @@ def test_the_description_says_what_each_route_needs(site, service):
     assert len(needs) > 40
     assert needs.items() <= NEEDS.items()
     with serving(application(service)) as url:
-        assert '"securitySchemes"' not in httpx.get(f"{url}/v1/openapi.json").text
+        assert '"securitySchemes"' not in httpx.get(f"{url}/v1/openapi.json", timeout=60).text
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_where_the_keys_are_damaged_only_the_root_key_opens(service):
     with (
         logged() as log,
         serving(application(service, key="sesame")) as url,
-        httpx.Client(base_url=url, trust_env=False) as http,
+        httpx.Client(base_url=url, trust_env=False, timeout=60) as http,
     ):
         keys.path.write_bytes(b"{")
         found = http.get("/v1/models", headers=bearer(secret))
@@ -302,7 +302,7 @@ def test_the_log_names_keys_and_holds_none(site):
     with (
         logged() as log,
         serving(application(site.service, key="sesame")) as url,
-        httpx.Client(base_url=url, trust_env=False) as http,
+        httpx.Client(base_url=url, trust_env=False, timeout=60) as http,
     ):
         for secret in secrets:
             http.get("/v1/models", headers=bearer(secret))

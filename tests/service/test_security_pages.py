@@ -20,7 +20,7 @@ def site(tmp_path_factory):
 
 
 def browser(url):
-    return httpx.Client(base_url=url, trust_env=False, headers={"Origin": url})
+    return httpx.Client(base_url=url, trust_env=False, headers={"Origin": url}, timeout=60)
 
 
 def log_in(http, key):

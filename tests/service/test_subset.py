@@ -175,7 +175,7 @@ def test_over_http(service, large):
     headers = {"Content-Type": "application/x-safetensors"}
     with (
         serving(application(service)) as url,
-        httpx.Client(base_url=url, headers=headers, trust_env=False) as http,
+        httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=60) as http,
     ):
         answer, refused = (
             http.post("/v1/models/large/infer", content=given) for given in (content, wrong)

@@ -63,7 +63,7 @@ def spans(provider):
 def http(service, provider, spans):
     app = application(service, key="sesame", tracer=provider.get_tracer("test"))
     right = {"Authorization": "Bearer sesame"}
-    with serving(app) as url, httpx.Client(base_url=url, headers=right) as client:
+    with serving(app) as url, httpx.Client(base_url=url, headers=right, timeout=60) as client:
         yield client
 
 

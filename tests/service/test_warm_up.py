@@ -51,8 +51,8 @@ def test_kernels_are_compiled_before(tmp_path, graph, x):
 def test_over_http_the_probe_waits_and_no_request_fails(tmp_path, caplog):
     service = opened(tmp_path, "m", "missing")
     with serving(application(service)) as url:
-        answer = httpx.get(f"{url}/v1/health/ready")
-        live = httpx.get(f"{url}/v1/health/live")
+        answer = httpx.get(f"{url}/v1/health/ready", timeout=60)
+        live = httpx.get(f"{url}/v1/health/live", timeout=60)
     assert (answer.status_code, live.status_code) == (503, 200)
     problem = answer.json()
     assert problem["type"] == "urn:hetune:error:NotReadyError"

@@ -106,7 +106,7 @@ def lent(queue, http, start, problems=1):
 
 
 def test_every_request_needs_the_key(url):
-    with httpx.Client(base_url=url, trust_env=False) as client:
+    with httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
         for path in ("", "/1/1/heartbeat", "/1/1/measurements", "/1/1/failure", "/1/1/release"):
             is_problem(client.post(f"{LEASES}{path}", json=CLAIM), 401, "AccessError")
     with HttpLender(url, key="wrong") as lender, pytest.raises(AccessError):
