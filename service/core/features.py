@@ -224,7 +224,7 @@ class FeatureStore:
 
 
 def _width(parts: tuple[Tensor, ...]) -> int:
-    """That of the first rows; 1 where there are none, which fit any width.
+    """That of the first rows, else of no rows, which fit any; 1 where there is neither.
 
     Raises:
         InputError: Some are no rows.
@@ -235,7 +235,8 @@ def _width(parts: tuple[Tensor, ...]) -> int:
                 f"features have the shape {list(part.shape)}: give a row of numbers for each node, "
                 "[nodes, width]"
             )
-    return next((part.shape[1] for part in parts if part.dim() == 2 and part.shape[1]), 1)
+    widths = [(part.shape[1], len(part)) for part in parts if part.dim() == 2 and part.shape[1]]
+    return max(widths, key=lambda found: found[1] > 0, default=(1, 0))[0]
 
 
 def _digest(rows: Tensor, by_type: bool) -> str:

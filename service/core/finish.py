@@ -30,6 +30,8 @@ _ACTIVATIONS: Mapping[Activation, Callable[[Tensor], Tensor]] = {
 }
 """They may write into what they are given."""
 
+_SERVED = (nn.ReLU, nn.ELU, nn.GELU, nn.Tanh, nn.LayerNorm, nn.BatchNorm1d)
+
 
 @dataclass(frozen=True, slots=True)
 class Finish:
@@ -44,6 +46,11 @@ class Finish:
     activation: Activation = "none"
     normalization: Normalization = "none"
     parameters: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def copies(self) -> int:
+        """How many more tensors of a layer's rows are held at the same time."""
+        return (self.normalization != "none") + (self.activation == "gelu")
 
     @property
     def is_exact(self) -> bool:
@@ -70,8 +77,15 @@ class Finish:
         return _ACTIVATIONS[self.activation](x)
 
 
+def _is_plain(module: nn.Module) -> bool:
+    """Whether a module computes what its kind is known for, subclass or not."""
+    return any(type(module).forward is kind.forward for kind in _SERVED)
+
+
 def activation_of(module: nn.Module) -> Activation | None:
     """The name of an activation, if it is one that is served."""
+    if not _is_plain(module):
+        return None
     match module:
         case nn.ReLU():
             return "relu"
@@ -96,8 +110,12 @@ def normalization_of(
     Raises:
         InputError: It is for others.
     """
-    if type(module).__module__ == _PYG and isinstance(inner := module.module, nn.Module):
+    if type(module).__module__ == _PYG and isinstance(
+        inner := getattr(module, "module", None), nn.Module
+    ):
         module = inner
+    if not _is_plain(module):
+        return None
     match module:
         case nn.LayerNorm(eps=1e-5, normalized_shape=(size,)):
             name: Normalization = "layer"

@@ -50,7 +50,7 @@ class Folder:
         self._lock = FileLock(root / "lock", timeout=_LOCK_SECONDS)
         self._name = secrets.token_hex(16)
         self._held = FileLock(self._holders / self._name, thread_local=False)
-        with self.locked(), self.io("create"):
+        with self.locked(), self.io("create", may_miss=False):
             self._held.acquire()
             self._sweep()
 
@@ -71,14 +71,18 @@ class Folder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Held alone, among all processes, while it lasts."""
+        with self.io("lock", may_miss=False):
+            try:
+                self._lock.acquire()
+            except Timeout:
+                raise FolderError(
+                    f"{self._lock.lock_file} was held by another process for {_LOCK_SECONDS:.0f} "
+                    "seconds: end that process, or try again"
+                ) from None
         try:
-            with self._lock:
-                yield
-        except Timeout:
-            raise FolderError(
-                f"{self._lock.lock_file} was held by another process for {_LOCK_SECONDS:.0f} "
-                "seconds: end that process, or try again"
-            ) from None
+            yield
+        finally:
+            self._lock.release()
 
     def publish(self, content: bytes | Iterable[bytes], path: Path) -> None:
         """Writes a file, whole or not at all, in place of one that may be there.

@@ -213,7 +213,7 @@ class Inference:
     def check_memory(
         self, model: Model, nodes: int, outputs: frozenset[int], asked: int | None = None
     ) -> None:
-        """Checks what is held at the same time: outputs, a layer's input and its result.
+        """Checks what is held at the same time: outputs, a layer's input, copies of its result.
 
         Args:
             model: What is to run.
@@ -226,7 +226,8 @@ class Inference:
         """
         widths = model.description.widths
         kept = sum((*widths, model.description.out_channels)[number + 1] for number in outputs)
-        at_work = max(a + b for a, b in itertools.pairwise(widths))
+        held = zip(itertools.pairwise(widths), model.finishes, strict=True)
+        at_work = max(a + b * (1 + finish.copies) for (a, b), finish in held)
         rows, ids = (nodes, 0) if asked is None else (asked, _IDS_BYTES)
         check_limit(
             "bytes for features and outputs",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -94,7 +95,8 @@ async def job_events(
 
 
 def _event(kind: str, document: Document, number: int | None = None) -> bytes:
-    lines = [f"event: {kind}", f"data: {document.model_dump_json()}"]
+    # In ASCII: some readers end a line at U+2028, too.
+    lines = [f"event: {kind}", f"data: {json.dumps(document.model_dump(mode='json'))}"]
     if number is not None:
         lines.insert(0, f"id: {number}")
     return ("\n".join(lines) + "\n\n").encode()

@@ -26,6 +26,7 @@ from hetune.service.http.requests import (
     InferDocument,
     InferRequest,
     SelectDocument,
+    read_deadline,
     read_infer,
     read_select,
 )
@@ -118,7 +119,7 @@ class _Given:
         self._media, self._body, self._arrived = media, body, arrived
 
     def seems_to_have_deadline(self) -> bool:
-        """Whether it has to be read before its turn."""
+        """Whether that has to be read before its turn."""
         document = self._body
         if self._media is Media.SAFETENSORS:
             length = int.from_bytes(document[:LENGTH_BYTES], "little")
@@ -129,9 +130,11 @@ class _Given:
         """Time of `time.monotonic()` after which nobody waits for the answer; None if it says none.
 
         Raises:
-            HetuneError: It does not have the documented form.
+            MalformedError: It cannot be read so far.
         """
-        seconds = self._request.header.deadline_seconds
+        return self._until(read_deadline(self._media, self._body))
+
+    def _until(self, seconds: float | None) -> float | None:
         return None if seconds is None else self._arrived + seconds
 
     @cached_property
@@ -152,7 +155,7 @@ class _Given:
             variants=header.variants,
             memory_limit=header.memory_limit,
             explain=header.explain,
-            deadline=self.deadline(),
+            deadline=self._until(header.deadline_seconds),
         )
 
     def times(self, model: str, wanted: Media) -> Times | None:

@@ -85,12 +85,16 @@ class InferDocument(_RunHeader):
     nodes: Ids | dict[str, Ids | None] | None = None
 
 
+class _Deadline(Document, extra="ignore"):
+    deadline_seconds: Seconds | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class InferRequest:
     """A request with its tensors.
 
     Attributes:
-        header: The rest.
+        header: The rest, without lists of what is a tensor here.
         graph: A graph, or an id.
         features: Rows of all nodes, or by node type; or the name of those that the graph has.
         nodes: Whose rows to answer with.
@@ -100,6 +104,16 @@ class InferRequest:
     graph: HeteroGraph | str
     features: Features | str
     nodes: Nodes | None
+
+
+def read_deadline(media: Media, body: Content) -> float | None:
+    """Seconds that a request to run has, if it says so; the rest of it is left to its turn.
+
+    Raises:
+        MalformedError: It cannot be read so far.
+    """
+    text = bytes(body) if media is Media.JSON else unpack(body).document
+    return parse(_Deadline, text).deadline_seconds
 
 
 def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
@@ -114,7 +128,7 @@ def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
     if media is Media.JSON:
         document = parse(InferDocument, bytes(body))
         return InferRequest(
-            document,
+            document.model_copy(update={"graph": "", "features": "", "nodes": None}),
             _given(document.graph, limits),
             document.features
             if isinstance(document.features, str)

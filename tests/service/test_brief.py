@@ -266,7 +266,7 @@ def test_a_server_tells_how_many_requests_are_under_way():
 
     with serving(app) as url, ThreadPoolExecutor(1) as beside:
         assert httpx.get(f"{url}/", timeout=60).json() == 1
-        waits = beside.submit(httpx.get, f"{url}/wait")
+        waits = beside.submit(httpx.get, f"{url}/wait", timeout=60)
         while httpx.get(f"{url}/", timeout=60).json() == 1:
             assert not waits.done()
         released.set()

@@ -229,6 +229,22 @@ def test_normalizations_are_served_and_dropout_is_left_out(service, graph, x):
     torch.testing.assert_close(found[1], expected)
 
 
+def test_what_only_looks_like_a_normalization_is_refused():
+    typed = pytest.importorskip("torch_geometric.nn").HeteroBatchNorm
+
+    class Own(torch.nn.LayerNorm):
+        def forward(self, x):
+            return x
+
+    class Softer(torch.nn.ReLU):
+        def forward(self, x):
+            return x.sqrt()
+
+    for module in (Own(4), Softer(), typed(4, 2)):
+        with pytest.raises(InputError, match="cannot be served: take LayerNorm"):
+            describe([nn.RGCN(4, 4, 2), module])
+
+
 def test_normalizations_without_parameters_of_their_own(graph):
     plain = torch.nn.LayerNorm(4, elementwise_affine=False)
     _, weights = describe([nn.RGCN(4, 4, 2), plain])
@@ -470,6 +486,21 @@ def test_outputs_over_the_limit_are_refused_before_anything_runs(tmp_path, graph
         service.inference.run("m", graph, x)
 
 
+def test_copies_of_a_layer_s_rows_count(tmp_path, graph, x):
+    rows = 7 * 4 * 4
+    least = {(): 3, (torch.nn.LayerNorm(4),): 4, (torch.nn.LayerNorm(4), torch.nn.GELU()): 5}
+    for number, (follow, count) in enumerate(least.items()):
+        for size in (count * rows, count * rows - 1):
+            limits = replace(SMALL, run_bytes=size)
+            service = Service.open(tmp_path / f"{number} {size}", limits=limits)
+            service.models.add("m", 1, *describe([nn.RGCN(4, 4, 2), *follow]))
+            if size == count * rows:
+                service.inference.run("m", graph, x)
+            else:
+                with pytest.raises(TooLargeError, match="features and outputs"):
+                    service.inference.run("m", graph, x)
+
+
 @pytest.mark.parametrize(
     "nodes", [torch.zeros(40, dtype=torch.int16), {"paper": IDS.new_zeros(40)}]
 )
@@ -479,6 +510,12 @@ def test_rows_count_as_often_as_they_are_asked_for(tmp_path, graph, layers, x, n
     service.inference.run("m", graph, x)
     with pytest.raises(TooLargeError, match="features and outputs"):
         service.inference.run("m", graph, x, nodes=nodes)
+
+
+def test_a_lock_that_cannot_be_taken_is_told(tmp_path):
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(FolderError, match="cannot lock the folder"):
+        GraphStore(tmp_path, SMALL)
 
 
 def test_many_threads_add_and_read_at_once(tmp_path):

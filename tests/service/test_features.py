@@ -44,6 +44,17 @@ def kept(stores, graph):
     return graphs, features, graphs.add(graph)
 
 
+def test_no_rows_fit_any_width(stores):
+    graphs, features = stores
+    graph = hetune.HeteroGraph(
+        *torch.zeros(3, 0, dtype=torch.long),
+        torch.ones(3, dtype=torch.long),
+        ntype_names=["author", "paper"],
+    )
+    given = {"author": torch.empty(0, 1), "paper": torch.ones(3, 8)}
+    assert features.put(graphs.add(graph), "base", given)[0].width == 8
+
+
 @pytest.mark.parametrize("given", [X, BY_TYPE, dict(reversed(BY_TYPE.items()))], ids=range(3))
 def test_what_is_kept_is_what_was_given(kept, tmp_path, given):
     _, features, id = kept

@@ -448,7 +448,8 @@ def busy(service):
 
     object.__setattr__(service.selection, "select", slow)
     with serving(application(service)) as url, ThreadPoolExecutor(1) as pool:
-        first = pool.submit(httpx.post, f"{url}/v1/models/m/select", json={"graph": GRAPH})
+        asked = f"{url}/v1/models/m/select"
+        first = pool.submit(httpx.post, asked, json={"graph": GRAPH}, timeout=60)
         try:
             assert entered.wait(30)
             yield url

@@ -292,7 +292,7 @@ def events(lines):
 
 
 def test_events_end_with_the_job(own, queue, leases):
-    job = queue.submit_units("mine", some_units(2))
+    job = queue.submit_units("mi\u2028ne", some_units(2))  # where httpx ends lines, too
     path = f"{JOBS}/{job.id}/events"
     told = []
     with own.stream("GET", path) as stream:
@@ -303,6 +303,7 @@ def test_events_end_with_the_job(own, queue, leases):
                 work(leases)
     texts = [document["text"] for _, kind, document in told if kind == "log"]
     assert texts == [line.text for line in queue.log(job.id)]
+    assert {d["campaign"] for _, kind, d in told if kind == "job"} == {"mi\u2028ne"}
     assert [d["progress"]["problems_done"] for _, kind, d in told if kind == "job"][-1] == 2
     assert (told[-1][1], told[-1][2]["state"]) == ("job", "succeeded")
     last = max(int(id) for id, kind, _ in told if kind == "log")
