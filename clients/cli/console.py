@@ -5,12 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from hetune.variants.registry import whole
+
+_STANDARD_OUTPUT = 1
 _PIPED_WIDTH = 200
 """Columns where nobody watches: wide enough that no id of a variant is cut."""
 
@@ -27,6 +31,12 @@ def out() -> Console:
 def err() -> Console:
     """Standard error."""
     return _console(Console(stderr=True, highlight=False))
+
+
+def beside(result: Path | None) -> Console:
+    """Where to write while a result goes to `result`: standard error if that is standard output."""
+    is_taken = result is not None and whole.descriptor_of(result) == _STANDARD_OUTPUT
+    return err() if is_taken else out()
 
 
 def _console(console: Console) -> Console:

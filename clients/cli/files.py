@@ -51,10 +51,15 @@ def check_writable(path: Path) -> None:
     Raises:
         InputError: There can be no such file.
     """
-    folder = path.resolve().parent
-    is_special = path.exists() and not path.is_file()
-    can_be_made = folder.is_dir() and os.access(folder, os.W_OK)
-    if path.is_dir() or not (is_special or can_be_made):
+    try:
+        folder = path.resolve().parent
+        is_open = whole.descriptor_of(path) is not None
+        is_special = path.exists() and (is_open or not path.is_file())
+        can_be_made = folder.is_dir() and os.access(folder, os.W_OK)
+        is_writable = not path.is_dir() and (is_special or can_be_made)
+    except (OSError, RuntimeError):  # a loop of links, a folder that is closed, too long a name
+        is_writable = False
+    if not is_writable:
         raise InputError(
             f"{path} is no file that can be written: name a file in a folder that exists and may "
             "be written to"

@@ -110,8 +110,8 @@ def read_options(given: list[str] | None) -> dict[str, Any]:
     """
     options: dict[str, Any] = {}
     for text in given or ():
-        name, _, value = text.partition("=")
-        match name:
+        name, equals, value = text.partition("=")
+        match name if equals else "":
             case "src" | "dst" | "etype" | "split" | "node_types":
                 options[name] = value
             case "delimiter":
@@ -120,7 +120,7 @@ def read_options(given: list[str] | None) -> dict[str, Any]:
                 options[name] = value.split(",")
             case "relabel" | "literals" if value in ("true", "false"):
                 options[name] = value == "true"
-            case "num_nodes" if value.isdecimal():
+            case "num_nodes" if value.isdecimal() and len(value) < 20:
                 options[name] = int(value)
             case _:
                 raise InputError(

@@ -196,7 +196,7 @@ def infer(
             deadline_seconds=deadline,
         )
     write_whole(out, _content(answer, is_npy=out.suffix == ".npy"))
-    terminal = console.out()
+    terminal = console.beside(out)
     terminal.print(_table(answer.report))
     if (how := answer.report.subset) is not None:
         terminal.print(f"rows by {how.how}: {how.reason}", markup=False, soft_wrap=True)

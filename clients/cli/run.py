@@ -94,7 +94,7 @@ def run(
         rounds=rounds,
         seed=seed,
     )
-    terminal = console.out()
+    terminal = console.beside(out)
     outcome = perform(job, _say(terminal.print))
     terminal.print(_table(outcome.comparison, rounds))
     for line in _verdict(outcome.comparison):
@@ -156,7 +156,7 @@ def bench(
         outcome = perform(job, _say(console.err().print))
         _add_row(rows, source.name, outcome)
         records.append(_record(source.name, outcome))
-    console.out().print(rows)
+    console.beside(as_json).print(rows)
     if as_json is not None:
         header = {
             "layer": layer.value,

@@ -8,8 +8,11 @@ from typing import Any
 import httpx
 
 from hetune.clients.http.call import Call
+from hetune.clients.http.job_calls import EVENTS
 
 _PATHS = 256
+_QUIET_SECONDS = 30.0
+"""A stream of events is heard of twice as often, whatever becomes of its job."""
 
 
 class Requests:
@@ -23,7 +26,11 @@ class Requests:
         self._base = str(http.base_url).rstrip("/")
         own = [(name, value) for name, value in http.headers.raw if name.lower() != b"accept"]
         self._headers = [(b"Host", http.base_url.netloc), *own]
-        self._extensions = {"timeout": http.timeout.as_dict()}
+        times = http.timeout.as_dict()
+        self._extensions = {"timeout": times}
+        if (read := times["read"]) is not None:
+            times = times | {"read": max(read, _QUIET_SECONDS)}
+        self._watching = {"timeout": times}
 
     def of(self, call: Call[Any]) -> httpx.Request:
         """The request that sends a call."""
@@ -33,7 +40,7 @@ class Requests:
             _url(self._base, call.path),
             headers=[*self._headers, *own],
             stream=call.stream,
-            extensions=self._extensions,
+            extensions=self._watching if call.accept == EVENTS else self._extensions,
         )
 
 

@@ -58,9 +58,11 @@ def find(url: str | Path | None) -> Address:
         raise StoreError(f"the store's URL cannot be read: {_KINDS}") from None
     kind = parsed.get_backend_name()
     if kind == "sqlite":
+        if parsed.host or parsed.username or parsed.port:
+            raise StoreError(f"the store's URL names a host, which a file has none of: {_KINDS}")
         if parsed.database in (None, "", ":memory:"):
             raise StoreError("a store in memory would keep nothing: write sqlite:///PATH")
-        return Address(parsed, str(parsed.database), ())
+        return Address(parsed.set(drivername="sqlite"), str(parsed.database), ())
     if kind not in ("postgresql", "postgres"):
         raise StoreError(f"the store's URL names a database of kind {kind!r}: {_KINDS}")
     if "@" in (parsed.host or ""):

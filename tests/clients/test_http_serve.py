@@ -18,7 +18,7 @@ from hetune.profiling.testing.jobs import some_units
 from hetune.service.http.server import is_loopback
 
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()", "serve")
-HOST = "no.such.host.invalid"
+HOST = "192.0.2.1"  # nobody has it: it is for documents
 
 
 def routes_in_json(lines):

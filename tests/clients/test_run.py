@@ -1,12 +1,15 @@
 """`hetune run` and `bench`: the main job on tiny graphs, and the messages for what goes wrong."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, load_file, save_file
 
 import hetune as library
 from hetune.clients.cli import compare
@@ -68,6 +71,24 @@ def test_weights_and_features_from_files(hetune, graph_file, tmp_path):
     assert result.exit_code == 0, result.output
     want = module(x, graph)
     assert torch.allclose(load_file(path)["out"], want, rtol=0, atol=1e-5 * want.abs().max().item())
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd/1").exists(), reason="no files for open files")
+def test_results_alone_go_to_standard_output_that_is_asked_for(graph_file):
+    command = "from hetune.clients.cli.app import main; main()"
+    arguments = [*map(str, (graph_file, *QUICK))]
+
+    def written(*more):
+        return subprocess.run(
+            [sys.executable, "-c", command, *more], capture_output=True, check=True, timeout=300
+        )
+
+    outcome = written("run", *arguments, "--out", "/proc/self/fd/1")
+    assert load(outcome.stdout)["out"].shape == (30, 8)
+    assert b"float32 to /proc/self/fd/1" in outcome.stderr
+    outcome = written("bench", *arguments, "--json", "/proc/self/fd/1")
+    assert json.loads(outcome.stdout)["width"] == 8
+    assert b"vanilla ms" in outcome.stderr
 
 
 def test_bench_compares_graphs_and_writes_json(hetune, graph_file, tmp_path):
@@ -156,16 +177,24 @@ def errors() -> list[tuple[tuple[object, ...], str]]:
             "no/such/folder/out is no file that can be written: name a file in a folder that "
             "exists and may be written to",
         ),
+        (
+            ("GRAPH", *layer, "--out", "x" * 300),
+            f"{'x' * 300} is no file that can be written: name a file in a folder that exists and "
+            "may be written to",
+        ),
         (("aifb", *layer, "--scale", -1), "scale is -1.0: give a positive number"),
         (
             ("aifb", *layer, "--read", "relabel=true"),
             "aifb is generated, not read: leave --format and --read out",
         ),
-        (
-            ("GRAPH", *layer, "--read", "relabel=yes"),
-            "--read 'relabel=yes': give NAME=VALUE: src, dst, etype, delimiter, split or "
-            "node_types and a text, relabel or literals and true or false, num_nodes and a "
-            "number, or bipartite and two names with a comma",
+        *(
+            (
+                ("GRAPH", *layer, "--read", text),
+                f"--read '{text}': give NAME=VALUE: src, dst, etype, delimiter, split or "
+                "node_types and a text, relabel or literals and true or false, num_nodes and a "
+                "number, or bipartite and two names with a comma",
+            )
+            for text in ("relabel=yes", "src", "num_nodes=" + "9" * 20)
         ),
     ]
 

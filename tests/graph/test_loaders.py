@@ -153,7 +153,10 @@ def test_bipartite_columns_number_different_things(tmp_path: Path):
 
 def test_openke(tmp_path: Path):
     path = write(tmp_path / "train2id.txt", "2\n0 3 1\n1 0 0\n")
-    assert edges_of(load(path)) == [(0, 3, 1), (1, 0, 0)]
+    assert edges_of(load(path, relabel=False)) == [(0, 3, 1), (1, 0, 0)]
+    for options in ({"relabel": True}, {"num_nodes": 9}, {"bipartite": ("user", "item")}):
+        with pytest.raises(GraphFileError, match="taken as they are: leave relabel, num_nodes"):
+            load(path, **options)
     write(tmp_path / "entity2id.txt", "5\n" + "".join(f"/m/{i}\t{i}\n" for i in range(5)))
     write(tmp_path / "relation2id.txt", "3\nlikes it\t1\nknows\t0\nhas\t2\n")
     g = load(path)

@@ -222,10 +222,10 @@ def test_a_training_is_given_back_in_the_end(queue, job, trainer, tmp_path):
 
 
 def test_it_says_that_it_lives(queue, job, trainer):
-    with trainer(script(HANGS), lease_seconds=2.0):
+    with trainer(script(HANGS), lease_seconds=8.0):  # a heartbeat every two seconds
         until(lambda: training(queue, job).state is State.RUNNING)
         first = training(queue, job).heartbeat
-        until(lambda: training(queue, job).heartbeat > first + timedelta(seconds=2.5))
+        until(lambda: training(queue, job).heartbeat > first + timedelta(seconds=3))
     assert training(queue, job).token == 1
 
 

@@ -33,6 +33,7 @@ def refusal(url) -> str:
         (f"postgresql://me:p@{SECRET}@host/db", "more than one @: write the password's as %40"),
         ("sqlite://", "a store in memory would keep nothing: write sqlite:///PATH"),
         ("sqlite:///:memory:", "a store in memory would keep nothing"),
+        ("sqlite://host/x", "names a host, which a file has none of: it is the path"),
     ],
 )
 def test_urls_that_name_no_store(url, said):

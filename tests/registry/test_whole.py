@@ -65,6 +65,17 @@ def test_a_pipe_without_a_path_is_written_to():
         assert file.read() == b"1"
 
 
+def test_a_file_that_is_open_goes_on_where_it_was(tmp_path):
+    path = tmp_path / "log"
+    with path.open("wb") as file:
+        file.write(b"0")
+        file.flush()
+        write_whole(Path(f"/dev/fd/{file.fileno()}"), b"1")
+        file.write(b"2")
+    assert path.read_bytes() == b"012"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_pipe_is_written_to(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)

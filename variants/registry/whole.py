@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,14 +11,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 PRIVATE = 0o600
+_STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})")
 
 
 @contextmanager
 def replacing(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
     """A file that takes the place of `path` if the block ends well, and leaves nothing if not.
 
-    Nothing takes the place of a link, but of the file that it leads to; nor of a device or a pipe,
-    which are written to.
+    Nothing takes the place of a link, but of the file that it leads to; nor of a device, a pipe or
+    a file that is open by that name (/dev/stdout): these are written to.
 
     Args:
         path: In a folder that exists.
@@ -26,7 +29,10 @@ def replacing(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
     Raises:
         OSError: It cannot be written; `path` is as it was.
     """
-    # What /dev/stdout leads to may be a pipe, which has no path.
+    if (descriptor := descriptor_of(path)) is not None:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            yield file
+        return
     if path.exists() and not path.is_file():
         with path.open("wb") as file:
             yield file
@@ -44,6 +50,12 @@ def replacing(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
     finally:
         draft.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def descriptor_of(path: Path) -> int | None:
+    """The number of the open file that a path such as /dev/stdout or /dev/fd/3 stands for."""
+    found = _DESCRIPTOR.fullmatch(str(path))
+    return int(found[1]) if found else _STREAMS.get(str(path))
 
 
 def write_whole(path: Path, content: bytes, mode: int = PRIVATE) -> None:

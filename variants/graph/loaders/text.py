@@ -51,6 +51,11 @@ def load_text(
         data = _contents(path)
         skipped, first = _first_line(path, data)
         if path.name.endswith("2id.txt") or re.fullmatch(rb"\d+", first):
+            if relabel or num_nodes is not None or bipartite is not None:
+                raise GraphFileError(
+                    f"{path} holds OpenKE's ids, which are taken as they are: leave relabel, "
+                    "num_nodes and bipartite out"
+                )
             return load_openke(path)
         table = _table(path, data, skipped, first)
         src, dst = same_type(table.column(0), table.column(table.num_columns - 1))
