@@ -229,6 +229,9 @@ def test_a_subclass_with_its_own_forward_is_refused():
     [
         (lambda: RGCN(0, 4, 2), InputError, "in_channels is 0: give an integer of at least 1"),
         (lambda: RGCN(8.5, 4, 2), InputError, "in_channels is 8.5: give an integer"),
+        (lambda: RGAT(None, 4, 2), InputError, "in_channels is None: give an integer"),
+        (lambda: RGCN(4, 4, None), InputError, "num_relations is None: give an integer"),
+        (lambda: RGCN(4, torch.ones(2), 2), InputError, "out_channels is tensor"),
         (lambda: RGAT(4, 4, -1), InputError, "num_relations is -1: give an integer of at least 0"),
         (lambda: RGCN(4, 4, 2, num_bases=0), InputError, "num_bases is 0: give an integer"),
         (lambda: HGT(4, 4, 3), InputError, "metadata is 3: give names of node types"),

@@ -209,6 +209,14 @@ def test_parameters_version_changes_with_every_write_and_replacement():
     assert adapter.parameters_version() == seen[-1]
 
 
+def test_an_aggregation_that_is_replaced_is_noticed():
+    conv = RGCNConv(4, 4, 2)
+    adapter = adapt(conv)
+    assert adapter.refusal() is None
+    conv.aggr_module = geometric.aggr.SumAggregation()
+    assert adapter.refusal() == "aggr_module was replaced: compile it anew"
+
+
 def test_inference_tensors_never_look_unchanged():
     with torch.inference_mode():
         conv = RGCNConv(4, 4, 2)

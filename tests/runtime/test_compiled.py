@@ -6,6 +6,7 @@ import copy
 import pickle
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -222,10 +223,15 @@ def test_arguments_of_no_use(layer, rgcn, x, graph):
         compile_layer(3)
     with pytest.raises(InputError, match="expected_runs=nan: give a positive number, or None"):
         compile_layer(rgcn, expected_runs=float("nan"))
-    with pytest.raises(InputError, match="memory_limit='1 GB': give a number of bytes, or None"):
+    with pytest.raises(InputError, match="memory_limit='1 GB': give an integer of bytes, or None"):
         compile_layer(rgcn, memory_limit="1 GB")
-    with pytest.raises(InputError, match=r"memory_limit=0\.5: give a number of bytes"):
+    with pytest.raises(InputError, match=r"memory_limit=0\.5: give an integer of bytes"):
         layer(x, graph, memory_limit=0.5)
+    with pytest.raises(InputError, match=r"memory_limit=0\.5: give an integer of bytes"):
+        layer.explain(x, graph, memory_limit=0.5)
+    with pytest.raises(InputError, match="expected_runs='3': give a positive number, or None"):
+        compile_layer(rgcn, expected_runs="3")
+    assert layer.explain(x, graph, memory_limit=np.int64(10**9)).id in layer.variants
 
 
 def test_explain(layer, x, graph):
@@ -313,6 +319,20 @@ def test_a_state_dict_has_the_names_of_the_module(layer, rgcn, x, graph):
     layer.load_state_dict({f"module.{name}": value for name, value in rgcn.state_dict().items()})
     with pytest.raises(RuntimeError, match="Unexpected key"):
         layer.load_state_dict({**rgcn.state_dict(), "other": torch.ones(1)})
+
+
+@pytest.mark.filterwarnings("ignore::hetune.FallbackWarning")
+def test_a_state_dict_of_what_wraps_a_layer():
+    class Wrapper(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.module = torch.nn.Linear(2, 2)
+
+    layer = compile_layer(Wrapper())
+    saved = {name: value + 1 for name, value in layer.state_dict().items()}
+    assert set(saved) == {"module.weight", "module.bias"}
+    layer.load_state_dict(saved)
+    assert torch.equal(layer.module.module.weight, saved["module.weight"])
 
 
 def test_compiled_code_is_not_pickled(layer):

@@ -60,6 +60,7 @@ class Adapter:
         self.is_reversed = is_reversed
         self._weights = weights
         self._options = _options(module)
+        self._aggregation = module._modules.get("aggr_module")
         self._is_there = {name: t is not None for name, t in module._parameters.items()}
         self._version: ParametersVersion | None = None
 
@@ -101,6 +102,8 @@ class Adapter:
             if own.get(name) != value:
                 now = own.get(name)
                 return f"{name} is {now!r}, and was {value!r} when it was compiled: compile it anew"
+        if self.module._modules.get("aggr_module") is not self._aggregation:
+            return "aggr_module was replaced: compile it anew"
         for name, is_there in self._is_there.items():
             if (parameters.get(name) is not None) != is_there:
                 return f"{name} was {'removed' if is_there else 'added'}: compile it anew"
@@ -135,8 +138,8 @@ def _identities(tensors: list[Tensor]) -> list[tuple[int, int, object]]:
 
 
 def _sample(tensor: Tensor) -> np.ndarray:
-    """Up to 64 elements that are spread over a tensor, in its own memory."""
-    most = int(_SAMPLED ** (1 / max(1, tensor.dim())))
+    """64 elements or so that are spread over a tensor, in its own memory."""
+    most = round(_SAMPLED ** (1 / max(1, tensor.dim())))
     return tensor.numpy()[tuple(slice(None, None, -(-size // most) or 1) for size in tensor.shape)]
 
 

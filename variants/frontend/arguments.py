@@ -9,16 +9,25 @@ from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Metadata
 from hetune.variants.graph import CanonicalEtype
 
+_MAY_MISS = ("num_bases", "num_blocks")
+
 
 def check_sizes(least: int = 1, /, **sizes: int | None) -> None:
-    """Checks widths and counts by their names; None stands for none.
+    """Checks widths and counts by their names; None stands for none of bases and blocks.
 
     Raises:
         InputError: One is no integer, or less than the least.
     """
     for name, size in sizes.items():
-        if size is not None and not (isinstance(size, SupportsIndex) and index(size) >= least):
+        if not (size is None and name in _MAY_MISS) and not _is_integer(size, least):
             raise InputError(f"{name} is {size!r}: give an integer of at least {least}")
+
+
+def _is_integer(size: object, least: int) -> bool:
+    try:
+        return isinstance(size, SupportsIndex) and index(size) >= least
+    except TypeError:  # a tensor of several numbers
+        return False
 
 
 def checked_metadata(metadata: Metadata) -> tuple[list[str], list[CanonicalEtype]]:

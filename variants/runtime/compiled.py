@@ -10,7 +10,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor, nn
@@ -77,8 +77,9 @@ def compile(
     Raises:
         InputError: An argument is of no use.
     """
-    if expected_runs is not None and not expected_runs > 0:
-        raise InputError(f"expected_runs={expected_runs}: give a positive number, or None")
+    is_number = expected_runs is None or isinstance(expected_runs, int | float)
+    if not is_number or (expected_runs is not None and not expected_runs > 0):
+        raise InputError(f"expected_runs={expected_runs!r}: give a positive number, or None")
     _check_limit(memory_limit)
     runs = backend_of(module, backend)
     if cuda_graph is None and runs.target == "cpu":
@@ -179,8 +180,10 @@ class CompiledLayer(nn.Module):
         """What a call with these arguments would run, and why. Printed, it is a table.
 
         Raises:
+            InputError: The memory limit is no integer.
             VariantError: The call is not supported and would run in the original module.
         """
+        _check_limit(memory_limit)
         prepared = self._prepare(args, kwargs)
         if isinstance(prepared, Unsupported):
             raise VariantError(f"this call runs in the original module: {prepared.reason}")
@@ -335,14 +338,15 @@ class CompiledLayer(nn.Module):
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """The original module's, under its own names: a compiled model loads what it saved before.
 
-        `load_state_dict` takes the same names.
+        `load_state_dict` takes the same names; `torch.func.functional_call` takes those of
+        `named_parameters`, which begin with "module.".
         """
         return self.module.state_dict(*args, **kwargs)
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        within = f"{prefix}module."
-        for key in [key for key in state if key.startswith(prefix) and not key.startswith(within)]:
-            state[within + key.removeprefix(prefix)] = state.pop(key)
+        own = [prefix + name for name in self.module.state_dict(keep_vars=True)]
+        found = {key: state.pop(key) for key in own if key in state}
+        state.update((f"{prefix}module.{key.removeprefix(prefix)}", found[key]) for key in found)
         super()._load_from_state_dict(state, prefix, *rest)
 
     def __reduce__(self) -> Any:
@@ -365,8 +369,8 @@ _CALLER = 6
 
 
 def _check_limit(memory_limit: object) -> None:
-    if memory_limit is not None and not isinstance(memory_limit, int):
-        raise InputError(f"memory_limit={memory_limit!r}: give a number of bytes, or None")
+    if memory_limit is not None and not isinstance(memory_limit, SupportsIndex):
+        raise InputError(f"memory_limit={memory_limit!r}: give an integer of bytes, or None")
 
 
 def _now(device: torch.device, exact: bool) -> float:
