@@ -32,17 +32,18 @@ class Calibration:
     """A machine as its own runs show it.
 
     Attributes:
-        machine: Measured rates, for the roofline model: of a core, or of a GPU.
+        machine: Rates for the roofline model, of a core or of a GPU: measured ones, or those that
+            the model of `model_id` was trained with, where it predicts better with them.
         offsets: By kernel family, what is added to the logarithm of a predicted time; made for
             the model of `model_id` with `machine`. Families that were not measured are missing.
         fingerprint: Digest of the machine's fingerprint.
-        model_id: The cost model that the offsets correct: the digest of its training data, or
-            `ROOFLINE`.
+        model_id: The cost model that the offsets correct: its manifest's digest, or `ROOFLINE`.
         created_at: When, in UTC.
         error_before: How far predictions were off before: the median over measured launches of
             the absolute log(measured / predicted). None if none was measured.
         error_after: The same with the rates and with offsets that the launch's own problem had no
             part in.
+        measured: The measured rates, for all other models; None if `machine` holds them.
     """
 
     machine: Rates
@@ -52,6 +53,7 @@ class Calibration:
     created_at: datetime
     error_before: float | None
     error_after: float | None
+    measured: Rates | None = None
 
     @property
     def device(self) -> Device:
@@ -62,6 +64,7 @@ class Calibration:
         """The calibration as JSON text."""
         record = {field.name: getattr(self, field.name) for field in fields(self)}
         record["machine"] = asdict(self.machine)
+        record["measured"] = None if self.measured is None else asdict(self.measured)
         record["offsets"] = dict(sorted(self.offsets.items()))
         record["created_at"] = self.created_at.isoformat()
         return (
@@ -84,6 +87,8 @@ class Calibration:
                 raise ValueError("written by another version of hetune")
             device = known(record.pop("device", "cpu"))
             record["machine"] = rates_from(device, record["machine"])
+            if (measured := record.setdefault("measured", None)) is not None:
+                record["measured"] = rates_from(device, measured)
             record["offsets"] = {str(k): _number(v) for k, v in record["offsets"].items()}
             record["created_at"] = datetime.fromisoformat(record["created_at"])
             for name in ("error_before", "error_after"):

@@ -99,6 +99,7 @@ def explanation(
 
 def _largest(effects: Contributions, row: int) -> tuple[tuple[str, float], ...]:
     order = np.argsort(-np.abs(effects.values[row]), kind="stable")[:_MOST]
+    order = order[effects.values[row, order] != 0]
     return tuple((effects.names[i], float(np.exp(effects.values[row, i]))) for i in order)
 
 

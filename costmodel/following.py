@@ -8,19 +8,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
-from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.selector import LEARNED, Selector
 from hetune.costmodel.shelf.best import calibrated, foreign, packaged
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.shelf.shelf import Shelf, Stamp, State
 from hetune.variants.errors import ModelError
 
 PACKAGE, ROOFLINE, GIVEN = "package", "roofline", "given"
 """Names of what chooses where no champion does: the package's model, none, what a caller gave."""
 _RETRY_SECONDS = 30.0
-_Stamp = tuple[int, int, int] | None
 _log = logging.getLogger(__name__)
 
 
@@ -73,8 +70,8 @@ class Following:
     def __init__(self, shelf: Shelf, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._shelf, self._clock = shelf, clock
         self._looking = threading.Lock()
-        self._seen: tuple[_Stamp, _Stamp] | None = None
-        self._followed: tuple[str | None, _Stamp] | None = None
+        self._seen: State | None = None
+        self._followed: tuple[str | None, Stamp] | None = None
         self._problem: str | None = None
         self._retry = 0.0
         self._active = Active(Selector(device=shelf.device), ROOFLINE, _now())
@@ -101,7 +98,7 @@ class Following:
             Whether something else chooses now.
         """
         with self._looking:
-            seen = _stamp(self._shelf.aliases_file), _stamp(self._calibration_file())
+            seen = self._shelf.state
             is_due = self._problem is not None and self._clock() >= self._retry
             if seen == self._seen and not is_due:
                 return False
@@ -112,7 +109,7 @@ class Following:
                 self._keep(error)
                 return False
 
-    def _follow(self, calibration: _Stamp) -> bool:
+    def _follow(self, calibration: Stamp) -> bool:
         champion = self._shelf.aliases().champion
         wanted = champion, calibration
         if wanted != self._followed:
@@ -153,9 +150,6 @@ class Following:
         except Exception as error:
             _log.warning("the model in the package does not answer: %s", error)
 
-    def _calibration_file(self) -> Path:
-        return self._shelf.calibrations / f"{this_machine().digest}.json"
-
 
 def _check(selector: Selector) -> None:
     """Lets a model choose for a tiny graph, which also makes it ready to answer at once."""
@@ -164,15 +158,6 @@ def _check(selector: Selector) -> None:
             "the cost model gives no predictions for a graph of one edge, as the log says: "
             "promote another one, or roll back"
         )
-
-
-def _stamp(path: Path) -> _Stamp:
-    """Differs when a file was replaced; None where there is none that can be looked at."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _now() -> datetime:

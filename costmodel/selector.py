@@ -6,6 +6,7 @@ import functools
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from operator import index
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,9 +19,9 @@ from hetune.costmodel.explain import Explanation, explanation
 from hetune.costmodel.features.devices import Rates, default_rates, device_of
 from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.model.bundle import load
-from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.model.cost_model import UNKNOWN_FACTOR, CostModel
 from hetune.costmodel.shelf.best import calibrated, is_at_home, load_best, warn_if_foreign
-from hetune.costmodel.shelf.shelf import Shelf
+from hetune.costmodel.shelf.shelf import Shelf, State
 from hetune.variants.errors import HetuneError, InputError, ModelError, VariantError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Unsupported
@@ -101,7 +102,8 @@ class Selector:
                 machine and not calibrated on this one.
         """
         if path is None:
-            return _default(device)
+            shelf = Shelf(device=device)
+            return _loaded(device, shelf.root, shelf.state)
         model = load(path)
         if not calibrated(model):
             warn_if_foreign(model)
@@ -123,9 +125,10 @@ class Selector:
         calibration = load_calibration(shelf.calibrations, shelf.device)
         if calibration is None:
             return cls(model, device=shelf.device)
-        known = model.manifest.data.digest if model else ROOFLINE
-        offsets = calibration.offsets if calibration.model_id == known else {}
-        return cls(model, calibration.machine, offsets)
+        known = model.manifest.digest if model else ROOFLINE
+        if calibration.model_id == known:
+            return cls(model, calibration.machine, calibration.offsets)
+        return cls(model, calibration.measured or calibration.machine)
 
     # Choosing.
 
@@ -154,8 +157,9 @@ class Selector:
                 if None. Nothing is on a CPU.
 
         Raises:
-            VariantError: The module is not supported, or there is no such layer.
-            InputError: Widths are missing, or do not fit.
+            VariantError: The module is not supported.
+            InputError: There is no such layer, its widths are missing or do not fit, the limit is
+                no integer, or the runs are no positive number.
             MemoryLimitError: No variant fits the limit.
         """
         return choose(
@@ -238,7 +242,8 @@ class Selector:
         table, threads = CandidateTable.of(variants), kernel_threads()
         domain = domain_of(table, graph)
         prices = self.price(table, domain, threads)
-        bounds, effects = prices.launches[:, None] * np.ones(2), None
+        around = np.array([1 / UNKNOWN_FACTOR, UNKNOWN_FACTOR])
+        bounds, effects = prices.launches[:, None] * around, None
         if self.model is not None:
             try:
                 seen = *self._seen(table, domain), self.machine, threads
@@ -344,8 +349,9 @@ class Selector:
             _log.warning("the roofline model chooses in place of the cost model: %s", reason)
 
 
-@functools.cache
-def _default(device: Device) -> Selector:
+@functools.lru_cache(maxsize=8)
+def _loaded(device: Device, root: Path, state: State) -> Selector:
+    """One for all who ask, until another model or calibration is there."""
     return Selector.adapted(load_best(device=device), Shelf(device=device))
 
 
@@ -365,7 +371,13 @@ def _variants(
     if isinstance(layer, str):
         if widths is None:
             raise InputError(f"{layer} has no widths: give widths=(d_in, d_out)")
-        d_in, d_out = (widths, widths) if isinstance(widths, int) else widths
+        both = widths if isinstance(widths, Sequence) else (widths, widths)
+        try:
+            d_in, d_out = map(index, both)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"widths={widths!r}: give (d_in, d_out), or one integer for both"
+            ) from None
         return _named(layer, d_in, d_out, heads, device)
     adapter = adapt(layer)
     if isinstance(adapter, Unsupported):

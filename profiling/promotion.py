@@ -55,7 +55,7 @@ def promote(shelf: Shelf, name: str, store: Store, machine: str | None = None) -
         StoreError: As `Store.measurements`.
     """
     key = shelf.find(name)
-    candidate, champion = shelf.load(key), _champion(shelf)
+    candidate, (before, champion) = shelf.load(key), _champion(shelf)
     champion_report = None
     try:
         found = unseen(store, machine, [candidate, *([champion] if champion else [])])
@@ -66,7 +66,7 @@ def promote(shelf: Shelf, name: str, store: Store, machine: str | None = None) -
     else:
         report = judged(candidate, found)
         champion_report = judged(champion, found) if champion else None
-    shelf.promote(key, report=report, champion_report=champion_report)
+    shelf.promote(key, report=report, champion_report=champion_report, champion=before)
     return Promotion(key, report)
 
 
@@ -105,12 +105,12 @@ def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> tu
     return left
 
 
-def _champion(shelf: Shelf) -> CostModel | None:
-    """The champion; None if there is none, or one that cannot be used, which `Shelf` logs."""
+def _champion(shelf: Shelf) -> tuple[str | None, CostModel | None]:
+    """The champion and its id; None where there is none, or it cannot be used."""
     name = shelf.aliases().champion
     if name is None:
-        return None
+        return None, None
     try:
-        return shelf.load(name)
-    except ModelError:
-        return None
+        return name, shelf.load(name)
+    except ModelError:  # which `Shelf` logs
+        return name, None

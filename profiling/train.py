@@ -9,7 +9,7 @@ from pathlib import Path
 from hetune.costmodel.calibration import load_calibration
 from hetune.costmodel.data import Problem
 from hetune.costmodel.evaluate.card import card_of, write_card
-from hetune.costmodel.evaluate.report import Report, cross_validate
+from hetune.costmodel.evaluate.report import Report, cross_validate, family_folds
 from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.cost_model import CostModel
@@ -100,13 +100,20 @@ def keep(model: CostModel, data: Data, report: Report, shelf: Shelf) -> tuple[st
     """Makes a model the shelf's candidate, with its card and report; its id, and the card.
 
     Raises:
-        ModelError: The shelf is for another device, or cannot be written.
-        OSError: Likewise, the card or the report.
+        ModelError: The shelf is for another device, or it, the card or the report cannot be
+            written.
     """
     key = shelf.add(model)
     folder = cards_folder(shelf, key)
-    files = write_card(card_of(model, data.problems, report), folder)
-    write_whole(folder / _REPORT, report.as_json().encode())
+    try:
+        files = write_card(card_of(model, data.problems, report), folder)
+        write_whole(folder / _REPORT, report.as_json().encode())
+    except OSError as error:
+        raise ModelError(
+            f"cannot write the card of the candidate {key} to {folder} "
+            f"({error.strerror or error}): free some space, or make the folder writable, and "
+            "train again"
+        ) from error
     return key, files[-1]
 
 
@@ -127,6 +134,7 @@ def train(
         InputError: There are too few families of graphs to judge a model.
     """
     data = gather(store, machine, shelf.device)
+    family_folds(data.problems, folds)  # refused before anything is fitted
     rates, measured_on = data.rates, data.measured_on
     model = CostModel.fit(data.problems, rates, measured_on, target=target, folds=folds)
     return keep(model, data, judge(model, data, folds), shelf)[0]
@@ -156,5 +164,5 @@ def report_of(shelf: Shelf, key: str) -> Report:
 def _rates(machine: Fingerprint, device: Device) -> Rates:
     calibration = load_calibration(device=device)
     if calibration is not None and calibration.fingerprint == machine.digest:
-        return calibration.machine
+        return calibration.measured or calibration.machine
     return default_rates(device)

@@ -11,7 +11,7 @@ from rich.table import Table as Rows
 
 from hetune.clients.cli import console
 from hetune.clients.cli.options import DeviceName
-from hetune.costmodel.evaluate.report import Report
+from hetune.costmodel.evaluate.report import Report, family_folds
 from hetune.costmodel.evaluate.tables import comparison_table, notes, scores_table
 from hetune.costmodel.model.bundle import load as load_bundle
 from hetune.costmodel.model.bundle import save as save_bundle
@@ -65,6 +65,9 @@ def train(
     with Store.open(store) as opened:
         data = gather(opened, machine, device.value)
     found = data.problems
+    family_folds(found, folds)  # refused before anything is fitted
+    if out is not None and out.exists():
+        raise InputError(f"--out {out} is there already: delete it, or name another folder")
     say = functools.partial(console.out().print, markup=False, soft_wrap=True)
     families = len({problem.family for problem in found})
     say(
@@ -77,11 +80,11 @@ def train(
         report = judge(model, data, folds, update)
     shelf = Shelf(device=device.value)
     key, card = keep(model, data, report, shelf)
-    if out is not None:
-        save_bundle(model, out)
     _show(report)
     say(f"candidate: {key}, in {shelf.root}")
     say(f"model card: {card}")
+    if out is not None:
+        save_bundle(model, out)
 
 
 def evaluate_(

@@ -31,7 +31,7 @@ from hetune.variants.errors import ModelError
 from hetune.variants.runtime.table import column_names
 
 _log = logging.getLogger(__name__)
-_UNKNOWN_FACTOR = 2.0
+UNKNOWN_FACTOR = 2.0
 """How far off a prediction may be, either way, where no quantiles say."""
 
 
@@ -172,7 +172,7 @@ class CostModel:
         """
         X, roofline = self._seen(columns, graph_features, machine, threads)
         seconds = self._predicted(families, X, roofline)
-        bounds = np.tile(np.log([1 / _UNKNOWN_FACTOR, _UNKNOWN_FACTOR]), (len(seconds), 1))
+        bounds = np.tile(np.log([1 / UNKNOWN_FACTOR, UNKNOWN_FACTOR]), (len(seconds), 1))
         for family, places in _places(families):
             model = self._family(family)
             if model is not None and model.quantiles is not None:

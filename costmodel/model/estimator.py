@@ -71,7 +71,7 @@ class Estimator:
             reason = str(error).strip().splitlines()[-1]
             raise ModelError(
                 f"these are no trees that XGBoost {xgboost.__version__} can read ({reason}): "
-                "train the model again with this version of hetune"
+                "upgrade XGBoost, or train the model again with this version of hetune"
             ) from None
         if booster.num_features() != len(self.features):
             raise ModelError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,11 @@ class Manifest:
     created_at: str
     files: Mapping[str, str]
     device: Device = "cpu"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all but the files' digests: the same before and after the model is saved."""
+        return hashlib.sha256(replace(self, files={}).as_json().encode()).hexdigest()
 
     def as_json(self) -> str:
         """The manifest as JSON text."""

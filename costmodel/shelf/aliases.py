@@ -101,7 +101,12 @@ class Aliases:
             return cls(record["candidate"], tuple(record["champions"]), history)
         except FileNotFoundError:
             return cls()
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except OSError as error:
+            raise ModelError(
+                f"{path} cannot be read ({error.strerror or error}): let this user read it, or set "
+                "HETUNE_MODELS to another folder"
+            ) from None
+        except (ValueError, KeyError, TypeError) as error:
             raise ModelError(
                 f"{path} cannot be read as aliases of cost models ({error}): delete it, and "
                 "promote the model that shall be the champion again"

@@ -77,7 +77,7 @@ def calibrated(model: CostModel, shelf: Shelf | None = None) -> bool:
     """
     device = model.manifest.device
     found = load_calibration((shelf or Shelf()).of(device).calibrations, device)
-    return found is not None and found.model_id == model.manifest.data.digest
+    return found is not None and found.model_id == model.manifest.digest
 
 
 def is_at_home(model: CostModel) -> bool:

@@ -13,6 +13,7 @@ import platformdirs
 from filelock import FileLock, Timeout
 
 from hetune.costmodel.evaluate.report import Report
+from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model import bundle
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import Manifest
@@ -25,6 +26,11 @@ _log = logging.getLogger(__name__)
 _LOCK_SECONDS = 60.0
 _ID = re.compile(r"[0-9]{8}-[0-9a-f]{12}")
 _CALIBRATIONS = "calibrations"
+
+Stamp = tuple[int, int, int] | None
+"""Of a file, which differs when it was replaced; None where there is none that can be looked at."""
+
+State = tuple[Stamp, Stamp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +159,12 @@ class Shelf:
         return Aliases.read(self.aliases_file)
 
     def promote(
-        self, name: str = CANDIDATE, *, report: Report, champion_report: Report | None = None
+        self,
+        name: str = CANDIDATE,
+        *,
+        report: Report,
+        champion_report: Report | None = None,
+        champion: str | None = None,
     ) -> str:
         """Makes a model the champion, if it does not lose to the present one (`objections`).
 
@@ -162,12 +173,13 @@ class Shelf:
             report: Its evaluation.
             champion_report: The present champion's, on the same inputs. Not needed where there is
                 no champion, or none that can be loaded.
+            champion: Id of the model that this is of; the present champion's if None.
 
         Returns:
             The new champion's id.
 
         Raises:
-            PromotionError: The model loses, or the champion was not evaluated.
+            PromotionError: The model loses, or the champion was not evaluated, or is another one.
             ModelError: There is no such model, or it cannot be used.
         """
         key = self.find(name)
@@ -179,6 +191,8 @@ class Shelf:
             found = objections(report, champion_report)
             if champion_report is None and self._usable(aliases.champion):
                 found += (f"the champion, {aliases.champion}, was not evaluated: evaluate both",)
+            if champion is not None and aliases.champion != champion:
+                found += (f"the champion is {aliases.champion} by now, not {champion}: try again",)
             if found:
                 raise PromotionError(f"the cost model {key} is not promoted: {'; '.join(found)}")
             return aliases.promoted(key)
@@ -225,6 +239,12 @@ class Shelf:
             return False
         return True
 
+    @property
+    def state(self) -> State:
+        """Differs when another champion or another calibration of this machine may be there."""
+        calibration = self.calibrations / f"{this_machine().digest}.json"
+        return _stamp(self.aliases_file), _stamp(calibration)
+
     def prepare(self) -> None:
         """Makes the folder, readable by its owner alone.
 
@@ -267,3 +287,11 @@ class Shelf:
 def _default_root() -> Path:
     chosen = os.environ.get("HETUNE_MODELS")
     return Path(chosen) if chosen else platformdirs.user_data_path("hetune") / "models"
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -87,7 +87,7 @@ def _calibration(
         machine=measured,
         offsets={},
         fingerprint=this_machine().digest,
-        model_id=ROOFLINE if model is None else model.manifest.data.digest,
+        model_id=ROOFLINE if model is None else model.manifest.digest,
         created_at=datetime.now(UTC),
         error_before=None,
         error_after=None,
@@ -107,6 +107,7 @@ def _calibration(
     return replace(
         found,
         machine=machine,
+        measured=None if machine is measured else measured,
         offsets=best.offsets,
         error_before=earlier,
         error_after=best.error,

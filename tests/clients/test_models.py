@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import pytest
@@ -11,12 +12,13 @@ from tests.costmodel._synthetic import problems
 from tests.profiling._filled import fill
 
 from hetune.costmodel.evaluate.report import MODEL, Report
+from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling import train as training_of
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.train import report_of, train
-from hetune.variants.errors import ModelError
+from hetune.variants.errors import InputError, ModelError
 
 from ._command import call
 
@@ -72,6 +74,27 @@ def test_training_makes_a_candidate_with_a_card(trained, shelf):
     listed = call("models").output
     assert "candidate" in listed
     assert card.name in listed
+
+
+def test_what_cannot_be_trained_is_said_before_anything_is_fitted(tmp_path, shelf, monkeypatch):
+    monkeypatch.setattr(CostModel, "fit", None)
+    fill(tmp_path / "a.db", problems(graph_families=2, graphs=2))
+    result = call("train", "--store", tmp_path / "a.db", "--out", tmp_path)
+    assert (result.exit_code, "is there already" in result.stderr) == (2, True)
+    fill(tmp_path / "b.db", problems(graph_families=1, graphs=2))
+    result = call("train", "--store", tmp_path / "b.db")
+    assert (result.exit_code, "leave nothing to train on" in result.stderr) == (2, True)
+    with Store.open(tmp_path / "b.db") as store, pytest.raises(InputError, match="nothing to"):
+        train(store, MACHINE.digest, Shelf(tmp_path / "models"))
+
+
+def test_a_card_that_cannot_be_written_is_said(training, tmp_path, shelf):
+    shelf.mkdir()
+    (shelf / "cards").touch()
+    arguments = ("--folds", "2", "--target", "roofline-ratio")
+    result = call("train", "--store", training[0] / "a.db", *arguments)
+    assert result.exit_code == 1
+    assert re.fullmatch("error: cannot write the card of the candidate .*\n", result.stderr)
 
 
 def test_an_empty_store_says_what_to_do(tmp_path, shelf):

@@ -36,6 +36,15 @@ def test_what_was_saved_is_loaded(calibration, tmp_path):
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+def test_rates_that_a_model_does_not_use_are_kept(calibration, tmp_path):
+    both = replace(calibration, measured=MachineModel(matrix_flops=3e11))
+    both.save(tmp_path)
+    assert load_calibration(tmp_path) == both
+    record = json.loads(calibration.as_json())
+    assert record.pop("measured") is None  # as it was before there was such a field
+    assert Calibration.from_json(json.dumps(record)) == calibration
+
+
 def test_a_new_calibration_replaces_the_machine_s_earlier_one(calibration, tmp_path):
     calibration.save(tmp_path)
     later = replace(calibration, offsets={}, error_before=None, error_after=None)

@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hetune.costmodel import calibration, following
+from hetune.costmodel import calibration
 from hetune.costmodel.calibration import Calibration
 from hetune.costmodel.following import GIVEN, PACKAGE, ROOFLINE, Following, Given
 from hetune.costmodel.model import bundle
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf import best
+from hetune.costmodel.shelf import shelf as shelves
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.testing.graphs import typed_graph
 
@@ -28,7 +29,7 @@ LOGGER = "hetune.costmodel.following"
 @pytest.fixture(autouse=True)
 def _at_home(monkeypatch, tmp_path):
     """This machine is the one that models were trained on, and the package holds no model."""
-    for module in (best, calibration, following):
+    for module in (best, calibration, shelves):
         monkeypatch.setattr(module, "this_machine", lambda: FINGERPRINT)
     monkeypatch.setattr(best, "_PACKAGED", tmp_path / "packaged")
 
@@ -192,7 +193,7 @@ def test_a_broken_package_leaves_the_roofline_model(shelf, tmp_path):
 
 def test_a_new_calibration_counts_at_once(shelf, monkeypatch):
     elsewhere = dataclasses.replace(FINGERPRINT, cores=FINGERPRINT.cores + 1)
-    for module in (best, calibration, following):
+    for module in (best, calibration, shelves):
         monkeypatch.setattr(module, "this_machine", lambda: elsewhere)
     key = promoted(shelf, 1)
     found = Following(shelf)
@@ -201,7 +202,7 @@ def test_a_new_calibration_counts_at_once(shelf, monkeypatch):
         machine=faster,
         offsets={},
         fingerprint=elsewhere.digest,
-        model_id=small_model().manifest.data.digest,
+        model_id=model_of(1).manifest.digest,
         created_at=datetime(2026, 1, 1, tzinfo=UTC),
         error_before=None,
         error_after=None,

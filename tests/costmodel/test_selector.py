@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -11,11 +13,14 @@ import torch
 from torch import nn
 
 import hetune
+from hetune.costmodel.calibration import Calibration
 from hetune.costmodel.explain import Explanation
+from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.bundle import save
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.selector import LEARNED, Selector
-from hetune.costmodel.shelf.best import ForeignModelWarning
+from hetune.costmodel.shelf.best import ForeignModelWarning, calibrated
+from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import InputError, MemoryLimitError, ModelError, VariantError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.plan.variants import variants_of
@@ -25,7 +30,8 @@ from hetune.variants.runtime.pricing import RooflinePricer
 from hetune.variants.runtime.table import CandidateTable
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 
-from ._synthetic import small_model
+from ._synthetic import MACHINE, small_model
+from .test_shelf import report
 
 LAYERS = ("rgcn", "rgat", "hgt")
 
@@ -105,6 +111,15 @@ def test_what_cannot_be_chosen_is_said(selector, graph):
         selector.choose(nn.Linear(2, 2), graph)
     with pytest.raises(MemoryLimitError, match="raise memory_limit"):
         selector.choose("rgcn", graph, 16, memory_limit=1)
+    with pytest.raises(InputError, match="memory_limit='50MB': give an integer of bytes"):
+        selector.choose("rgcn", graph, 16, memory_limit="50MB")
+    for runs in (0, -1, math.nan, "3"):
+        with pytest.raises(InputError, match="expected_runs"):
+            selector.explain("rgcn", graph, 16, expected_runs=runs)
+    for widths in ((64,), 64.0, "64", (64, None)):
+        with pytest.raises(InputError, match=r"give \(d_in, d_out\), or one integer for both"):
+            selector.choose("rgcn", graph, widths)
+    assert selector.choose("rgcn", graph, np.int64(16)).id
 
 
 @pytest.mark.parametrize("name", AWKWARD)
@@ -132,6 +147,8 @@ def test_a_model_that_fails_leaves_it_to_the_roofline_model(graph, error, caplog
 def test_without_a_model_the_roofline_model_answers(graph):
     choice = Selector().choose("hgt", graph, 16)
     assert "by the roofline model" in choice.reason
+    for launch in Selector().explain("hgt", graph, 16).launches:
+        assert (launch.low, launch.high) == (0.5 * launch.seconds, 2 * launch.seconds)
     prices = RooflinePricer().price(table_of("hgt"), Domain(graph), 1)
     assert Selector().price(table_of("hgt"), Domain(graph), 1).seconds.tolist() == (
         prices.seconds.tolist()
@@ -190,6 +207,36 @@ def test_compile_takes_a_selector(graph):
         found = layer(x, graph)
         assert layer.explain(x, graph).reason.startswith("least predicted time by the cost model")
         assert torch.allclose(found, module(x, graph), atol=1e-5)
+
+
+def test_what_is_loaded_follows_the_shelf(tmp_path, monkeypatch):
+    monkeypatch.setenv("HETUNE_MODELS", str(tmp_path))
+    packaged = Selector.load()
+    assert Selector.load() is packaged
+    shelf = Shelf()
+    key = shelf.add(small_model())
+    assert Selector.load().model.manifest.digest == packaged.model.manifest.digest
+    shelf.promote(key, report=report(1.1))
+    with pytest.warns(ForeignModelWarning):
+        champion = Selector.load()
+    assert champion.model.manifest.digest == small_model().manifest.digest
+    assert Selector.load() is champion
+    shelf.rollback()
+    assert Selector.load().model.manifest.digest == packaged.model.manifest.digest
+
+
+def test_corrections_are_for_the_model_that_they_were_made_for(tmp_path):
+    model, shelf = small_model(), Shelf(tmp_path)
+    other = CostModel(model.families, dataclasses.replace(model.manifest, target="log-seconds"))
+    measured = dataclasses.replace(MACHINE, matrix_flops=2 * MACHINE.matrix_flops)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    machine, made_for = this_machine().digest, model.manifest.digest
+    calibration = Calibration(MACHINE, {"fused": 1.0}, machine, made_for, now, None, None, measured)
+    calibration.save(shelf.calibrations)
+    assert calibrated(model, shelf)
+    assert not calibrated(other, shelf)
+    rates = [Selector.adapted(each, shelf).machine for each in (model, other, None)]
+    assert rates == [MACHINE, measured, measured]
 
 
 def test_a_path_without_a_model_is_an_error(tmp_path):

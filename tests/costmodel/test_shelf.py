@@ -140,6 +140,16 @@ def test_a_champion_that_cannot_be_loaded_stops_nobody(shelf, caplog):
     assert "the champion does not count" in caplog.text
 
 
+def test_a_champion_that_was_not_judged_is_not_replaced(shelf):
+    first, second, third = (shelf.add(model_of(day)) for day in (1, 2, 3))
+    shelf.promote(first, report=report(1.10))
+    judged = {"champion_report": report(1.10), "champion": first}
+    shelf.promote(second, report=report(1.02), **judged)
+    with pytest.raises(PromotionError, match=f"the champion is {second} by now, not {first}"):
+        shelf.promote(third, report=report(1.05), **judged)
+    assert shelf.aliases().champion == second
+
+
 def test_promoting_the_champion_changes_nothing(shelf):
     shelf.add(model_of(1))
     shelf.promote(report=report(1.1))
@@ -242,7 +252,7 @@ def test_a_model_that_was_calibrated_here_brings_no_warning(shelf, monkeypatch):
     of_another.save(shelf.calibrations)
     with pytest.warns(ForeignModelWarning):
         load_best(shelf)
-    calibration(small_model().manifest.data.digest).save(shelf.calibrations)
+    calibration(model_of(1).manifest.digest).save(shelf.calibrations)
     assert load_best(shelf) is not None
 
 

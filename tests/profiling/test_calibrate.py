@@ -265,7 +265,7 @@ class Model:
         self.good = good
         self.manifest = SimpleNamespace(
             machine=TRAINED,
-            data=SimpleNamespace(digest="its data"),
+            digest="its digest",
             fingerprint=fingerprint,
             device="cpu",
         )
@@ -294,7 +294,7 @@ def test_a_foreign_model_is_corrected_for_the_measured_rates(calibrate):
     made = found.calibration
     assert made.machine == found.measured == MEASURED
     assert made.offsets == {"fused": pytest.approx(math.log(2), rel=0.05)}
-    assert (made.model_id, made.fingerprint) == ("its data", this_machine().digest)
+    assert (made.model_id, made.fingerprint) == ("its digest", this_machine().digest)
     assert made.error_after < 0.05 < made.error_before
     assert not found.at_home
 
@@ -302,6 +302,7 @@ def test_a_foreign_model_is_corrected_for_the_measured_rates(calibrate):
 def test_a_model_keeps_its_rates_where_it_predicts_better_with_them(calibrate):
     found = calibrate(Model(ELSEWHERE, good=TRAINED))
     assert (found.calibration.machine, found.measured) == (TRAINED, MEASURED)
+    assert found.calibration.measured == MEASURED
     assert found.calibration.error_before == pytest.approx(math.log(2))
 
 

@@ -194,7 +194,7 @@ def test_a_model_of_another_card_is_corrected(gpu, monkeypatch):
     monkeypatch.setattr(calibration, "load_best", lambda device: small_model())
     found = calibration.calibrate(device="cuda")
     assert found.calibration.machine == small_model().manifest.machine  # it predicts better so
-    assert found.calibration.model_id == small_model().manifest.data.digest
+    assert found.calibration.model_id == small_model().manifest.digest
     for offset in found.calibration.offsets.values():
         assert offset == pytest.approx(math.log(1.5), abs=0.15)
     assert found.calibration.error_after < found.calibration.error_before

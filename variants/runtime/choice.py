@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import SupportsIndex
 
+from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.variants import Variant
@@ -115,13 +117,15 @@ def choose(
             None. Nothing is on a CPU.
 
     Raises:
+        InputError: The limit is no integer, or the runs are no positive number.
         MemoryLimitError: None fits.
     """
+    check_demands(memory_limit, expected_runs)
     scored = scored_on(variants, graph, pricer)
     best, replays = scored.best(memory_limit, expected_runs, cuda_graph)
     return Choice(
         scored.ids[best],
-        _reason(scored, best, memory_limit, replays),
+        _reason(scored, best, memory_limit, replays, expected_runs),
         float(scored.seconds(replays)[best]),
         memory_limit,
         expected_runs,
@@ -129,6 +133,20 @@ def choose(
         kernel_threads(),
         scored,
     )
+
+
+def check_demands(memory_limit: object = None, expected_runs: object = None) -> None:
+    """Checks what a choice has to keep to.
+
+    Raises:
+        InputError: The limit is no integer, or the runs are no positive number.
+    """
+    if memory_limit is not None and not isinstance(memory_limit, SupportsIndex):
+        raise InputError(f"memory_limit={memory_limit!r}: give an integer of bytes, or None")
+    if expected_runs is None:
+        return
+    if not (isinstance(expected_runs, int | float) and expected_runs > 0):
+        raise InputError(f"expected_runs={expected_runs!r}: give a positive number")
 
 
 def chosen(
@@ -193,19 +211,23 @@ def is_replayed(
     return bool(replays[0] < scored.prices.seconds[0])
 
 
-def _reason(scored: Scored, best: int, memory_limit: int | None, replays: bool) -> str:
+def _reason(
+    scored: Scored, best: int, memory_limit: int | None, replays: bool, expected_runs: float
+) -> str:
     seconds, source = scored.seconds(replays), scored.prices.source
-    faster = sum(
-        not scored.fits(i, memory_limit, replays)
-        for i in (seconds < seconds[best]).nonzero()[0].tolist()
-    )
+    where = "a GPU" if scored.table.device == "cuda" else _counted(kernel_threads(), "thread")
+    where += " as one CUDA graph" * replays
+    faster = (seconds < seconds[best]).nonzero()[0].tolist()
+    if any(scored.fits(i, memory_limit, replays) for i in faster):
+        return (
+            f"least predicted time by {source} for {where}, what is prepared for "
+            f"{_counted(expected_runs, 'run')} included"
+        )
     if faster:
         return (
-            f"least predicted time of the variants within the memory limit; {faster} faster "
+            f"least predicted time of the variants within the memory limit; {len(faster)} faster "
             "ones need more"
         )
-    where = "a GPU" if scored.table.device == "cuda" else _counted(kernel_threads())
-    where += " as one CUDA graph" * replays
     plan = _plan(scored.ids[best])
     others = [i for i in seconds.argsort(kind="stable") if _plan(scored.ids[i]) != plan]
     if not others:
@@ -217,8 +239,8 @@ def _reason(scored: Scored, best: int, memory_limit: int | None, replays: bool) 
     )
 
 
-def _counted(threads: int) -> str:
-    return "1 thread" if threads == 1 else f"{threads} threads"
+def _counted(count: float, noun: str) -> str:
+    return f"1 {noun}" if count == 1 else f"{count:g} {noun}s"
 
 
 def _plan(variant_id: str) -> str:

@@ -10,7 +10,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, SupportsIndex
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.runtime.backends import backend_of
-from hetune.variants.runtime.choice import Choice, Chosen, choose, is_replayed
+from hetune.variants.runtime.choice import Choice, Chosen, check_demands, choose, is_replayed
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.executable import Executable
@@ -77,10 +77,7 @@ def compile(
     Raises:
         InputError: An argument is of no use.
     """
-    is_number = expected_runs is None or isinstance(expected_runs, int | float)
-    if not is_number or (expected_runs is not None and not expected_runs > 0):
-        raise InputError(f"expected_runs={expected_runs!r}: give a positive number, or None")
-    _check_limit(memory_limit)
+    check_demands(memory_limit, expected_runs)
     runs = backend_of(module, backend)
     if cuda_graph is None and runs.target == "cpu":
         cuda_graph = False
@@ -157,7 +154,7 @@ class CompiledLayer(nn.Module):
             VariantError: No variant has this id.
             MemoryLimitError: No variant fits the limit, or this one does not.
         """
-        _check_limit(memory_limit)
+        check_demands(memory_limit)
         prepared = self._prepare(args, kwargs)
         if not isinstance(prepared, Unsupported) and self._needs_gradients(prepared[1]):
             prepared = Unsupported(
@@ -183,7 +180,6 @@ class CompiledLayer(nn.Module):
             InputError: The memory limit is no integer.
             VariantError: The call is not supported and would run in the original module.
         """
-        _check_limit(memory_limit)
         prepared = self._prepare(args, kwargs)
         if isinstance(prepared, Unsupported):
             raise VariantError(f"this call runs in the original module: {prepared.reason}")
@@ -366,11 +362,6 @@ class CompiledLayer(nn.Module):
 
 _CALLER = 6
 """Frames from a warning up to the line that calls the layer, torch's own included."""
-
-
-def _check_limit(memory_limit: object) -> None:
-    if memory_limit is not None and not isinstance(memory_limit, SupportsIndex):
-        raise InputError(f"memory_limit={memory_limit!r}: give an integer of bytes, or None")
 
 
 def _now(device: torch.device, exact: bool) -> float:
