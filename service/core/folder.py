@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from hetune.variants.errors import DiskFullError, FolderError, ServiceError
+from hetune.variants.errors import DiskFullError, FolderError, HetuneError
 from hetune.variants.registry.whole import sync_folder
 
 _LOCK_SECONDS = 60.0
@@ -147,7 +147,7 @@ class _Translated:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, OSError) or isinstance(error, ServiceError):
+        if not isinstance(error, OSError) or isinstance(error, HetuneError):
             return
         if self._may_miss and isinstance(error, FileNotFoundError):
             return

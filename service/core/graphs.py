@@ -214,5 +214,8 @@ def indexed_bytes(graph: HeteroGraph) -> int:
 
 
 def held_bytes(graph: HeteroGraph) -> int:
-    """What a graph takes in memory with its indexes and the workspace of its runs, by estimate."""
-    return indexed_bytes(graph) + Workspace.of(graph).nbytes
+    """What a graph takes in memory with its indexes, workspace and a result, by estimate."""
+    # Asked for without a lock: who indexes the graph meanwhile holds it for long.
+    space = graph.known(Workspace.KEY)
+    held = space.nbytes + space.results.nbytes if isinstance(space, Workspace) else 0
+    return indexed_bytes(graph) + held

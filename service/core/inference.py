@@ -156,7 +156,8 @@ class Inference:
         run = _Run(found, given, plan, nodes, not isinstance(features, Tensor), needed, deadline)
         with torch.no_grad():
             reports, kept = self._engine.guarded(lambda: self._compute(run, x))
-        if variants is None and plan.steps is None and math.isinf(expected_runs):
+        is_free = variants is None and memory_limit is None
+        if is_free and plan.steps is None and math.isinf(expected_runs):
             self._regret.offer(found, given, [layer.variant for layer in plan.layers])
         if joined in wanted:
             kept[joined] = join([kept[number] for number in range(joined)], found.description)

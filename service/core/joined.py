@@ -26,6 +26,7 @@ from hetune.service.core.steps import step
 from hetune.variants.errors import HetuneError
 from hetune.variants.graph.blocks import Blocks, block_diagonal
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.threads import kernel_threads, using_threads
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import ALL_EDGES
 from hetune.variants.runtime.domain import split_relations
@@ -182,7 +183,7 @@ class JoinedRuns:
         for _ in range(1 + _TRIALS):  # the first one prepares
             xs = [torch.randn(graph.num_nodes, width, generator=draw) for graph in graphs]
             begun = time.perf_counter()
-            expected = [_alone(model, variants, x, g) for x, g in zip(xs, graphs, strict=True)]
+            expected = [_alone(part, x) for part, x in zip(parts, xs, strict=True)]
             halfway = time.perf_counter()
             found, _ = _together(model, variants, xs, blocks, all_layers)
             apart = min(apart, halfway - begun)
@@ -195,12 +196,14 @@ class JoinedRuns:
         return apart / together > self.gain
 
 
-def _alone(model: Model, variants: Sequence[str], x: Tensor, graph: HeteroGraph) -> list[Tensor]:
-    """What each layer gives."""
-    outs = []
+def _alone(part: Part, x: Tensor) -> list[Tensor]:
+    """What each layer of a request's own run gives for other features."""
+    model, outs = part.model, []
     with torch.no_grad():
-        for number, variant in enumerate(variants):
-            x = model.finishes[number](model.compiled[number](x, graph, variant=variant))
+        for number, layer in enumerate(part.layers):
+            with using_threads(layer.threads):
+                out = model.compiled[number](x, part.graph, variant=layer.variant)
+                x = model.finishes[number](out)
             outs.append(x)
     return outs
 
@@ -278,7 +281,7 @@ def _answer(
         version=part.model.version,
         graph=part.graph.fingerprint,
         layers=tuple(
-            layer.model_copy(update={"measured_seconds": spent})
+            layer.model_copy(update={"measured_seconds": spent, "threads": kernel_threads()})
             for layer, spent in zip(part.layers, seconds, strict=True)
         ),
         batch=batch,

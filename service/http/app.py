@@ -45,6 +45,7 @@ from hetune.service.http.draining import Draining
 from hetune.service.http.examples import EXAMPLES
 from hetune.service.http.following import follow
 from hetune.service.http.layers import Failures, Guard, RequestIds
+from hetune.service.http.models import NamedVersion
 from hetune.service.http.observe import Observed
 from hetune.service.http.oip import routes as oip
 from hetune.service.http.oip.documents import (
@@ -154,7 +155,7 @@ def routes(work: Work, sessions: Sessions | None = None) -> FastAPI:
         *(GraphDocument, EditDocument, ModelDescription, JobRequest, Problem),
         *(FeaturesDocument, InferDocument, SelectDocument),
         *(InferenceRequest, InferenceResponse, IndexRequest, LoadRequest, ProtocolError),
-        *(ClaimRequest, MeasuredRequest, FailureRequest, ReleaseRequest),
+        *(NamedVersion, ClaimRequest, MeasuredRequest, FailureRequest, ReleaseRequest),
     )
     add_examples(app, EXAMPLES)
     return app

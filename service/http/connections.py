@@ -1,4 +1,4 @@
-"""Connections of clients: heads have a size and a time, and short bodies are received at once."""
+"""Connections of clients: heads have a size and a time, and so have answers that nobody reads."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from hetune.service.http.asgi import UNDER_WAY
 
 HEAD_SECONDS = 20.0
 """Until a head has to be there, from its first byte or from the connection's beginning."""
+READ_SECONDS = 120.0
+"""Until a client has to have read some of an answer, of which no more than a MiB is under way."""
 HEAD_BYTES = 1 << 16
 """The most that is received of a head after its first piece, or of the trailers of a body."""
 _AHEAD_BYTES = 1 << 18
@@ -20,11 +22,13 @@ _AHEAD_BYTES = 1 << 18
 class Connection(HttpToolsProtocol):
     """uvicorn's, which waits for a head for as long as some byte of it comes, or none at all.
 
-    Nor does its parser bound the size of a head. Bodies have a time of their own, which begins when
-    a route reads one. What is left of a body after its answer counts as a head.
+    So it does until an answer is read, and its parser does not bound the size of a head. Bodies
+    have a time of their own, which begins when a route reads one. What is left of a body after its
+    answer counts as a head.
     """
 
     _timer: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
     _unheard = 0
     """Bytes since the parser told anything but headers."""
     _has_told = False
@@ -48,7 +52,24 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Waits no more."""
         self._stop()
+        self._was_read()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is answered."""
+        super().pause_writing()
+        self._was_read()
+        self._unread = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It has read on."""
+        self._was_read()
+        super().resume_writing()
+
+    def _was_read(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     # What the parser tells.
 

@@ -25,6 +25,7 @@ class Gate:
         most: How many at a time.
         length: Tells how many are inside, labelled by what they are.
         most_bytes: How many they may bring with them, together; one alone may bring more.
+        most_kept: Bytes of answers that are sent, until nobody else comes in.
         in_crowds: How many at a time while many are refused; as many as otherwise if None.
         clock: Seconds, for tests.
     """
@@ -36,10 +37,12 @@ class Gate:
         length: Gauge,
         most_bytes: float = math.inf,
         *,
+        most_kept: float = math.inf,
         in_crowds: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._what, self._most, self._most_bytes = what, most, most_bytes
+        self._kept, self._most_kept = 0, most_kept
         self._in_crowds = most if in_crowds is None else in_crowds
         self._crowd = _Crowd(clock)
         self._inside, self._bytes, self._length = 0, 0, length.labels(what)
@@ -57,7 +60,8 @@ class Gate:
             size: Bytes that it brings with it, at most.
 
         Raises:
-            BusyError: As many are inside as may be, or they have brought too much.
+            BusyError: As many are inside as may be, they have brought too much, or answers that
+                are not read yet hold too much.
         """
         most = self._in_crowds if self._crowd.is_there() else self._most
         refused = self._inside >= most
@@ -68,6 +72,8 @@ class Gate:
             raise BusyError(
                 f"{self._what} that are under way hold {self._bytes} bytes: try again later"
             )
+        if self._kept > self._most_kept:
+            raise BusyError(f"answers of {self._kept} bytes are being read: try again later")
         self._inside += 1
         self._bytes += size
         try:
@@ -77,6 +83,15 @@ class Gate:
             self._length.dec()
             self._inside -= 1
             self._bytes -= size
+
+    @contextmanager
+    def keeping(self, size: int) -> Iterator[None]:
+        """While an answer of so many bytes is sent to somebody who was inside."""
+        self._kept += size
+        try:
+            yield
+        finally:
+            self._kept -= size
 
 
 class _Crowd:

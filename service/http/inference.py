@@ -66,7 +66,7 @@ def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
                     lambda: _infer(service, waiting, wanted), deadline, times
                 )
         if isinstance(content, Pieces):
-            return PiecesResponse(content, wanted.value)
+            return PiecesResponse(content, wanted.value, work.computing)
         return Response(content, media_type=wanted.value)
 
     return infer

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 from fastapi import APIRouter, Request, Response
 
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import Document, Positive, parse
 from hetune.service.core.message import read as read_container
 from hetune.service.core.models import ModelStore
-from hetune.service.http.body import Media, Upload, received
+from hetune.service.http.body import Media, Upload, media_of, read, received
 from hetune.service.http.parameters import AliasName, ModelName, VersionNumber
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
+
+_SMALL_BYTES = 64 << 10
 
 
 class ModelVersions(Document):
@@ -91,11 +96,18 @@ def router(work: Work) -> APIRouter:
         """Deletes a version."""
         models.remove(name, version)
 
-    @routes.put("/{name}/aliases/{alias}")
-    def set_alias(name: ModelName, alias: AliasName, wanted: NamedVersion) -> ModelVersions:
+    @routes.put("/{name}/aliases/{alias}", openapi_extra=takes(NamedVersion))
+    async def set_alias(name: ModelName, alias: AliasName, request: Request) -> ModelVersions:
         """Lets an alias name a version: who asks for `name@alias` gets that one."""
-        models.set_alias(name, alias, wanted.version)
-        return _versions(models, name)
+        media = media_of(request, Media.JSON)
+        body = await read(request, media, replace(service.limits, json_bytes=_SMALL_BYTES))
+        wanted = parse(NamedVersion, bytes(body))
+
+        def set_to() -> ModelVersions:
+            models.set_alias(name, alias, wanted.version)
+            return _versions(models, name)
+
+        return await asyncio.to_thread(set_to)
 
     @routes.delete("/{name}/aliases/{alias}", status_code=204)
     def delete_alias(name: ModelName, alias: AliasName) -> None:

@@ -1,25 +1,39 @@
-"""An answer that is sent piece by piece, so that its tensors are never copied as a whole."""
+"""A large answer, sent piece by piece: neither copied as a whole, nor sent faster than read."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
 
 from starlette.responses import Response
 
 from hetune.service.core.message import Pieces
 from hetune.service.http.asgi import Receive, Scope, Send
+from hetune.service.http.gate import Gate
+
+_AT_ONCE = 1 << 20
+"""Bytes that a client has to have taken before more are sent."""
 
 
 class PiecesResponse(Response):
-    """A container of tensors, which have to stay as they are until it is sent.
+    """A container of tensors, or bytes, which have to stay as they are until they are sent.
 
     Args:
-        pieces: The container.
+        content: What is sent.
         media_type: What it is.
+        gate: Which knows of it while it is sent.
+        headers: Beside its length.
     """
 
-    def __init__(self, pieces: Pieces, media_type: str) -> None:
-        self._pieces = pieces
-        headers = {"Content-Length": str(len(pieces))}
-        super().__init__(None, headers=headers, media_type=media_type)
+    def __init__(
+        self,
+        content: Pieces | bytes,
+        media_type: str,
+        gate: Gate,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._content, self._gate = content, gate
+        sized = {"Content-Length": str(len(content)), **(headers or {})}
+        super().__init__(None, headers=sized, media_type=media_type)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends it."""
@@ -30,8 +44,15 @@ class PiecesResponse(Response):
                 "headers": self.raw_headers,
             }
         )
+        content = self._content
         sent = 0
-        for piece in self._pieces:
-            sent += len(piece)
-            more = sent < len(self._pieces)
-            await send({"type": "http.response.body", "body": piece, "more_body": more})
+        with self._gate.keeping(len(content)):
+            for piece in _parts(content) if isinstance(content, bytes) else content:
+                sent += len(piece)
+                more = sent < len(content)
+                await send({"type": "http.response.body", "body": piece, "more_body": more})
+
+
+def _parts(content: bytes) -> Iterator[bytes]:
+    for begin in range(0, len(content), _AT_ONCE):
+        yield content[begin : begin + _AT_ONCE]

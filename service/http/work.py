@@ -71,6 +71,7 @@ class Work:
             limits.waiting,
             length,
             limits.waiting_bytes,
+            most_kept=limits.run_bytes,
             in_crowds=max(1, limits.waiting // 2),
         )
         return cls(

@@ -73,6 +73,9 @@ def test_aliases_over_http(http, service, models, graph, x):
     assert http.post("/v1/models/m@production/infer", json=body).json()["version"] == 1
     assert http.post("/v1/models/m/select", json={"graph": id}).json()["version"] == 2
     assert http.put("/v1/models/m/aliases/production", json={"version": 9}).status_code == 404
+    at = "/v1/models/m/aliases/production"
+    assert http.put(at, json={"version": 1, "why": "x" * 70_000}).status_code == 413
+    assert http.put(at, content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
     assert http.delete("/v1/models/m/versions/1").status_code == 409
     assert http.delete("/v1/models/m/aliases/production").status_code == 204
     assert http.delete("/v1/models/m/aliases/production").status_code == 404

@@ -1,11 +1,20 @@
 """Objects in memory up to a number of bytes, also when they grow, and however many there are."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import hetune
+from hetune import nn
 from hetune.service.core.cache import BytesCache
+from hetune.service.core.graphs import GraphStore, held_bytes
+from hetune.service.core.limits import Limits
 
 LIMIT = 10
+IDS = torch.tensor([0, 1])
 
 
 def cache():
@@ -74,3 +83,31 @@ def test_the_limit_holds_and_the_count_is_right(steps):
         assert len(found) == len(held)
         assert sum(held) <= LIMIT or len(held) == 1
         assert found._total == sum(held)
+
+
+def test_nobody_waits_for_a_graph_that_is_indexed(tmp_path):
+    store = GraphStore(tmp_path, Limits())
+    first, second = (hetune.HeteroGraph(IDS, IDS, num_nodes=n) for n in (2, 3))
+    store.add(first)
+    begun, held = threading.Event(), threading.Event()
+
+    def build():
+        begun.set()
+        return held.wait(60)
+
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(first.cached, "slow", build)
+        assert begun.wait(60)
+        try:
+            assert pool.submit(store.add, second).result(30) == second.fingerprint
+        finally:
+            held.set()
+
+
+def test_a_result_that_was_given_back_counts():
+    graph = hetune.HeteroGraph(IDS, IDS, num_nodes=70_000)
+    layer = hetune.compile(nn.RGCN(1, 8, 1), backend="torch")
+    before = held_bytes(graph)
+    with torch.no_grad():
+        layer(torch.ones(70_000, 1), graph)
+    assert held_bytes(graph) >= before + 70_000 * 8 * 4

@@ -26,6 +26,7 @@ from hetune.variants.errors import (
     MalformedError,
     MemoryLimitError,
     NotFoundError,
+    RegistryError,
     TooLargeError,
     VariantError,
 )
@@ -510,6 +511,12 @@ def test_rows_count_as_often_as_they_are_asked_for(tmp_path, graph, layers, x, n
     service.inference.run("m", graph, x)
     with pytest.raises(TooLargeError, match="features and outputs"):
         service.inference.run("m", graph, x, nodes=nodes)
+
+
+def test_what_is_no_matter_of_the_folder_stays_what_it_is(tmp_path):
+    folder = GraphStore(tmp_path, SMALL).files.folder
+    with pytest.raises(RegistryError, match="others"), folder.io("write", may_miss=False):
+        raise RegistryError("others can write there")
 
 
 def test_a_lock_that_cannot_be_taken_is_told(tmp_path):

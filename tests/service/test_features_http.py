@@ -202,6 +202,14 @@ def test_the_protocol_names_them_beside_the_graph(site):
     assert [n for output in typed for n in output["data"]] == brought["data"]
 
 
+@pytest.mark.parametrize(("features", "nodes"), [("flat", "nodes/paper"), ("typed", "nodes")])
+def test_the_protocol_s_nodes_have_the_form_of_the_features(site, features, nodes):
+    ids = {"name": nodes, "shape": [1], "datatype": "INT64", "data": [0]}
+    found = ask(site, {"graph_id": site.graph, "features": features}, [ids])
+    assert found.status_code == 400
+    assert "nodes by type and features without types" in found.json()["error"]
+
+
 @pytest.mark.parametrize(
     ("change", "status"),
     [

@@ -41,6 +41,18 @@ def test_those_over_a_limit_are_refused_until_others_have_left(gate, inside, siz
         pass
 
 
+def test_answers_that_nobody_has_read_yet_keep_others_out():
+    gate = Gate("guests", 3, LENGTH, most_kept=10)
+    with ExitStack() as stack:
+        for size in (10, 1):
+            stack.enter_context(gate.entered())
+            stack.enter_context(gate.keeping(size))
+        with pytest.raises(BusyError, match="answers of 11 bytes are being read"), gate.entered():
+            pass
+    with gate.entered():
+        pass
+
+
 def come(gate: Gate, stack: ExitStack, guests: int) -> int:
     """How many of so many guests come in, and stay."""
     before = gate.inside

@@ -202,3 +202,30 @@ def test_who_waits_for_a_long_answer_is_not_slow(monkeypatch, tmp_path):
     with serving(application(service)) as url, httpx.Client(base_url=url, timeout=60) as http:
         assert http.get("/v1/models").status_code == 200
         assert http.get("/v1/health/live").status_code == 200
+
+
+def test_answers_that_nobody_reads_end(monkeypatch):
+    monkeypatch.setattr(connections, "READ_SECONDS", 0.3)
+    over = threading.Event()
+
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            for what in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{what}.complete"})
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(64):  # more than sockets hold
+            await send({"type": "http.response.body", "body": bytes(1 << 20), "more_body": True})
+        over.set()
+
+    with serving(app) as url:
+        parsed = httpx.URL(url)
+        with socket.create_connection((parsed.host, parsed.port), 30) as connection:
+            connection.sendall(GET + b"\r\n")
+            assert over.wait(30)
+            received = 0
+            with suppress(ConnectionResetError):
+                while piece := connection.recv(1 << 20):
+                    received += len(piece)
+            assert received < 64 << 20

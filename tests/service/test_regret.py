@@ -61,11 +61,13 @@ def test_a_sample_compares_the_chosen_variant_with_the_next_ones(service, id):
     assert value(service, "hetune_regret_sample_sum", layer=sample.layer) == 1.5
 
 
-@pytest.mark.parametrize("how", ["inline graph", "variant asked for"])
+@pytest.mark.parametrize("how", ["inline graph", "variant asked for", "memory limited"])
 def test_what_was_not_chosen_for_a_kept_graph_is_not_sampled(service, id, how):
     service.regret.rate = 1.0
     if how == "inline graph":
         service.inference.run("m", tiny_graph(), X)
+    elif how == "memory limited":
+        service.inference.run("m", id, X, memory_limit=1 << 30)
     else:
         service.inference.run("m", id, X, variants=[None, None])
     assert not service.regret.is_waiting

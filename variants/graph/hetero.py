@@ -398,6 +398,10 @@ class HeteroGraph:
                 kept[key] = build()
             return cast(_Built, kept[key])
 
+    def known(self, key: Hashable) -> object:
+        """What `cached` has for a key already, else None. Waits for nobody."""
+        return self._cache.get(key)
+
     def __copy__(self) -> Self:
         return self
 

@@ -34,6 +34,9 @@ class Workspace:
     the hungriest one. Whoever uses it holds ``lock``.
     """
 
+    KEY = "workspace"
+    """Of a graph's, in `HeteroGraph.cached`."""
+
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.results = ResultMemory()
@@ -46,7 +49,7 @@ class Workspace:
     @classmethod
     def of(cls, graph: HeteroGraph) -> Workspace:
         """The workspace of a graph."""
-        return graph.cached("workspace", cls)
+        return graph.cached(cls.KEY, cls)
 
     @property
     def nbytes(self) -> int:
@@ -86,6 +89,11 @@ class ResultMemory:
 
     def __init__(self) -> None:
         self._spare: list[np.ndarray] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that were given back, and are kept."""
+        return sum(block.nbytes for block in tuple(self._spare))
 
     def take(self, elements: int) -> Tensor:
         """Uninitialised float32 memory that nobody else uses."""

@@ -21,6 +21,7 @@ from hetune.service.http.oip.inputs import inputs_of, nodes_of
 from hetune.service.http.oip.outputs import write_answer
 from hetune.service.http.oip.request import Asked, read_request
 from hetune.service.http.oip.statistics import Laps, Statistics
+from hetune.service.http.pieces import PiecesResponse
 from hetune.service.http.schema import BYTES, Responses, holds
 from hetune.service.http.work import Work
 
@@ -75,7 +76,8 @@ async def infer(
                 content = await asyncio.to_thread(compress, content, coding)
             laps.lap(statistics.OUTPUT)
     headers["Vary"] = "Accept-Encoding"
-    return Response(content, headers=headers, media_type=BINARY_TYPE if length else JSON_TYPE)
+    kind = BINARY_TYPE if length else JSON_TYPE
+    return PiecesResponse(content, kind, work.computing, headers)
 
 
 def _run_of(service: Service, name: str, version: int, asked: Asked, deadline: float | None) -> Run:

@@ -88,9 +88,14 @@ def nodes_of(asked: Asked, features: Features) -> Nodes | None:
         features: As `inputs_of` gives them.
 
     Raises:
-        MalformedError: There is no such output, or ids are given where it is not asked for.
+        MalformedError: There is no such output, ids are given where it is not asked for, or they
+            have another form than the features.
     """
     ids = {types: tensor for (what, types), tensor in asked.tensors.items() if what == "nodes"}
+    if any(bool(types) != isinstance(features, Mapping) for types in ids):
+        raise MalformedError(
+            "there are nodes by type and features without types, or the other way: give one form"
+        )
     if not isinstance(features, Mapping):
         return ids.get(())
     given = {types[0]: tensor for types, tensor in ids.items()}

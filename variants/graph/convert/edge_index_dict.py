@@ -42,9 +42,10 @@ def from_edge_index_dict(
                 "keys are (source type, relation, destination type)"
             )
     etypes = list(edge_index_dict) if metadata is None else [_triple(t) for t in metadata[1]]
-    unknown = [key for key in edge_index_dict if key not in set(etypes)]
-    if unknown:
-        raise GraphError(f"edge_index_dict has the key {unknown[0]}, which metadata lacks: add it")
+    if unknown := edge_index_dict.keys() - set(etypes):
+        raise GraphError(
+            f"edge_index_dict has the key {min(unknown)}, which metadata lacks: add it"
+        )
     known = (metadata[0] if metadata is not None else None) or x_dict or num_nodes_dict or ()
     ntypes = list(dict.fromkeys([*known, *(end for s, _, d in etypes for end in (s, d))]))
 
