@@ -166,6 +166,8 @@ class Executable:
                     f"out shares memory with {name}, which is read while out is written: give a "
                     "tensor of its own"
                 )
+        # Kernels write through its address, which autograd does not see.
+        torch.autograd.graph.increment_version(out)
         return out.view(rows, *kind.shape)
 
 
