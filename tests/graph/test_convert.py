@@ -271,7 +271,7 @@ def test_dgl_names_of_a_single_type_are_kept():
     )
     assert (g.num_nodes, edges_of(g)) == (4, [(0, 1, 0), (1, 2, 0)])
     assert to_dgl(g).canonical_etypes == [follows]
-    with pytest.raises(GraphError, match="names of its own: leave etype_names out"):
+    with pytest.raises(GraphError, match="types and names of its own: leave etype_names out"):
         from_dgl(to_dgl(g), etype_names=["likes"])
     assert from_dgl(dgl.graph(ends), etype_names=["likes"]).etype_names == ("likes",)
 

@@ -50,15 +50,14 @@ def from_dgl(
             etype_names=etype_names,
             ntype_names=ntype_names,
         )
-    options = zip(
-        ("etype", "ntype", "etype_names", "ntype_names"),
-        (etype, ntype, etype_names, ntype_names),
-        strict=True,
-    )
-    if idle := [name for name, value in options if value is not None]:
-        raise GraphError(
-            f"g is heterogeneous and has names of its own: leave {', '.join(idle)} out"
-        )
+    options: dict[str, object] = {
+        "etype": etype,
+        "ntype": ntype,
+        "etype_names": etype_names,
+        "ntype_names": ntype_names,
+    }
+    if idle := [name for name, value in options.items() if value is not None]:
+        raise GraphError(f"g has types and names of its own: leave {', '.join(idle)} out")
     return from_edge_index_dict(
         {key: torch.stack(g.edges(etype=key, order="eid")) for key in g.canonical_etypes},
         {name: int(g.num_nodes(name)) for name in g.ntypes},
