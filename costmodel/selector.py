@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-import torch
 from torch import nn
 
 from hetune.costmodel.calibration import ROOFLINE, load_calibration
@@ -265,7 +264,7 @@ class Selector:
         Raises:
             VariantError: The module is not supported.
         """
-        graph = HeteroGraph(torch.tensor([0]), torch.tensor([1]), torch.tensor([0]))
+        graph = HeteroGraph(np.array([0]), np.array([1]))
         return self.choose("rgat" if layer is None else layer, graph, 1)
 
     # Pricing.

@@ -102,7 +102,7 @@ def fma(turns: int, threads: int) -> Probe:
     Raises:
         CompileError: There is no compiler.
     """
-    function, sink = _library().fma_peak, torch.zeros(16 * threads)
+    function, sink = _library().fma_peak, torch.zeros(16 * threads, dtype=torch.float32)
     return Probe(
         lambda: function(turns, threads, sink.data_ptr()), float(turns * _FMA_FLOPS * threads)
     )
@@ -119,7 +119,7 @@ def gather(table: Tensor, rows: Tensor, threads: int) -> Probe:
     Raises:
         CompileError: There is no compiler.
     """
-    function, sink = _library().gather_sum, torch.zeros(16 * threads)
+    function, sink = _library().gather_sum, torch.zeros(16 * threads, dtype=torch.float32)
 
     def run() -> None:
         function(table.data_ptr(), rows.data_ptr(), rows.numel(), threads, sink.data_ptr())

@@ -113,7 +113,7 @@ def measure_machine(
 def _probes(tables: Tables, threads: int) -> dict[str, Probe]:
     rows = max(tables.own // ROW_BYTES, 1)
     rng = np.random.default_rng(0)
-    table = torch.ones(tables.memory // ROW_BYTES, ROW_BYTES // 4)
+    table = torch.ones(tables.memory // ROW_BYTES, ROW_BYTES // 4, dtype=torch.float32)
 
     def drawn(size: int) -> Probe:
         count = size // ROW_BYTES

@@ -38,7 +38,7 @@ DTYPES = {
 _NUMPY = {
     dtype: np.dtype(np.int16)
     if dtype is torch.bfloat16
-    else torch.empty(0, dtype=dtype).numpy().dtype
+    else torch.empty(0, dtype=dtype, device="cpu").numpy().dtype
     for dtype in DTYPES.values()
 }
 _METADATA = "__metadata__"
@@ -156,7 +156,7 @@ def _tensor(entry: _Entry, data: np.ndarray, start: int) -> Tensor:
 
 def _empty(entry: _Entry) -> Tensor:
     try:
-        return torch.empty(entry.shape, dtype=entry.dtype)
+        return torch.empty(entry.shape, dtype=entry.dtype, device="cpu")
     except RuntimeError:  # strides that overflow
         raise _malformed(f"{entry.name!r} has a shape that nothing can have") from None
 

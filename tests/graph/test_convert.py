@@ -258,6 +258,26 @@ def test_dgl_needs_no_dgl_to_read():
 
 @pytest.mark.dgl
 @pytest.mark.filterwarnings("ignore")
+def test_dgl_names_of_a_single_type_are_kept():
+    os.environ.setdefault("DGLBACKEND", "pytorch")
+    dgl = pytest.importorskip("dgl")
+    ends = torch.tensor([0, 1]), torch.tensor([1, 2])
+    follows = ("user", "follows", "user")
+    g = from_dgl(dgl.heterograph({follows: ends}, num_nodes_dict={"user": 4}))
+    assert (g.ntype_names, g.etype_names, g.canonical_etypes) == (
+        ("user",),
+        ("follows",),
+        (follows,),
+    )
+    assert (g.num_nodes, edges_of(g)) == (4, [(0, 1, 0), (1, 2, 0)])
+    assert to_dgl(g).canonical_etypes == [follows]
+    with pytest.raises(GraphError, match="types and names of its own: leave etype_names out"):
+        from_dgl(to_dgl(g), etype_names=["likes"])
+    assert from_dgl(dgl.graph(ends), etype_names=["likes"]).etype_names == ("likes",)
+
+
+@pytest.mark.dgl
+@pytest.mark.filterwarnings("ignore")
 def test_dgl_round_trip():
     os.environ.setdefault("DGLBACKEND", "pytorch")
     dgl = pytest.importorskip("dgl")

@@ -1,6 +1,8 @@
 """HeteroGraph: what it accepts, what it refuses, what it derives."""
 
 import copy
+import io
+import pickle
 import subprocess
 import sys
 import threading
@@ -376,6 +378,20 @@ def test_immutable():
     assert g == g
     assert g != library()
     assert g.to("cpu") is g
+
+
+@given(graphs())
+def test_pickled_and_back(g: HeteroGraph):
+    g.cached("index", threading.Lock)
+    file = io.BytesIO()
+    torch.save(g, file)
+    file.seek(0)
+    for back in (pickle.loads(pickle.dumps(g)), torch.load(file, weights_only=False)):
+        assert back.fingerprint == g.fingerprint
+        assert (back.num_etypes, back.ntype_names) == (g.num_etypes, g.ntype_names)
+        assert back.is_canonical == g.is_canonical
+        assert not g.is_canonical or back.metadata() == g.metadata()
+        back.validate()
 
 
 def test_moves_to_another_device():

@@ -136,6 +136,22 @@ def test_edge_lists(tmp_path: Path):
         load(tmp_path / "c.txt", relabel=False)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("g.txt", "0 4\n  \n 2 1 \n"),
+        ("g.txt", "0  4 \r\n \t\r\n\t2 1\r\n"),
+        ("g.txt", " 0 4\n2 1"),
+        ("g.tsv", "0 \t4\n2\t 1\n"),
+        ("g.csv", "src,dst\n0, 4\n2 ,1\n"),
+        ("g.csv", "src, dst\n0, 4\n2, 1\n"),
+    ],
+)
+def test_blanks_around_values_are_no_part_of_them(tmp_path: Path, name: str, content: str):
+    g = load(write(tmp_path / name, content))
+    assert (g.num_nodes, edges_of(g)) == (5, [(0, 4, 0), (2, 1, 0)])
+
+
 def test_one_wrong_id_takes_no_memory(tmp_path):
     path = write(tmp_path / "a.csv", "src,dst,etype\n0,1,0\n0,2000000000,0\n")
     with pytest.raises(GraphFileError, match=r"2000000001 nodes, .* relabel=True"):
@@ -178,6 +194,9 @@ def test_split_folder(tmp_path: Path):
     assert (test.num_nodes, test.num_etypes) == (4, 3)
     with pytest.raises(GraphFileError, match=r"has no valid\.txt"):
         load(tmp_path, split="valid")
+    write(tmp_path / "test.txt", "c\tt\td\nc\tt\t\n")
+    with pytest.raises(GraphFileError, match=r"test\.txt: row 2 has no destination"):
+        load(tmp_path)
 
 
 def test_matrix_market(tmp_path: Path):
@@ -212,6 +231,9 @@ def test_parquet(tmp_path: Path):
     named = pa.table({"h": ["x", "y"], "t": ["y", "z"]})
     pyarrow.parquet.write_table(named, tmp_path / "n.parquet")
     assert edges_of(load(tmp_path / "n.parquet", src="h", dst="t")) == [(0, 1, 0), (1, 2, 0)]
+    spaced = pa.table({"src": ["x", " x"], "dst": ["y", ""]})
+    pyarrow.parquet.write_table(spaced, tmp_path / "s.parquet")
+    assert edges_of(load(tmp_path / "s.parquet")) == [(0, 2, 0), (1, 3, 0)]
     pyarrow.parquet.write_table(pa.table({"src": [0.5], "dst": [1]}), tmp_path / "f.parquet")
     with pytest.raises(GraphFileError, match="column 'src' is double: cast it"):
         load(tmp_path / "f.parquet")
@@ -273,6 +295,9 @@ BROKEN: dict[str, tuple[str, str | bytes, str]] = {
     "nt not text": ("g.nt", b"\xff\xfe\x00", r"g\.nt cannot be read as an N-Triples file"),
     "ttl syntax": ("g.ttl", "@prefix x: <http://x/> .\nx:a x:b\n", r"g\.ttl is no Turtle: at line"),
     "text columns": ("g.tsv", "a\tr\tb\na\tr\n", r"g\.tsv cannot be read.*Row #2: Expected 3"),
+    "text cell": ("g.tsv", "a\tr\tb\na\t\tb\n", r"g\.tsv: row 2 has no edge type"),
+    "text blanks for a cell": ("g.tsv", "0\t1\n1\t  \n", r"g\.tsv: row 2 has no destination"),
+    "text cut": ("g.txt", "0 4\n2 1\n2 ", r"g\.txt cannot be read.*Row #3: Expected 2"),
     "text one column": ("g.txt", "hello\nworld\n", r"g\.txt, line 1: 1 columns"),
     "text comments only": ("g.txt", "# a\n# b\n", "holds no edge"),
     "text negative": ("g.txt", "0 1\n-1 2\n", r"src\[1\] is -1"),
@@ -299,6 +324,7 @@ BROKEN: dict[str, tuple[str, str | bytes, str]] = {
     "csv column": ("g.csv", "a,b\n1,2\n", r"no column 'src' but \['a', 'b'\]: say which one"),
     "csv row": ("g.csv", "src,dst\n1,2\n3\n", r"g\.csv cannot be read.*Row #3: Expected 2"),
     "csv missing": ("g.csv", "src,dst\n1,2\n3,\n", "row 2 has no destination"),
+    "csv blanks for a cell": ("g.csv", "src,dst\n1,2\n , 4\n", "row 2 has no source"),
     "csv not text": ("g.csv", b"src,dst\n\xff,\xfe\n", r"g\.csv cannot be read as a CSV"),
     "parquet": ("g.parquet", b"PAR1 and no more", r"g\.parquet cannot be read as a Parquet"),
     "npz not a zip": ("g.npz", b"PK but not really", r"g\.npz is cut short or no"),

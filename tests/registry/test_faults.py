@@ -186,7 +186,9 @@ def _expect_degraded(registry, source, caplog, message: str) -> None:
     with pytest.raises(RegistryError) as error:
         registry.build([source(100)])
     assert str(error.value) == message
+    assert not registry.holds(source(101))
     assert registry.load(source(101)).answer() == 101
+    assert registry.holds(source(101))
     assert registry.load(source(102)).answer() == 102
     (record,) = caplog.records
     assert record.getMessage() == f"{message}. Until then each process compiles its kernels anew"
@@ -233,6 +235,29 @@ def test_a_read_only_folder(toolchain, source, caplog):
         for path in (top, *top.rglob("*")):
             if path.is_dir():
                 path.chmod(0o700)
+        shutil.rmtree(top)
+
+
+def test_a_folder_that_cannot_be_reached(toolchain, source, caplog):
+    """The superuser becomes another user to feel the limit."""
+    top = Path(tempfile.mkdtemp())
+    registry = Registry(top / "kernels", toolchain=toolchain)
+    top.chmod(0o000)
+    try:
+        if os.geteuid() == 0:
+            os.seteuid(65_534)
+        assert not registry.holds(source(1))
+        assert registry.load(source(1)).answer() == 1
+        assert registry.holds(source(1))
+        (record,) = caplog.records
+        assert record.getMessage() == (
+            f"cannot read the kernel registry {registry.root} (Permission denied): make it "
+            "writable, or set HETUNE_CACHE to another folder. Until then each process compiles its "
+            "kernels anew"
+        )
+    finally:
+        os.seteuid(os.getuid())
+        top.chmod(0o700)
         shutil.rmtree(top)
 
 

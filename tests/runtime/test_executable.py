@@ -68,6 +68,18 @@ def test_out_is_written_and_returned(run, good):
         assert torch.equal(out.view(50, 2, 4), expected)
 
 
+def test_autograd_notices_that_out_was_written(run, executable, good, monkeypatch):
+    monkeypatch.setattr(executable, "_runners", ())  # compiled kernels do nothing that torch sees
+    out = torch.zeros(50, 8)
+    factor = torch.ones(50, 8, requires_grad=True)
+    loss = (out * factor).sum()
+    run(good, out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    with torch.inference_mode():
+        run(good, torch.zeros(50, 8))  # has no version
+
+
 def test_a_mark_stands_before_the_first_launch_and_after_each(graph, values, executable, good):
     weights = weights_of(executable.plan, values, graph)
     expected = executable.run({"x": good}, weights)

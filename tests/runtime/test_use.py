@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,9 +140,32 @@ def test_exploring_keeps_what_was_fastest_and_ends(graph):
     assert set(tried[12:]) == {VARIANTS[1].id}
 
 
-def test_no_variant_fits(graph):
-    with pytest.raises(MemoryLimitError, match="raise memory_limit to at least"):
-        Use().next(VARIANTS, graph, Policy(Told((1.0,)), memory_limit=1), ready)
+@pytest.mark.parametrize("explore", [False, True], ids=["asked", "tried"])
+def test_no_variant_fits(explore, graph):
+    use, policy = Use(), Policy(Told((1.0,)), memory_limit=1, explore=explore)
+    for _ in range(2):
+        with pytest.raises(MemoryLimitError, match="raise memory_limit to at least"):
+            use.next(VARIANTS, graph, policy, ready)
+
+
+def test_a_call_waits_for_the_first_question_of_another_thread(graph):
+    use = Use()
+
+    @dataclass(frozen=True)
+    class Interrupted(Told):
+        """While it predicts, another thread calls, and has long enough to fail."""
+
+        def price(self, table, domain, threads):
+            if not others:
+                others.append(pool.submit(ids, 1, use, graph, policy))
+                wait(others, timeout=0.1)
+            return super().price(table, domain, threads)
+
+    others = []
+    policy = Policy(Interrupted((1.0,)), explore=True)
+    with ThreadPoolExecutor(1) as pool:
+        assert ids(1, use, graph, policy) == [VARIANTS[0].id]
+        assert others[0].result() == [VARIANTS[0].id]
 
 
 def test_a_choice_tells_its_launches_and_candidates(graph):

@@ -60,7 +60,8 @@ def merged_order(
     positions = as_int32(removed)
     new_ids = None
     if len(removed):
-        new_ids = primitives.renumber(index.num_edges, gone, torch.empty(0, dtype=torch.int32))
+        nothing = torch.empty(0, dtype=torch.int32, device="cpu")
+        new_ids = primitives.renumber(index.num_edges, gone, nothing)
     ids = index.num_edges - len(removed) + order
     pairs = _merged_pairs(index, removed, added, new_nodes)
 

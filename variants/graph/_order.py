@@ -31,7 +31,7 @@ def sort_edges(
 
 def no_edges() -> EdgeOrder:
     """The order of an index without edges."""
-    return EdgeOrder(*(torch.empty(0, dtype=torch.int32) for _ in EdgeOrder._fields))
+    return EdgeOrder(*(torch.empty(0, dtype=torch.int32, device="cpu") for _ in EdgeOrder._fields))
 
 
 def select_edges(
@@ -47,7 +47,7 @@ def select_edges(
     """
     num_etypes = pair_etype_ptr.size - 1
     chosen = np.asarray(relations)
-    wanted = torch.zeros(num_etypes, dtype=torch.bool)
+    wanted = torch.zeros(num_etypes, dtype=torch.bool, device="cpu")
     wanted[torch.from_numpy(chosen)] = True
     position = index_primitives.primitives().select(every.etype, wanted, count)
     etype = every.etype.index_select(0, position)

@@ -134,9 +134,9 @@ def _groups_by_etype(index: GraphIndex, space: str) -> RowGroups:
         rows = primitives.sort_by_key(etype, max(index.num_etypes, 1))
         return cut_by_type(rows, counts)
     if space == "src_pair":
-        rows = torch.arange(index.num_src_pairs, dtype=torch.int32)
+        rows = torch.arange(index.num_src_pairs, dtype=torch.int32, device="cpu")
         return cut_by_type(rows, np.diff(index.src_pair_etype_ptr.numpy()))
     spans = index.dense_spans
     spans.check()
-    rows = torch.arange(index.num_src_dense, dtype=torch.int32)
+    rows = torch.arange(index.num_src_dense, dtype=torch.int32, device="cpu")
     return cut_by_type(rows, np.diff(spans.row_ptr))

@@ -78,7 +78,7 @@ def edited(
     numbers, ntype = None, graph.ntype.cpu()
     if add_nodes:
         sizes = torch.from_numpy(np.diff(types.new_offsets))
-        ntype = torch.repeat_interleave(torch.arange(graph.num_ntypes), sizes)
+        ntype = torch.repeat_interleave(torch.arange(graph.num_ntypes, device="cpu"), sizes)
         shift = np.repeat((types.new_offsets - types.offsets)[:-1], np.diff(types.offsets))
         numbers = as_int32(np.arange(graph.num_nodes) + shift)
     src, dst, etype = _columns(graph, gone, added, numbers)
@@ -155,7 +155,7 @@ def _columns(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Sources, destinations and types of the edges that stay, and of those that come."""
     primitives = index_primitives.primitives()
-    at = torch.full((len(added.src),), graph.num_edges, dtype=torch.int32)
+    at = torch.full((len(added.src),), graph.num_edges, dtype=torch.int32, device="cpu")
 
     def column(
         values: torch.Tensor, come: np.ndarray, looked_up: torch.Tensor | None = None

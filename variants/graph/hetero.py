@@ -5,7 +5,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -33,7 +33,7 @@ class HeteroGraph:
 
     Node ids are global; nodes of one type are contiguous (type-major). Edges keep the order in
     which they were given. Duplicate edges, self loops, isolated nodes and relations without edges
-    are ordinary.
+    are ordinary. Pickled, it leaves behind what is derived from it; unpickled, it is not checked.
 
     Args:
         src: Source node of each edge, shape [E]; int16, int32 or int64 tensor or NumPy array.
@@ -345,20 +345,24 @@ class HeteroGraph:
             raise GraphError(f"device is {device!r}: {error}; take 'cpu'") from error
         if target == self.device:
             return self
-        moved = HeteroGraph(
-            *(ids.to(target) for ids in (self.src, self.dst, self.etype, self.ntype)),
-            num_nodes=self.num_nodes,
-            num_etypes=self.num_etypes,
-            num_ntypes=self.num_ntypes,
-            ntype_names=self.ntype_names,
-            etype_names=self.etype_names,
-            canonical_etypes=self._parts.declared,
-            validate=False,
-        )
+        arrays = (self.src, self.dst, self.etype, self.ntype)
+        moved = HeteroGraph(*(ids.to(target) for ids in arrays), **self._description())
         for name in ("node_offsets", "_type_pairs", "fingerprint"):
             if name in self.__dict__:
                 moved.__dict__[name] = self.__dict__[name]
         return moved
+
+    def _description(self) -> dict[str, Any]:
+        """What makes the same graph of its arrays."""
+        return {
+            "num_nodes": self.num_nodes,
+            "num_etypes": self.num_etypes,
+            "num_ntypes": self.num_ntypes,
+            "ntype_names": self.ntype_names,
+            "etype_names": self.etype_names,
+            "canonical_etypes": self._parts.declared,
+            "validate": False,
+        }
 
     # Identity and derived objects.
 
@@ -407,6 +411,10 @@ class HeteroGraph:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
+
+    def __reduce__(self) -> Any:
+        arrays = (self.src, self.dst, self.etype, self.ntype)
+        return partial(HeteroGraph, **self._description()), arrays
 
     def __repr__(self) -> str:
         where = "" if self.device.type == "cpu" else f", device={str(self.device)!r}"

@@ -154,7 +154,7 @@ class GraphIndex(Steps):
             raise InputError(f"no end {end!r}: give 'src' or 'dst'")
 
         def build() -> torch.Tensor:
-            has_edge = torch.zeros(self.num_nodes, dtype=torch.bool)
+            has_edge = torch.zeros(self.num_nodes, dtype=torch.bool, device="cpu")
             has_edge[self.src if end == "src" else self.dst] = True
             return has_edge.nonzero().flatten().int()
 
@@ -322,7 +322,9 @@ class GraphIndex(Steps):
         return self.step(name, lambda: index_primitives.primitives().pointers(keys(), buckets))
 
     def _iota(self, count: int) -> torch.Tensor:
-        return self.step(f"arange({count})", lambda: torch.arange(count, dtype=torch.int32))
+        return self.step(
+            f"arange({count})", lambda: torch.arange(count, dtype=torch.int32, device="cpu")
+        )
 
     @property
     def _edges_per_relation(self) -> np.ndarray:

@@ -57,7 +57,7 @@ def _called(function: Any, name: str, *args: torch.Tensor | int | None) -> int:
 
 
 def _new(count: int) -> torch.Tensor:
-    new = torch.empty(count, dtype=torch.int32)
+    new = torch.empty(count, dtype=torch.int32, device="cpu")
     if new.nbytes >= _LARGE_BYTES:
         _call("prefer_large_pages", new, new.nbytes)
     return new
@@ -114,7 +114,7 @@ def number_pairs(dst: torch.Tensor, etype: torch.Tensor) -> tuple[torch.Tensor, 
 
 def histogram(keys: torch.Tensor, buckets: int) -> torch.Tensor:
     """How many keys are k, for each k in [0, buckets): int64."""
-    counts = torch.empty(buckets, dtype=torch.int64)
+    counts = torch.empty(buckets, dtype=torch.int64, device="cpu")
     _call("histogram", keys, keys.numel(), buckets, counts, torch.get_num_threads())
     return counts
 
@@ -211,7 +211,7 @@ def bound(
         int64 [n].
     """
     count = keys[1].numel()
-    out = torch.empty(count, dtype=torch.int64)
+    out = torch.empty(count, dtype=torch.int64, device="cpu")
     given = major, minor, *keys, *span, count, int(above), out, torch.get_num_threads()
     _called(_merging().hetune_merge_bound, "bound", *given)
     return out

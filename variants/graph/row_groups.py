@@ -98,7 +98,7 @@ def node_type_groups(
     group_type = np.searchsorted(offsets, group_ptr[:-1], side="right") - 1
     block_ptr = np.searchsorted(group_ptr, cuts)
     if chosen is None:
-        rows = torch.arange(nodes, dtype=torch.int32)
+        rows = torch.arange(nodes, dtype=torch.int32, device="cpu")
     else:
         rows = chosen
         group_ptr = np.searchsorted(chosen.numpy(), group_ptr)

@@ -140,7 +140,11 @@ class Registry:
             CompileError: There is no compiler, so that nobody can say which kernel is meant.
         """
         key = self.key(source)
-        return key in self._loaded or self._folder.binary(key).exists()
+        if key in self._loaded:
+            return True
+        with suppress(OSError):  # the folder may be out of reach
+            return self._folder.binary(key).exists()
+        return False
 
     def find(self, source: KernelSource) -> bytes | None:
         """The binary if it is on disk and sound (digest checked); None if not. Compiles nothing.

@@ -106,7 +106,8 @@ class Executable:
         different streams do not meet.
         """
         if self.workspace is None:
-            arena = torch.empty(self.layout.arena_bytes // ELEMENT, device=self.device)
+            elements = self.layout.arena_bytes // ELEMENT
+            arena = torch.empty(elements, dtype=torch.float32, device=self.device)
             return self.slice(arena)
         scratch = self.layout.scratch_bytes * kernel_threads()
         return {**self.workspace.slices(self), SCRATCH: self.workspace.scratch(scratch)}
@@ -146,7 +147,7 @@ class Executable:
         kind = next(b.type for b in self.plan.temporaries if b.name == self.plan.result)
         rows = self._domain.buffer_rows(kind)
         if out is None and self.workspace is None:
-            return torch.empty(rows, *kind.shape, device=self.device)
+            return torch.empty(rows, *kind.shape, dtype=torch.float32, device=self.device)
         if out is None:
             assert self.workspace is not None
             return self.workspace.results.take(rows * kind.width).view(rows, *kind.shape)
@@ -165,6 +166,8 @@ class Executable:
                     f"out shares memory with {name}, which is read while out is written: give a "
                     "tensor of its own"
                 )
+        # Kernels write through its address, which autograd does not see.
+        torch.autograd.graph.increment_version(out)
         return out.view(rows, *kind.shape)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -55,6 +56,8 @@ class Policy:
 class Use:
     """A layer's calls on one graph so far. Cached on the graph, and does not refer to it.
 
+    Safe with several threads: calls that come while one asks wait for its answer.
+
     Attributes:
         calls: How many there were.
         current: What the last call ran.
@@ -66,6 +69,7 @@ class Use:
     asked: bool = False
     _trials: dict[str, list[float]] = field(default_factory=dict)
     _contenders: tuple[Variant, ...] = ()
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def next(
         self,
@@ -85,20 +89,30 @@ class Use:
         Raises:
             MemoryLimitError: None fits the limit.
         """
-        self.calls += 1
-        if policy.explore:
-            return self._explored(variants, graph, policy)
+        with self._lock:
+            self.calls += 1
+            if policy.explore:
+                return self._explored(variants, graph, policy)
+            return self._expected(variants, graph, policy, is_ready), None
+
+    def _expected(
+        self,
+        variants: tuple[Variant, ...],
+        graph: HeteroGraph,
+        policy: Policy,
+        is_ready: Callable[[Variant], bool],
+    ) -> Chosen:
         if not self.asked:
             first = usual(variants)
             if self._is_early(first, graph, policy, is_ready):
                 self.current = Chosen(first, cuda_graph=False)
-                return self.current, None
+                return self.current
         learns = policy.expected_runs is None
         if not self.asked or (learns and _is_power_of_two(self.calls)):
             self.current = self._decide(variants, graph, policy)
             self.asked = True
         assert self.current is not None
-        return self.current, None
+        return self.current
 
     def _is_early(
         self,
@@ -130,7 +144,7 @@ class Use:
     def _explored(
         self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy
     ) -> tuple[Chosen, Callable[[float], None] | None]:
-        if self.calls == 1:
+        if self.current is None:
             self._contenders = contenders(
                 variants, graph, policy.pricer, memory_limit=policy.memory_limit, most=_CONTENDERS
             )
@@ -138,7 +152,6 @@ class Use:
             self.current = Chosen(self._contenders[0])
         waiting = [v for v in self._contenders if len(self._trials[v.id]) < _TRIALS]
         if not waiting or len(self._contenders) == 1:
-            assert self.current is not None
             return self.current, None
         trial = min(waiting, key=lambda v: len(self._trials[v.id]))
         return Chosen(trial), lambda seconds: self._tell(trial, seconds)

@@ -98,7 +98,7 @@ class ResultMemory:
     def take(self, elements: int) -> Tensor:
         """Uninitialised float32 memory that nobody else uses."""
         if elements * ELEMENT < _HUGE_PAGE:
-            return torch.empty(elements)
+            return torch.empty(elements, dtype=torch.float32, device="cpu")
         try:
             block = self._spare.pop()
         except IndexError:
@@ -122,7 +122,7 @@ def allocate(elements: int) -> Tensor:
     # A tensor made in inference mode could not be written outside of it.
     with torch.inference_mode(False):
         if elements * ELEMENT < _HUGE_PAGE:
-            return torch.empty(elements)
+            return torch.empty(elements, dtype=torch.float32, device="cpu")
         return torch.from_numpy(_aligned(elements))
 
 

@@ -42,7 +42,9 @@ class TorchBackend:
 def _scratch(launch: Launch, place: Place) -> dict[str, Tensor]:
     """Memory for all rows of scratch buffers: the interpreter runs all blocks at once."""
     sizes = whole_scratch(launch, place.count)
-    memory = {name: torch.empty(size) for name, size in sizes.items()}
+    memory = {
+        name: torch.empty(size, dtype=torch.float32, device="cpu") for name, size in sizes.items()
+    }
     found: dict[str, Tensor] = {}
     for buffer in launch.buffers:
         if buffer.scratch:

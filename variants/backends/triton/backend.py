@@ -115,7 +115,10 @@ class TritonBackend:
 
         def run(buffers: Mapping[str, Tensor]) -> None:
             if temporary:
-                memory = {name: torch.empty(size, device=device) for name, size in scratch.items()}
+                memory = {
+                    name: torch.empty(size, dtype=torch.float32, device=device)
+                    for name, size in scratch.items()
+                }
                 buffers = {**buffers, **{name: memory[of] for name, of in temporary.items()}}
             with _current(device):
                 for call in calls:

@@ -10,6 +10,7 @@ from hetune.variants.graph._extras import require
 from hetune.variants.graph.convert.edge_index_dict import from_edge_index_dict, to_edge_index_dict
 from hetune.variants.graph.hetero import HeteroGraph
 
+_UNTYPED = ("_N", "_E", "_N")
 _ETYPE_FIELDS = ("_TYPE", "etype", "edge_type", "rel_type")
 _NTYPE_FIELDS = ("_TYPE", "ntype", "node_type")
 
@@ -33,11 +34,12 @@ def from_dgl(
         ntype_names: Homogeneous only: names of the node types.
 
     Raises:
-        GraphError: It is not a DGL graph, or a named field is missing.
+        GraphError: It is not a DGL graph, a named field is missing, or a heterogeneous graph came
+            with options for homogeneous ones.
     """
     if not hasattr(g, "canonical_etypes") or not hasattr(g, "ntypes"):
         raise GraphError(f"from_dgl got a {type(g).__name__}: give a DGLGraph")
-    if len(g.canonical_etypes) == 1 and len(g.ntypes) == 1:
+    if list(g.canonical_etypes) == [_UNTYPED] and len(g.ntypes) == 1:
         src, dst = g.edges(order="eid")
         return HeteroGraph(
             src,
@@ -48,6 +50,14 @@ def from_dgl(
             etype_names=etype_names,
             ntype_names=ntype_names,
         )
+    options: dict[str, object] = {
+        "etype": etype,
+        "ntype": ntype,
+        "etype_names": etype_names,
+        "ntype_names": ntype_names,
+    }
+    if idle := [name for name, value in options.items() if value is not None]:
+        raise GraphError(f"g has types and names of its own: leave {', '.join(idle)} out")
     return from_edge_index_dict(
         {key: torch.stack(g.edges(etype=key, order="eid")) for key in g.canonical_etypes},
         {name: int(g.num_nodes(name)) for name in g.ntypes},

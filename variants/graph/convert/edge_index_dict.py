@@ -64,7 +64,7 @@ def from_edge_index_dict(
         raise GraphError("edge_index_dict has tensors on several devices: move them to one")
     device = sources[0].device if sources else torch.device("cpu")
     lengths = [edges[key][0].numel() if key in edges else 0 for key in etypes]
-    empty = torch.empty(0, dtype=torch.int64)
+    empty = torch.empty(0, dtype=torch.int64, device="cpu")
     return HeteroGraph(
         torch.cat(sources) if sources else empty,
         torch.cat(targets) if targets else empty,
@@ -105,7 +105,7 @@ def relation_names(etypes: Sequence[CanonicalEtype]) -> list[str]:
 
 def _repeat(lengths: Sequence[int]) -> torch.Tensor:
     """0 as often as the first length says, 1 as often as the second, ..."""
-    return torch.repeat_interleave(torch.tensor(lengths, dtype=torch.int64))
+    return torch.repeat_interleave(torch.tensor(lengths, dtype=torch.int64, device="cpu"))
 
 
 def _triple(given: Iterable[str]) -> CanonicalEtype:

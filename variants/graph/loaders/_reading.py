@@ -113,10 +113,7 @@ def graph_from_columns(
     Raises:
         GraphError: A value is missing, or something does not fit.
     """
-    for name, column in (("source", src), ("destination", dst), ("edge type", etype)):
-        if column is not None and column.null_count:
-            row = pc.index(column.is_null(), True).as_py() + 1
-            raise GraphError(f"row {row} has no {name}: fill it in or drop the row")
+    check_filled(src, dst, etype)
     if bipartite is None:
         ends = pa.chunked_array([*src.chunks, *dst.chunks], src.type)
         ids, count = _number(ends, relabel, num_nodes)
@@ -148,6 +145,23 @@ def graph_from_columns(
         etype_names=etype_names,
         ntype_names=names,
     )
+
+
+def check_filled(
+    src: pa.ChunkedArray, dst: pa.ChunkedArray, etype: pa.ChunkedArray | None = None
+) -> None:
+    """Refuse columns in which a value is missing, with a `GraphError` that names the row."""
+    for name, column in (("source", src), ("destination", dst), ("edge type", etype)):
+        if column is not None and column.null_count:
+            row = pc.index(column.is_null(), True).as_py() + 1
+            raise GraphError(f"row {row} has no {name}: fill it in or drop the row")
+
+
+def trimmed(table: pa.Table) -> pa.Table:
+    """A table of text without the blanks around values; null where nothing is left."""
+    columns = [pc.utf8_trim_whitespace(column) for column in table.columns]
+    filled = [pc.if_else(pc.not_equal(column, ""), column, None) for column in columns]
+    return pa.table(filled, names=table.column_names)
 
 
 def same_type(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[pa.ChunkedArray, ...]:

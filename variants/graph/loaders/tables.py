@@ -15,6 +15,7 @@ from hetune.variants.graph.loaders._reading import (
     graph_from_columns,
     reading,
     same_type,
+    trimmed,
 )
 
 
@@ -29,7 +30,7 @@ def load_csv(
     num_nodes: int | None = None,
     bipartite: Sequence[str] | None = None,
 ) -> HeteroGraph:
-    """Read a CSV with a header line (also gzipped).
+    """Read a CSV with a header line (also gzipped). Blanks around names and values are dropped.
 
     Args:
         path: The file.
@@ -51,19 +52,18 @@ def load_csv(
         parse = pyarrow.csv.ParseOptions(delimiter=delimiter)
         serial = pyarrow.csv.ReadOptions(use_threads=False)
         with pyarrow.csv.open_csv(path, read_options=serial, parse_options=parse) as reader:
-            columns = _columns(path, reader.schema.names, src, dst, etype)
+            there = {name.strip(): name for name in reader.schema.names}
+        columns = _columns(path, list(there), src, dst, etype)
+        names = [there[name] for name in columns]
         table = pyarrow.csv.read_csv(
             path,
             read_options=serial,
             parse_options=parse,
             convert_options=pyarrow.csv.ConvertOptions(
-                include_columns=columns,
-                column_types=dict.fromkeys(columns, pa.string()),
-                strings_can_be_null=True,
-                null_values=[""],
+                include_columns=names, column_types=dict.fromkeys(names, pa.string())
             ),
         )
-        return _graph(table, columns, relabel, num_nodes, bipartite)
+        return _graph(trimmed(table), names, relabel, num_nodes, bipartite)
 
 
 def load_parquet(

@@ -13,11 +13,13 @@ from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders._reading import (
     check_file,
+    check_filled,
     check_memory,
     graph_from_columns,
     is_gzip,
     reading,
     same_type,
+    trimmed,
 )
 from hetune.variants.graph.loaders.npz import SPLITS
 
@@ -31,9 +33,10 @@ def load_text(
 ) -> HeteroGraph:
     """Read `head TAB relation TAB tail`, or two columns `source destination` (also gzipped).
 
-    Columns are separated by tabs, or by blanks where the first line has no tab. Lines that start
-    with "#" or "%" at the top are skipped. A file whose first line is a lone count, or whose name
-    ends in "2id.txt", is read by `load_openke`.
+    Columns are separated by tabs, or by blanks where the first line has no tab. Blanks around a
+    value are no part of it. Skipped are lines that start with "#" or "%" at the top, and empty ones
+    anywhere. A file whose first line is a lone count, or whose name ends in "2id.txt", is read by
+    `load_openke`.
 
     Args:
         path: The file.
@@ -43,8 +46,8 @@ def load_text(
         bipartite: Two node type names, where the columns number different things.
 
     Raises:
-        GraphFileError: A line has another number of columns (named by its number), or the file is
-            empty or cut short.
+        GraphFileError: A line has another number of columns or a value is missing (named by its
+            number), or the file is empty or cut short.
     """
     check_file(path)
     with reading(path, "text with an edge per line"):
@@ -140,6 +143,8 @@ def load_split_folder(path: Path, *, split: str | None = None) -> HeteroGraph:
             tables[name] = _table(file, data, *_first_line(file, data))
             if tables[name].num_columns != 3:
                 raise GraphFileError(f"{file} has two columns: triples have three")
+            head, relation, tail = tables[name].columns
+            check_filled(head, tail, relation)
     with reading(path, "a folder of triples"):
         table = pa.concat_tables([t.rename_columns(["h", "r", "t"]) for t in tables.values()])
         src, dst = same_type(table["h"], table["t"])
@@ -184,13 +189,14 @@ def _table(path: Path, data: bytes, skipped: int, first: bytes) -> pa.Table:
         # Blanks of any number separate columns; tabs among them do too (cora.cites has both).
         columns = len(first.split())
         data = re.sub(rb"[ \t]+", b"\t", data)
+        data = re.sub(rb"(?m)^\t|\t(?=\r?$)", b"", data)
     if columns not in (2, 3):
         raise GraphFileError(
             f"{path}, line {skipped + 1}: {columns} columns; give 'source destination' or "
             "'head TAB relation TAB tail'"
         )
     names = [str(i) for i in range(columns)]
-    return pyarrow.csv.read_csv(
+    table = pyarrow.csv.read_csv(
         pa.BufferReader(data),
         read_options=pyarrow.csv.ReadOptions(
             column_names=names, skip_rows=skipped, use_threads=False
@@ -200,6 +206,7 @@ def _table(path: Path, data: bytes, skipped: int, first: bytes) -> pa.Table:
             column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
         ),
     )
+    return trimmed(table)
 
 
 def _no_rows() -> np.ndarray:
