@@ -193,15 +193,16 @@ class _Measuring:
 
     def _rounds(self, candidates: list[Candidate]) -> Rounds[Sample]:
         limits, yardstick = self._limits, self._bench.yardstick
-        samplers = {c.variant.id: c.sample for c in candidates}
-        if not samplers:
+        if not candidates:
             return Rounds({}, {}, 0)
+        by_name = {c.variant.id: c for c in candidates}
+        spare = min(c.runs_left for c in candidates) - limits.rounds
         first = take_rounds(
-            samplers,
+            {name: c.sample for name, c in by_name.items()},
             limits.rounds,
             seed=self._seed,
             yardstick=yardstick,
-            repeats=limits.repeats,
+            repeats=min(limits.repeats, spare),
             progress=self._beat,
         )
         medians = {
@@ -211,17 +212,19 @@ class _Measuring:
         near = {n: s for n, s in medians.items() if s <= _NEAR * min(medians.values())}
         left = limits.problem_seconds - sum(limits.rounds * s for s in medians.values())
         more = min(limits.most_rounds - limits.rounds, int(left / max(sum(near.values()), 1e-9)))
+        spare = min((by_name[name].runs_left for name in near), default=0)
+        more = min(more, spare)
         if len(near) < 2 or more < 1:
             return first
         second = take_rounds(
-            {name: samplers[name] for name in near},
+            {name: by_name[name].sample_more for name in near},
             more,
             seed=self._seed + 1,
             yardstick=yardstick,
-            repeats=max(0, limits.repeats - first.repeated),
+            repeats=min(limits.repeats - first.repeated, spare - more),
             progress=self._beat,
         )
-        return _joined(first, second, dropped=near.keys() - second.samples.keys())
+        return _joined(first, second, dropped={name for name in near if by_name[name].loss})
 
     def _records(
         self,
