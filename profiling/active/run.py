@@ -58,7 +58,7 @@ def run_active(
     Raises:
         CampaignError: There are units for several devices, whose times are not compared.
         GraphError: A graph cannot be made.
-        StoreError: The store fails; what was stored before stays.
+        StoreError, WorkerError: As `run_units`.
     """
     records = store if records is None else records
     digest = this_machine().digest

@@ -97,6 +97,7 @@ def measure_problem(
     Raises:
         GraphError: HGT was given a graph that is not canonical.
         VariantError, CompileError: The problem is one of GPUs, and there is none, or no Triton.
+        CompileError, RegistryError: There is no compiler, or no place for what it makes.
         WorkerError: A variant has cost this process its GPU.
     """
     bench = bench or bench_of(problem.device)
