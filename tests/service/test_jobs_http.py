@@ -178,6 +178,13 @@ def test_campaigns_that_are_refused(http, change, status, name):
     assert http.get(JOBS).json()["jobs"] == []
 
 
+@pytest.mark.parametrize("key", ["layers", "widths", "squared", "heads", "threads"])
+def test_lists_are_bounded_before_they_are_combined(http, monkeypatch, key):
+    monkeypatch.setattr("hetune.profiling.campaign.parse", None)
+    found = http.post(JOBS, json={"campaign": CAMPAIGN | {key: [1] * 1001}})
+    assert f"1001 entries of {key} are more" in is_problem(found, 413, "TooLargeError")
+
+
 @pytest.mark.parametrize(
     "body", [{}, {"campaign": None}, {"campaign": []}, {"campaign": CAMPAIGN, "retrain": 1}, []]
 )
