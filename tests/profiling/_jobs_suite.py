@@ -625,6 +625,21 @@ class DatabaseConformance(JobsConformance):
                 "m",
             )
 
+    @pytest.mark.parametrize("trains", list(Trains))
+    def test_a_cancelled_job_does_not_wait_for_its_machine(self, url: str, trains: Trains) -> None:
+        """Whoever asks for work ends what a worker was lent that is silent by now."""
+        with self.open(url) as bench:
+            job, kept = bench.submit(1), bench.submit(1)
+            bench.claim("gone"), bench.claim("gone")
+            bench.queue.cancel(job.id)
+            leases = Leases(bench.store, trains=trains, clock=lambda: bench.now)
+            assert leases.claim("b", OTHER_MACHINE.digest) is None
+            assert bench.state(job) is State.RUNNING
+            bench.wait(60)
+            assert leases.claim("b", OTHER_MACHINE.digest) is None
+            assert (bench.state(job), bench.states(job)) == (State.CANCELLED, [State.CANCELLED])
+            assert bench.states(kept) == [State.RUNNING]
+
     def test_many_submit_under_one_key(self, url: str) -> None:
         """One of them makes the job, and all of them the tables."""
         barrier = Barrier(_WORKERS)
