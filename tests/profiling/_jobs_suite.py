@@ -546,6 +546,21 @@ class DatabaseConformance(JobsConformance):
                 bench.submit(0)
             assert bench.queue.list() == ()
 
+    @pytest.mark.parametrize("text", ["zero\0", "half\ud800"])
+    @pytest.mark.parametrize("place", ["name", "family", "options"])
+    def test_texts_that_databases_refuse(self, url: str, place: str, text: str) -> None:
+        """A row that cannot be read keeps PostgreSQL from lending any other."""
+        with self.open(url) as bench:
+            value = (("path", text),) if place == "options" else text
+            [unit] = some_units(1, variants=1)
+            graph = replace(unit.problem.graph, **{place: value})
+            unit = replace(unit, problem=replace(unit.problem, graph=graph))
+            with pytest.raises(CampaignError, match="leave out zeros and halves of characters"):
+                bench.queue.submit_units("mine", [unit])
+            assert bench.queue.list() == ()
+            bench.submit(1)
+            bench.claim()
+
     def test_training_comes_last(self, url: str) -> None:
         """When all is measured; its model is the job's."""
         with self.open(url) as bench:

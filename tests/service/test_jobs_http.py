@@ -155,6 +155,7 @@ def nested(depth):
             "TooLargeError",
         ),
         ({"graphs": [GRAPH | {"name": "a" * 5000}]}, 413, "TooLargeError"),
+        ({"graphs": [GRAPH | {"name": "zero\0"}]}, 422, "CampaignError"),
         ({"graphs": [nested(60)]}, 422, "CampaignError"),
         ({"corpus": {"graphs": 10**9}}, 413, "TooLargeError"),
         ({"corpus": {"graphs": "many"}}, 422, "CampaignError"),
@@ -170,7 +171,7 @@ def nested(depth):
         ({"variants": "none-of-them"}, 422, "CampaignError"),
         ({"unknown": 1}, 422, "CampaignError"),
     ],
-    ids=range(23),
+    ids=range(24),
 )
 def test_campaigns_that_are_refused(http, change, status, name):
     found = http.post(JOBS, json={"campaign": CAMPAIGN | change})
