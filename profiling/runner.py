@@ -85,7 +85,7 @@ def run_campaign(
 
     Raises:
         InputError: A problem has no such layer, or a width does not divide into its heads.
-        StoreError: The store fails; what was stored before stays.
+        StoreError, WorkerError: As `run_units`.
     """
     units = [unit for problem in problems for unit in units_of(problem)]
     return run_units(units, name, store, limits=limits, seed=seed, progress=progress)
@@ -120,7 +120,7 @@ def run_units(
 
     Raises:
         StoreError: The store fails; what was stored before stays.
-        WorkerError: The lock cannot be taken.
+        WorkerError: The lock cannot be taken, no process starts, or nothing can be compiled.
     """
     if supervisor is None:
         with Supervisor(limits, seed=seed) as own:

@@ -79,7 +79,7 @@ class Supervisor(Closing):
 
         Raises:
             VariantError, CompileError: The problem is one of GPUs, and there is none, or no Triton.
-            WorkerError: No process starts.
+            WorkerError: No process starts, or it can compile nothing.
         """
         if units:
             place_of(units[0].problem.device)
@@ -172,7 +172,11 @@ class _Process:
     def ask(
         self, order: Order, allowed: Callable[[int], float], look: Callable[[], None]
     ) -> _Answer:
-        """Its answer to an order."""
+        """Its answer to an order.
+
+        Raises:
+            WorkerError: It can compile nothing.
+        """
         self._steps = self._heartbeat.read()[0]
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # `_receive` finds out what happened
@@ -188,6 +192,8 @@ class _Process:
             elif "measurements" in message:
                 found = map(measurement_from_json, message["measurements"])
                 return _Answer(facts, tuple(found))
+            elif "refused" in message:
+                raise WorkerError(message["refused"])
             else:
                 loss = Loss(Status(message["status"]), message["error"])
                 return _Answer(facts, lost=_Lost(SETTING_UP, loss))

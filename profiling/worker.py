@@ -3,7 +3,8 @@
 Run by `hetune.profiling.supervisor` as ``python -m hetune.profiling.worker DESCRIPTOR``, with a
 heartbeat's descriptor. Orders come in on the standard input and answers go out on the standard
 output, one JSON object to a line. Whatever goes wrong with a variant in a way that a process
-survives is in the answer; the parent sees the rest.
+survives is in the answer; the parent sees the rest. Where nothing can be compiled, that is said
+instead: it is no result.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from hetune.profiling.memory import lift_memory_limit, limit_memory
 from hetune.profiling.records import Measurement
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.profiling.wire import Json, Order, facts_to_json, measurement_to_json
-from hetune.variants.errors import HetuneError, WorkerError
+from hetune.variants.errors import CompileError, HetuneError, RegistryError, WorkerError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Device, Variant
 
@@ -95,6 +96,9 @@ class Worker:
             found = self._measured(order, graph, bench)
         except WorkerError:
             raise
+        except (CompileError, RegistryError) as error:  # a kernel's own is its variant's result
+            self._send({"refused": str(error)})
+            return
         except Exception as error:  # whatever a problem raises is the result of its units
             loss = loss_of(error)
             bench.check()

@@ -58,7 +58,7 @@ def run_active(
     Raises:
         CampaignError: There are units for several devices, whose times are not compared.
         GraphError: A graph cannot be made.
-        StoreError: The store fails; what was stored before stays.
+        StoreError, WorkerError: As `run_units`.
     """
     records = store if records is None else records
     digest = this_machine().digest
@@ -72,31 +72,34 @@ def run_active(
     machine = machine or default_rates(device)
     graphs = _by_graph(wanted.values())
     offered = [units_of(problem) for problems in graphs.values() for problem in problems]
-    start, before = time.monotonic(), len(wanted.keys() & records.done(digest))
+    known = wanted.keys() & records.done(digest)
+    start, before = time.monotonic(), len(known)
     total = max(before, min(most, len(wanted)))
     progress(Progress(before, total, None, None))
     if before == total:
         return 0
     views = [view for item in graphs.items() for view in _views(*item, machine)]
     planner = Planner(views, machine, seed=seed)
-    done = before
+    done, measured = before, 0
 
     def tell(now: Progress) -> None:
         if now.problem is not None:
-            measured = done + now.done
-            pace = (time.monotonic() - start) / (measured - before)
-            progress(Progress(measured, total, pace * (total - measured), now.problem))
+            there = done + now.done
+            pace = (time.monotonic() - start) / (there - before)
+            progress(Progress(there, total, pace * (total - there), now.problem))
 
     with Supervisor(limits, seed=seed) as supervisor:
         while done < total:
             count = batch(done, total)
-            left = _left(offered, wanted.keys() - records.done(digest))
+            left = _left(offered, wanted.keys() - known)
             chosen = planner.next(problems_of(store, digest, device=device), left, count)
             # In the order of views, so that a graph is made once in a batch.
             next_units = [offered[view][place] for view, place in sorted(chosen)]
-            run_units(next_units, name, records, progress=tell, supervisor=supervisor)
-            done += len(next_units)
-    return done - before
+            report = run_units(next_units, name, records, progress=tell, supervisor=supervisor)
+            measured += sum(report.measured.values())
+            known = wanted.keys() & records.done(digest)  # others measure, too
+            done = len(known)
+    return measured
 
 
 def _by_graph(units: Iterable[Unit]) -> dict[GraphRecipe, list[ProblemSpec]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -102,10 +103,11 @@ def units(campaign: Campaign) -> tuple[Unit, ...]:
     """
     sample, found = campaign.sample, []
     rng = generator("variants", sample.seed if sample else 0)
+    size_of_graph = functools.cache(size_of)  # which reads files
     for problem in problems(campaign):
         members = [u for u in units_of(problem) if fnmatchcase(u.variant, campaign.variants)]
         if sample is not None:
-            size = size_of(problem.graph)
+            size = size_of_graph(problem.graph)
             room = affordable_variants(problem, size, campaign.limits, sample.most_seconds)
             members = _some(members, room, rng)
         found += members

@@ -20,7 +20,10 @@ OPEN = (State.QUEUED.value, State.RUNNING.value)
 def claimable(
     machine: str, devices: Sequence[Device], trains: Trains, now: datetime
 ) -> Select[Any]:
-    """The unit to take next, locked; those that others hold locks on are passed over."""
+    """The unit to take next, locked; those that others hold locks on are passed over.
+
+    Also one of a cancelled job that was lent to whoever is silent by now, anywhere: to be ended.
+    """
     others = units.alias()
     undone = exists().where(
         others.c.job == units.c.job,
@@ -50,8 +53,10 @@ def claimable(
         .join(jobs, jobs.c.id == units.c.job)
         .where(
             jobs.c.state.in_(OPEN),
-            is_its,
-            or_(is_free, is_lost),
+            or_(
+                and_(is_its, or_(is_free, is_lost)),
+                and_(is_lost, jobs.c.cancel_requested),
+            ),
         )
         .order_by(jobs.c.id, units.c.id)
         .limit(1)

@@ -81,7 +81,8 @@ class Leases:
         """Takes a unit: of the oldest job that this machine may measure, the next one.
 
         Units whose worker was silent for too long are taken before new ones; those that were lent
-        too often are given up on the way. Training comes when all else of its job succeeded.
+        too often, or whose job was cancelled, are given up on the way. Training comes when all else
+        of its job succeeded.
 
         Args:
             owner: Who takes it, for readers.
@@ -104,7 +105,8 @@ class Leases:
                     return None
                 job = one_job(connection, unit.job, locked=True)
                 anywhere = unit.is_training and self._trains in (Trains.ALL, Trains.ONLY)
-                if job.state not in OPEN or not (anywhere or job.machine in (None, machine)):
+                is_its = anywhere or job.machine in (None, machine)
+                if job.state not in OPEN or not (is_its or job.cancel_requested):
                     continue  # somebody was faster
                 if unit.state == State.RUNNING and not self._taken_back(connection, unit, job, now):
                     continue

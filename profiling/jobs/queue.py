@@ -21,7 +21,7 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.runner import by_problem
 from hetune.profiling.store.rows import clean
 from hetune.profiling.store.store import Store
-from hetune.profiling.units import Unit
+from hetune.profiling.units import GraphRecipe, Unit
 from hetune.variants.errors import CampaignError, ConflictError
 
 MOST_LISTED = 1000
@@ -59,7 +59,8 @@ class JobQueue:
             idempotency_key: Submitting the same under the same key again gives the same job.
 
         Raises:
-            CampaignError: The campaign has nothing to measure, or the key is no such key.
+            CampaignError: The campaign has nothing to measure, the key is no such key, or a text
+                is none that databases keep.
             ConflictError: Something else was submitted under the key.
         """
         return self.submit_units(
@@ -95,6 +96,8 @@ class JobQueue:
         distinct = tuple({unit.key: unit for unit in wanted}.values())
         if not distinct:
             raise CampaignError(f"the campaign {campaign!r} has nothing to measure: no job is made")
+        for graph in dict.fromkeys(unit.problem.graph for unit in distinct):
+            _check_texts(graph)
         if retrain and len({unit.problem.device for unit in distinct}) > 1:
             raise CampaignError(
                 f"the campaign {campaign!r} has units for several devices, and a cost model is for "
@@ -218,6 +221,16 @@ class JobQueue:
                 tell(connection, job, now, "asked to be cancelled")
                 settle(connection, one_job(connection, job), now)
             return _job(connection, one_job(connection, job))
+
+
+def _check_texts(graph: GraphRecipe) -> None:
+    """PostgreSQL, asked for work, fails at rows with other texts, whichever it then takes."""
+    texts = (graph.name, graph.family, *(value for _, value in graph.options))
+    if any(isinstance(text, str) and clean(text) != text for text in texts):
+        raise CampaignError(
+            f"the graph {graph.name!r} has a text that databases refuse: leave out zeros and "
+            "halves of characters"
+        )
 
 
 def _rows(wanted: Sequence[Unit], retrain: bool) -> list[dict[str, Any]]:

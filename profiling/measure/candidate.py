@@ -86,10 +86,16 @@ class Candidate:
             self.fail(error)
         return self.loss is None
 
+    @property
+    def runs_left(self) -> int:
+        """How many more warm runs it has time for."""
+        left = self._limits.unit_seconds - self._spent
+        return max(0, int(left / max(self.run_seconds, 1e-9)))
+
     def sample(self) -> Sample | None:
         """Runs once; None if it has no times from now on."""
-        limit = self._limits.unit_seconds
-        if self._spent + self.run_seconds > limit:
+        if not self.runs_left:
+            limit = self._limits.unit_seconds
             self.give_up(Status.TIMEOUT, f"its runs take longer than the limit of {limit:g} s")
             return None
         try:
@@ -97,6 +103,10 @@ class Candidate:
         except Exception as error:  # as above
             self.fail(error)
             return None
+
+    def sample_more(self) -> Sample | None:
+        """As `sample`, but who has no time left keeps the times that it has."""
+        return self.sample() if self.runs_left else None
 
     def give_up(self, status: Status, error: str) -> None:
         """It has no times, for this reason."""

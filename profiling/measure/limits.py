@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 
 import psutil
@@ -23,8 +24,9 @@ class Limits:
     Attributes:
         rounds: Rounds of every candidate of a problem.
         most_rounds: Rounds of candidates that are nearly as fast as the fastest, as far as the
-            problem's seconds reach.
-        repeats: How many rounds of a problem may be repeated because the machine changed.
+            problem's seconds and their own reach.
+        repeats: How many rounds of a problem may be repeated because the machine changed, as far
+            as the seconds of all candidates reach.
         unit_seconds: Longest time for one candidate, all its runs together.
         problem_seconds: Time for the rounds of a problem; where it does not suffice, candidates
             much slower than the fastest are given up, the slowest first.
@@ -49,8 +51,8 @@ class Limits:
         for field in fields(self):
             value = getattr(self, field.name)
             least = 0 if field.name == "repeats" else 1e-9
-            if value is not None and not value >= least:
-                raise CampaignError(f"{field.name}={value}: give a positive number")
+            if value is not None and not least <= value < math.inf:
+                raise CampaignError(f"{field.name}={value}: give a positive, finite number")
 
 
 def usable_memory() -> int:

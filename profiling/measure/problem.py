@@ -97,6 +97,7 @@ def measure_problem(
     Raises:
         GraphError: HGT was given a graph that is not canonical.
         VariantError, CompileError: The problem is one of GPUs, and there is none, or no Triton.
+        CompileError, RegistryError: There is no compiler, or no place for what it makes.
         WorkerError: A variant has cost this process its GPU.
     """
     bench = bench or bench_of(problem.device)
@@ -193,15 +194,16 @@ class _Measuring:
 
     def _rounds(self, candidates: list[Candidate]) -> Rounds[Sample]:
         limits, yardstick = self._limits, self._bench.yardstick
-        samplers = {c.variant.id: c.sample for c in candidates}
-        if not samplers:
+        if not candidates:
             return Rounds({}, {}, 0)
+        by_name = {c.variant.id: c for c in candidates}
+        spare = min(c.runs_left for c in candidates) - limits.rounds
         first = take_rounds(
-            samplers,
+            {name: c.sample for name, c in by_name.items()},
             limits.rounds,
             seed=self._seed,
             yardstick=yardstick,
-            repeats=limits.repeats,
+            repeats=min(limits.repeats, spare),
             progress=self._beat,
         )
         medians = {
@@ -211,17 +213,19 @@ class _Measuring:
         near = {n: s for n, s in medians.items() if s <= _NEAR * min(medians.values())}
         left = limits.problem_seconds - sum(limits.rounds * s for s in medians.values())
         more = min(limits.most_rounds - limits.rounds, int(left / max(sum(near.values()), 1e-9)))
+        spare = min((by_name[name].runs_left for name in near), default=0)
+        more = min(more, spare)
         if len(near) < 2 or more < 1:
             return first
         second = take_rounds(
-            {name: samplers[name] for name in near},
+            {name: by_name[name].sample_more for name in near},
             more,
             seed=self._seed + 1,
             yardstick=yardstick,
-            repeats=max(0, limits.repeats - first.repeated),
+            repeats=min(limits.repeats - first.repeated, spare - more),
             progress=self._beat,
         )
-        return _joined(first, second, dropped=near.keys() - second.samples.keys())
+        return _joined(first, second, dropped={name for name in near if by_name[name].loss})
 
     def _records(
         self,

@@ -62,7 +62,7 @@ def restore(file: Path, url: str | Path | None, *, replace: bool = False) -> int
     Args:
         file: What `backup` wrote.
         url: As `Store.open` takes it.
-        replace: Give up what the store holds.
+        replace: Give up what the store holds, also where it is damaged or a newer hetune's.
 
     Returns:
         The number of measurements in it.
@@ -86,7 +86,8 @@ def restore(file: Path, url: str | Path | None, *, replace: bool = False) -> int
                 f"the store {target} holds {held[0]} measurements and {held[1]} jobs: back it up, "
                 "and give --replace, or name another store"
             )
-        Store.open(target).close()
+        if not target.exists():
+            Store.open(target).close()
         # Not by renaming: SQLite would take what is left of the old file's log for the new one's.
         _copy(draft, target, "write to")
     return found

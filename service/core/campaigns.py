@@ -12,6 +12,7 @@ from hetune.variants.errors import CampaignError, MalformedError
 
 MOST_GRAPHS = 1_000
 MOST_PROBLEMS = 10_000
+_MOST_ENTRIES = 1_000
 _MOST_COMBINATIONS = 1_000_000
 _MOST_PROGRAMS = 500
 _MOST_WIDTH = 1 << 16
@@ -43,7 +44,7 @@ def campaign_of(asked: str | Mapping[str, object], limits: Limits) -> Campaign:
                 "give a campaign"
             )
         return campaigns.load(asked)
-    _check_graph_count(asked)
+    _check_counts(asked)
     try:
         found = campaigns.parse(dict(asked), _WHERE, folder=None, name="submitted")
     except (OverflowError, RecursionError) as error:
@@ -54,8 +55,12 @@ def campaign_of(asked: str | Mapping[str, object], limits: Limits) -> Campaign:
     return found
 
 
-def _check_graph_count(asked: Mapping[str, object]) -> None:
-    """Before any is drawn."""
+def _check_counts(asked: Mapping[str, object]) -> None:
+    """Before any is drawn, or looked at with all others."""
+    for key in ("layers", "widths", "squared", "heads", "threads"):
+        given = asked.get(key)
+        if isinstance(given, list):
+            check_limit(f"entries of {key}", len(given), _MOST_ENTRIES)
     corpus, graphs = asked.get("corpus"), asked.get("graphs")
     drawn = corpus.get("graphs") if isinstance(corpus, dict) else None
     count = drawn if isinstance(drawn, int) else 0

@@ -546,6 +546,21 @@ class DatabaseConformance(JobsConformance):
                 bench.submit(0)
             assert bench.queue.list() == ()
 
+    @pytest.mark.parametrize("text", ["zero\0", "half\ud800"])
+    @pytest.mark.parametrize("place", ["name", "family", "options"])
+    def test_texts_that_databases_refuse(self, url: str, place: str, text: str) -> None:
+        """A row that cannot be read keeps PostgreSQL from lending any other."""
+        with self.open(url) as bench:
+            value = (("path", text),) if place == "options" else text
+            [unit] = some_units(1, variants=1)
+            graph = replace(unit.problem.graph, **{place: value})
+            unit = replace(unit, problem=replace(unit.problem, graph=graph))
+            with pytest.raises(CampaignError, match="leave out zeros and halves of characters"):
+                bench.queue.submit_units("mine", [unit])
+            assert bench.queue.list() == ()
+            bench.submit(1)
+            bench.claim()
+
     def test_training_comes_last(self, url: str) -> None:
         """When all is measured; its model is the job's."""
         with self.open(url) as bench:
@@ -624,6 +639,21 @@ class DatabaseConformance(JobsConformance):
                 MACHINE.digest,
                 "m",
             )
+
+    @pytest.mark.parametrize("trains", list(Trains))
+    def test_a_cancelled_job_does_not_wait_for_its_machine(self, url: str, trains: Trains) -> None:
+        """Whoever asks for work ends what a worker was lent that is silent by now."""
+        with self.open(url) as bench:
+            job, kept = bench.submit(1), bench.submit(1)
+            bench.claim("gone"), bench.claim("gone")
+            bench.queue.cancel(job.id)
+            leases = Leases(bench.store, trains=trains, clock=lambda: bench.now)
+            assert leases.claim("b", OTHER_MACHINE.digest) is None
+            assert bench.state(job) is State.RUNNING
+            bench.wait(60)
+            assert leases.claim("b", OTHER_MACHINE.digest) is None
+            assert (bench.state(job), bench.states(job)) == (State.CANCELLED, [State.CANCELLED])
+            assert bench.states(kept) == [State.RUNNING]
 
     def test_many_submit_under_one_key(self, url: str) -> None:
         """One of them makes the job, and all of them the tables."""

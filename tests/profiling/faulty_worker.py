@@ -17,7 +17,12 @@ from hetune.profiling.measure.problem import SETUP, graph_facts
 from hetune.profiling.measure.record import Times, record
 from hetune.profiling.units import Unit
 from hetune.profiling.worker import main
+from hetune.variants.errors import CompileError
 from hetune.variants.plan.variants import BLOCK_NODES
+
+
+def refuse() -> None:
+    raise CompileError("there is no compiler: install one")
 
 
 def abort() -> None:
@@ -36,6 +41,7 @@ FAULTS = {
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "abort": abort,
     "exit": lambda: os._exit(3),
+    "refuse": refuse,
     "raise": lambda: [][1],
     "hunger": lambda: np.ones(1 << 34, dtype=np.float64),
     "print": lambda: print('{"measurements": []}', flush=True),

@@ -92,6 +92,16 @@ def test_what_was_measured_before_counts(store):
     assert done(store) == {unit.key for unit in units()}
 
 
+def test_what_others_measure_meanwhile_counts(store, supervisor):
+    def measure_all(now: Progress) -> None:
+        if now.problem is not None and len(done(store)) < len(units()):
+            run_units(units(), "other", store, supervisor=supervisor)
+
+    most = len(units()) - 1
+    assert 0 < run(store, most, progress=measure_all) < most
+    assert done(store) == {unit.key for unit in units()}
+
+
 def test_an_interrupt_loses_at_most_a_problem(store):
     def interrupt(now: Progress) -> None:
         if now.done > 8:

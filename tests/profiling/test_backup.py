@@ -148,6 +148,27 @@ def test_what_is_no_backup_changes_nothing(path, tmp_path, harm, said):
     assert content(path) == before
 
 
+@pytest.mark.parametrize("harm", [damaged, of_a_newer_release])
+def test_what_cannot_be_opened_any_more_is_replaced(path, tmp_path, harm):
+    before, file = content(path), tmp_path / "backup.db"
+    backup(path, file)
+    harm(path)
+    with pytest.raises(StoreError):
+        restore(file, path)
+    assert restore(file, path, replace=True) == 5
+    assert content(path) == before
+
+
+@pytest.mark.parametrize("harm", [b"not a database" * 100, b"not a database" * 10000])
+def test_what_is_no_database_is_not_replaced(path, tmp_path, harm):
+    file = tmp_path / "backup.db"
+    backup(path, file)
+    path.write_bytes(harm)
+    with pytest.raises(StoreError, match="the file is no database: move it away"):
+        restore(file, path, replace=True)
+    assert path.read_bytes() == harm
+
+
 def test_what_cannot_be_backed_up(path, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for url, file, said in (

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import hetune
 from hetune.profiling import campaign as campaigns
 from hetune.profiling.campaign import (
     PRESETS,
@@ -437,3 +438,18 @@ def test_a_file_that_is_no_graph_is_the_caller_s_business(tmp_path):
     data = {**ROADS, "graphs": [{"kind": "file", "path": "mine.txt"}], "sample": {"per_graph": 1}}
     with pytest.raises(GraphError, match="mine"):
         problems(parse(data, "c", folder=tmp_path))
+
+
+def test_sampling_reads_a_file_as_often_for_many_problems_as_for_one(tmp_path, monkeypatch):
+    (tmp_path / "mine.txt").write_text("a r b\n")
+    data = {**ROADS, "graphs": [{"kind": "file", "path": "mine.txt"}], "squared": [4, 8, 16]}
+    reads = []
+    monkeypatch.setattr(
+        "hetune.profiling.corpus.sources.load",
+        lambda *args, **options: reads.append(1) or hetune.load(*args, **options),
+    )
+    for count in (1, 3):
+        sample = {"layers": ["rgcn"], "sample": {"per_graph": count}}
+        found = units(parse({**data, **sample}, "c", folder=tmp_path))
+        assert len({unit.problem for unit in found}) == count
+    assert len(reads) == 2 * 2  # to choose problems, and their variants

@@ -33,14 +33,17 @@ STAMP = Stamp("campaign", "machine", "1.0")
 BLOCKS = (256, 1024, 4096, 16384)
 
 
-class Steady:
-    """A yardstick that never moves."""
+@dataclass(frozen=True)
+class Drifting:
+    """A yardstick that always moves by as much."""
+
+    by: float = 0.0
 
     def read(self) -> float:
         return 1.0
 
     def drift(self, before: float, after: float) -> float:
-        return 0.0
+        return self.by
 
 
 @dataclass
@@ -60,6 +63,7 @@ class Rig:
     bound: list[int] = field(default_factory=list)
     runs: list[int] = field(default_factory=list)
     threads: set[int] = field(default_factory=set)
+    yardstick: Drifting = Drifting()
     now: float = 0.0
     name: str = "rig"
 
@@ -81,7 +85,7 @@ class Rig:
         return runner
 
     def bench(self) -> Bench:
-        return Bench(self, WallStopwatch(lambda: self.now), Steady())
+        return Bench(self, WallStopwatch(lambda: self.now), self.yardstick)
 
 
 @pytest.fixture(scope="module")
@@ -296,6 +300,30 @@ def test_who_becomes_slow_is_ended_within_the_limit(measure):
     assert found[1024].status is Status.OK
 
 
+@pytest.mark.parametrize("drift", [0.0, 0.5])
+def test_rounds_beyond_those_of_all_end_before_a_unit_s_seconds_do(drift, measure):
+    # Two runs come before the rounds: there is room for 11 of 2.2 s, and for 8 of 3 s.
+    for seconds, rounds in ((2.2, 11), (3.0, 8)):
+        rig = Rig(seconds=dict.fromkeys(BLOCKS, seconds), yardstick=Drifting(drift))
+        found = measure(rig, Limits(problem_seconds=1000.0))
+        assert {m.status for m in found.values()} == {Status.OK}
+        assert rig.runs.count(256) == 2 + rounds
+        assert [len(m.samples) for m in found.values()] == [7 if drift else rounds] * 4
+
+
+def test_who_becomes_slow_after_the_rounds_of_all_keeps_their_times(measure):
+    rig = Rig(seconds=dict.fromkeys(BLOCKS, 1.0))
+
+    def slow_down(buffers: dict[str, Tensor]) -> None:
+        if rig.runs.count(256) > 10:
+            rig.now += 20.0
+
+    rig.spoil = {256: slow_down}
+    found = measure(rig)
+    assert [len(m.samples) for m in found.values()] == [7, 15, 15, 15]
+    assert found[256].status is Status.OK
+
+
 def test_the_hopeless_are_given_up_where_time_is_short_the_slowest_first(measure):
     seconds = {256: 1.0, 1024: 4.0, 4096: 6.0, 16384: 10.0}
     everyone = Limits(problem_seconds=7 * 21 + 1, unit_seconds=1000.0)
@@ -375,6 +403,7 @@ def test_units_are_the_promoted_variants():
         {"repeats": -1},
         {"unit_seconds": 0.0},
         {"problem_seconds": float("nan")},
+        {"problem_seconds": float("inf")},
         {"memory_bytes": 0},
     ],
 )

@@ -31,6 +31,8 @@ from hetune.profiling.wire import (
 )
 from hetune.profiling.worker import Worker
 from hetune.variants.errors import WorkerError
+from hetune.variants.graph.index_primitives import primitives
+from hetune.variants.registry import Registry, override_default_registry
 
 FAULTY = (sys.executable, str(Path(__file__).with_name("faulty_worker.py")))
 STAMP = Stamp("campaign", "machine", "1.0")
@@ -180,6 +182,32 @@ def test_a_worker_keeps_the_last_graph(monkeypatch):
     assert graphs[0] is graphs[1] is not graphs[2]
     assert [list(answer) for answer in answers] == [["graph"], ["measurements"]] * 3
     heartbeat.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "compiler", "said"),
+    [(0o777, "", "can be written by others"), (0o700, "none-of-that-name", "that is not there")],
+)
+def test_where_nothing_can_be_compiled_is_no_result(mode, compiler, said, monkeypatch, tmp_path):
+    monkeypatch.setattr("hetune.profiling.worker.limit_memory", lambda nbytes: None)
+    monkeypatch.setenv("HETUNE_CXX", compiler)
+    tmp_path.chmod(mode)
+    primitives()  # kept by the process: not to be of this registry
+    heartbeat, answers = Heartbeat.create(), []
+    with override_default_registry(Registry(tmp_path)):
+        order = Order(problem(), (units("-")[0].variant,), STAMP, LIMITS, 0)
+        Worker(heartbeat, answers.append).answer(order)
+    heartbeat.close()
+    assert list(answers[-1]) == ["refused"]
+    assert said in answers[-1]["refused"]
+
+
+def test_a_process_that_can_compile_nothing_is_an_error(faulty):
+    before = faulty.restarts
+    with pytest.raises(WorkerError, match="there is no compiler: install one"):
+        faulty.measure(units("setup:refuse"), STAMP)
+    assert endings(faulty.measure(units("-"), STAMP)) == ["ok"] * 4
+    assert faulty.restarts == before
 
 
 def test_a_heartbeat_is_shared_by_descriptor():

@@ -155,6 +155,7 @@ def nested(depth):
             "TooLargeError",
         ),
         ({"graphs": [GRAPH | {"name": "a" * 5000}]}, 413, "TooLargeError"),
+        ({"graphs": [GRAPH | {"name": "zero\0"}]}, 422, "CampaignError"),
         ({"graphs": [nested(60)]}, 422, "CampaignError"),
         ({"corpus": {"graphs": 10**9}}, 413, "TooLargeError"),
         ({"corpus": {"graphs": "many"}}, 422, "CampaignError"),
@@ -170,12 +171,19 @@ def nested(depth):
         ({"variants": "none-of-them"}, 422, "CampaignError"),
         ({"unknown": 1}, 422, "CampaignError"),
     ],
-    ids=range(23),
+    ids=range(24),
 )
 def test_campaigns_that_are_refused(http, change, status, name):
     found = http.post(JOBS, json={"campaign": CAMPAIGN | change})
     is_problem(found, status, name)
     assert http.get(JOBS).json()["jobs"] == []
+
+
+@pytest.mark.parametrize("key", ["layers", "widths", "squared", "heads", "threads"])
+def test_lists_are_bounded_before_they_are_combined(http, monkeypatch, key):
+    monkeypatch.setattr("hetune.profiling.campaign.parse", None)
+    found = http.post(JOBS, json={"campaign": CAMPAIGN | {key: [1] * 1001}})
+    assert f"1001 entries of {key} are more" in is_problem(found, 413, "TooLargeError")
 
 
 @pytest.mark.parametrize(
