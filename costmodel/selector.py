@@ -196,9 +196,12 @@ class Selector:
             InputError: The widths do not fit the layers.
             MemoryLimitError: No variant of a layer fits the limit.
         """
-        if len(widths) != len(layers) + 1:
+        if isinstance(layers, str):
+            raise InputError(f"layers={layers!r}: give a list of names, one for each layer")
+        if isinstance(widths, int) or len(widths) != len(layers) + 1:
+            count = 1 if isinstance(widths, int) else len(widths)
             raise InputError(
-                f"{len(widths)} widths for {len(layers)} layers: give the width of the input and "
+                f"{count} widths for {len(layers)} layers: give the width of the input and "
                 f"of each layer's output, {len(layers) + 1} in all"
             )
         return tuple(

@@ -45,7 +45,11 @@ class AsyncSender:
         transport: httpx.AsyncBaseTransport | None,
     ) -> None:
         self._retries = retries_of(retries)
-        self._http = httpx.AsyncClient(**options_of(url, key, timeout), transport=transport)
+        self._http = httpx.AsyncClient(
+            **options_of(url, key, timeout),
+            transport=transport,
+            verify=transport is not None or httpx.create_ssl_context(),  # SSL_CERT_FILE counts
+        )
         self._requests = Requests(self._http)
 
     async def send(self, call: Call[T], retries: int | None = None) -> T:

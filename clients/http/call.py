@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Generic, TypeAlias, TypeVar, cast
+from urllib.parse import quote
 
 import httpx
 
 from hetune.clients.http.tracing import trace_headers
 from hetune.clients.http.wire import check, foreign
 from hetune.service.core.message import MEDIA_TYPE, Pieces
+from hetune.variants.errors import InputError
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Callable[..., Any])
@@ -131,3 +133,16 @@ def as_method(method: M, call: Callable[..., Call[Any]]) -> M:
         return_annotation=inspect.Signature.empty,
     )
     return method
+
+
+def part(name: str) -> str:
+    """A name or an id as one part of a path.
+
+    Raises:
+        InputError: It is none.
+    """
+    if not name or "/" in name or name in (".", ".."):
+        raise InputError(
+            f"{name!r} is no name or id: take letters, digits, dots, dashes and underscores"
+        )
+    return quote(name, safe="")

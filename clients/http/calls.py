@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from urllib.parse import quote
 
 import httpx
 from torch import nn
 
-from hetune.clients.http.call import Call, Progress
+from hetune.clients.http.call import Call, Progress, part
 from hetune.clients.http.inputs import (
     EdgesByType,
     Features,
@@ -23,7 +22,7 @@ from hetune.clients.http.inputs import (
     features_of,
     graph_of,
 )
-from hetune.clients.http.wire import answer_of, edit_body, graph_body, request_body
+from hetune.clients.http.wire import answer_of, edit_body, graph_body, nothing, request_body
 from hetune.service.core.answers import Answer, Report
 from hetune.service.core.description import Jumping, ModelDescription
 from hetune.service.core.documents import parse
@@ -89,7 +88,7 @@ def edit_graph(
     """
     demands = {"add_nodes": dict(add_nodes or {}), "parallel": parallel}
     body = edit_body(demands, edges_of("add", add), edges_of("remove", remove))
-    return Call("PATCH", f"/v1/graphs/{_part(id)}", _id, body)
+    return Call("PATCH", f"/v1/graphs/{part(id)}", _id, body)
 
 
 def graphs() -> Call[tuple[str, ...]]:
@@ -109,7 +108,7 @@ def graph(id: str) -> Call[GraphStatistics]:
     """
     return Call(
         "GET",
-        f"/v1/graphs/{_part(id)}",
+        f"/v1/graphs/{part(id)}",
         lambda response: parse(GraphStatistics, response.content),
     )
 
@@ -120,7 +119,7 @@ def delete_graph(id: str) -> Call[None]:
     Raises:
         NotFoundError: There is none of that id.
     """
-    return Call("DELETE", f"/v1/graphs/{_part(id)}", _nothing)
+    return Call("DELETE", f"/v1/graphs/{part(id)}", nothing)
 
 
 def pin_graph(id: str) -> Call[None]:
@@ -129,7 +128,7 @@ def pin_graph(id: str) -> Call[None]:
     Raises:
         NotFoundError: There is none of that id.
     """
-    return Call("PUT", f"/v1/graphs/{_part(id)}/pin", _nothing)
+    return Call("PUT", f"/v1/graphs/{part(id)}/pin", nothing)
 
 
 def unpin_graph(id: str) -> Call[None]:
@@ -138,7 +137,7 @@ def unpin_graph(id: str) -> Call[None]:
     Raises:
         NotFoundError: There is none of that id.
     """
-    return Call("DELETE", f"/v1/graphs/{_part(id)}/pin", _nothing)
+    return Call("DELETE", f"/v1/graphs/{part(id)}/pin", nothing)
 
 
 # Models.
@@ -163,7 +162,7 @@ def put_model(
     """
     description, weights = describe(layers, jumping)
     body = Pieces(description.model_dump_json(), weights)
-    return Call("PUT", _version_path(name, version), _nothing, body)
+    return Call("PUT", _version_path(name, version), nothing, body)
 
 
 def models() -> Call[dict[str, tuple[int, ...]]]:
@@ -196,7 +195,7 @@ def delete_model(name: str, version: int) -> Call[None]:
     Raises:
         NotFoundError: There is none.
     """
-    return Call("DELETE", _version_path(name, version), _nothing)
+    return Call("DELETE", _version_path(name, version), nothing)
 
 
 def aliases(name: str) -> Call[dict[str, int]]:
@@ -206,7 +205,7 @@ def aliases(name: str) -> Call[dict[str, int]]:
         NotFoundError: There is none of that name.
     """
     return Call(
-        "GET", f"/v1/models/{_part(name)}", lambda response: dict(response.json()["aliases"])
+        "GET", f"/v1/models/{part(name)}", lambda response: dict(response.json()["aliases"])
     )
 
 
@@ -222,7 +221,7 @@ def set_alias(name: str, alias: str, version: int) -> Call[None]:
         NotFoundError: There is no such version.
     """
     content = json.dumps({"version": version}).encode()
-    return Call("PUT", _alias_path(name, alias), _nothing, content)
+    return Call("PUT", _alias_path(name, alias), nothing, content)
 
 
 def delete_alias(name: str, alias: str) -> Call[None]:
@@ -231,7 +230,7 @@ def delete_alias(name: str, alias: str) -> Call[None]:
     Raises:
         NotFoundError: There is none.
     """
-    return Call("DELETE", _alias_path(name, alias), _nothing)
+    return Call("DELETE", _alias_path(name, alias), nothing)
 
 
 # Running.
@@ -298,7 +297,7 @@ def infer(
         "explain": explain,
     }
     body = request_body(_graph(graph, rows), demands, rows, nodes)
-    return Call("POST", f"/v1/models/{_part(model)}/infer", answer_of, body, accept=MEDIA_TYPE)
+    return Call("POST", f"/v1/models/{part(model)}/infer", answer_of, body, accept=MEDIA_TYPE)
 
 
 def select(
@@ -316,7 +315,7 @@ def select(
     demands = {"version": version, "memory_limit": memory_limit, "explain": explain}
     return Call(
         "POST",
-        f"/v1/models/{_part(model)}/select",
+        f"/v1/models/{part(model)}/select",
         lambda response: parse(Report, response.content),
         request_body(_graph(graph), demands),
     )
@@ -328,7 +327,7 @@ def ready() -> Call[None]:
     Raises:
         FolderError: They cannot.
     """
-    return Call("GET", "/v1/health/ready", _nothing)
+    return Call("GET", "/v1/health/ready", nothing)
 
 
 def _graph(given: GraphLike | str, features: Features | None = None) -> HeteroGraph | str:
@@ -339,18 +338,9 @@ def _id(response: httpx.Response) -> str:
     return str(response.json()["id"])
 
 
-def _nothing(response: httpx.Response) -> None:
-    """The status has said it."""
-
-
 def _alias_path(name: str, alias: str) -> str:
-    return f"/v1/models/{_part(name)}/aliases/{_part(alias)}"
+    return f"/v1/models/{part(name)}/aliases/{part(alias)}"
 
 
 def _version_path(name: str, version: int) -> str:
-    return f"/v1/models/{_part(name)}/versions/{version}"
-
-
-def _part(name: str) -> str:
-    """A name as one part of a path."""
-    return quote(name, safe="")
+    return f"/v1/models/{part(name)}/versions/{version}"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
-from hetune.clients.http.call import Call
+from hetune.clients.http.call import Call, part
 from hetune.service.core.cost_model_documents import (
     CostModelDocument,
     CostModelList,
@@ -81,4 +81,4 @@ def rollback() -> Call[str | None]:
 
 
 def _path(name: str, *more: str) -> str:
-    return "/".join((_MODELS, quote(name, safe=""), *more))
+    return "/".join((_MODELS, part(name), *more))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 import httpx
 
-from hetune.clients.http.call import Call, Progress
+from hetune.clients.http.call import Call, Progress, part
 from hetune.clients.http.inputs import Features, features_of
+from hetune.clients.http.wire import nothing
 from hetune.service.core.documents import parse, parse_value
 from hetune.service.core.features import StoredFeatures
 from hetune.service.core.message import Pieces, grouped
@@ -59,7 +58,7 @@ def delete_features(graph: str, name: str) -> Call[None]:
     Raises:
         NotFoundError: There is no such graph, or it has none of that name.
     """
-    return Call("DELETE", _path(graph, name), lambda response: None)
+    return Call("DELETE", _path(graph, name), nothing)
 
 
 def _stored(response: httpx.Response) -> StoredFeatures:
@@ -67,5 +66,5 @@ def _stored(response: httpx.Response) -> StoredFeatures:
 
 
 def _path(graph: str, *names: str) -> str:
-    parts = (quote(part, safe="") for part in (graph, "features", *names))
+    parts = (part(name) for name in (graph, "features", *names))
     return "/".join(("/v1/graphs", *parts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,7 +16,7 @@ from hetune.clients.http.connection import Connection
 from hetune.clients.http.received import Received
 
 _MOST_RESTING = 32
-_Origin: TypeAlias = tuple[str, bytes, int | None]
+_Origin: TypeAlias = tuple[int, str, bytes, int | None]
 
 
 class Transport(httpx.BaseTransport):
@@ -25,7 +26,7 @@ class Transport(httpx.BaseTransport):
     other as it comes. No proxy is used, and nothing is sent again.
 
     Args:
-        context: For HTTPS; by default it trusts what httpx trusts.
+        context: For HTTPS; by default it trusts what httpx trusts, or SSL_CERT_FILE, SSL_CERT_DIR.
     """
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
@@ -42,7 +43,8 @@ class Transport(httpx.BaseTransport):
             RuntimeError: The transport is closed.
         """
         url = request.url
-        origin = (url.scheme, url.raw_host, url.port)
+        # A forked process must not speak in its parent's connections.
+        origin = (os.getpid(), url.scheme, url.raw_host, url.port)
         connection = self._rested(origin) or self._connected(request)
         try:
             answer = connection.ask(request)
@@ -87,7 +89,7 @@ class Transport(httpx.BaseTransport):
         if url.scheme != "https":
             raise httpx.UnsupportedProtocol(f"{url.scheme} is not spoken: give http or https")
         if self._context is None:
-            self._context = httpx.create_ssl_context(trust_env=False)
+            self._context = httpx.create_ssl_context()
         return self._context
 
     def _done(self, origin: _Origin, connection: Connection, answer: Answer) -> None:

@@ -20,6 +20,7 @@ from hetune.variants.errors import HetuneError, ServiceError, UnreachableError
 from hetune.variants.graph.hetero import HeteroGraph
 
 _URN = "urn:hetune:error:"
+_DONE = range(200, 300)
 _FAILED = 400
 _REQUEST_ID = "X-Request-ID"
 
@@ -95,8 +96,11 @@ def check(response: httpx.Response) -> None:
         HetuneError: Of the class that was raised in the service.
         UnreachableError: What answered is no service.
     """
-    if response.status_code < _FAILED:
+    if response.status_code in _DONE:
         return
+    if response.status_code < _FAILED:
+        where = response.headers.get("Location", "nowhere")
+        raise foreign(response, f"it leads to {where}, and no request is sent again elsewhere")
     try:
         problem = response.json()
         kind, detail = str(problem["type"]), str(problem["detail"])
@@ -112,6 +116,8 @@ def check(response: httpx.Response) -> None:
 def unreachable(error: httpx.HTTPError, url: httpx.URL, tries: int) -> UnreachableError:
     """The error for a request without an answer."""
     reason = str(error) or type(error).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in reason:
+        reason += ": name the file of your CA in SSL_CERT_FILE"
     if tries > 1:
         reason = f"{reason}; tried {tries} times"
     return UnreachableError(f"no answer from {url} ({reason}): is `hetune serve` running?")
@@ -123,6 +129,16 @@ def foreign(response: httpx.Response, reason: str) -> UnreachableError:
         f"{response.url} answered with status {response.status_code}, and not as a hetune service "
         f"does ({reason}): check the URL"
     )
+
+
+def nothing(response: httpx.Response) -> None:
+    """What is read of an answer whose status says all.
+
+    Raises:
+        ValueError: It has a body that is none of a service's.
+    """
+    if response.content:
+        response.json()
 
 
 def _rows(message: Message, number: int) -> Rows:

@@ -14,6 +14,7 @@ from hetune.clients.http.call import Call
 from hetune.clients.http.exchange import Exchange, Outcome
 from hetune.clients.http.options import options_of
 from hetune.clients.http.transport import Transport
+from hetune.clients.http.wire import nothing
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.closing import Closing
 from hetune.profiling.jobs.leases import ended
@@ -132,11 +133,11 @@ class HttpLender(Closing):
     def fail(self, lease: Lease, error: str, *, final: bool = False) -> None:
         """As `Leases.fail`."""
         request = FailureRequest(error=error[:MOST_TEXT], final=final)
-        self._about(lease, "failure", request, _nothing)
+        self._about(lease, "failure", request, nothing)
 
     def release(self, lease: Lease, why: str = "") -> None:
         """As `Leases.release`."""
-        self._about(lease, "release", ReleaseRequest(why=why[:MOST_TEXT]), _nothing)
+        self._about(lease, "release", ReleaseRequest(why=why[:MOST_TEXT]), nothing)
 
     def close(self) -> None:
         """Ends the connections."""
@@ -196,7 +197,3 @@ def _lease(response: httpx.Response) -> Lease | None:
     if response.status_code == _NOTHING:
         return None
     return parse(LeaseDocument, response.content).lease()
-
-
-def _nothing(_: httpx.Response) -> None:
-    return None

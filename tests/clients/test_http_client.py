@@ -168,12 +168,14 @@ def test_a_choice_without_a_run(client):
     ("call", "error"),
     [
         (lambda c: c.infer("none", GRAPH, X), errors.NotFoundError),
-        (lambda c: c.infer("../m", GRAPH, X), errors.ServiceError),
+        (lambda c: c.infer("../m", GRAPH, X), errors.InputError),
         (lambda c: c.infer("m", "../m", X), errors.NotFoundError),
         (lambda c: c.infer("m", GRAPH, X[:2]), errors.InputError),
         (lambda c: c.infer("m", GRAPH, X, nodes=[7]), errors.InputError),
         (lambda c: c.infer("m", GRAPH, X, variants=["no", None]), errors.VariantError),
         (lambda c: c.infer("m", GRAPH, X, memory_limit=1), errors.MemoryLimitError),
+        (lambda c: c.delete_graph(""), errors.InputError),
+        (lambda c: c.features("../x"), errors.InputError),
         (lambda c: c.put_model("-", LAYERS), errors.MalformedError),
         (lambda c: c.put_model("m", [torch.nn.Linear(1, 1)]), errors.InputError),
         (
@@ -183,7 +185,7 @@ def test_a_choice_without_a_run(client):
             errors.TooLargeError,
         ),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 def test_errors_are_those_of_the_service(client, call, error):
     with pytest.raises(error) as caught:
@@ -214,8 +216,9 @@ def test_ready(kind, client):
         httpx.Response(500, text="Internal Server Error"),
         httpx.Response(502, json=[]),
         httpx.Response(200, content=b"<html>"),
+        httpx.Response(308, headers={"Location": "https://elsewhere/"}),
     ],
-    ids=range(3),
+    ids=range(4),
 )
 @pytest.mark.parametrize(
     "do",
@@ -224,8 +227,11 @@ def test_ready(kind, client):
         lambda c: c.select("m", "0" * 32),
         lambda c: c.graphs(),
         lambda c: c.model("m", 1),
+        lambda c: c.put_model("m", LAYERS),
+        lambda c: c.delete_graph("0"),
+        lambda c: c.delete_features("0", "x"),
     ],
-    ids=range(4),
+    ids=range(7),
 )
 def test_answers_of_something_else(kind, response, do):
     transport = Script(response).transport

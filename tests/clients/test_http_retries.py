@@ -282,7 +282,7 @@ def test_features_are_sent_as_they_are(kind, clock):
         connected(kind, URL, transport=script.transport) as found,
         pytest.raises(errors.NotFoundError),
     ):
-        found.infer("a/b", "0" * 32, x)
+        found.infer("a b", "0" * 32, x)
     (request,) = script.requests
-    assert request.url.raw_path == b"/v1/models/a%2Fb/infer"
+    assert request.url.raw_path == b"/v1/models/a%20b/infer"
     assert request.content.endswith(x.numpy().tobytes())

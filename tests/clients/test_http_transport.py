@@ -1,6 +1,7 @@
 """The client's transport, against servers that answer byte by byte what a test says."""
 
 import gzip
+import os
 import socket
 import ssl
 import struct
@@ -12,6 +13,7 @@ import httpx
 import numpy as np
 import pytest
 import torch
+from tests.clients._both import KINDS, connected
 from tests.clients._sockets import SECONDS, answering, echo, playing
 
 from hetune.clients.http import channel, connection
@@ -19,6 +21,7 @@ from hetune.clients.http.call import Call
 from hetune.clients.http.received import Received, body_of
 from hetune.clients.http.transport import Transport
 from hetune.service.core.message import Pieces
+from hetune.variants.errors import UnreachableError
 
 OK = b"HTTP/1.1 200 OK\r\n"
 HELLO = OK + b"Content-Length: 5\r\n\r\nhello"
@@ -280,6 +283,14 @@ def test_a_server_that_hangs_up_while_nobody_asks(http):
             assert server.connections == number
 
 
+def test_a_forked_process_has_connections_of_its_own(http, monkeypatch):
+    with playing(echo) as server:
+        for process, connections in ((1, 1), (1, 1), (2, 2), (1, 2)):
+            monkeypatch.setattr(os, "getpid", lambda process=process: process)
+            assert http.post(server.url, content=b"x").content == b"x"
+            assert server.connections == connections
+
+
 def test_what_nobody_asked_for_is_no_answer(http):
     sent = threading.Event()
 
@@ -425,6 +436,26 @@ def test_over_tls(certificate):
         other = server.url.replace("http", "https")
         with pytest.raises(httpx.ConnectError, match="certificate"):
             client.get(other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_certificate_that_the_environment_names_is_trusted(certificate, monkeypatch, kind):
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with playing(over_tls(certificate)) as server:
+        url = server.url.replace("http://127.0.0.1", "https://localhost")
+        with (
+            connected(kind, url, timeout=SECONDS, retries=0) as client,
+            pytest.raises(UnreachableError, match="not as a hetune service does"),
+        ):
+            client.models()  # the echo of nothing is no list of models
+    monkeypatch.delenv("SSL_CERT_FILE")
+    with playing(over_tls(certificate)) as server:
+        url = server.url.replace("http://127.0.0.1", "https://localhost")
+        with (
+            connected(kind, url, timeout=SECONDS, retries=0) as client,
+            pytest.raises(UnreachableError, match="name the file of your CA in SSL_CERT_FILE"),
+        ):
+            client.models()
 
 
 def test_a_certificate_that_nobody_trusts(http, certificate):

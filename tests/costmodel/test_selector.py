@@ -100,6 +100,10 @@ def test_a_stack_hands_widths_on(selector, graph):
     assert second.id == selector.choose("rgat", graph, (32, 8)).id
     with pytest.raises(InputError, match="3 in all"):
         selector.choose_stack(["rgcn", "rgat"], graph, [16, 32])
+    with pytest.raises(InputError, match="1 widths for 2 layers"):
+        selector.choose_stack(["rgcn", "rgat"], graph, 16)
+    with pytest.raises(InputError, match="layers='rgcn': give a list of names"):
+        selector.choose_stack("rgcn", graph, (16, 16, 16, 16, 16))
 
 
 def test_what_cannot_be_chosen_is_said(selector, graph):
@@ -120,6 +124,8 @@ def test_what_cannot_be_chosen_is_said(selector, graph):
         with pytest.raises(InputError, match=r"give \(d_in, d_out\), or one integer for both"):
             selector.choose("rgcn", graph, widths)
     assert selector.choose("rgcn", graph, np.int64(16)).id
+    with pytest.raises(InputError, match="graph is a str: give a HeteroGraph"):
+        selector.choose("rgcn", "aifb", 16)
 
 
 @pytest.mark.parametrize("name", AWKWARD)

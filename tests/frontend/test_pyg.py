@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -207,6 +208,13 @@ def test_parameters_version_changes_with_every_write_and_replacement():
     assert adapter.parameters_version() == seen[-1]
     conv(torch.ones(2, 4), torch.zeros(2, 1, dtype=torch.long), torch.zeros(1, dtype=torch.long))
     assert adapter.parameters_version() == seen[-1]
+
+
+def test_node_types_without_a_width_are_refused():
+    metadata = (["a", "b"], [("a", "x", "a")])
+    found = adapt(HGTConv({"a": 4}, 4, metadata, 2))
+    assert found == Unsupported("in_channels has no width for the node types b")
+    assert adapt(RGATConv(4, 4, 3, negative_slope=math.inf)) == Unsupported("negative_slope=inf")
 
 
 def test_an_aggregation_that_is_replaced_is_noticed():

@@ -9,8 +9,11 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import hetune
+from hetune import nn as hetune_nn
 from hetune.variants.errors import GraphError, InputError, MemoryLimitError, VariantError
 from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
 from hetune.variants.graph.hetero import HeteroGraph
@@ -438,6 +441,59 @@ def test_own_layers_fall_back_on_graphs(x, graph):
         found, text = warned(layer, x, graph)
     assert "gradients are needed" in text
     assert close(found, layer(x, graph))
+
+
+class Alone(torch.nn.Module):
+    """A model of one layer, for one graph."""
+
+    def __init__(self, layer, graph):
+        super().__init__()
+        self.layer, self.graph = layer, graph
+
+    def forward(self, x):
+        return self.layer(x, self.graph)
+
+
+@pytest.mark.filterwarnings("ignore::hetune.FallbackWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch.*")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_where_operators_do_not_just_run_the_module_does(x, graph):
+    module = hetune_nn.RGCN(8, 8, 3).eval().requires_grad_(False)
+    model, plain = (Alone(each, graph) for each in (compile_layer(module, backend="torch"), module))
+    traced = torch.jit.trace(model, (x,), check_trace=False)
+    for found in (traced, make_fx(model)(x)):
+        assert close(found(2 * x), plain(2 * x))
+    twice = torch.stack((x, 2 * x))
+    assert close(torch.vmap(model)(twice), torch.stack([plain(each) for each in twice]))
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, torch.ones_like(x))
+        for each in (model, plain):
+            assert forward_ad.unpack_dual(each(dual)).tangent is not None
+    assert close(model(x), plain(x))
+
+
+def test_autocast_leaves_no_trace(x, graph):
+    module = hetune_nn.RGCN(8, 8, 3, num_bases=2).eval()
+    layer = compile_layer(module, backend="torch")
+    expected = module(x, graph)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert close(layer(x, graph), expected)
+    assert close(layer(x, graph), expected)
+
+
+@pytest.mark.filterwarnings("ignore::hetune.FallbackWarning")
+@pytest.mark.parametrize("kind", ["RGCNConv", "FastRGCNConv", "RGATConv"])
+def test_training_leaves_a_layer_compiled(kind, x, graph):
+    layer = compile_layer(getattr(geometric, kind)(8, 8, 3), backend="torch")
+    edges = torch.stack((graph.src, graph.dst)).long(), graph.etype.long()
+    with torch.enable_grad():
+        layer(x, *edges).sum().backward()
+    assert close(layer(x, *edges, variant=layer.variants[0]), layer.module(x, *edges))
+
+
+def test_out_is_a_tensor(layer, x, graph):
+    with pytest.raises(InputError, match="out is a list: give a tensor"):
+        layer(x, graph, out=[1])
 
 
 def test_a_call_that_is_not_supported(edges):

@@ -61,8 +61,10 @@ def test_anything_else_that_matters_is_part_of_the_key(graph_of):
         lambda index, etype: torch.add(etype, 1, out=etype),
         lambda index, etype: index.view(-1)[2:3].zero_(),
         lambda index, etype: setattr(index, "data", index.flip(0)),
+        lambda index, etype: index.data.copy_(index.flip(0)),
+        lambda index, etype: index.numpy().fill(4),
     ],
-    ids=["row", "types", "out", "view", "data"],
+    ids=["row", "types", "out", "view", "data", "past data", "numpy"],
 )
 def test_edits_in_place_are_seen(edit, graph_of):
     index, etype = edges()

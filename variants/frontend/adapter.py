@@ -121,7 +121,7 @@ class ParametersVersion:
     def __init__(self, tensors: list[Tensor]) -> None:
         self._kept = tuple(tensor.detach() for tensor in tensors)
         self._key = _identities(tensors)
-        self._samples = tuple(_sample(t) for t in self._kept if t.device.type == "cpu")
+        self._samples = tuple(sample_of(t) for t in self._kept if t.device.type == "cpu")
         self._elements = self._read()
 
     def is_now(self, tensors: list[Tensor]) -> bool:
@@ -137,7 +137,7 @@ def _identities(tensors: list[Tensor]) -> list[tuple[int, int, object]]:
     return [(id(t), t.data_ptr(), object() if t.is_inference() else t._version) for t in tensors]
 
 
-def _sample(tensor: Tensor) -> np.ndarray:
+def sample_of(tensor: Tensor) -> np.ndarray:
     """64 elements or so that are spread over a tensor, in its own memory."""
     most = round(_SAMPLED ** (1 / max(1, tensor.dim())))
     return tensor.numpy()[tuple(slice(None, None, -(-size // most) or 1) for size in tensor.shape)]
@@ -182,7 +182,7 @@ def _options(module: nn.Module) -> dict[str, object]:
         for name, value in vars(module).items()
         if (value is None or isinstance(value, bool | int | float | str))
         and not name.startswith("_")
-        and name not in ("training", "dropout")
+        and name not in ("training", "dropout", "fuse")  # PyG's forward sets "fuse"
     }
 
 

@@ -221,9 +221,6 @@ def _concatenated(x_dict: Mapping[str, Tensor], graph: HeteroGraph, width: int) 
                 f"x has the shape {list(x_dict[name].shape)} for the node type {name!r}: give rows "
                 f"of {width}"
             )
-    unknown = x_dict.keys() - set(graph.ntype_names)
-    if unknown:
-        raise InputError(f"x has the node type {unknown.pop()!r}, which the layer does not know")
     return _joined([x_dict[name] for name in graph.ntype_names if name in x_dict])
 
 

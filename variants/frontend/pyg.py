@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -88,6 +89,8 @@ def _adapt_rgat(module: Any) -> Adapter | Unsupported:
         return Unsupported(f"edge_dim={module.edge_dim}: edge features are not supported")
     if str(module.aggr) not in ("add", "sum"):
         return Unsupported(f"aggr={module.aggr!r}: only 'add' is supported")
+    if not math.isfinite(module.negative_slope):
+        return Unsupported(f"negative_slope={module.negative_slope}")
     heads, width = module.heads, module.out_channels
     if not module.concat and heads > 1:
         return Unsupported(f"concat=False with heads={heads}")
@@ -128,6 +131,8 @@ def _adapt_hgt(module: Any) -> Adapter | Unsupported:
     if module.flow != "source_to_target":
         return Unsupported(f"flow={module.flow!r}")
     node_types, edge_types = list(module.node_types), [tuple(t) for t in module.edge_types]
+    if missing := [name for name in node_types if name not in module.kqv_lin.lins]:
+        return Unsupported(f"in_channels has no width for the node types {', '.join(missing)}")
     inputs = [module.kqv_lin.lins[name] for name in node_types]
     outputs = [module.out_lin.lins[name] for name in node_types]
     widths = {name: lin.weight.shape[1] for name, lin in zip(node_types, inputs, strict=True)}

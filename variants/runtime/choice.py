@@ -117,10 +117,15 @@ def choose(
             None. Nothing is on a CPU.
 
     Raises:
-        InputError: The limit is no integer, or the runs are no positive number.
+        InputError: There is no graph, the limit is no integer, or the runs are no positive number.
         MemoryLimitError: None fits.
     """
     check_demands(memory_limit, expected_runs)
+    if not isinstance(graph, HeteroGraph):
+        raise InputError(
+            f"graph is a {type(graph).__name__}: give a HeteroGraph, as hetune.load, generate and "
+            "from_pyg make them"
+        )
     scored = scored_on(variants, graph, pricer)
     best, replays = scored.best(memory_limit, expected_runs, cuda_graph)
     return Choice(

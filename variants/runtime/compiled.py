@@ -9,11 +9,13 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from hetune.variants.backends.base import Backend
 from hetune.variants.errors import InputError, MemoryLimitError, VariantError
@@ -155,7 +157,10 @@ class CompiledLayer(nn.Module):
             MemoryLimitError: No variant fits the limit, or this one does not.
         """
         check_demands(memory_limit)
-        prepared = self._prepare(args, kwargs)
+        if out is not None and not isinstance(out, Tensor):
+            raise InputError(f"out is a {type(out).__name__}: give a tensor")
+        reason = _transform()
+        prepared = self._prepare(args, kwargs) if reason is None else Unsupported(reason)
         if not isinstance(prepared, Unsupported) and self._needs_gradients(prepared[1]):
             prepared = Unsupported(
                 "gradients are needed: call it under torch.no_grad() for inference"
@@ -165,12 +170,13 @@ class CompiledLayer(nn.Module):
             return self._fall_back(prepared, args, kwargs, demands)
         adapter, call, graph = prepared
         rows = rows_of(adapter, call, graph)
-        chosen, tell = self._variant(graph, variant, memory_limit)
-        weights = self._weights_of(chosen.variant.plan, adapter, graph)
-        start = _now(rows.device, tell is not None)
-        result = self._run(graph, chosen, {"x": rows}, weights, out)
-        if tell is not None:
-            tell(_now(rows.device, True) - start)
+        with _in_full_precision(rows.device.type):
+            chosen, tell = self._variant(graph, variant, memory_limit)
+            weights = self._weights_of(chosen.variant.plan, adapter, graph)
+            start = _now(rows.device, tell is not None)
+            result = self._run(graph, chosen, {"x": rows}, weights, out)
+            if tell is not None:
+                tell(_now(rows.device, True) - start)
         return result_of(adapter, call, graph, result if result.dim() == 2 else result.flatten(1))
 
     def explain(self, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Choice:
@@ -203,9 +209,13 @@ class CompiledLayer(nn.Module):
         return adapter, call, self._graph(adapter, call)
 
     def _needs_gradients(self, call: Call) -> bool:
-        return torch.is_grad_enabled() and any(
-            tensor.requires_grad for tensor in (*_features(call), *self.module.parameters())
-        )
+        tensors = (*_features(call), *self.module.parameters())
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            return True
+        if forward_ad._current_level < 0:
+            return False
+        unpack: Callable[[Tensor], Any] = forward_ad.unpack_dual
+        return any(unpack(tensor).tangent is not None for tensor in tensors)
 
     def _graph(self, adapter: Adapter, call: Call) -> HeteroGraph:
         if isinstance(call.edges, HeteroGraph):
@@ -362,6 +372,24 @@ class CompiledLayer(nn.Module):
 
 _CALLER = 6
 """Frames from a warning up to the line that calls the layer, torch's own included."""
+
+
+def _transform() -> str | None:
+    """What is at work where operators do not just run: kernels would not be seen by it."""
+    if torch._C._get_tracing_state() is not None:
+        return "torch.jit traces the call"
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "a transform of torch.func is at work"
+    if torch._C._len_torch_dispatch_stack():
+        return "a dispatch mode, as of torch.export, is at work"
+    return None
+
+
+def _in_full_precision(device: str) -> AbstractContextManager[Any]:
+    """Without autocast, which would round weights that are kept."""
+    if torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()
 
 
 def _now(device: torch.device, exact: bool) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from hetune.variants.frontend.adapter import sample_of
 from hetune.variants.graph.hetero import HeteroGraph
 
 _MOST = 32
@@ -93,12 +94,19 @@ class _Seen:
         self.reference = weakref.ref(tensor, None if self._digested else forget)
         self._version = 0 if self._digested else tensor._version
         self._address = tensor.data_ptr()
+        # Writes through NumPy or `.data` move no counter.
+        is_plain = type(tensor) is Tensor and tensor.device.type == "cpu" and not self._digested
+        self._sample = sample_of(tensor.detach()) if is_plain else None
+        self._elements = self._read()
 
     def is_now(self, tensor: Tensor) -> bool:
         if self._digested:
             return True  # equal keys already mean equal content
         is_same = self.reference() is tensor and self._address == tensor.data_ptr()
-        return is_same and self._version == tensor._version
+        return is_same and self._version == tensor._version and self._elements == self._read()
+
+    def _read(self) -> bytes:
+        return b"" if self._sample is None else self._sample.tobytes()
 
 
 def _identity(tensor: Tensor) -> object:
