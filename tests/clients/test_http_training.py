@@ -75,7 +75,7 @@ def test_the_service_trains_what_others_measured(tmp_path):
         service.communicate(timeout=60)
     assert failed.state is State.FAILED
     assert failed.progress.problems_done == 1
-    assert "measure more" in failed.error
+    assert "measure graphs of two families" in failed.error
     assert (succeeded.state, succeeded.error) == (State.SUCCEEDED, "")
     assert succeeded.machine == this_machine().digest
     assert listed.candidate == succeeded.model
