@@ -204,6 +204,24 @@ class JobQueue:
             rows = connection.execute(wanted.limit(min(limit, MOST_LISTED))).all()
         return tuple(LogLine(row.id, row.moment, row.line) for row in rows)
 
+    def log_end(self, job: int, *, limit: int = MOST_LISTED) -> tuple[tuple[LogLine, ...], int]:
+        """The last of what happened to a job, in order, and how many lines came before.
+
+        Args:
+            job: Its number.
+            limit: Most lines that are given.
+
+        Raises:
+            NotFoundError: There is no such job.
+        """
+        columns = (log, func.count().over().label("total"))
+        wanted = select(*columns).where(log.c.job == job).order_by(log.c.id.desc())
+        with self._database.store.reading() as connection:
+            one_job(connection, job)
+            rows = connection.execute(wanted.limit(min(limit, MOST_LISTED))).all()
+        lines = tuple(LogLine(row.id, row.moment, row.line) for row in reversed(rows))
+        return lines, rows[0].total - len(lines) if rows else 0
+
     def cancel(self, job: int) -> Job:
         """Ends a job: at once if nothing of it is being measured, else when its workers notice.
 
