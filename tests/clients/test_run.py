@@ -166,11 +166,15 @@ def errors() -> list[tuple[tuple[object, ...], str]]:
             ("GRAPH", "--layer", "rgat", "--width", 9, "--heads", 2),
             "width 9 does not divide into 2 heads: take a multiple",
         ),
+        (("GRAPH", *layer, "--width", 65537), "width 65537: take at most 65536"),
         (("GRAPH", *layer, "--threads", 1025), "--threads 1025: take 1 to 1024"),
         (("GRAPH", *layer, "--rounds", 0), "--rounds and --top: take 1 or more"),
-        (
-            ("GRAPH", *layer, "--memory-limit", "2 cups"),
-            "--memory-limit '2 cups' is no size: give a number with a unit, such as 500MB",
+        *(
+            (
+                ("GRAPH", *layer, "--memory-limit", text),
+                f"--memory-limit '{text}' is no size: give a number with a unit, such as 500MB",
+            )
+            for text in ("2 cups", "9" * 400)
         ),
         (
             ("GRAPH", *layer, "--variant", "best"),
@@ -207,6 +211,13 @@ def errors() -> list[tuple[tuple[object, ...], str]]:
 def test_bad_input_is_one_line_and_exit_code_2(arguments, message, hetune, graph_file):
     result = hetune("run", *(graph_file if a == "GRAPH" else a for a in arguments))
     assert (result.exit_code, result.stderr) == (2, f"error: {message}\n")
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 10**30])
+def test_seeds_that_are_out_of_range(seed, hetune, graph_file):
+    result = hetune("run", graph_file, *QUICK, "--seed", seed)
+    assert result.exit_code == 2
+    assert "Invalid value for '--seed'" in result.stderr
 
 
 def test_a_memory_limit_that_nothing_meets(hetune, graph_file):
