@@ -560,6 +560,8 @@ class DatabaseConformance(JobsConformance):
             unit = replace(unit, problem=replace(unit.problem, graph=graph))
             with pytest.raises(CampaignError, match="leave out zeros and halves of characters"):
                 bench.queue.submit_units("mine", [unit])
+            with pytest.raises(CampaignError, match="machine has a text that databases refuse"):
+                bench.submit(1, machine=text)
             assert bench.queue.list() == ()
             bench.submit(1)
             bench.claim()
