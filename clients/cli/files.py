@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import lzma
 import os
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +18,19 @@ from torch import Tensor
 from hetune.variants.errors import HetuneError, InputError
 from hetune.variants.registry import whole
 
+_BROKEN = (
+    OSError,
+    EOFError,
+    TypeError,
+    ValueError,
+    OverflowError,  # a shape beyond 64 bits
+    RuntimeError,  # a zip of another version, method or with a password
+    tokenize.TokenError,  # the header of an .npy
+    lzma.LZMAError,
+    zlib.error,
+    zipfile.BadZipFile,
+    SafetensorError,
+)
 _KINDS = {".npy": "an .npy", ".npz": "an .npz"}
 
 
@@ -33,12 +49,12 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
     try:
         if path.suffix == ".npy":
             return {"x": torch.from_numpy(np.load(path, allow_pickle=False))}
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
+        if path.suffix == ".npz":  # np.load leaves files open that are no zip
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 return {name: torch.from_numpy(archive[name]) for name in archive.files}
         found: dict[str, Tensor] = load_file(path)
         return found
-    except (OSError, EOFError, TypeError, ValueError, zipfile.BadZipFile, SafetensorError) as error:
+    except _BROKEN as error:
         raise InputError(
             f"{path} cannot be read as {_KINDS.get(path.suffix, 'a safetensors')} file of numbers "
             f"({error}): check the path, and write it anew"

@@ -16,7 +16,7 @@ from hetune.variants.runtime.build import LAYERS
 
 MOST_THREADS = 1024
 """As many as a service may be given, too."""
-_SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([KMGT]i?B|B|)\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*([0-9]{0,18}\.?[0-9]{1,18})\s*([KMGT]i?B|B|)\s*", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -85,7 +85,10 @@ SelfLoops = Annotated[
 Layer = Annotated[LayerName, typer.Option(help="Which layer.")]
 Width = Annotated[int, typer.Option(help="Width of the rows in and out, of all heads together.")]
 Heads = Annotated[int, typer.Option(help="Attention heads; RGCN has none.")]
-Seed = Annotated[int, typer.Option(help="Draws weights, features and generated graphs.")]
+Seed = Annotated[
+    int,
+    typer.Option(min=0, max=2**63 - 1, help="Draws weights, features and generated graphs."),
+]
 Processor = Annotated[
     str, typer.Option("--device", help="cpu, or a GPU that is here: cuda, cuda:1.")
 ]
@@ -166,7 +169,7 @@ def numbers_of(text: str, option: str) -> tuple[int, ...]:
         InputError: Something else stands there.
     """
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
+    if not all(part.isdecimal() and len(part) < 20 and int(part) > 0 for part in parts):
         raise InputError(f"{option} {text!r} is no list of positive numbers: give e.g. 32,64,128")
     return tuple(dict.fromkeys(int(part) for part in parts))
 

@@ -21,7 +21,7 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.runner import by_problem
 from hetune.profiling.store.rows import clean
 from hetune.profiling.store.store import Store
-from hetune.profiling.units import GraphRecipe, Unit
+from hetune.profiling.units import Unit
 from hetune.variants.errors import CampaignError, ConflictError
 
 MOST_LISTED = 1000
@@ -97,7 +97,9 @@ class JobQueue:
         if not distinct:
             raise CampaignError(f"the campaign {campaign!r} has nothing to measure: no job is made")
         for graph in dict.fromkeys(unit.problem.graph for unit in distinct):
-            _check_texts(graph)
+            texts = (graph.name, graph.family, *(value for _, value in graph.options))
+            _check_texts(f"the graph {graph.name!r}", texts)
+        _check_texts("the job's machine", [machine])
         if retrain and len({unit.problem.device for unit in distinct}) > 1:
             raise CampaignError(
                 f"the campaign {campaign!r} has units for several devices, and a cost model is for "
@@ -204,6 +206,24 @@ class JobQueue:
             rows = connection.execute(wanted.limit(min(limit, MOST_LISTED))).all()
         return tuple(LogLine(row.id, row.moment, row.line) for row in rows)
 
+    def log_end(self, job: int, *, limit: int = MOST_LISTED) -> tuple[tuple[LogLine, ...], int]:
+        """The last of what happened to a job, in order, and how many lines came before.
+
+        Args:
+            job: Its number.
+            limit: Most lines that are given.
+
+        Raises:
+            NotFoundError: There is no such job.
+        """
+        columns = (log, func.count().over().label("total"))
+        wanted = select(*columns).where(log.c.job == job).order_by(log.c.id.desc())
+        with self._database.store.reading() as connection:
+            one_job(connection, job)
+            rows = connection.execute(wanted.limit(min(limit, MOST_LISTED))).all()
+        lines = tuple(LogLine(row.id, row.moment, row.line) for row in reversed(rows))
+        return lines, rows[0].total - len(lines) if rows else 0
+
     def cancel(self, job: int) -> Job:
         """Ends a job: at once if nothing of it is being measured, else when its workers notice.
 
@@ -223,13 +243,11 @@ class JobQueue:
             return _job(connection, one_job(connection, job))
 
 
-def _check_texts(graph: GraphRecipe) -> None:
+def _check_texts(what: str, texts: Iterable[object]) -> None:
     """PostgreSQL, asked for work, fails at rows with other texts, whichever it then takes."""
-    texts = (graph.name, graph.family, *(value for _, value in graph.options))
     if any(isinstance(text, str) and clean(text) != text for text in texts):
         raise CampaignError(
-            f"the graph {graph.name!r} has a text that databases refuse: leave out zeros and "
-            "halves of characters"
+            f"{what} has a text that databases refuse: leave out zeros and halves of characters"
         )
 
 

@@ -9,13 +9,13 @@ from hetune.profiling.campaign import Campaign
 from hetune.profiling.corpus import size_of, whole
 from hetune.service.core.limits import Limits, check_limit
 from hetune.variants.errors import CampaignError, MalformedError
+from hetune.variants.runtime.build import MOST_WIDTH
 
 MOST_GRAPHS = 1_000
 MOST_PROBLEMS = 10_000
 _MOST_ENTRIES = 1_000
 _MOST_COMBINATIONS = 1_000_000
 _MOST_PROGRAMS = 500
-_MOST_WIDTH = 1 << 16
 _MOST_THREADS = 1 << 10
 _MOST_ROUNDS = 1_000
 MOST_SECONDS = 3_600
@@ -91,7 +91,7 @@ def _check_cost(campaign: Campaign, limits: Limits) -> None:
     for text in (campaign.name, campaign.variants):
         check_limit("characters of a name", len(text), _MOST_TEXT)
     widths = [width for pair in campaign.widths for width in pair]
-    check_limit("columns", max(*widths, *campaign.heads), _MOST_WIDTH)
+    check_limit("columns", max(*widths, *campaign.heads), MOST_WIDTH)
     check_limit("threads", max(campaign.threads), _MOST_THREADS)
     cost = campaign.limits
     check_limit("rounds", max(cost.most_rounds, cost.repeats), _MOST_ROUNDS)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from hetune.profiling.jobs.queue import MOST_LISTED
-from hetune.profiling.jobs.records import Job, State
+from hetune.profiling.jobs.records import Job, LogLine, State
 from hetune.profiling.jobs.results import MOST_RESULTS, Result, results
 from hetune.service.core.campaigns import campaign_of
 from hetune.service.core.job_documents import (
@@ -98,9 +99,20 @@ class Jobs:
         Raises:
             NotFoundError: There is none of that number.
         """
-        found = self._measurements.queue.log(id, after=after, limit=limit)
-        lines = tuple(JobLine(number=line.number, when=line.when, text=line.text) for line in found)
-        return JobLog(lines=lines, after=lines[-1].number if lines else after)
+        return _log(self._measurements.queue.log(id, after=after, limit=limit), after)
+
+    def log_end(self, id: int, *, limit: int = MOST_LISTED) -> tuple[JobLog, int]:
+        """The last of what happened to a job, and how many lines came before.
+
+        Args:
+            id: Its number.
+            limit: Most lines that are given.
+
+        Raises:
+            NotFoundError: There is none of that number.
+        """
+        found, before = self._measurements.queue.log_end(id, limit=limit)
+        return _log(found, after=0), before
 
     def results(self, id: int, *, after: int = 0, limit: int = 20) -> JobResults:
         """What is known of a job's problems.
@@ -123,6 +135,11 @@ class Jobs:
 
 def _document(job: Job) -> JobDocument:
     return JobDocument(**{**asdict(job), "progress": JobProgress(**asdict(job.progress))})
+
+
+def _log(found: Sequence[LogLine], after: int) -> JobLog:
+    lines = tuple(JobLine(number=line.number, when=line.when, text=line.text) for line in found)
+    return JobLog(lines=lines, after=lines[-1].number if lines else after)
 
 
 def _result(found: Result) -> JobResult:

@@ -72,14 +72,14 @@ def router(work: Work) -> APIRouter:
     def show_job(id: int, request: Request, results_after: Number = 0) -> Response:
         """A job: how far it is, what happened to it, and what came of it."""
         job = jobs.get(id)
-        log = jobs.log(id)
+        log, left_out = jobs.log_end(id, limit=_LINES)
         return page(
             request,
             "job",
             job=job,
             models=models.ids(),
-            lines=log.lines[-_LINES:],
-            left_out=max(len(log.lines) - _LINES, 0),
+            lines=log.lines,
+            left_out=left_out,
             told=log.after,
             results=jobs.results(id, after=results_after, limit=_RESULTS),
             is_first=results_after == 0,

@@ -160,10 +160,14 @@ def test_gpus_have_kernels_of_their_own(hetune, registry, monkeypatch, tmp_path)
             ("--widths", "8,x"),
             "error: --widths '8,x' is no list of positive numbers: give e.g. 32,64,128",
         ),
-        (
-            ("--widths", "0"),
-            "error: --widths '0' is no list of positive numbers: give e.g. 32,64,128",
+        *(
+            (
+                ("--widths", text),
+                f"error: --widths '{text}' is no list of positive numbers: give e.g. 32,64,128",
+            )
+            for text in ("0", "²", "9" * 5000)
         ),
+        (("--widths", "65537"), "error: width 65537: take at most 65536"),
         (("--jobs", "0"), "error: --jobs 0: take 1 or more"),
         (
             ("--layers", "hgt", "--widths", "9", "--heads", "2"),

@@ -1,8 +1,10 @@
 """`hetune run` and `bench`: the main job on tiny graphs, and the messages for what goes wrong."""
 
+import io
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +15,10 @@ from safetensors.torch import load, load_file, save_file
 
 import hetune as library
 from hetune.clients.cli import compare
+from hetune.clients.cli.files import read_arrays
 from hetune.clients.cli.options import read_options
 from hetune.clients.cli.problem import GraphSource, LayerSource, features
+from hetune.variants.errors import InputError
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.build import layer_programs
 
@@ -162,11 +166,15 @@ def errors() -> list[tuple[tuple[object, ...], str]]:
             ("GRAPH", "--layer", "rgat", "--width", 9, "--heads", 2),
             "width 9 does not divide into 2 heads: take a multiple",
         ),
+        (("GRAPH", *layer, "--width", 65537), "width 65537: take at most 65536"),
         (("GRAPH", *layer, "--threads", 1025), "--threads 1025: take 1 to 1024"),
         (("GRAPH", *layer, "--rounds", 0), "--rounds and --top: take 1 or more"),
-        (
-            ("GRAPH", *layer, "--memory-limit", "2 cups"),
-            "--memory-limit '2 cups' is no size: give a number with a unit, such as 500MB",
+        *(
+            (
+                ("GRAPH", *layer, "--memory-limit", text),
+                f"--memory-limit '{text}' is no size: give a number with a unit, such as 500MB",
+            )
+            for text in ("2 cups", "9" * 400)
         ),
         (
             ("GRAPH", *layer, "--variant", "best"),
@@ -205,6 +213,13 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, message, hetune, graph
     assert (result.exit_code, result.stderr) == (2, f"error: {message}\n")
 
 
+@pytest.mark.parametrize("seed", [-1, 2**63, 10**30])
+def test_seeds_that_are_out_of_range(seed, hetune, graph_file):
+    result = hetune("run", graph_file, *QUICK, "--seed", seed)
+    assert result.exit_code == 2
+    assert "Invalid value for '--seed'" in result.stderr
+
+
 def test_a_memory_limit_that_nothing_meets(hetune, graph_file):
     result = hetune("run", graph_file, *QUICK, "--memory-limit", "1B")
     assert result.exit_code == 2
@@ -237,6 +252,64 @@ def test_files_that_cannot_be_read(name, hetune, graph_file, tmp_path):
             assert result.exit_code == 2
             assert result.stderr.startswith(f"error: {file} cannot be read as a")
             assert result.stderr.count("\n") == 1
+
+
+def in_member(offset, byte):
+    """Damages the head of a zip's member, and the entry that says where it is."""
+
+    def damage(data):
+        for head, shift in ((b"PK\3\4", 0), (b"PK\1\2", 2)):
+            data[data.index(head) + offset + shift] = byte
+
+    return damage
+
+
+def in_header(old, new):
+    """Damages the header of an array."""
+
+    def damage(data):
+        data[:] = data.replace(old, new.ljust(len(old)))
+
+    return damage
+
+
+def in_data(offset):
+    """Damages what was compressed."""
+
+    def damage(data):
+        data[offset : offset + 40] = b"\xff" * 40
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("method", "damage"),
+    [
+        (zipfile.ZIP_DEFLATED, in_data(35)),
+        (zipfile.ZIP_LZMA, in_data(44)),
+        (zipfile.ZIP_STORED, in_member(4, 255)),
+        (zipfile.ZIP_STORED, in_member(6, 1)),
+        (zipfile.ZIP_STORED, in_member(8, 2)),
+        (None, in_header(b"(9, 8)", b"(9, 8")),
+        (None, in_header(b"(9, 8), } " + b" " * 30, b"(" + b"9" * 30 + b",), }")),
+    ],
+    ids=["deflated", "lzma", "version", "password", "method", "header", "shape"],
+)
+def test_files_of_arrays_that_are_damaged(method, damage, tmp_path):
+    path = tmp_path / ("x.npy" if method is None else "x.npz")
+    whole = io.BytesIO()
+    np.save(whole, np.zeros((9, 8), np.float32))
+    if method is None:
+        path.write_bytes(whole.getvalue())
+    else:
+        with zipfile.ZipFile(path, "w", method) as archive:
+            archive.writestr("x.npy", whole.getvalue())
+    assert read_arrays(path)["x"].shape == (9, 8)
+    data = bytearray(path.read_bytes())
+    damage(data)
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=rf"{path.name} cannot be read as an {path.suffix} file"):
+        read_arrays(path)
 
 
 def test_files_that_do_not_fit(hetune, graph_file, tmp_path):

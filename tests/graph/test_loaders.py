@@ -376,6 +376,14 @@ def test_truncated_npz(tmp_path: Path):
         load(write(tmp_path / "g.npz", bytes(corrupt)))
 
 
+@pytest.mark.parametrize(("offset", "byte"), [(4, 255), (6, 1), (8, 2)])
+def test_npz_of_another_kind_of_zip(tmp_path: Path, offset: int, byte: int):
+    data = bytearray(npz_bytes(**flat()))
+    data[data.index(b"PK\3\4") + offset] = data[data.index(b"PK\1\2") + offset + 2] = byte
+    with pytest.raises(GraphFileError, match=r"g\.npz cannot be read"):
+        load(write(tmp_path / "g.npz", bytes(data)))
+
+
 def test_npz_header_is_checked_before_memory_is_taken(tmp_path: Path):
     buffer = io.BytesIO()
     shape = {"descr": "<i8", "fortran_order": False, "shape": (10**15,)}

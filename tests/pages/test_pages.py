@@ -3,6 +3,7 @@
 import html
 import re
 import shutil
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 import httpx
@@ -10,6 +11,7 @@ import pytest
 import torch
 from tests.service._serving import make_service, serving, tiny_features, tiny_graph
 
+from hetune.profiling.jobs.schema import log
 from hetune.service.core.job_documents import JobRequest
 from hetune.service.http.app import application
 from hetune.service.pages import forms
@@ -228,6 +230,21 @@ def test_events_of_a_job_are_those_of_the_api(own, service):
     found = own.get(f"{job}/events").text
     assert found == own.get(job.replace("/ui/", "/v1/profiling/") + "/events").text
     assert own.get(f"{job}/events", headers={"Last-Event-ID": "1"}).status_code == 204
+
+
+@pytest.mark.parametrize("count", [1300, 3])
+def test_a_page_shows_how_a_log_ends(own, service, count):
+    job = service.jobs.submit(JobRequest(campaign="smoke")).id
+    lines = [f"line {number}" for number in range(count)]
+    rows = [{"job": job, "moment": datetime.now(UTC), "line": line} for line in lines]
+    with service.measurements.store.transaction() as connection:
+        connection.execute(log.insert(), rows)
+    text = own.get(f"/ui/jobs/{job}").text
+    shown = re.findall(r"</time> (.+?)</li>", text)
+    assert shown[-3:] == lines[-3:]
+    assert len(shown) == min(count + 1, 200)
+    assert ("The last 200 lines; 1,101 came before." in text) == (count > 200)
+    assert f"events?after={service.jobs.log_end(job)[0].after}" in text
 
 
 def test_results_of_a_job(http, pages):

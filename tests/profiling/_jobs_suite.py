@@ -147,6 +147,8 @@ class JobsConformance:
             lines = bench.queue.log(job.id)
             assert bench.queue.log(job.id, after=lines[3].number) == lines[4:]
             assert bench.queue.log(job.id, limit=2) == lines[:2]
+            assert bench.queue.log_end(job.id, limit=2) == (lines[-2:], 4)
+            assert bench.queue.log_end(job.id) == (lines, 0)
             [unit, _] = bench.queue.units(job.id)
             assert unit.problem == "rgat 32x64 on g0, heads 2, threads 4"
             assert unit.endings == {"ok": 2}
@@ -508,7 +510,8 @@ class DatabaseConformance(JobsConformance):
     def test_a_job_that_is_not_there(self, url: str) -> None:
         """Whatever its number."""
         with self.open(url) as bench:
-            calls = (bench.queue.get, bench.queue.units, bench.queue.log, bench.queue.cancel)
+            queue = bench.queue
+            calls = (queue.get, queue.units, queue.log, queue.log_end, queue.cancel)
             for id in (0, -1, 7, 2**63, 2**80):
                 for call in calls:
                     with pytest.raises(NotFoundError, match=f"there is no profiling job {id}"):
@@ -557,6 +560,8 @@ class DatabaseConformance(JobsConformance):
             unit = replace(unit, problem=replace(unit.problem, graph=graph))
             with pytest.raises(CampaignError, match="leave out zeros and halves of characters"):
                 bench.queue.submit_units("mine", [unit])
+            with pytest.raises(CampaignError, match="machine has a text that databases refuse"):
+                bench.submit(1, machine=text)
             assert bench.queue.list() == ()
             bench.submit(1)
             bench.claim()

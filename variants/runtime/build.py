@@ -18,6 +18,7 @@ from hetune.variants.registry import BuildReport, KernelSource, Registry, defaul
 
 LAYERS = ("rgcn", "rgat", "hgt")
 WIDTHS = (32, 64, 128)
+MOST_WIDTH = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def layer_programs(layer: str, width: int, heads: int = 1) -> tuple[Program, ...
         heads: Number of heads; RGCN has none.
 
     Raises:
-        InputError: There is no such layer, or the width does not divide into the heads.
+        InputError: There is no such layer, or as `check_widths`.
     """
     check_widths(width, heads)
     programs = [layer_program(layer, width, width, heads)]
@@ -66,7 +67,7 @@ def layer_program(layer: str, d_in: int, d_out: int, heads: int = 1) -> Program:
         heads: Number of heads; RGCN has none.
 
     Raises:
-        InputError: There is no such layer, or a width does not divide into the heads.
+        InputError: There is no such layer, or as `check_widths`.
     """
     check_widths(d_in, 1)
     check_widths(d_out, heads)
@@ -85,10 +86,12 @@ def check_widths(width: int, heads: int) -> None:
     """Checks that rows divide into heads.
 
     Raises:
-        InputError: They do not, or one of the numbers is below 1.
+        InputError: They do not, or a number is below 1, or the width above `MOST_WIDTH`.
     """
     if width < 1 or heads < 1:
         raise InputError(f"width {width} with {heads} heads: both are at least 1")
+    if width > MOST_WIDTH:
+        raise InputError(f"width {width}: take at most {MOST_WIDTH}")
     if width % heads:
         raise InputError(f"width {width} does not divide into {heads} heads: take a multiple")
 

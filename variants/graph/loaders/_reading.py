@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,8 @@ _BROKEN = (
     EOFError,
     ValueError,
     KeyError,
+    RuntimeError,  # a zip of another version, method or with a password
+    tokenize.TokenError,  # the header of an array
     zlib.error,
     lzma.LZMAError,
     zipfile.BadZipFile,
