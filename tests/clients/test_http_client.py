@@ -173,6 +173,7 @@ def test_a_choice_without_a_run(client):
         (lambda c: c.infer("m", GRAPH, X[:2]), errors.InputError),
         (lambda c: c.infer("m", GRAPH, X, nodes=[7]), errors.InputError),
         (lambda c: c.infer("m", GRAPH, X, variants=["no", None]), errors.VariantError),
+        (lambda c: c.infer("m", GRAPH, X, variants="ab"), errors.InputError),
         (lambda c: c.infer("m", GRAPH, X, memory_limit=1), errors.MemoryLimitError),
         (lambda c: c.put_model("-", LAYERS), errors.MalformedError),
         (lambda c: c.put_model("m", [torch.nn.Linear(1, 1)]), errors.InputError),
@@ -183,7 +184,7 @@ def test_a_choice_without_a_run(client):
             errors.TooLargeError,
         ),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_errors_are_those_of_the_service(client, call, error):
     with pytest.raises(error) as caught:
