@@ -30,6 +30,7 @@ from hetune.service.core.graphs import GraphStatistics
 from hetune.service.core.message import MEDIA_TYPE, Pieces
 from hetune.service.core.stack import describe
 from hetune.service.core.subset import Subset
+from hetune.variants.errors import InputError
 from hetune.variants.graph.edit import Parallel
 from hetune.variants.graph.hetero import HeteroGraph
 
@@ -279,11 +280,13 @@ def infer(
     Raises:
         NotFoundError: There is no such model or graph, or the graph has no such features.
         GraphError: The graph is none.
-        InputError: Graph, features, nodes or outputs do not fit.
+        InputError: Graph, features, nodes, outputs or variants do not fit.
         MemoryLimitError: No variant fits the limit.
         DeadlineError: It took longer than it was given.
         BusyError: Too many requests wait.
     """
+    if isinstance(variants, str):
+        raise InputError(f"variants are {variants!r}: give a list, with an id for each layer")
     name = features if isinstance(features, str) else None
     rows = None if isinstance(features, str) else features_of(features, graph)
     demands = {

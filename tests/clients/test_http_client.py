@@ -173,6 +173,7 @@ def test_a_choice_without_a_run(client):
         (lambda c: c.infer("m", GRAPH, X[:2]), errors.InputError),
         (lambda c: c.infer("m", GRAPH, X, nodes=[7]), errors.InputError),
         (lambda c: c.infer("m", GRAPH, X, variants=["no", None]), errors.VariantError),
+        (lambda c: c.infer("m", GRAPH, X, variants="ab"), errors.InputError),
         (lambda c: c.infer("m", GRAPH, X, memory_limit=1), errors.MemoryLimitError),
         (lambda c: c.delete_graph(""), errors.InputError),
         (lambda c: c.features("../x"), errors.InputError),
@@ -185,7 +186,7 @@ def test_a_choice_without_a_run(client):
             errors.TooLargeError,
         ),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_errors_are_those_of_the_service(client, call, error):
     with pytest.raises(error) as caught:
