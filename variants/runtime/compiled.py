@@ -9,13 +9,11 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
 from hetune.variants.backends.base import Backend
 from hetune.variants.errors import InputError, MemoryLimitError, VariantError
@@ -33,6 +31,7 @@ from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
+from hetune.variants.runtime.modes import differentiates, full_precision, transform
 from hetune.variants.runtime.pricing import Pricer, RooflinePricer
 from hetune.variants.runtime.replay import CudaRecorder, Recorder, Replays
 from hetune.variants.runtime.use import Policy, Use
@@ -159,7 +158,7 @@ class CompiledLayer(nn.Module):
         check_demands(memory_limit)
         if out is not None and not isinstance(out, Tensor):
             raise InputError(f"out is a {type(out).__name__}: give a tensor")
-        reason = _transform()
+        reason = transform()
         prepared = self._prepare(args, kwargs) if reason is None else Unsupported(reason)
         if not isinstance(prepared, Unsupported) and self._needs_gradients(prepared[1]):
             prepared = Unsupported(
@@ -170,7 +169,7 @@ class CompiledLayer(nn.Module):
             return self._fall_back(prepared, args, kwargs, demands)
         adapter, call, graph = prepared
         rows = rows_of(adapter, call, graph)
-        with _in_full_precision(rows.device.type):
+        with full_precision(rows.device.type):
             chosen, tell = self._variant(graph, variant, memory_limit)
             weights = self._weights_of(chosen.variant.plan, adapter, graph)
             start = _now(rows.device, tell is not None)
@@ -209,13 +208,7 @@ class CompiledLayer(nn.Module):
         return adapter, call, self._graph(adapter, call)
 
     def _needs_gradients(self, call: Call) -> bool:
-        tensors = (*_features(call), *self.module.parameters())
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            return True
-        if forward_ad._current_level < 0:
-            return False
-        unpack: Callable[[Tensor], Any] = forward_ad.unpack_dual
-        return any(unpack(tensor).tangent is not None for tensor in tensors)
+        return differentiates(lambda: (*_features(call), *self.module.parameters()))
 
     def _graph(self, adapter: Adapter, call: Call) -> HeteroGraph:
         if isinstance(call.edges, HeteroGraph):
@@ -372,24 +365,6 @@ class CompiledLayer(nn.Module):
 
 _CALLER = 6
 """Frames from a warning up to the line that calls the layer, torch's own included."""
-
-
-def _transform() -> str | None:
-    """What is at work where operators do not just run: kernels would not be seen by it."""
-    if torch._C._get_tracing_state() is not None:
-        return "torch.jit traces the call"
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        return "a transform of torch.func is at work"
-    if torch._C._len_torch_dispatch_stack():
-        return "a dispatch mode, as of torch.export, is at work"
-    return None
-
-
-def _in_full_precision(device: str) -> AbstractContextManager[Any]:
-    """Without autocast, which would round weights that are kept."""
-    if torch.is_autocast_enabled(device):
-        return torch.autocast(device, enabled=False)
-    return nullcontext()
 
 
 def _now(device: torch.device, exact: bool) -> float:

@@ -93,26 +93,17 @@ class Use:
             self.calls += 1
             if policy.explore:
                 return self._explored(variants, graph, policy)
-            return self._expected(variants, graph, policy, is_ready), None
-
-    def _expected(
-        self,
-        variants: tuple[Variant, ...],
-        graph: HeteroGraph,
-        policy: Policy,
-        is_ready: Callable[[Variant], bool],
-    ) -> Chosen:
-        if not self.asked:
-            first = usual(variants)
-            if self._is_early(first, graph, policy, is_ready):
-                self.current = Chosen(first, cuda_graph=False)
-                return self.current
-        learns = policy.expected_runs is None
-        if not self.asked or (learns and _is_power_of_two(self.calls)):
-            self.current = self._decide(variants, graph, policy)
-            self.asked = True
-        assert self.current is not None
-        return self.current
+            if not self.asked:
+                first = usual(variants)
+                if self._is_early(first, graph, policy, is_ready):
+                    self.current = Chosen(first, cuda_graph=False)
+                    return self.current, None
+            learns = policy.expected_runs is None
+            if not self.asked or (learns and _is_power_of_two(self.calls)):
+                self.current = self._decide(variants, graph, policy)
+                self.asked = True
+            assert self.current is not None
+            return self.current, None
 
     def _is_early(
         self,

@@ -1,0 +1,43 @@
+"""What torch does around a call: where kernels would go unseen, or see rounded numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+
+def transform() -> str | None:
+    """What is at work where operators do not just run: kernels would not be seen by it."""
+    if torch._C._get_tracing_state() is not None:
+        return "torch.jit traces the call"
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "a transform of torch.func is at work"
+    if torch._C._len_torch_dispatch_stack():
+        return "a dispatch mode, as of torch.export, is at work"
+    return None
+
+
+def differentiates(tensors: Callable[[], Iterable[Tensor]]) -> bool:
+    """Whether derivatives by some tensors are wanted, in either direction.
+
+    Args:
+        tensors: Gives them; not called where nothing is differentiated.
+    """
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors()):
+        return True
+    if forward_ad._current_level < 0:
+        return False
+    unpack: Callable[[Tensor], Any] = forward_ad.unpack_dual
+    return any(unpack(tensor).tangent is not None for tensor in tensors())
+
+
+def full_precision(device: str) -> AbstractContextManager[Any]:
+    """Without autocast, which would round weights that are kept."""
+    if torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()
