@@ -19,6 +19,8 @@ from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.service import Service
 
 JSON_TYPE = "application/json"
+SMALL_BYTES = 64 << 10
+"""Of a JSON body that says a few words, whatever the limit of others."""
 _CHUNK = 1 << 20
 
 

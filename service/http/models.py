@@ -11,12 +11,10 @@ from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import Document, Positive, parse
 from hetune.service.core.message import read as read_container
 from hetune.service.core.models import ModelStore
-from hetune.service.http.body import Media, Upload, media_of, read, received
+from hetune.service.http.body import SMALL_BYTES, Media, Upload, media_of, read, received
 from hetune.service.http.parameters import AliasName, ModelName, VersionNumber
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
-
-_SMALL_BYTES = 64 << 10
 
 
 class ModelVersions(Document):
@@ -100,7 +98,7 @@ def router(work: Work) -> APIRouter:
     async def set_alias(name: ModelName, alias: AliasName, request: Request) -> ModelVersions:
         """Lets an alias name a version: who asks for `name@alias` gets that one."""
         media = media_of(request, Media.JSON)
-        body = await read(request, media, replace(service.limits, json_bytes=_SMALL_BYTES))
+        body = await read(request, media, replace(service.limits, json_bytes=SMALL_BYTES))
         wanted = parse(NamedVersion, bytes(body))
 
         def set_to() -> ModelVersions:

@@ -24,7 +24,7 @@ from hetune.service.core.work_documents import (
     ReleaseRequest,
     WantedDocument,
 )
-from hetune.service.http.body import Media, media_of, read
+from hetune.service.http.body import SMALL_BYTES, Media, media_of, read
 from hetune.service.http.gate import Gate
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
@@ -35,7 +35,6 @@ MOST_BYTES = 64 << 20
 """Of a body with measurements: of hundreds of variants, in every round, launch by launch."""
 _MOST_ASKING = 64
 _MOST_GIVING = 2
-_SMALL_BYTES = 64 << 10
 Number = Annotated[int, Path(ge=1, le=LARGEST_ID)]
 
 
@@ -51,7 +50,7 @@ def router(work: Work) -> APIRouter:
         """Does what a small document asks for."""
         media = media_of(request, Media.JSON)
         with asking.entered():
-            body = await read(request, media, replace(limits, json_bytes=_SMALL_BYTES))
+            body = await read(request, media, replace(limits, json_bytes=SMALL_BYTES))
             found = parse(kind, bytes(body))
             return await asyncio.to_thread(do, found)
 
