@@ -13,7 +13,7 @@ from _bound import least_seconds, limits
 from _graphs import MissingGraphError
 from _machine import commit, fingerprint, set_threads
 from _measure import as_json, keep_heap, rounds_within
-from _memory import Cell, Probe, describe, is_out_of_memory, probe
+from _memory import Cell, Probe, describe, probe
 from _peers._torch_ops import WORKSPACE
 from _peers.problem import Candidate, Problem
 from _peers.torch_expert import applies
@@ -25,6 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from hetune.profiling.measure.rounds import interleave
+from hetune.variants.errors import is_out_of_memory
 
 
 class CellRunner:

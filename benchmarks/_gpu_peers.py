@@ -28,7 +28,7 @@ from _gpu_timing import (
     stopwatch,
 )
 from _gpu_units import UNIT_S, Unit, answers
-from _memory import describe, is_out_of_memory
+from _memory import describe
 from _peers import grouped, pyg, torch_expert
 from _peers._torch_ops import WORKSPACE
 from _peers.problem import Candidate, Layer, Problem
@@ -38,6 +38,7 @@ from torch import Tensor, nn
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.toolkit import interpreting
+from hetune.variants.errors import is_out_of_memory
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.plan.variants import is_usual
 from hetune.variants.registry import BuildReport

@@ -17,12 +17,13 @@ from _gpu import clocks
 from _gpu_graphs import fresh_graph, origin
 from _gpu_timing import Run, in_turns, stopwatch
 from _gpu_units import UNIT_S, Unit
-from _memory import describe, is_out_of_memory
+from _memory import describe
 from torch import Tensor
 
 from hetune.profiling.calibrate import gpu_probes
 from hetune.profiling.calibrate.probes import AGGREGATION, PRODUCT
 from hetune.variants.backends.triton.backend import TritonBackend
+from hetune.variants.errors import is_out_of_memory
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Launch

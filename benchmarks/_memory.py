@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from _peers.problem import Layer, Problem
 
+from hetune.variants.errors import is_out_of_memory
+
 _STARTING = 60.0
 
 
@@ -157,15 +159,6 @@ def _status(field: str) -> int:
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
     raise OSError(f"/proc/self/status has no {field}")
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that memory could not be had."""
-    text = str(error).lower()
-    return isinstance(error, MemoryError) or any(
-        sign in text
-        for sign in ("can't allocate memory", "not enough memory", "bad_alloc", "out of memory")
-    )
 
 
 def describe(error: BaseException) -> str:

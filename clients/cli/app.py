@@ -37,6 +37,7 @@ from hetune.variants.errors import (
     ProgramError,
     TooLargeError,
     VariantError,
+    is_out_of_memory,
 )
 
 _BAD_INPUT = (
@@ -65,9 +66,11 @@ class _Commands(TyperGroup):
             console.flush()
             console.err().print(f"error: {error}", markup=False, soft_wrap=True)
             raise typer.Exit(2 if isinstance(error, _BAD_INPUT) else 1) from error
-        except MemoryError as error:
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
             console.flush()
-            reason = str(error) or "the machine has too little"
+            reason = next(iter(str(error).splitlines()), "the machine has too little")
             console.err().print(f"error: out of memory: {reason}", markup=False, soft_wrap=True)
             raise typer.Exit(1) from error
         except KeyboardInterrupt:

@@ -19,6 +19,7 @@ _COMMAND = (sys.executable, "-m", "hetune.profiling.jobs.attached")
 _LOOK_SECONDS = 0.2
 _END_SECONDS = 10.0
 _STEADY_SECONDS = 60.0
+_WORDS_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -88,20 +89,23 @@ class Keeper(Beside):
             )
         except OSError as error:
             return f"cannot be started ({error})"
-        with process:
+        assert process.stdin is not None
+        with process.stdin:
             words = threading.Thread(target=_repeat, args=(process.stderr,), daemon=True)
             words.start()
             while process.poll() is None and not self._over.wait(_LOOK_SECONDS):
                 pass
             if process.returncode is None:
                 _end(process)
-            words.join()
+        words.join(_WORDS_SECONDS)
         return f"ended with status {process.returncode}"
 
 
 def _repeat(words: IO[str]) -> None:
-    for line in words:
-        _log.warning("the worker of jobs says: %s", line.rstrip())
+    """Until nobody can write any more: processes that it has started may outlive it."""
+    with words:
+        for line in words:
+            _log.warning("the worker of jobs says: %s", line.rstrip())
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -111,3 +115,4 @@ def _end(process: subprocess.Popen[str]) -> None:
         process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
+        process.wait()

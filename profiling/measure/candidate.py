@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from hetune.profiling.measure.bench import Bench
@@ -13,6 +12,7 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.oracle import Oracle
 from hetune.profiling.measure.stopwatch import Mark, Sample
 from hetune.profiling.records import Status
+from hetune.variants.errors import is_out_of_memory
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.testing.conformance import TOLERANCE
@@ -153,8 +153,5 @@ class Candidate:
 
 def loss_of(error: BaseException) -> Loss:
     """What an exception says of the candidate that raised it."""
-    message = f"{type(error).__name__}: {error}"
-    # Torch raises RuntimeError where memory runs out, and one of its own on a GPU.
-    out_of_memory = MemoryError, torch.OutOfMemoryError
-    lost = isinstance(error, out_of_memory) or "can't allocate memory" in message
-    return Loss(Status.MEMORY if lost else Status.FAILED, message)
+    status = Status.MEMORY if is_out_of_memory(error) else Status.FAILED
+    return Loss(status, f"{type(error).__name__}: {error}")

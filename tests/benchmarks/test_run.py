@@ -12,6 +12,8 @@ pytest.importorskip("torch_geometric")
 import _memory
 import peers
 
+from hetune.variants.errors import is_out_of_memory
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
@@ -79,7 +81,7 @@ def test_too_little_memory_is_recorded_as_such(folder):
 
 def test_errors_of_memory_are_told_from_others():
     lost = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried")
-    assert _memory.is_out_of_memory(lost)
-    assert _memory.is_out_of_memory(MemoryError())
-    assert not _memory.is_out_of_memory(RuntimeError("shapes cannot be multiplied"))
+    assert is_out_of_memory(lost)
+    assert is_out_of_memory(MemoryError())
+    assert not is_out_of_memory(RuntimeError("shapes cannot be multiplied"))
     assert _memory.describe(ValueError("one\ntwo")) == "ValueError: one"

@@ -341,6 +341,37 @@ def test_an_interrupt_is_quiet(hetune, graph_file, monkeypatch):
     assert (result.exit_code, result.stderr) == (130, "")
 
 
+ALLOCATOR = (
+    "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "error: out of memory: the machine has too little\n"),
+        (RuntimeError(f"{ALLOCATOR}\nframe #0"), f"error: out of memory: {ALLOCATOR}\n"),
+    ],
+)
+def test_too_little_memory_is_said_in_a_line(hetune, graph_file, monkeypatch, error, said):
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(compare, "compile_ahead", fail)
+    result = hetune("run", graph_file, *QUICK)
+    assert (result.exit_code, result.stderr) == (1, said)
+
+
+def test_errors_that_nobody_expected_are_not_taken_for_a_lack_of_memory(
+    hetune, graph_file, monkeypatch
+):
+    def fail(*args, **kwargs):
+        raise RuntimeError("shapes cannot be multiplied")
+
+    monkeypatch.setattr(compare, "compile_ahead", fail)
+    assert isinstance(hetune("run", graph_file, *QUICK).exception, RuntimeError)
+
+
 def test_verbose_shows_where_an_error_came_from(hetune):
     plain = hetune("run", "nosuch", *QUICK)
     assert "Traceback" not in plain.stderr

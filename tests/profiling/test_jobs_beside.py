@@ -1,6 +1,7 @@
 """The worker beside a service: quiet, disturbed, started again, and never left behind."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -160,6 +161,21 @@ def test_a_keeper_leaves_nobody_behind(activity, tmp_path):
     assert (keeper.starts, told) == (1, str(store))
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
+
+
+def test_a_keeper_does_not_wait_for_what_its_worker_started(activity, tmp_path):
+    told = tmp_path / "told"
+    code = (
+        "import pathlib, subprocess, sys; sleeper = subprocess.Popen(['sleep', '3600']); "
+        f"pathlib.Path({str(told)!r}).write_text(str(sleeper.pid)); input()"
+    )
+    with Keeper(activity, command=(sys.executable, "-c", code)):
+        until(lambda: told.exists() and told.read_text())
+        began = time.monotonic()
+    try:
+        assert time.monotonic() - began < SECONDS
+    finally:
+        os.kill(int(told.read_text()), signal.SIGKILL)
 
 
 def test_the_worker_works_and_ends_with_its_parent(activity, tmp_path):

@@ -221,7 +221,10 @@ def _concatenated(x_dict: Mapping[str, Tensor], graph: HeteroGraph, width: int) 
                 f"x has the shape {list(x_dict[name].shape)} for the node type {name!r}: give rows "
                 f"of {width}"
             )
-    return _joined([x_dict[name] for name in graph.ntype_names if name in x_dict])
+    parts = [x_dict[name] for name in graph.ntype_names if name in x_dict]
+    if not parts:
+        return torch.empty(0, width, dtype=torch.float32, device=graph.device)
+    return _joined(parts)
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
@@ -229,8 +232,8 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
     So do the results of a layer before this one.
     """
-    if not parts or torch.is_grad_enabled():
-        return torch.cat(parts) if parts else torch.empty(0, 0)
+    if torch.is_grad_enabled():
+        return torch.cat(parts)
     first, end = parts[0], parts[0].storage_offset()
     for part in parts:
         same = part.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
