@@ -342,7 +342,7 @@ class Selector:
         if isinstance(self.machine, GpuModel):
             replays = replay_seconds(table, domain, columns, launches, self.machine)
             replays += model.run_seconds
-        return Prices(seconds, launches, prepare, LEARNED, replays)
+        return Prices(seconds, launches, prepare, LEARNED, replays, model.manifest.tie)
 
     def _report(self, why: Exception | str) -> None:
         reason = str(why)

@@ -19,8 +19,8 @@ _LIMIT = 3000
 class Predictor(Protocol):
     """What is judged: `hetune.costmodel.model.cost_model.CostModel`, or anything like it."""
 
-    def totals(self, problem: Problem, machine: Rates | None = None) -> Mapping[str, float]:
-        """Predicted seconds of a run of each variant, by id."""
+    def choose(self, problem: Problem, machine: Rates | None = None) -> str:
+        """The variant that it would run, by id."""
 
     def predict(
         self,

@@ -93,6 +93,8 @@ class Manifest:
         created_at: When, in UTC, ISO 8601.
         files: SHA-256 of each file of the bundle; empty until it is saved.
         device: What the variants are made for whose launches it predicts.
+        tie: The factor within which its predictions cannot tell the usual variant of a layer from
+            a faster one: `ties.tie_of`.
     """
 
     format: int
@@ -112,6 +114,7 @@ class Manifest:
     created_at: str
     files: Mapping[str, str]
     device: Device = "cpu"
+    tie: float = 1.0
 
     @property
     def digest(self) -> str:

@@ -38,8 +38,8 @@ PICTURES = {"regret.png", "families.png", "widths.png", "predictions.png", "impo
 class Model:
     """Takes candidates in their order, and is 10% off."""
 
-    def totals(self, problem, machine=None):
-        return {c.variant: float(i) for i, c in enumerate(problem.candidates)}
+    def choose(self, problem, machine=None):
+        return problem.candidates[0].variant
 
     def predict(self, families, columns, graph_features, machine, threads):
         return np.full(len(families), 1.1)

@@ -28,12 +28,14 @@ class Told:
     prepare: tuple[float, ...] = ()
     factor: float = 1.0
     asking_seconds: float = 0.0
+    tie: float = 1.0
 
     def price(self, table, domain, threads):
         count = len(table.variants)
         seconds = np.array([*self.seconds, *[99.0] * (count - len(self.seconds))])
         prepare = np.array([*self.prepare, *[0.0] * (count - len(self.prepare))])
-        return Prices(seconds, np.zeros(len(table.launches)), prepare, "the test")
+        launches = np.zeros(len(table.launches))
+        return Prices(seconds, launches, prepare, "the test", tie=self.tie)
 
     def spread(self, table, domain, threads):
         return np.full(len(table.variants), self.factor)
@@ -118,6 +120,42 @@ def test_nothing_is_compiled_to_put_off_the_question(graph):
 )
 def test_the_usual_variant_is_the_one_that_adapts_most(program, expected):
     assert usual(variants_of(program)).id == expected
+
+
+def all_but_usual(seconds: float) -> tuple[float, ...]:
+    """Times of which the usual variant's is 1, and the second one's is this, and others' are 9."""
+    assert usual(VARIANTS) is not VARIANTS[1]
+    return tuple(
+        1.0 if v is usual(VARIANTS) else seconds if v is VARIANTS[1] else 9.0 for v in VARIANTS
+    )
+
+
+@pytest.mark.parametrize(
+    ("faster", "tie", "expected"),
+    [
+        (0.96, 1.0, VARIANTS[1]),
+        (0.96, 1.05, usual(VARIANTS)),
+        (0.94, 1.05, VARIANTS[1]),
+        (1.1, 1.05, usual(VARIANTS)),
+    ],
+)
+def test_the_usual_variant_runs_where_predictions_cannot_tell(graph, faster, tie, expected):
+    told = Told(all_but_usual(faster), tie=tie)
+    choice = choose(VARIANTS, graph, told)
+    assert choice.id == expected.id
+    assert chosen(VARIANTS, graph, told).variant is expected
+    assert contenders(VARIANTS, graph, told)[0] is expected
+    assert ("cannot tell" in choice.reason) == (choice.seconds == 1.0 > faster)
+
+
+def test_a_usual_variant_that_does_not_fit_is_not_taken_for_a_tie(graph):
+    needs = {c.id: c.peak_bytes for c in choose(VARIANTS, graph, Told((1.0,))).candidates}
+    small = min(VARIANTS, key=lambda v: needs[v.id])
+    assert needs[small.id] < needs[usual(VARIANTS).id]
+    times = {small: 0.99, usual(VARIANTS): 1.0}
+    told = Told(tuple(times.get(v, 9.0) for v in VARIANTS), tie=1.05)
+    assert choose(VARIANTS, graph, told).id == usual(VARIANTS).id
+    assert choose(VARIANTS, graph, told, memory_limit=needs[small.id]).id == small.id
 
 
 def test_contenders_are_those_that_the_prediction_cannot_tell_apart(graph):
