@@ -16,7 +16,8 @@ many noisy times is fast by luck as well: once for each file, in processes of th
 
 Without either, a cost model is trained on all other problems of the store, real graphs' families
 held out, and judged on the real graphs beside all baselines, by lower quartiles of the rounds and
-by medians. What selection itself costs is measured by `choosing.py`.
+by medians. `--save` keeps that model: so is the one made that comes with hetune. What selection itself
+costs is measured by `choosing.py`.
 """
 
 import argparse
@@ -43,7 +44,7 @@ from hetune.costmodel.evaluate import tables
 from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, ROOFLINE
 from hetune.costmodel.evaluate.report import MODEL, Report, judge
 from hetune.costmodel.fingerprint import Fingerprint
-from hetune.costmodel.model.bundle import load
+from hetune.costmodel.model.bundle import load, save
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
@@ -149,7 +150,11 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
         "evaluated_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "training": _counts(training),
         "judged": _counts(judged),
-        "model": {"target": model.manifest.target, "metrics": dict(model.manifest.metrics)},
+        "model": {
+            "target": model.manifest.target,
+            "tie": model.manifest.tie,
+            "metrics": dict(model.manifest.metrics),
+        },
         **as_record(report),
         "by_median": {
             "noise_floor": round(medians.noise_floor, 4),
@@ -160,6 +165,9 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     picture = plot_selection(report, options.out.with_suffix(".png"))
     console.print(f"wrote {options.out} and {picture}")
+    if options.save:
+        save(model, options.save)
+        console.print(f"saved the model that was judged in {options.save}")
     return 0
 
 
@@ -282,6 +290,7 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument("--seed", type=int, default=0)
     line.add_argument("--target", default="auto")
     line.add_argument("--bundle", type=Path, default=None, help="judge this one; train nothing")
+    line.add_argument("--save", type=Path, default=None, help="folder for the model that is judged")
     line.add_argument("--out", type=Path, default=_RESULTS / "selection.json")
     return line
 
