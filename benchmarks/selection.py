@@ -16,8 +16,8 @@ many noisy times is fast by luck as well: once for each file, in processes of th
 
 Without either, a cost model is trained on all other problems of the store, real graphs' families
 held out, and judged on the real graphs beside all baselines, by lower quartiles of the rounds and
-by medians. `--save` keeps that model: so is the one made that comes with hetune. What selection itself
-costs is measured by `choosing.py`.
+by medians. `--save` keeps that model: so is the one made that comes with hetune. What selection
+itself costs is measured by `choosing.py`.
 """
 
 import argparse
