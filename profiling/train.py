@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,16 +150,22 @@ def report_of(shelf: Shelf, key: str) -> Report:
     """The report that a model was kept with.
 
     Raises:
-        InputError: There is none.
+        InputError: There is none, or it is damaged.
     """
     path = cards_folder(shelf, key) / _REPORT
     try:
-        return Report.from_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
+        report = Report.from_json(path.read_text(encoding="utf-8"))
+        if not all(math.isfinite(score.regret) for score in report.scores.values()):
+            raise ValueError("a regret that is not finite")
+    except Exception as error:  # whatever is in it
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, OSError):
+            reason = error.strerror or reason
         raise InputError(
-            f"{path} cannot be read ({error.strerror}), and there are no measurements to judge "
-            f"{key} on: train it again, or profile graphs of other families"
+            f"{path} cannot be read ({reason}), and there are no measurements to judge {key} on: "
+            "train it again, or profile graphs of other families"
         ) from error
+    return report
 
 
 def _rates(machine: Fingerprint, device: Device) -> Rates:

@@ -178,6 +178,24 @@ def test_exploring_keeps_what_was_fastest_and_ends(graph):
     assert set(tried[12:]) == {VARIANTS[1].id}
 
 
+@pytest.mark.parametrize("failing", [0, 1, 2, 3])
+@pytest.mark.parametrize("runs", [0, 1, 3], ids="after {} runs".format)
+def test_a_variant_whose_run_fails_is_not_tried_again(failing, runs, graph):
+    """The first ones of three fail, after so many runs each that did not."""
+    policy = Policy(Told((1.0, 1.2, 1.3), factor=1.5), explore=True)
+    use, tried = Use(), []
+    fails = [variant.id for variant in VARIANTS[:failing]]
+    for _ in range(20):
+        found, tell = use.next(VARIANTS, graph, policy, ready)
+        name = found.variant.id
+        if tell is not None:
+            tell(math.inf if name in fails and tried.count(name) == runs else 1.0)
+        tried.append(name)
+    left = VARIANTS[failing % 3].id
+    assert set(tried[12:]) == {left}
+    assert all(tried.count(name) == runs + 1 for name in fails if name != left)
+
+
 @pytest.mark.parametrize("explore", [False, True], ids=["asked", "tried"])
 def test_no_variant_fits(explore, graph):
     use, policy = Use(), Policy(Told((1.0,)), memory_limit=1, explore=explore)

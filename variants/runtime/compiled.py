@@ -171,11 +171,18 @@ class CompiledLayer(nn.Module):
         rows = rows_of(adapter, call, graph)
         with full_precision(rows.device.type):
             chosen, tell = self._variant(graph, variant, memory_limit)
-            weights = self._weights_of(chosen.variant.plan, adapter, graph)
-            start = _now(rows.device, tell is not None)
-            result = self._run(graph, chosen, {"x": rows}, weights, out)
-            if tell is not None:
-                tell(_now(rows.device, True) - start)
+            try:
+                weights = self._weights_of(chosen.variant.plan, adapter, graph)
+                start = _now(rows.device, tell is not None)
+                result = self._run(graph, chosen, {"x": rows}, weights, out)
+                if tell is not None:
+                    tell(_now(rows.device, True) - start)
+            except InputError:  # which is no variant's fault
+                raise
+            except Exception:
+                if tell is not None:
+                    tell(math.inf)
+                raise
         return result_of(adapter, call, graph, result if result.dim() == 2 else result.flatten(1))
 
     def explain(self, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Choice:
