@@ -1,6 +1,8 @@
 """`hetune profile`: what it shows, keeps and hands on. Measuring itself is tested elsewhere."""
 
+import errno
 import itertools
+import os
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
@@ -187,6 +189,20 @@ def test_a_failing_store_still_leaves_a_summary(hetune, campaign, store, runs):
     result = hetune("profile", campaign, "--store", store)
     assert (result.exit_code, result.stderr) == (1, "error: the disk is full: free some space\n")
     assert counts(result.stdout) == {"measured before": 0, "measured now": 2, "left": 6}
+
+
+def test_a_full_disk_ends_it_in_one_line(hetune, campaign, store, monkeypatch):
+    def no_room(descriptor, offset, size):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.posix_fallocate", no_room)
+    result = hetune("profile", campaign, "--store", store)
+    assert result.exit_code == 1
+    assert result.stderr.endswith(
+        "error: no temporary file can be made ([Errno 28] No space left on device): free some "
+        "space, or name another folder for temporary files by TMPDIR\n"
+    )
+    assert counts(result.stdout) == {"measured before": 0, "measured now": 0, "left": 8}
 
 
 def test_records_are_exported(hetune, campaign, store, runs, tmp_path):
