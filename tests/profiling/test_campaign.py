@@ -230,7 +230,6 @@ def test_units_are_the_variants_that_match():
     assert 0 < len(some) < len(every)
     assert set(some) < set(every)
     assert all(unit.variant.startswith("vanilla") for unit in some)
-    assert units(parsed(variants="none")) == ()
 
 
 # What it costs.
@@ -301,7 +300,7 @@ def test_problems_of_gpus_say_so_and_have_one_thread():
 
 def test_nothing_is_left_away_for_times_of_gpus_that_nobody_knows():
     sample = {"per_graph": 3, "most_seconds": 1e-6}
-    assert units(parsed(sample=sample)) == ()
+    assert problems(parsed(sample=sample)) == ()
     found = parsed(sample=sample, device="cuda")
     assert units(found) == tuple(u for p in problems(found) for u in units_of(p))
     assert {p.layer for p in problems(found)} == {"rgcn", "rgat", "hgt"}
@@ -394,6 +393,27 @@ def test_a_wrong_part_of_a_campaign_is_named(data, message):
     with pytest.raises(CampaignError) as error:
         parsed(**data)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            {"variants": "hybird*"},
+            "no variant of its layers has an id that matches 'hybird*': take another pattern, such "
+            "as 'hybrid*'; `hetune variants` shows ids",
+        ),
+        (
+            {"sample": {"per_graph": 3, "most_seconds": 1e-6}},
+            "all problems should take too long: give its sample more most_seconds, or its limits "
+            "more unit_seconds; or take smaller graphs or widths",
+        ),
+    ],
+)
+def test_a_campaign_that_measures_nothing_is_refused(data, message):
+    with pytest.raises(CampaignError) as error:
+        units(parsed(**data))
+    assert str(error.value) == f"the campaign 'mine.toml' has nothing to measure: {message}"
 
 
 @pytest.mark.parametrize(
