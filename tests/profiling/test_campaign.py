@@ -340,7 +340,10 @@ def test_the_campaign_for_gpus_is_small():
         ({"heads": [1.5]}, "heads is [1.5]: give whole numbers of 1 or more"),
         ({"heads": []}, "heads is []: give whole numbers of 1 or more"),
         ({"heads": [3]}, "width 8 does not divide into 3 heads: take others"),
-        ({"threads": ["some"]}, "threads is ['some']: give whole numbers of 1 or more, or \"all\""),
+        ({"threads": ["some"]}, "threads is ['some']: give whole numbers from 1 to 1024, or "
+         "\"all\""),
+        ({"threads": [2, 1025]}, "threads is [2, 1025]: give whole numbers from 1 to 1024, or "
+         "\"all\""),
         ({"graphs": []}, "it has no graphs: give [corpus] or [[graphs]]"),
     ],
 )  # fmt: skip
