@@ -39,7 +39,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hetune.costmodel.calibration import load_calibration
-from hetune.costmodel.data import Problem
+from hetune.costmodel.data import Problem, count_graphs
 from hetune.costmodel.evaluate import tables
 from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, ROOFLINE
 from hetune.costmodel.evaluate.report import MODEL, Report, judge
@@ -264,7 +264,7 @@ def _rich(shown: tables.Table) -> Table:
 def _counts(problems: Sequence[Problem]) -> dict[str, Any]:
     return {
         "families": sorted({p.family for p in problems}),
-        "graphs": len({p.graph for p in problems}),
+        "graphs": count_graphs(problems),
         "inputs": len(problems),
         "units": sum(len(p.candidates) for p in problems),
     }

@@ -189,7 +189,7 @@ def _check(problems: Sequence[Problem], device: Device) -> None:
         if not problem.candidates or not ran or not all(0 < t < np.inf for t in times):
             raise ModelError(
                 f"the measurements of {problem.layer} on {problem.graph} hold a variant without "
-                "launches, or a time that is not a positive number: measure it again"
+                "launches, or a time that is not a positive number: leave that variant out"
             )
 
 

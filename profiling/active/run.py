@@ -80,11 +80,13 @@ def run_active(
         return 0
     views = [view for item in graphs.items() for view in _views(*item, machine)]
     planner = Planner(views, machine, seed=seed)
-    done, measured = before, 0
+    done, told, measured = before, before, 0
 
     def tell(now: Progress) -> None:
-        if now.problem is not None:
-            there = done + now.done
+        nonlocal told
+        there = done + now.done
+        if there > told:
+            told = there
             pace = (time.monotonic() - start) / (there - before)
             progress(Progress(there, total, pace * (total - there), now.problem))
 
@@ -97,8 +99,9 @@ def run_active(
             next_units = [offered[view][place] for view, place in sorted(chosen)]
             report = run_units(next_units, name, records, progress=tell, supervisor=supervisor)
             measured += sum(report.measured.values())
-            known = wanted.keys() & records.done(digest)  # others measure, too
-            done = len(known)
+            known = wanted.keys() & records.done(digest)
+            done = min(len(known), total)
+            tell(Progress(0, total, None, next_units[-1].problem))  # others measure, too
     return measured
 
 

@@ -20,6 +20,15 @@ from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
 from hetune.variants.plan.variants import Device
 
+_NONE_MATCHES = (
+    "no variant of its layers has an id that matches {!r}: take another pattern, such as "
+    "'hybrid*'; `hetune variants` shows ids"
+)
+_NONE_AFFORDED = (
+    "all problems should take too long: give its sample more most_seconds, or its limits more "
+    "unit_seconds; or take smaller graphs or widths"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -99,18 +108,24 @@ def units(campaign: Campaign) -> tuple[Unit, ...]:
     """The units of a campaign's problems, in order.
 
     Raises:
+        CampaignError: There are none: no variant matches the pattern, or nothing can be afforded.
         GraphError: As for `problems`.
     """
-    sample, found = campaign.sample, []
+    sample, asked, found = campaign.sample, problems(campaign), []
     rng = generator("variants", sample.seed if sample else 0)
     size_of_graph = functools.cache(size_of)  # which reads files
-    for problem in problems(campaign):
+    for problem in asked:
         members = [u for u in units_of(problem) if fnmatchcase(u.variant, campaign.variants)]
         if sample is not None:
             size = size_of_graph(problem.graph)
             room = affordable_variants(problem, size, campaign.limits, sample.most_seconds)
             members = _some(members, room, rng)
         found += members
+    if not found:
+        raise CampaignError(
+            f"the campaign {campaign.name!r} has nothing to measure: "
+            + (_NONE_MATCHES.format(campaign.variants) if asked else _NONE_AFFORDED)
+        )
     return tuple(found)
 
 

@@ -21,6 +21,7 @@ from hetune.profiling.corpus.spanning import Spanning
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.units import GraphRecipe
 from hetune.variants.errors import CampaignError
+from hetune.variants.graph.threads import MOST_THREADS
 from hetune.variants.plan.variants import DEVICES, Device, device_named
 from hetune.variants.runtime.build import LAYERS
 
@@ -204,8 +205,8 @@ def _widths(table: Table) -> tuple[tuple[int, int], ...]:
 
 def _threads(table: Table, everything: int) -> tuple[int, ...]:
     found = [everything if count == _ALL else count for count in table.entries("threads", [_ALL])]
-    if not found or not all(map(is_count, found)):
-        raise table.wrong("threads", f'give whole numbers of 1 or more, or "{_ALL}"')
+    if not found or not all(is_count(count) and count <= MOST_THREADS for count in found):
+        raise table.wrong("threads", f'give whole numbers from 1 to {MOST_THREADS}, or "{_ALL}"')
     return tuple(found)
 
 

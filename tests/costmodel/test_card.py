@@ -159,6 +159,16 @@ def test_the_data_are_counted_by_family():
     assert table.marked == {"all"}
 
 
+def test_graphs_of_one_name_are_counted_by_content():
+    both = [
+        problem({"a": 1.0}, family="hub", fingerprint=content, layer=layer)
+        for content in ("one", "two")
+        for layer in ("rgcn", "rgat")
+    ]
+    split = problem({"a": 1.0}, family="hub", fingerprint="one, split for HGT", layer="hgt")
+    assert data_table([*both, split]).rows[0][:3] == ("hub", "2", "5")
+
+
 def test_facets_are_in_natural_order():
     report = cross_validate(PROBLEMS, lambda training: Model())
     table = facet_table(report, "widths")

@@ -93,12 +93,16 @@ def test_what_was_measured_before_counts(store):
 
 
 def test_what_others_measure_meanwhile_counts(store, supervisor):
+    seen: list[Progress] = []
+
     def measure_all(now: Progress) -> None:
+        seen.append(now)
         if now.problem is not None and len(done(store)) < len(units()):
             run_units(units(), "other", store, supervisor=supervisor)
 
     most = len(units()) - 1
     assert 0 < run(store, most, progress=measure_all) < most
+    assert (seen[-1].done, seen[-1].seconds_left) == (most, 0)
     assert done(store) == {unit.key for unit in units()}
 
 

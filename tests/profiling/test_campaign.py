@@ -230,7 +230,6 @@ def test_units_are_the_variants_that_match():
     assert 0 < len(some) < len(every)
     assert set(some) < set(every)
     assert all(unit.variant.startswith("vanilla") for unit in some)
-    assert units(parsed(variants="none")) == ()
 
 
 # What it costs.
@@ -301,7 +300,7 @@ def test_problems_of_gpus_say_so_and_have_one_thread():
 
 def test_nothing_is_left_away_for_times_of_gpus_that_nobody_knows():
     sample = {"per_graph": 3, "most_seconds": 1e-6}
-    assert units(parsed(sample=sample)) == ()
+    assert problems(parsed(sample=sample)) == ()
     found = parsed(sample=sample, device="cuda")
     assert units(found) == tuple(u for p in problems(found) for u in units_of(p))
     assert {p.layer for p in problems(found)} == {"rgcn", "rgat", "hgt"}
@@ -341,7 +340,10 @@ def test_the_campaign_for_gpus_is_small():
         ({"heads": [1.5]}, "heads is [1.5]: give whole numbers of 1 or more"),
         ({"heads": []}, "heads is []: give whole numbers of 1 or more"),
         ({"heads": [3]}, "width 8 does not divide into 3 heads: take others"),
-        ({"threads": ["some"]}, "threads is ['some']: give whole numbers of 1 or more, or \"all\""),
+        ({"threads": ["some"]}, "threads is ['some']: give whole numbers from 1 to 1024, or "
+         "\"all\""),
+        ({"threads": [2, 1025]}, "threads is [2, 1025]: give whole numbers from 1 to 1024, or "
+         "\"all\""),
         ({"graphs": []}, "it has no graphs: give [corpus] or [[graphs]]"),
     ],
 )  # fmt: skip
@@ -394,6 +396,27 @@ def test_a_wrong_part_of_a_campaign_is_named(data, message):
     with pytest.raises(CampaignError) as error:
         parsed(**data)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            {"variants": "hybird*"},
+            "no variant of its layers has an id that matches 'hybird*': take another pattern, such "
+            "as 'hybrid*'; `hetune variants` shows ids",
+        ),
+        (
+            {"sample": {"per_graph": 3, "most_seconds": 1e-6}},
+            "all problems should take too long: give its sample more most_seconds, or its limits "
+            "more unit_seconds; or take smaller graphs or widths",
+        ),
+    ],
+)
+def test_a_campaign_that_measures_nothing_is_refused(data, message):
+    with pytest.raises(CampaignError) as error:
+        units(parsed(**data))
+    assert str(error.value) == f"the campaign 'mine.toml' has nothing to measure: {message}"
 
 
 @pytest.mark.parametrize(
