@@ -16,7 +16,7 @@ many noisy times is fast by luck as well: once for each file, in processes of th
 
 Without either, a cost model is trained on all other problems of the store, real graphs' families
 held out, and judged on the real graphs beside all baselines, by lower quartiles of the rounds and
-by medians. `--bundle FOLDER` judges a model that there is already, with the rates that it was
+by medians. `--bundle FOLDER` judges a model that is there already, with the rates that it was
 trained with: as it chooses where nobody has calibrated it. On another machine than it was trained
 on, `--calibrated` judges it as it chooses after `hetune calibrate`. What selection itself costs is
 measured by `choosing.py`.
