@@ -16,8 +16,10 @@ many noisy times is fast by luck as well: once for each file, in processes of th
 
 Without either, a cost model is trained on all other problems of the store, real graphs' families
 held out, and judged on the real graphs beside all baselines, by lower quartiles of the rounds and
-by medians. `--save` keeps that model: so is the one made that comes with hetune. What selection
-itself costs is measured by `choosing.py`.
+by medians. `--save` keeps that model: so is the one made that comes with hetune. `--bundle FOLDER`
+judges a model that is there already, with the rates that it was trained with: as it chooses where
+nobody has calibrated it. On another machine than it was trained on, `--calibrated` judges it as it
+chooses after `hetune calibrate`. What selection itself costs is measured by `choosing.py`.
 """
 
 import argparse
@@ -31,6 +33,7 @@ from typing import Any
 import torch
 from _graphs import names
 from _machine import commit, fingerprint, set_threads
+from _selection_calibrated import calibrated
 from _selection_finals import finalists, settle
 from _selection_graphs import LAYERS, PAIRS, pairs, present, specs, split
 from _selection_measure import measure_all
@@ -41,8 +44,10 @@ from rich.table import Table
 from hetune.costmodel.calibration import load_calibration
 from hetune.costmodel.data import Problem, count_graphs
 from hetune.costmodel.evaluate import tables
+from hetune.costmodel.evaluate.asking import with_asking
 from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, ROOFLINE
 from hetune.costmodel.evaluate.report import MODEL, Report, judge
+from hetune.costmodel.features.devices import Rates
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.bundle import load, save
 from hetune.costmodel.model.cost_model import CostModel
@@ -119,18 +124,11 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
             f"graphs: run `hetune profile default` and `{Path(__file__).name} measure` first"
         )
         return 0
-    machine = _rates(judged[0].machine)
-    model: CostModel | None = None
-
-    def fit(problems: Sequence[Problem]) -> CostModel:
-        nonlocal model
-        model = load(options.bundle) if options.bundle else _fit(store, problems, machine, options)
-        _refuse_seen(model, judged)
-        return model
-
+    model, machine = _model(store, training, judged[0].machine, options)
+    _refuse_seen(model, judged)
     about = {"split": f"trained on {_families(training)}; judged on {_families(judged)}"}
-    report = judge(training, judged, fit, machine=machine, about=about)
-    assert model is not None
+    report = judge(training, judged, lambda _: model, machine=machine, about=about)
+    report = with_asking(report, model, judged, machine)
     medians = judge(*_problems(store, options, 0.5), lambda _: model, machine=machine)
     for shown in (tables.scores_table(report), tables.comparison_table(report)):
         console.print(_rich(shown))
@@ -150,6 +148,7 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
         "evaluated_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "training": _counts(training),
         "judged": _counts(judged),
+        "calibrated": options.calibrated,
         "model": {
             "target": model.manifest.target,
             "tie": model.manifest.tie,
@@ -183,11 +182,19 @@ def _problems(
     return training, settle(judged, sessions)
 
 
-def _fit(
-    store: Store, problems: Sequence[Problem], machine: MachineModel, options: argparse.Namespace
-) -> CostModel:
-    digest = problems[0].machine
-    return CostModel.fit(problems, machine, _fingerprint(store, digest), target=options.target)
+def _model(
+    store: Store, training: Sequence[Problem], measured_on: str, options: argparse.Namespace
+) -> tuple[CostModel, Rates]:
+    """What is judged, and the rates that it is asked with: those of an installation of it."""
+    if options.bundle:
+        model = load(options.bundle)
+        if options.calibrated:
+            return calibrated(model, measured_on)
+        return model, model.manifest.machine
+    if options.calibrated:
+        raise SystemExit("--calibrated is for a model from elsewhere: say which, --bundle FOLDER")
+    machine, trained_on = _rates(measured_on), _fingerprint(store, measured_on)
+    return CostModel.fit(training, machine, trained_on, target=options.target), machine
 
 
 def _fingerprint(store: Store, digest: str) -> Fingerprint:
@@ -291,6 +298,11 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument("--target", default="auto")
     line.add_argument("--bundle", type=Path, default=None, help="judge this one; train nothing")
     line.add_argument("--save", type=Path, default=None, help="folder for the model that is judged")
+    line.add_argument(
+        "--calibrated",
+        action="store_true",
+        help="judge the bundle as it chooses on this machine after `hetune calibrate`",
+    )
     line.add_argument("--out", type=Path, default=_RESULTS / "selection.json")
     return line
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hetune.costmodel.calibration import load_calibration
 from hetune.costmodel.data import Problem
+from hetune.costmodel.evaluate.asking import with_asking
 from hetune.costmodel.evaluate.card import card_of, write_card
 from hetune.costmodel.evaluate.report import Report, cross_validate, family_folds
 from hetune.costmodel.features.devices import Rates, default_rates
@@ -72,6 +73,8 @@ def judge(
 ) -> Report:
     """How such a model chooses on graph families that it has not seen, each held out in turn.
 
+    And what asking it takes (`with_asking`).
+
     Args:
         model: Fitted to the data: others are fitted alike to parts of these.
         data: What was measured.
@@ -87,7 +90,7 @@ def judge(
         rates, machine = data.rates, papers.fingerprint
         return CostModel.fit(training, rates, machine, target=papers.target, folds=0)
 
-    return cross_validate(
+    report = cross_validate(
         data.problems,
         fit,
         folds=folds,
@@ -95,6 +98,7 @@ def judge(
         about={"split": f"graph families held out in {folds} parts, each in turn"},
         progress=lambda done, total, held_out: progress(done, total),
     )
+    return with_asking(report, model, data.problems, data.rates)
 
 
 def keep(model: CostModel, data: Data, report: Report, shelf: Shelf) -> tuple[str, Path]:

@@ -12,12 +12,13 @@ from tests.costmodel._synthetic import contrary_model, problems
 from tests.costmodel.test_shelf import report
 from tests.profiling._filled import fill
 
+from hetune.costmodel.evaluate import asking
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling import train as training_of
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.records import MACHINE
+from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE
 from hetune.profiling.train import report_of, train
 from hetune.variants.errors import InputError, ModelError
 
@@ -112,6 +113,15 @@ def test_evaluating_takes_families_that_were_not_trained_on(trained, tmp_path):
     result = call("evaluate", "--store", str(tmp_path / "b.db"), "--json")
     assert result.exit_code == 0, result.output
     assert len(json.loads(result.output)["outcomes"]) == 8
+
+
+def test_asking_is_timed_where_measurements_are_of_this_machine(trained, tmp_path, monkeypatch):
+    fill(tmp_path / "b.db", problems(graph_families=2, seed=5), prefix="new-")
+    for here in (MACHINE, OTHER_MACHINE):
+        monkeypatch.setattr(asking, "this_machine", lambda here=here: here)
+        result = call("evaluate", "--store", str(tmp_path / "b.db"), "--json")
+        spent = Report.from_json(result.output).score(MODEL).overhead_runs
+        assert (spent is not None) == (here is MACHINE)
 
 
 def test_promoting_and_rolling_back(trained, tmp_path):

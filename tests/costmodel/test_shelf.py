@@ -20,7 +20,13 @@ from hetune.costmodel.model import bundle, estimator
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf import best
-from hetune.costmodel.shelf.best import ForeignModelWarning, load_best, packaged, warn_if_foreign
+from hetune.costmodel.shelf.best import (
+    ForeignModelWarning,
+    foreign,
+    load_best,
+    packaged,
+    warn_if_foreign,
+)
 from hetune.costmodel.shelf.gate import objections
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import ModelError, PromotionError
@@ -312,6 +318,16 @@ def test_a_champion_of_another_machine_answers_with_a_warning(shelf, monkeypatch
     monkeypatch.setattr(best, "this_machine", lambda: ELSEWHERE)
     with pytest.warns(ForeignModelWarning, match=r"cpu: Synthetic 3000.*hetune calibrate"):
         assert load_best(shelf) is not None
+
+
+def test_the_warning_says_what_choices_took_where_they_were_judged():
+    model, metrics = model_of(1), small_model().manifest.metrics
+    mine, roofline = (metrics[name]["regret"] for name in ("roofline-ratio", "roofline"))
+    known = f"took {mine:.3f} times the least time (the roofline model's {roofline:.3f})"
+    assert known in foreign(model, ELSEWHERE)
+    unjudged = dataclasses.replace(model.manifest, metrics={"roofline": {"regret": roofline}})
+    model = dataclasses.replace(model, manifest=unjudged)
+    assert "slower than they could be: run `hetune calibrate`" in foreign(model, ELSEWHERE)
 
 
 def test_a_model_that_was_calibrated_here_brings_no_warning(shelf, monkeypatch):
