@@ -75,7 +75,7 @@ def judged(model: CostModel, found: Sequence[Problem]) -> Report:
     """How a model chooses on problems, beside the roofline model with its machine's rates."""
     rates = model.manifest.machine
     choosers: dict[str, Chooser] = {
-        MODEL: functools.partial(model.totals, machine=rates),
+        MODEL: functools.partial(model.choose, machine=rates),
         ROOFLINE: baselines.roofline(rates),
     }
     report = evaluate(found, choosers, {"split": "graph families that were not trained on"})
