@@ -42,7 +42,7 @@ class Data:
 
 
 def gather(store: Store, machine: str | None = None, device: Device = "cpu") -> Data:
-    """All that a store knows of a machine.
+    """All that a store knows of layers on a machine.
 
     Args:
         store: Where measurements are.
@@ -57,8 +57,8 @@ def gather(store: Store, machine: str | None = None, device: Device = "cpu") -> 
     if not found:
         option = "" if device == "cpu" else f" --device {device}"
         raise ModelError(
-            f"{store.place} holds no measurements of variants for the device {device!r} to train "
-            f"on: run `hetune profile{option}` first"
+            f"{store.place} holds no measurements of layers for the device {device!r} to train on: "
+            f"run `hetune profile{option}` first"
         )
     digest = found[0].machine
     measured_on = next(m.fingerprints[-1] for m in store.machines() if m.digest == digest)

@@ -65,7 +65,7 @@ def profile(
     ] = None,
     threads: Threads = None,
 ) -> None:
-    """Measure layers on graphs, as a campaign asks, and keep the records.
+    """Measure layers and single kernels on graphs, as a campaign asks, and keep the records.
 
     What has been measured on this machine already is not measured again: a campaign that was
     stopped goes on where it was.

@@ -19,6 +19,7 @@ from hetune.profiling.measure.problem import units_of
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
 from hetune.variants.plan.variants import Device
+from hetune.variants.runtime.build import WITHOUT_HEADS
 
 _NONE_MATCHES = (
     "no variant of its layers has an id that matches {!r}: take another pattern, such as "
@@ -35,8 +36,8 @@ class Sample:
     """Which combinations of layer, widths, heads and threads each graph gets, if not all.
 
     Attributes:
-        per_graph: How many; layers take turns, and what stands twice in a list of the campaign is
-            drawn twice as often.
+        per_graph: How many; layers and kernels take turns, and what stands twice in a list of the
+            campaign is drawn twice as often.
         most_seconds: A problem that should take longer to measure gets some of its variants
             only, drawn by chance but all plans alike; it is not drawn at all if there is no time
             for half of the plans, each in one of its schedules. Of GPUs nothing is foretold.
@@ -61,19 +62,20 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """Graphs by layers by widths by heads by threads.
+    """Graphs by layers and kernels by widths by heads by threads.
 
     Attributes:
         name: For the records.
         graphs: What to run on.
-        layers: Of "rgcn", "rgat" and "hgt".
+        layers: Of "rgcn", "rgat" and "hgt"; may be empty where there are kernels.
         widths: Pairs of the width of the rows that come in and of those that go out.
-        heads: Numbers of heads; RGCN has one.
+        heads: Numbers of heads; RGCN and the kernels "linear" and "aggregate" have one.
         threads: Numbers of threads.
         variants: A pattern, as of file names: only variants whose ids match are measured.
         sample: Draws some combinations for each graph; None for all.
         limits: What measuring may cost.
         device: What variants are for: "cpu", or "cuda" with one thread for all problems.
+        kernels: Of "linear", "aggregate" and "attention", which run alone.
     """
 
     name: str
@@ -86,6 +88,12 @@ class Campaign:
     sample: Sample | None = None
     limits: Limits = Limits()  # noqa: RUF009  frozen
     device: Device = "cpu"
+    kernels: tuple[str, ...] = ()
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """Names of what runs: the layers, then the kernels."""
+        return (*self.layers, *self.kernels)
 
 
 def problems(campaign: Campaign) -> tuple[ProblemSpec, ...]:
@@ -155,9 +163,9 @@ def _of_graph(
     """A graph's problems in an order by chance: all of them, or so many that it can afford."""
     device = campaign.device
     pool = [
-        (layer, d_in, d_out, 1 if layer == "rgcn" else heads, threads, device)
+        (layer, d_in, d_out, 1 if layer in WITHOUT_HEADS else heads, threads, device)
         for layer, (d_in, d_out), heads, threads in product(
-            campaign.layers,
+            campaign.programs,
             campaign.widths,
             campaign.heads,
             campaign.threads if device == "cpu" else (1,),

@@ -23,14 +23,14 @@ from hetune.profiling.units import GraphRecipe
 from hetune.variants.errors import CampaignError
 from hetune.variants.graph.threads import MOST_THREADS
 from hetune.variants.plan.variants import DEVICES, Device, device_named
-from hetune.variants.runtime.build import LAYERS
+from hetune.variants.runtime.build import KEEP_WIDTH, KERNELS, LAYERS, WITHOUT_HEADS
 
 PRESETS = ("smoke", "default", "full", "gpu")
 """Campaigns that ship with hetune."""
 
 _KEYS = (
-    *("name", "graphs", "corpus", "layers", "widths", "squared", "heads", "threads", "variants"),
-    *("sample", "limits", "device"),
+    *("name", "graphs", "corpus", "layers", "kernels", "widths", "squared", "heads", "threads"),
+    *("variants", "sample", "limits", "device"),
 )
 _ALL = "all"
 
@@ -104,7 +104,7 @@ def parse(
     campaign = Campaign(
         name=table.text("name", name or where),
         graphs=_graphs(table, folder),
-        layers=tuple(table.choices("layers", LAYERS)),
+        layers=tuple(table.choices("layers", LAYERS, () if "kernels" in table.data else LAYERS)),
         widths=_widths(table),
         heads=tuple(table.counts("heads", [1])),
         threads=_threads(table, threads or torch.get_num_threads()),
@@ -112,14 +112,9 @@ def parse(
         sample=table.fields("sample", Sample),
         limits=table.fields("limits", Limits) or Limits(),
         device=_device(table),
+        kernels=tuple(table.choices("kernels", KERNELS, ())),
     )
-    if set(campaign.layers) != {"rgcn"}:
-        for _, d_out in campaign.widths:
-            for heads in campaign.heads:
-                if d_out % heads:
-                    raise CampaignError(
-                        f"{where}: width {d_out} does not divide into {heads} heads: take others"
-                    )
+    _check_widths(campaign, where)
     return campaign
 
 
@@ -201,6 +196,23 @@ def _widths(table: Table) -> tuple[tuple[int, int], ...]:
     if not found:
         raise CampaignError(f"{table.where}: it has no widths: give squared or widths")
     return tuple(found)
+
+
+def _check_widths(campaign: Campaign, where: str) -> None:
+    """Checks that everything that runs can have all widths and heads."""
+    keeping = [kernel for kernel in campaign.kernels if kernel in KEEP_WIDTH]
+    with_heads = not WITHOUT_HEADS.issuperset(campaign.programs)
+    for d_in, d_out in campaign.widths:
+        if keeping and d_in != d_out:
+            raise CampaignError(
+                f"{where}: rows of width {d_in} are as wide after {keeping[0]!r}, not {d_out}: "
+                "take equal widths, or a campaign of its own"
+            )
+        for heads in campaign.heads:
+            if with_heads and d_out % heads:
+                raise CampaignError(
+                    f"{where}: width {d_out} does not divide into {heads} heads: take others"
+                )
 
 
 def _threads(table: Table, everything: int) -> tuple[int, ...]:

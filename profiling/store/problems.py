@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import replace
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.profiling.records import PROTOCOL, Measurement, Status
 from hetune.profiling.store.store import Store
 from hetune.profiling.store.summary import TIME, quantile, standard_error
+from hetune.variants.runtime.build import LAYERS
 
 _log = logging.getLogger(__name__)
 
@@ -19,6 +21,7 @@ def problems(
     machine: str | None = None,
     *,
     device: str = "cpu",
+    layers: Collection[str] = LAYERS,
     protocol: int = PROTOCOL,
     share: float = TIME,
 ) -> tuple[Problem, ...]:
@@ -35,6 +38,7 @@ def problems(
         store: Where the measurements are.
         machine: As in `Store.measurements`; with `ALL`, each machine has problems of its own.
         device: What variants are for: ``"cpu"`` or ``"cuda"``.
+        layers: Layers, and single kernels if they are named: these are no inputs of the selector.
         protocol: The version that counts; of others, a log line says how many there are.
         share: The quantile of its samples that is a time.
 
@@ -43,7 +47,7 @@ def problems(
     """
     groups: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
     others = 0
-    for found in store.measurements(machine, status=Status.OK, device=device):
+    for found in store.measurements(machine, status=Status.OK, device=device, layers=layers):
         if found.protocol == protocol:
             groups[_input(found)].append(found)
         else:

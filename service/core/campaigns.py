@@ -58,7 +58,7 @@ def campaign_of(asked: str | Mapping[str, object], limits: Limits) -> Campaign:
 
 def _check_counts(asked: Mapping[str, object]) -> None:
     """Before any is drawn, or looked at with all others."""
-    for key in ("layers", "widths", "squared", "heads", "threads"):
+    for key in ("layers", "kernels", "widths", "squared", "heads", "threads"):
         given = asked.get(key)
         if isinstance(given, list):
             check_limit(f"entries of {key}", len(given), _MOST_ENTRIES)
@@ -74,9 +74,10 @@ def _check_counts(asked: Mapping[str, object]) -> None:
 
 def _check_combinations(campaign: Campaign) -> None:
     """Each is looked at, and each program is compiled as far as its variants' names."""
-    programs = len(campaign.layers) * len(set(campaign.widths)) * len(set(campaign.heads))
+    programs = len(campaign.programs) * len(set(campaign.widths)) * len(set(campaign.heads))
     check_limit("combinations of layer, widths and heads", programs, _MOST_PROGRAMS)
-    pool = len(campaign.layers) * len(campaign.widths) * len(campaign.heads) * len(campaign.threads)
+    pool = len(campaign.programs) * len(campaign.widths)
+    pool *= len(campaign.heads) * len(campaign.threads)
     check_limit("combinations", pool * len(campaign.graphs), _MOST_COMBINATIONS)
     each = pool if campaign.sample is None else min(pool, campaign.sample.per_graph)
     check_limit("problems", each * len(campaign.graphs), MOST_PROBLEMS)

@@ -13,9 +13,11 @@ from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.campaign import load, units
 from hetune.profiling.records import Status
 from hetune.profiling.runner import Progress
+from hetune.profiling.store.problems import problems
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import measurement
 from hetune.variants.errors import StoreError
+from hetune.variants.runtime.build import KERNELS
 
 CAMPAIGN = """
 layers = ["rgcn"]
@@ -102,6 +104,31 @@ def test_a_campaign_is_measured_once(hetune, campaign, store):
     assert {m.graph for m in found} == {"clique-0", "road-1"}
     again = hetune("profile", campaign, "--store", store)
     assert counts(again.stdout) == {"measured before": 8, "measured now": 0, "left": 0}
+
+
+def test_single_kernels_are_measured_into_the_store(hetune, store, tmp_path):
+    path = tmp_path / "kernels.toml"
+    path.write_text(
+        CAMPAIGN.replace('layers = ["rgcn"]', 'kernels = ["linear", "aggregate", "attention"]')
+    )
+    dry = hetune("profile", path, "--store", store, "--dry-run")
+    assert "kernels: 24 units of 6 problems on 2 graphs, less than a minute" in dry.stdout
+    result = hetune("profile", path, "--store", store)
+    assert result.exit_code == 0, result.output
+    assert counts(result.stdout) == {"measured before": 0, "measured now": 24, "left": 0}
+    with Store.open(store) as opened:
+        found = list(opened.measurements())
+        assert problems(opened) == ()
+        assert len(problems(opened, layers=KERNELS)) == 6
+    assert {m.status for m in found} == {Status.OK}
+    assert {(m.layer, *(launch.family for launch in m.launches)) for m in found} == {
+        ("linear", "product"),
+        ("aggregate", "traversal"),
+        ("attention", "traversal"),
+    }
+    trained = hetune("train", "--store", store)
+    assert trained.exit_code != 0
+    assert "holds no measurements of layers for the device 'cpu' to train on" in trained.stderr
 
 
 def test_what_the_campaign_says_is_handed_on(hetune, campaign, store, runs):

@@ -1,6 +1,8 @@
-"""Layers that nobody asked for get their variants for free, and those are right too."""
+"""Layers that nobody asked for, and single kernels, get their variants for free; all are right."""
 
 from __future__ import annotations
+
+from itertools import product
 
 import pytest
 import torch
@@ -31,21 +33,23 @@ NAMES = (
     "doubly weighted",
     "degrees",
 )
+GRAPHS = ("several blocks", "hub", "relations without edges")
+KERNELS = ("linear", "aggregate", "attention", "attention, 2 heads")
+CASES = (*product(NAMES, GRAPHS), *product(KERNELS, AWKWARD))
 VARIANTS = {
     name: [variant for variant in variants_of(PROGRAMS[name]) if each_plan(variant.id)]
-    for name in NAMES
+    for name in (*NAMES, *KERNELS)
 }
 
 
 @pytest.fixture(scope="module")
 def compiled() -> None:
-    sources = sources_of([variant for name in NAMES for variant in VARIANTS[name]])
+    sources = sources_of([variant for found in VARIANTS.values() for variant in found])
     assert not default_registry().build(sources).failed
 
 
 @pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("graph", ["several blocks", "hub", "relations without edges"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "graph"), CASES)
 def test_variants(name, graph):
     program, graph = PROGRAMS[name], AWKWARD[graph]()
     values = random_parameters(program, graph)

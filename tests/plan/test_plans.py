@@ -6,6 +6,11 @@ from textwrap import dedent
 
 import pytest
 
+from hetune.variants.frontend.kernels import (
+    aggregate_program,
+    attention_program,
+    linear_program,
+)
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.kernel.nodes import Launch
 from hetune.variants.kernel.text import show, show_kernel
@@ -205,6 +210,9 @@ GOLDEN = {
     "rgat-within-2-heads.txt": rgat_program(64, 32, 2, softmax="within"),
     "hgt.txt": hgt_program(64, 64),
     "hgt-2-heads.txt": hgt_program(64, 64, 2),
+    "linear.txt": linear_program(64, 32),
+    "aggregate.txt": aggregate_program(64),
+    "attention-2-heads.txt": attention_program(64, 2),
 }
 
 

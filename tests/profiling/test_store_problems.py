@@ -171,6 +171,13 @@ def test_devices_are_not_mixed(store):
     assert [c.variant for c in gpu.candidates] == ["hybrid/b2"]
 
 
+def test_single_kernels_count_where_they_are_named(store):
+    store.add([measurement(1), measurement(2, layer="linear")], MACHINE)
+    assert [p.layer for p in problems(store)] == ["rgat"]
+    assert [p.layer for p in problems(store, layers=["linear"])] == ["linear"]
+    assert [p.layer for p in problems(store, layers=["rgat", "linear"])] == ["linear", "rgat"]
+
+
 def test_the_newest_code_of_a_variant_counts(store):
     old = measurement(1, variant="vanilla", graph_features=(1.0,))
     new = measurement(2, variant="vanilla", graph_features=(1.0, 2.0))
