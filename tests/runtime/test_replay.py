@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import hetune
-from hetune.variants.errors import CompileError, InputError
+from hetune.variants.errors import CompileError, InputError, MemoryLimitError
 from hetune.variants.runtime import replay as module
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.pricing import Prices
@@ -201,6 +201,32 @@ def test_what_others_record_goes_into_their_recording(made, graph, x):
     recorder.recorded = True
     layer(x, graph, variant=VARIANT)
     assert recorder.said == ["record", "mark", "wait", "replay", "mark"]
+
+
+def test_recordings_keep_to_the_limit_of_a_call(made, graph, x):
+    copies = 2 * x.nbytes
+    layer, recorder, _ = made()
+    peak = peak_bytes(layer, x, graph, VARIANT)
+    with pytest.raises(MemoryLimitError, match=f"needs {peak + copies} bytes"):
+        layer(x, graph, variant=VARIANT, memory_limit=peak + copies - 1)
+    for _ in range(3):
+        layer(x, graph, variant=VARIANT, memory_limit=peak + copies)
+    assert recorder.said.count("record") == 1
+
+
+def test_left_to_hetune_recordings_over_the_limit_of_a_call_are_not_made(made, graph, x):
+    layer, recorder, _ = made(wanted=None)
+    variant = "vanilla/t64-e1024"
+    peak = peak_bytes(layer, x, graph, variant)
+    for _ in range(4):
+        layer(x, graph, variant=variant, memory_limit=peak)
+    assert recorder.said == []
+    layer(x, graph, variant=variant, memory_limit=peak + 2 * x.nbytes)
+    assert recorder.said.count("record") == 1
+
+
+def peak_bytes(layer, x, graph, variant: str) -> int:
+    return next(c.peak_bytes for c in layer.explain(x, graph).candidates if c.id == variant)
 
 
 def test_by_default_nothing_is_recorded(made, graph, x):

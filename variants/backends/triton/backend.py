@@ -56,6 +56,7 @@ class TritonBackend:
 
     Attributes:
         name: ``"triton"``, and what was given that is not the default.
+        schedule: As given.
 
     Raises:
         KernelError: There is no such precision.
@@ -70,7 +71,7 @@ class TritonBackend:
         schedule: GpuSchedule | None = None,
         registry_of: Callable[[int], Registry] = gpu_registry,
     ) -> None:
-        self._precision, self._schedule = check_precision(precision), schedule
+        self._precision, self.schedule = check_precision(precision), schedule
         given = [] if precision == "ieee" else [f"precision={precision}"]
         given += [] if schedule is None else [str(schedule)]
         self.name = f"triton ({' '.join(given)})" if given else "triton"
@@ -132,7 +133,7 @@ class TritonBackend:
     def _emitted(self, launch: Launch, schedule: AnySchedule) -> Emitted:
         """The launch as its variant wants it; one for a CPU says nothing of that."""
         wanted = schedule if isinstance(schedule, GpuSchedule) else GpuSchedule()
-        return emit(launch, self._schedule or wanted, self._precision)
+        return emit(launch, self.schedule or wanted, self._precision)
 
     def _loaded(self, source: KernelSource, device: torch.device) -> Mapping[str, Start]:
         """The launch's kernels as the registry has them for this GPU; none if it has not.
