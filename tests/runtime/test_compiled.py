@@ -434,6 +434,20 @@ def test_inside_of_models(x, graph):
     model.load_state_dict(model.state_dict())
 
 
+def test_a_module_that_was_moved_alone_is_refused(layer, rgcn, x, graph, edges):
+    """Kernels would take its addresses for those of this device."""
+    layer(x, graph)
+    layer.to("meta")
+    with pytest.raises(InputError, match="the module is on meta but x and the graph are on cpu"):
+        layer(x, graph)
+    layer.to_empty(device="cpu")
+    randomized(layer.module)
+    assert close(layer(x, graph), rgcn(x, *edges))
+    rgcn.root = torch.nn.Parameter(rgcn.root.to("meta"))
+    with pytest.raises(InputError, match="the module is on cpu and meta but"):
+        layer(x, graph)
+
+
 # What runs as it is.
 
 

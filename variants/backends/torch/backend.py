@@ -21,6 +21,7 @@ class TorchBackend:
     name = "torch"
     indexes_on_device = False
     target: Device = "cpu"
+    schedule = None
 
     def refusal(self, device: torch.device) -> str:
         """Why it does not run on tensors of a device."""
