@@ -150,7 +150,7 @@ class Selector:
             graph: What to run on.
             widths: Of the rows in and out (one number for both), for a layer given by name.
             heads: Attention heads, for a layer given by name.
-            memory_limit: Most bytes that a run may hold beside its inputs.
+            memory_limit: Most bytes that a run's temporaries, scratch and result may take.
             expected_runs: Over how many runs indexing the graph is spread.
             cuda_graph: Whether runs are replayed as one CUDA graph; chosen along with the variant
                 if None. Nothing is on a CPU.
@@ -188,7 +188,7 @@ class Selector:
             graph: What to run on.
             widths: Of the input and of each layer's output: one more than there are layers.
             heads: Attention heads, in each layer that has any.
-            memory_limit: Most bytes that a run of a layer may hold beside its inputs.
+            memory_limit: Most bytes that temporaries, scratch and result of a layer's run may take.
             expected_runs: Over how many runs indexing the graph is spread.
             cuda_graph: As of `choose`.
 

@@ -67,7 +67,7 @@ class Measurement:
             that was not measured.
         preparation: `hetune.variants.runtime.table.PREPARATION` of the variant; may be empty.
         relative_error: Largest difference from the interpreter, as a share of the largest output.
-        peak_bytes: What a run holds beside its inputs.
+        peak_bytes: Of a run's temporaries, scratch and result.
         drift: How far the reference kernel's time moved over the rounds that count, as a share.
         protocol: `PROTOCOL` when it was measured.
         code_version: hetune's version and commit.

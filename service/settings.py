@@ -121,7 +121,7 @@ class Settings(BaseSettings):
     max_edges: Most | None = Field(None, description="edges of a graph")
     max_types: Most | None = Field(None, description="types of a graph's nodes, and of its edges")
     memory_limit: Size | None = Field(
-        None, description="what a run may hold beside its inputs, such as 2GB"
+        None, description="what a run's temporaries, scratch and result may take, such as 2GB"
     )
     graph_memory: Size | None = Field(
         None, description="graphs held in memory, by estimate, such as 4GiB"

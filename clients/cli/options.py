@@ -100,7 +100,8 @@ Top = Annotated[
 ]
 Every = Annotated[bool, typer.Option("--all", help="Time every variant.")]
 MemoryLimit = Annotated[
-    str | None, typer.Option(help="Most memory that a run may hold beside its inputs: 500MB, 2GB.")
+    str | None,
+    typer.Option(help="Most memory for a run's temporaries, scratch and result: 500MB, 2GB."),
 ]
 
 

@@ -49,6 +49,7 @@ def test_the_file_holds_what_the_compiled_module_returns(hetune, graph_file, tmp
     assert choice.id in chosen
     assert "vanilla/" in result.stdout
     assert "outputs agree" in result.stdout
+    assert "indexes and folded weights are not counted" in " ".join(result.stdout.split())
     assert f"wrote [30, 8] float32 to {path}" in result.stdout
     assert "\x1b" not in result.output
     assert [p.name for p in tmp_path.iterdir()] == ["out.safetensors"]

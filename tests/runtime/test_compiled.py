@@ -620,8 +620,19 @@ def test_demands_that_a_fallback_cannot_meet(demand, x, edges):
     with pytest.raises(InputError) as caught:
         layer(x, *edges, **demand)
     assert str(caught.value) == (
-        f"{next(iter(demand))}= cannot be honoured, for the call runs in the original module: the "
+        f"{next(iter(demand))}= cannot be honored, for the call runs in the original module: the "
         "module is not supported"
+    )
+
+
+def test_a_limit_of_the_layer_that_a_fallback_cannot_meet(rgcn, x, graph):
+    layer = compile_layer(rgcn, backend="torch", memory_limit=10**9)
+    assert layer(x, graph).shape == (50, 8)
+    with torch.enable_grad(), pytest.raises(InputError) as caught:
+        layer(x, graph)
+    assert str(caught.value) == (
+        "memory_limit= of hetune.compile cannot be honored, for the call runs in the original "
+        "module: gradients are needed: call it under torch.no_grad() for inference"
     )
 
 

@@ -111,7 +111,7 @@ def choose(
         variants: What there is to choose from.
         graph: What to run on.
         pricer: Who predicts.
-        memory_limit: Most bytes that a run may hold beside its inputs.
+        memory_limit: Most bytes that a run's temporaries, scratch and result may take.
         expected_runs: Over how many runs indexing and binding are spread.
         cuda_graph: Whether runs are replayed as one CUDA graph; chosen along with the variant if
             None. Nothing is on a CPU.
@@ -170,7 +170,7 @@ def chosen(
         variants: What there is to choose from.
         graph: What to run on.
         pricer: Who predicts.
-        memory_limit: Most bytes that a run may hold beside its inputs.
+        memory_limit: Most bytes that a run's temporaries, scratch and result may take.
         expected_runs: Over how many runs indexing and binding are spread.
         cuda_graph: As of `choose`.
         prepared: Id of a variant that has run on the graph and needs no preparation.

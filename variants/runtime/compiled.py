@@ -61,7 +61,9 @@ def compile(
         backend: ``"cpp"`` (compiled for this CPU), ``"triton"`` (compiled for the GPU that the
             features are on) or ``"torch"`` (the interpreter). None: ``"triton"`` if the module's
             parameters are on a GPU, else ``"cpp"``.
-        memory_limit: Most bytes that a run may hold beside its inputs; restricts the choice.
+        memory_limit: Most bytes that a run's temporaries, scratch and result may take; restricts
+            the choice. Indexes and folded weights, which outlive it, are not counted. A call that
+            would run in the original module is refused: its attribute `module` has no limit.
         pricer: Who predicts times; the roofline model if None.
         expected_runs: How often a graph will be run on, for what is worth preparing; learned
             from the calls if None.
@@ -149,12 +151,13 @@ class CompiledLayer(nn.Module):
         Args:
             *args: As the original's; a `HeteroGraph` may stand for the edge tensors.
             variant: Id of the variant to run; the selector's choice if None.
-            memory_limit: Most bytes to hold beside the inputs, for this call.
+            memory_limit: As of `compile`, for this call.
             out: Where to write the result, float32 [N, width], contiguous.
             **kwargs: As the original's.
 
         Raises:
-            InputError: A tensor's dtype, shape or device does not fit.
+            InputError: A tensor's dtype, shape or device does not fit, or the call runs in the
+                original module, which keeps to no variant, limit or out.
             GraphError: The edges are no graph.
             VariantError: No variant has this id.
             MemoryLimitError: No variant fits the limit, or this one does not.
@@ -169,7 +172,12 @@ class CompiledLayer(nn.Module):
                 "gradients are needed: call it under torch.no_grad() for inference"
             )
         if isinstance(prepared, Unsupported):
-            demands = {"variant": variant, "memory_limit": memory_limit, "out": out}
+            demands = {
+                "variant=": variant,
+                "memory_limit=": memory_limit,
+                "out=": out,
+                "memory_limit= of hetune.compile": self._policy.memory_limit,
+            }
             return self._fall_back(prepared, args, kwargs, demands)
         adapter, call, graph = prepared
         rows = rows_of(adapter, call, graph)
@@ -347,7 +355,7 @@ class CompiledLayer(nn.Module):
         for name, value in demands.items():
             if value is not None:
                 raise InputError(
-                    f"{name}= cannot be honoured, for the call runs in the original module: "
+                    f"{name} cannot be honored, for the call runs in the original module: "
                     f"{why.reason}"
                 )
         if self._adapter is not None:

@@ -27,7 +27,9 @@ class Candidate:
     Attributes:
         id: The variant.
         seconds: Predicted time of a run whose kernels the host starts one by one.
-        peak_bytes: What such a run holds beside its inputs; exact.
+        peak_bytes: What temporaries, scratch of all threads and result of such a run take; exact.
+            Features, weights, those folded from others among them, and the graph with its indexes
+            are not counted.
         replay_seconds: Predicted time of one that is replayed as a CUDA graph; None on a CPU.
     """
 
