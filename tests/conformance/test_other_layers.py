@@ -5,18 +5,15 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-import torch
 
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.interpret import interpret
 from hetune.variants.registry import default_registry
 from hetune.variants.runtime.build import sources_of
-from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.executable import Executable
-from hetune.variants.runtime.given import weights_of
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
 from hetune.variants.testing.graphs import AWKWARD
+from hetune.variants.testing.plans import run_plan
 from hetune.variants.testing.programs import PROGRAMS, random_parameters
 
 from .covering import each_plan
@@ -32,6 +29,15 @@ NAMES = (
     "two layers",
     "doubly weighted",
     "degrees",
+    "own degrees",
+    "gated",
+    "scores of as many heads",
+    "scores of pairs",
+    "weighted heads",
+    "shared heads",
+    "weighted pairs",
+    "many axes",
+    "reshaped sum",
 )
 GRAPHS = ("several blocks", "hub", "relations without edges")
 KERNELS = ("linear", "aggregate", "attention", "attention, 2 heads")
@@ -54,13 +60,6 @@ def test_variants(name, graph):
     program, graph = PROGRAMS[name], AWKWARD[graph]()
     values = random_parameters(program, graph)
     expected = interpret(program, values, graph)
-    domain = Domain(graph)
-    features = {p.name: values[p.name].float() for p in program.params if p.role == "feature"}
-    if "c" in features:  # given in the graph's order of edges, kept in the index's
-        features["c"] = features["c"][domain.index("").edge_id]
     for variant in VARIANTS[name]:
-        executable = Executable(variant.plan, domain, CppBackend(), variant.schedules)
-        for memory in executable.memory().values():
-            memory.fill_(torch.nan)  # what is read but never written shows
-        found = executable.run(features, weights_of(variant.plan, values, graph))
+        found = run_plan(variant.plan, values, graph, CppBackend(), variant.schedules)
         assert relative_error(found, expected) <= TOLERANCE, variant.id

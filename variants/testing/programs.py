@@ -31,6 +31,7 @@ from hetune.variants.frontend.trace import (
 )
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.nodes import Program, Space, Type
+from hetune.variants.testing.unusual import UNUSUAL
 
 
 @layer_program
@@ -123,6 +124,7 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "two layers": two_layers(x=node(5), w=etype(5, 4), u=etype(4, 4), v=ntype(5, 4)),
         "doubly weighted": doubly_weighted(x=node(4), c=edge(), w=etype(4, 3), p=etype()),
         "degrees": degrees(x=node(4), w=etype(4, 3)),
+        **UNUSUAL,
     }
 )
 """By name."""
