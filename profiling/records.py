@@ -42,7 +42,7 @@ class LaunchRecord:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One unit, measured: a variant of a layer on a graph, on a machine.
+    """One unit, measured: a variant of a layer or kernel on a graph, on a machine.
 
     Attributes:
         unit: The unit's key (`hetune.profiling.units.Unit.key`).
@@ -52,7 +52,7 @@ class Measurement:
         graph_fingerprint: Digest of its content.
         family: Family of the graph.
         graph_features: `hetune.costmodel.features.graph.NAMES` of it; empty if it never loaded.
-        layer: E.g. ``"rgat"``.
+        layer: E.g. ``"rgat"``, or a single kernel such as ``"linear"``.
         d_in: Width of the rows that come in.
         d_out: Width of the rows that go out, all heads together.
         heads: Number of heads.

@@ -16,6 +16,7 @@ from hetune.service.core.engine import CudaGraph
 from hetune.service.core.limits import Limits
 from hetune.service.http.logs import LogStyle
 from hetune.variants.errors import InputError
+from hetune.variants.graph.threads import MOST_THREADS
 
 PREFIX = "HETUNE_"
 OPTIONS = {
@@ -100,7 +101,7 @@ class Settings(BaseSettings):
     )
     log: LogStyle = Field(LogStyle.text, description="how the log is written: text or json")
     threads: int | None = Field(
-        None, ge=1, le=1024, description="threads that kernels use, such as 4"
+        None, ge=1, le=MOST_THREADS, description="threads that kernels use, such as 4"
     )
     device: str = Field("cpu", description="where layers run: cpu, cuda, or a GPU as cuda:1")
     cuda_graph: CudaGraph = Field(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates, device_of, features_of
 from hetune.costmodel.model.overhead import Overhead
+from hetune.costmodel.model.ties import schedule_of, unless_tied, usual_of
 from hetune.variants.errors import ModelError
 from hetune.variants.plan.variants import Device
 
@@ -37,21 +38,23 @@ class Candidates:
         owners: The variant of each of them; int64 [launches].
         launches: How many each variant runs; float64 [variants].
         seconds: Measured time of a whole run; float64 [variants].
+        usual: Which of them is the layer's usual variant; None if that was not measured.
     """
 
     rows: NDArray[np.int64]
     owners: NDArray[np.int64]
     launches: NDArray[np.float64]
     seconds: NDArray[np.float64]
+    usual: int | None
 
     def totals(self, by_row: NDArray[np.float64], overhead: Overhead) -> NDArray[np.float64]:
         """Time of each variant, from that of each row and what goes beyond the rows."""
         sums = np.bincount(self.owners, by_row[self.rows], minlength=len(self.seconds))
         return sums + overhead.seconds(self.launches)
 
-    def regret(self, by_row: NDArray[np.float64], overhead: Overhead) -> float:
-        """Measured time of the variant that looks fastest, by that of the fastest."""
-        chosen = int(np.argmin(self.totals(by_row, overhead)))
+    def regret(self, by_row: NDArray[np.float64], overhead: Overhead, tie: float = 1.0) -> float:
+        """Measured time of the variant that would be chosen, by that of the fastest."""
+        chosen = unless_tied(self.totals(by_row, overhead), self.usual, tie)
         return float(self.seconds[chosen] / self.seconds.min())
 
 
@@ -73,6 +76,7 @@ class Rows:
         problems: Every problem's variants.
         overhead: A run's time beyond its launches.
         device: What the variants are made for.
+        schedule: Of usual variants: `ties.schedule_of`.
     """
 
     X: NDArray[np.float32]
@@ -84,6 +88,7 @@ class Rows:
     problems: tuple[Candidates, ...]
     overhead: Overhead
     device: Device
+    schedule: str
 
     @classmethod
     def of(
@@ -104,6 +109,7 @@ class Rows:
         columns = [np.array(c.columns, dtype=np.float64) for c in collected]
         weights = np.concatenate([c.weights for c in collected])
         groups = _groups(problems)
+        schedule = schedule_of(problems)
         seen = [
             features_of(table, np.array(p.graph_features), machine, p.threads)
             for p, table in zip(problems, columns, strict=True)
@@ -116,15 +122,17 @@ class Rows:
             families=np.array([family for c in collected for family in c.families]),
             groups=np.repeat(groups, np.diff(starts)),
             problems=tuple(
-                c.candidates(int(start)) for c, start in zip(collected, starts[:-1], strict=True)
+                c.candidates(int(start), schedule)
+                for c, start in zip(collected, starts[:-1], strict=True)
             ),
             overhead=Overhead.fit(problems),
             device=device_of(machine),
+            schedule=schedule,
         )
 
-    def regrets(self, by_row: NDArray[np.float64]) -> NDArray[np.float64]:
+    def regrets(self, by_row: NDArray[np.float64], tie: float = 1.0) -> NDArray[np.float64]:
         """Regret of every problem if the rows took these seconds; float64 [problems]."""
-        return np.array([p.regret(by_row, self.overhead) for p in self.problems])
+        return np.array([p.regret(by_row, self.overhead, tie) for p in self.problems])
 
 
 class _Collected:
@@ -150,7 +158,7 @@ class _Collected:
         self.seconds = np.exp(np.bincount(self._rows, np.multiply(logs, weights)) / sums)
         self.weights = sums if weighting is Weighting.EVEN else sums / sums.sum()
 
-    def candidates(self, start: int) -> Candidates:
+    def candidates(self, start: int, schedule: str) -> Candidates:
         """The problem's variants, with its rows numbered from `start`."""
         candidates = self._problem.candidates
         return Candidates(
@@ -158,6 +166,7 @@ class _Collected:
             self._owners,
             np.array([len(c.launches) for c in candidates], dtype=np.float64),
             np.array([c.seconds for c in candidates]),
+            usual_of(self._problem, schedule),
         )
 
 
@@ -185,7 +194,7 @@ def _check(problems: Sequence[Problem], device: Device) -> None:
         if not problem.candidates or not ran or not all(0 < t < np.inf for t in times):
             raise ModelError(
                 f"the measurements of {problem.layer} on {problem.graph} hold a variant without "
-                "launches, or a time that is not a positive number: measure it again"
+                "launches, or a time that is not a positive number: leave that variant out"
             )
 
 

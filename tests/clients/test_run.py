@@ -118,6 +118,12 @@ def test_variants_that_disagree_are_an_error(hetune, graph_file, monkeypatch):
     assert result.stderr.startswith("error: outputs of variants differ by ")
 
 
+def test_a_single_kernel_is_no_layer(hetune, graph_file):
+    result = hetune("run", graph_file, "--layer", "linear")
+    assert result.exit_code == 2
+    assert "linear" in result.stderr
+
+
 @pytest.mark.parametrize("top", [None, 2])
 def test_the_best_of_each_plan_and_vanilla_are_timed(top):
     rows = [("hybrid/b1", 1.0), ("hybrid/b2", 2.0), ("src/b1", 3.0), ("dst/b1", 4.0)]

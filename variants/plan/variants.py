@@ -73,6 +73,11 @@ def device_named(name: str) -> Device | None:
     return next((device for device in DEVICES if device == name), None)
 
 
+def plan_of(variant: str) -> str:
+    """The plan that an id names."""
+    return variant.rpartition("/")[0]
+
+
 def is_usual(variant: str, device: Device) -> bool:
     """Whether an id is of its plan in the usual schedule."""
     return variant.endswith(f"/{USUAL[device]}")
@@ -135,6 +140,12 @@ def _variant(id: str, plan: Plan, schedule: AnySchedule) -> Variant:
         (schedule,) * len(plan.launches),
         hashlib.sha256(described.encode()).hexdigest(),
     )
+
+
+@functools.lru_cache(maxsize=4096)
+def with_schedule(variant: Variant, schedule: AnySchedule) -> Variant:
+    """The variant of that id as it is where all launches run by one schedule."""
+    return _variant(variant.id, variant.plan, schedule)
 
 
 def _has_fused_sums(plan: Plan) -> bool:
