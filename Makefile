@@ -15,7 +15,7 @@ export HETUNE_CACHE ?= $(CURDIR)/build/cache
 # one by one.
 PYTEST_ARGS ?= -n 3 --dist worksteal
 
-.PHONY: help demo test lint audit bench gpu-check clean install
+.PHONY: help demo test test-full lint audit bench gpu-check clean install
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -28,6 +28,9 @@ demo: $(STAMP) compiler  ## set up, compile the layers' variants, serve them, se
 test: lint compiler  ## lint, types, and all tests that this machine can run
 	$(BIN)/pytest $(PYTEST_ARGS)
 
+test-full: export HETUNE_FULL_MATRIX = 1
+test-full: test  ## the same, with every variant at every width and number of heads: much longer
+
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -36,10 +39,14 @@ lint: $(STAMP)  ## ruff and mypy
 audit: $(STAMP)  ## known vulnerabilities of what is installed
 	@.ci/audit $(BIN)/pip-audit
 
-bench: $(STAMP) compiler  ## every benchmark, one after the other
-	@for script in benchmarks/[a-z]*.py; do \
-	    echo "== $$script"; $(BIN)/python "$$script"; \
-	done
+# What is committed under benchmarks/results stays; one that fails does not keep the others waiting.
+bench: $(STAMP) compiler  ## every benchmark for CPUs, one after the other; results in build/bench
+	@mkdir -p build/bench; failed=; \
+	for script in $(filter-out benchmarks/gpu_%,$(wildcard benchmarks/[a-z]*.py)); do \
+	    name=$$(basename "$$script" .py); echo "== $$script"; \
+	    $(BIN)/python "$$script" --out "build/bench/$$name.json" || failed="$$failed $$name"; \
+	done; \
+	[ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 # Where there is a GPU there may be no network: no environment of our own, the checkout as it is.
 gpu-check:  ## check and time all variants on a GPU; again, until it says that no unit is left

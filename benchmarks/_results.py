@@ -153,7 +153,10 @@ def _times(title: str, cells: Sequence[dict[str, Any]], statistic: Statistic) ->
     }
     for label, of in limits.items():
         table.add_row(label, *_ratios([of(cell, statistic) for cell in cells]))
-    table.caption = f"* {BORROWED}: hetune's own idea in plain PyTorch. Mean: geometric."
+    table.caption = (
+        f"In parentheses: preparation. * {BORROWED}: hetune's own idea in plain PyTorch. "
+        "Mean: geometric."
+    )
     return table
 
 
@@ -182,7 +185,7 @@ def _time(cell: dict[str, Any], name: str, statistic: Statistic) -> str:
     entry = _entry(cell, name)
     if entry["status"] != "ok":
         return str(entry["status"])
-    preprocess = f" [dim](+{entry['preprocess_s']:.1f}s)[/dim]"
+    preprocess = f" [dim](+{1e3 * entry['preprocess_s']:,.1f} ms)[/dim]"
     text = f"{entry[statistic]:.4g}"
     best = min(times(cell, statistic).values())
     return (f"[bold]{text}[/bold]" if entry[statistic] == best else text) + preprocess

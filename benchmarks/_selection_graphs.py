@@ -92,11 +92,12 @@ def specs(
     """What to measure, in the order in which it is measured.
 
     Pair of widths by pair, and for each all graphs by size, so that whoever stops early has seen
-    almost every graph; large graphs have the pairs in `FEW` only. Of the other pairs every second
-    graph comes first, and the rest at last, so that whoever stops there has seen every pair.
+    almost every graph; large graphs have the pairs in `FEW` only. Beyond three pairs, a third of
+    the graphs has its turn at each pair before the next third has, so that whoever stops there has
+    seen every pair.
     """
     wanted = [(pair, g) for pair in pairs for g in graphs if pair in FEW or not g.large]
-    order = sorted(wanted, key=lambda each: (_is_second(*each), each[1].last))
+    order = sorted(wanted, key=lambda each: (_turn(*each), each[1].last))
     found = []
     for (d_in, d_out), graph in order:
         options = {"path": str(graph.path), "inverse": graph.inverse}
@@ -110,8 +111,8 @@ def specs(
     return tuple(found)
 
 
-def _is_second(pair: tuple[int, int], graph: RealGraph) -> bool:
-    return pair not in FEW and (PAIRS.index(pair) + GRAPHS.index(graph)) % 2 == 1
+def _turn(pair: tuple[int, int], graph: RealGraph) -> int:
+    return 0 if pair in FEW[:3] else (PAIRS.index(pair) + GRAPHS.index(graph)) % 3
 
 
 def split(problems: Iterable[Problem]) -> tuple[list[Problem], list[Problem]]:

@@ -16,7 +16,10 @@ many noisy times is fast by luck as well: once for each file, in processes of th
 
 Without either, a cost model is trained on all other problems of the store, real graphs' families
 held out, and judged on the real graphs beside all baselines, by lower quartiles of the rounds and
-by medians. What selection itself costs is measured by `choosing.py`.
+by medians. `--save` keeps that model: so is the one made that comes with hetune. `--bundle FOLDER`
+judges a model that is there already, with the rates that it was trained with: as it chooses where
+nobody has calibrated it. On another machine than it was trained on, `--calibrated` judges it as it
+chooses after `hetune calibrate`. What selection itself costs is measured by `choosing.py`.
 """
 
 import argparse
@@ -30,6 +33,7 @@ from typing import Any
 import torch
 from _graphs import names
 from _machine import commit, fingerprint, set_threads
+from _selection_calibrated import calibrated
 from _selection_finals import finalists, settle
 from _selection_graphs import LAYERS, PAIRS, pairs, present, specs, split
 from _selection_measure import measure_all
@@ -38,12 +42,14 @@ from rich.console import Console
 from rich.table import Table
 
 from hetune.costmodel.calibration import load_calibration
-from hetune.costmodel.data import Problem
+from hetune.costmodel.data import Problem, count_graphs
 from hetune.costmodel.evaluate import tables
+from hetune.costmodel.evaluate.asking import with_asking
 from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, ROOFLINE
 from hetune.costmodel.evaluate.report import MODEL, Report, judge
+from hetune.costmodel.features.devices import Rates
 from hetune.costmodel.fingerprint import Fingerprint
-from hetune.costmodel.model.bundle import load
+from hetune.costmodel.model.bundle import load, save
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
@@ -118,18 +124,11 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
             f"graphs: run `hetune profile default` and `{Path(__file__).name} measure` first"
         )
         return 0
-    machine = _rates(judged[0].machine)
-    model: CostModel | None = None
-
-    def fit(problems: Sequence[Problem]) -> CostModel:
-        nonlocal model
-        model = load(options.bundle) if options.bundle else _fit(store, problems, machine, options)
-        _refuse_seen(model, judged)
-        return model
-
+    model, machine = _model(store, training, judged[0].machine, options)
+    _refuse_seen(model, judged)
     about = {"split": f"trained on {_families(training)}; judged on {_families(judged)}"}
-    report = judge(training, judged, fit, machine=machine, about=about)
-    assert model is not None
+    report = judge(training, judged, lambda _: model, machine=machine, about=about)
+    report = with_asking(report, model, judged, machine)
     medians = judge(*_problems(store, options, 0.5), lambda _: model, machine=machine)
     for shown in (tables.scores_table(report), tables.comparison_table(report)):
         console.print(_rich(shown))
@@ -149,7 +148,12 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
         "evaluated_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "training": _counts(training),
         "judged": _counts(judged),
-        "model": {"target": model.manifest.target, "metrics": dict(model.manifest.metrics)},
+        "calibrated": options.calibrated,
+        "model": {
+            "target": model.manifest.target,
+            "tie": model.manifest.tie,
+            "metrics": dict(model.manifest.metrics),
+        },
         **as_record(report),
         "by_median": {
             "noise_floor": round(medians.noise_floor, 4),
@@ -160,6 +164,9 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     picture = plot_selection(report, options.out.with_suffix(".png"))
     console.print(f"wrote {options.out} and {picture}")
+    if options.save:
+        save(model, options.save)
+        console.print(f"saved the model that was judged in {options.save}")
     return 0
 
 
@@ -175,11 +182,19 @@ def _problems(
     return training, settle(judged, sessions)
 
 
-def _fit(
-    store: Store, problems: Sequence[Problem], machine: MachineModel, options: argparse.Namespace
-) -> CostModel:
-    digest = problems[0].machine
-    return CostModel.fit(problems, machine, _fingerprint(store, digest), target=options.target)
+def _model(
+    store: Store, training: Sequence[Problem], measured_on: str, options: argparse.Namespace
+) -> tuple[CostModel, Rates]:
+    """What is judged, and the rates that it is asked with: those of an installation of it."""
+    if options.bundle:
+        model = load(options.bundle)
+        if options.calibrated:
+            return calibrated(model, measured_on)
+        return model, model.manifest.machine
+    if options.calibrated:
+        raise SystemExit("--calibrated is for a model from elsewhere: say which, --bundle FOLDER")
+    machine, trained_on = _rates(measured_on), _fingerprint(store, measured_on)
+    return CostModel.fit(training, machine, trained_on, target=options.target), machine
 
 
 def _fingerprint(store: Store, digest: str) -> Fingerprint:
@@ -256,7 +271,7 @@ def _rich(shown: tables.Table) -> Table:
 def _counts(problems: Sequence[Problem]) -> dict[str, Any]:
     return {
         "families": sorted({p.family for p in problems}),
-        "graphs": len({p.graph for p in problems}),
+        "graphs": count_graphs(problems),
         "inputs": len(problems),
         "units": sum(len(p.candidates) for p in problems),
     }
@@ -282,6 +297,12 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument("--seed", type=int, default=0)
     line.add_argument("--target", default="auto")
     line.add_argument("--bundle", type=Path, default=None, help="judge this one; train nothing")
+    line.add_argument("--save", type=Path, default=None, help="folder for the model that is judged")
+    line.add_argument(
+        "--calibrated",
+        action="store_true",
+        help="judge the bundle as it chooses on this machine after `hetune calibrate`",
+    )
     line.add_argument("--out", type=Path, default=_RESULTS / "selection.json")
     return line
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from hetune.costmodel.features.devices import Rates, device_of, known, rates_from
 from hetune.costmodel.fingerprint import this_machine
+from hetune.costmodel.finite import finite
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import ModelError
 from hetune.variants.plan.variants import Device
@@ -89,10 +88,10 @@ class Calibration:
             record["machine"] = rates_from(device, record["machine"])
             if (measured := record.setdefault("measured", None)) is not None:
                 record["measured"] = rates_from(device, measured)
-            record["offsets"] = {str(k): _number(v) for k, v in record["offsets"].items()}
+            record["offsets"] = {str(k): finite(v) for k, v in record["offsets"].items()}
             record["created_at"] = datetime.fromisoformat(record["created_at"])
             for name in ("error_before", "error_after"):
-                record[name] = None if record[name] is None else _number(record[name])
+                record[name] = None if record[name] is None else finite(record[name])
             if not all(isinstance(record[name], str) for name in ("fingerprint", "model_id")):
                 raise ValueError("fingerprint and model_id are texts")
             return cls(**record)
@@ -162,10 +161,3 @@ def load_calibration(folder: Path | None = None, device: Device = "cpu") -> Cali
         )
         return None
     return calibration
-
-
-def _number(value: Any) -> Any:
-    """A finite number as it is."""
-    if type(value) not in (int, float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is no finite number")
-    return value

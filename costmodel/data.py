@@ -7,6 +7,8 @@ each measured too.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hetune.variants.plan.variants import Device
@@ -66,6 +68,7 @@ class Problem:
         machine: Digest of the fingerprint of the machine that it was measured on.
         candidates: What was measured, at least one.
         device: What its variants are for: ``"cpu"`` or ``"cuda"``.
+        graph_fingerprint: Digest of the graph's content; empty if it is not known.
     """
 
     graph: str
@@ -79,8 +82,26 @@ class Problem:
     machine: str
     candidates: tuple[CandidateSample, ...]
     device: Device = "cpu"
+    graph_fingerprint: str = ""
+
+    @property
+    def graph_key(self) -> tuple[str, str]:
+        """What tells its graph from others: different graphs of a store may have one name."""
+        return self.graph, self.graph_fingerprint
 
     @property
     def best(self) -> CandidateSample:
         """The candidate that ran fastest."""
         return min(self.candidates, key=lambda c: c.seconds)
+
+
+def count_graphs(problems: Iterable[Problem]) -> int:
+    """How many graphs problems are of.
+
+    Graphs of one name are told apart by their content, layer by layer: HGT takes a graph whose
+    edge types are split by node types, which is another one of the same name.
+    """
+    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for problem in problems:
+        found[problem.graph][problem.layer].add(problem.graph_fingerprint)
+    return sum(max(map(len, by_layer.values())) for by_layer in found.values())

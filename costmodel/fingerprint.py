@@ -34,6 +34,8 @@ _INSTRUCTIONS = re.compile(
 _LATER = ("gpu_capability", "gpu_memory", "triton")
 """Facts that fingerprints of older versions do not have."""
 _FLOATS = ("cpu_quota", "memory_gib", "memory_limit_gib")
+_LARGEST = 1e9
+"""More processors or GiB than any machine has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +217,7 @@ def _compiler() -> tuple[str | None, tuple[str, ...]]:
 
 def _major(identity: str) -> str:
     """Kind and major version of a compiler: `gcc 12` of "g++ (Debian 12.2.0-14) 12.2.0"."""
-    kind = "gcc" if re.match(r"\S*(g\+\+|gcc|c\+\+)", identity) else identity.split()[0]
+    kind = "gcc" if re.match(r"\S*(g\+\+|gcc|c\+\+)", identity) else identity.partition(" ")[0]
     if "clang" in identity.lower():
         kind = "apple clang" if identity.startswith("Apple") else "clang"
     number = re.search(r"(\d+)\.\d", re.sub(r"\(.*?\)", "", identity))
@@ -263,7 +265,7 @@ def _is_integer(value: object) -> bool:
     return type(value) is int
 
 
-def _fits(name: str, value: object) -> bool:
+def _fits(name: str, value: Any) -> bool:
     if name in ("instructions", "compiler_flags"):
         return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
     if name == "caches":
@@ -273,5 +275,5 @@ def _fits(name: str, value: object) -> bool:
     if value is None:
         return True
     if name in _FLOATS:
-        return type(value) in (int, float) and math.isfinite(float(value))  # type: ignore[arg-type]
+        return type(value) in (int, float) and bool(0 <= value <= _LARGEST)
     return _is_integer(value) if name in ("cores", "cpus") else isinstance(value, str)

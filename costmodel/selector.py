@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import index
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, cast
 
 import numpy as np
 from torch import nn
@@ -40,7 +41,6 @@ LEARNED = "the cost model"
 _ASKING = 1.5e-3
 """Seconds that pricing takes on a new graph, about: "new" of `benchmarks/choosing.py`."""
 _log = logging.getLogger(__name__)
-_FAILURES = (HetuneError, ArithmeticError, ValueError, LookupError)  # XGBoost's are ValueErrors
 
 
 class Selector:
@@ -150,7 +150,7 @@ class Selector:
             graph: What to run on.
             widths: Of the rows in and out (one number for both), for a layer given by name.
             heads: Attention heads, for a layer given by name.
-            memory_limit: Most bytes that a run may hold beside its inputs.
+            memory_limit: Most bytes that a run's temporaries, scratch and result may take.
             expected_runs: Over how many runs indexing the graph is spread.
             cuda_graph: Whether runs are replayed as one CUDA graph; chosen along with the variant
                 if None. Nothing is on a CPU.
@@ -188,7 +188,7 @@ class Selector:
             graph: What to run on.
             widths: Of the input and of each layer's output: one more than there are layers.
             heads: Attention heads, in each layer that has any.
-            memory_limit: Most bytes that a run of a layer may hold beside its inputs.
+            memory_limit: Most bytes that temporaries, scratch and result of a layer's run may take.
             expected_runs: Over how many runs indexing the graph is spread.
             cuda_graph: As of `choose`.
 
@@ -196,13 +196,13 @@ class Selector:
             InputError: The widths do not fit the layers.
             MemoryLimitError: No variant of a layer fits the limit.
         """
-        if isinstance(layers, str):
+        if isinstance(layers, str) or not isinstance(layers, Iterable):
             raise InputError(f"layers={layers!r}: give a list of names, one for each layer")
-        if isinstance(widths, int) or len(widths) != len(layers) + 1:
-            count = 1 if isinstance(widths, int) else len(widths)
+        names, given = tuple(layers), _listed(widths)
+        if len(given) != len(names) + 1:
             raise InputError(
-                f"{count} widths for {len(layers)} layers: give the width of the input and "
-                f"of each layer's output, {len(layers) + 1} in all"
+                f"{len(given)} widths for {len(names)} layers: give the width of the input and "
+                f"of each layer's output, {len(names) + 1} in all"
             )
         return tuple(
             self.choose(
@@ -214,7 +214,7 @@ class Selector:
                 expected_runs=expected_runs,
                 cuda_graph=cuda_graph,
             )
-            for layer, d_in, d_out in zip(layers, widths, widths[1:], strict=False)
+            for layer, d_in, d_out in zip(names, given, given[1:], strict=False)
         )
 
     def explain(
@@ -251,7 +251,7 @@ class Selector:
                 seen = *self._seen(table, domain), self.machine, threads
                 bounds = self._bounds(self.model, table, domain, threads)
                 effects = self.model.contributions(*seen)
-            except _FAILURES as error:
+            except Exception as error:  # whatever a model raises
                 self._report(error)
         return explanation(choice, table, prices, bounds, effects)
 
@@ -281,7 +281,7 @@ class Selector:
             return self._roofline.price(table, domain, threads)
         try:
             return self._priced(self.model, table, domain, threads)
-        except _FAILURES as error:
+        except Exception as error:  # whatever a model raises
             self._report(error)
             return self._roofline.price(table, domain, threads)
 
@@ -296,7 +296,7 @@ class Selector:
             return self._roofline.spread(table, domain, threads)
         try:
             bounds = self._bounds(self.model, table, domain, threads)
-        except _FAILURES as error:
+        except Exception as error:  # whatever a model raises
             self._report(error)
             return self._roofline.spread(table, domain, threads)
         low, high = (table.totals(bounds[:, side]) for side in (0, 1))
@@ -327,8 +327,7 @@ class Selector:
         self, model: CostModel, table: CandidateTable, domain: Domain, threads: int
     ) -> np.ndarray:
         found = model.interval(*self._seen(table, domain), self.machine, threads)
-        scaled: np.ndarray = found * self._scale(table.families)[:, None]
-        return scaled
+        return _finite(found * self._scale(table.families)[:, None])
 
     def _priced(
         self, model: CostModel, table: CandidateTable, domain: Domain, threads: int
@@ -336,16 +335,17 @@ class Selector:
         families, columns, features = self._seen(table, domain)
         launches = model.predict(families, columns, features, self.machine, threads)
         launches *= self._scale(families)
-        seconds = table.totals(launches + model.launch_seconds) + model.run_seconds
-        prepare = model.prepare_seconds(table.preparation(domain))
+        seconds = _finite(table.totals(launches + model.launch_seconds) + model.run_seconds)
+        prepare = _finite(model.prepare_seconds(table.preparation(domain)))
         replays = None
         if isinstance(self.machine, GpuModel):
             replays = replay_seconds(table, domain, columns, launches, self.machine)
-            replays += model.run_seconds
-        return Prices(seconds, launches, prepare, LEARNED, replays)
+            replays = _finite(replays + model.run_seconds)
+        return Prices(seconds, launches, prepare, LEARNED, replays, model.manifest.tie)
 
     def _report(self, why: Exception | str) -> None:
-        reason = str(why)
+        known = isinstance(why, str | HetuneError)
+        reason = str(why) if known else f"{type(why).__name__}: {why}"
         if reason not in self._failed:
             self._failed.add(reason)
             _log.warning("the roofline model chooses in place of the cost model: %s", reason)
@@ -365,6 +365,20 @@ def _roofline(rates: Rates) -> RooflinePricer:
 @functools.lru_cache(maxsize=256)
 def _named(layer: str, d_in: int, d_out: int, heads: int, device: Device) -> tuple[Variant, ...]:
     return variants_of(layer_program(layer, d_in, d_out, heads), device)
+
+
+def _finite(seconds: np.ndarray) -> np.ndarray:
+    if not np.isfinite(seconds).all():
+        raise ModelError("it predicts times that are not finite: train it, or calibrate, again")
+    return seconds
+
+
+def _listed(values: object) -> tuple[Any, ...]:
+    """What a list holds; what is none stands alone."""
+    try:
+        return tuple(cast(Iterable[Any], values))
+    except TypeError:
+        return (values,)
 
 
 def _variants(

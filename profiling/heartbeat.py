@@ -8,8 +8,12 @@ import struct
 import tempfile
 from pathlib import Path
 
+from hetune.variants.errors import WorkerError
+
 SETTING_UP = -1
 """The unit while none of the variants is at work."""
+MEND_ROOM = "free some space, or name another folder for temporary files by TMPDIR"
+"""What to do where no temporary file can be made."""
 
 _BEAT = struct.Struct("=qq")
 
@@ -26,11 +30,22 @@ class Heartbeat:
 
     @classmethod
     def create(cls) -> Heartbeat:
-        """One of its own; a child that inherits the descriptor shares it."""
-        descriptor, path = tempfile.mkstemp(prefix="hetune-")
-        Path(path).unlink()
-        os.ftruncate(descriptor, _BEAT.size)
-        heartbeat = cls(descriptor)
+        """One of its own; a child that inherits the descriptor shares it.
+
+        Raises:
+            WorkerError: There is no room for its file.
+        """
+        try:
+            descriptor, path = tempfile.mkstemp(prefix="hetune-")
+            try:
+                Path(path).unlink()
+                _allocate(descriptor)
+                heartbeat = cls(descriptor)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        except OSError as error:
+            raise WorkerError(f"no temporary file can be made ({error}): {MEND_ROOM}") from error
         _BEAT.pack_into(heartbeat._memory, 0, 0, SETTING_UP)
         return heartbeat
 
@@ -48,3 +63,9 @@ class Heartbeat:
         """Lets the memory go."""
         self._memory.close()
         os.close(self.descriptor)
+
+
+def _allocate(descriptor: int) -> None:
+    """Its blocks on disk: writing to memory without them, on a full disk, ends the process."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, _BEAT.size)

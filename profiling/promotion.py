@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hetune.costmodel.data import Problem
 from hetune.costmodel.evaluate import baselines
+from hetune.costmodel.evaluate.asking import with_asking
 from hetune.costmodel.evaluate.metrics import ROOFLINE, Chooser
 from hetune.costmodel.evaluate.report import MODEL, Report, evaluate
 from hetune.costmodel.model.cost_model import CostModel
@@ -74,10 +75,11 @@ def judged(model: CostModel, found: Sequence[Problem]) -> Report:
     """How a model chooses on problems, beside the roofline model with its machine's rates."""
     rates = model.manifest.machine
     choosers: dict[str, Chooser] = {
-        MODEL: functools.partial(model.totals, machine=rates),
+        MODEL: functools.partial(model.choose, machine=rates),
         ROOFLINE: baselines.roofline(rates),
     }
-    return evaluate(found, choosers, {"split": "graph families that were not trained on"})
+    report = evaluate(found, choosers, {"split": "graph families that were not trained on"})
+    return with_asking(report, model, found, rates)
 
 
 def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> tuple[Problem, ...]:

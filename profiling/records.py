@@ -42,7 +42,7 @@ class LaunchRecord:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One unit, measured: a variant of a layer on a graph, on a machine.
+    """One unit, measured: a variant of a layer or kernel on a graph, on a machine.
 
     Attributes:
         unit: The unit's key (`hetune.profiling.units.Unit.key`).
@@ -52,7 +52,7 @@ class Measurement:
         graph_fingerprint: Digest of its content.
         family: Family of the graph.
         graph_features: `hetune.costmodel.features.graph.NAMES` of it; empty if it never loaded.
-        layer: E.g. ``"rgat"``.
+        layer: E.g. ``"rgat"``, or a single kernel such as ``"linear"``.
         d_in: Width of the rows that come in.
         d_out: Width of the rows that go out, all heads together.
         heads: Number of heads.
@@ -67,7 +67,7 @@ class Measurement:
             that was not measured.
         preparation: `hetune.variants.runtime.table.PREPARATION` of the variant; may be empty.
         relative_error: Largest difference from the interpreter, as a share of the largest output.
-        peak_bytes: What a run holds beside its inputs.
+        peak_bytes: Of a run's temporaries, scratch and result.
         drift: How far the reference kernel's time moved over the rounds that count, as a share.
         protocol: `PROTOCOL` when it was measured.
         code_version: hetune's version and commit.

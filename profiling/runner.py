@@ -130,8 +130,8 @@ def run_units(
     stamp = Stamp(name, fingerprint.digest, code_version())
     wanted = {unit.key: unit for unit in units}
     known = wanted.keys() & store.done(fingerprint.digest)
-    total, done = len(wanted), len(known)
-    progress(Progress(done, total, None, None))
+    total = len(wanted)
+    progress(Progress(len(known), total, None, None))
     endings: Counter[Status] = Counter()
     drifted = 0
     for problem, members in by_problem(u for key, u in wanted.items() if key not in known):
@@ -141,9 +141,9 @@ def run_units(
             found = supervisor.measure(left, stamp) if left else []
             if found:
                 store.add(found, fingerprint)
+        done = len(wanted.keys() & stored) + len(found)  # others measure, too
         endings.update(measurement.status for measurement in found)
         drifted += sum(measurement.drift > DRIFT for measurement in found)
-        done += len(members)
         measured = endings.total()
         pace = (time.monotonic() - start) / measured if measured else None
         progress(Progress(done, total, None if pace is None else pace * (total - done), problem))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from hetune.profiling.closing import Closing
-from hetune.profiling.heartbeat import SETTING_UP, Heartbeat
+from hetune.profiling.heartbeat import MEND_ROOM, SETTING_UP, Heartbeat
 from hetune.profiling.measure.bench import place_of
 from hetune.profiling.measure.candidate import Loss
 from hetune.profiling.measure.limits import Limits
@@ -79,7 +79,8 @@ class Supervisor(Closing):
 
         Raises:
             VariantError, CompileError: The problem is one of GPUs, and there is none, or no Triton.
-            WorkerError: No process starts, or it can compile nothing.
+            WorkerError: No process starts, or it can compile nothing; or there is no room for the
+                files that it needs.
         """
         if units:
             place_of(units[0].problem.device)
@@ -145,19 +146,31 @@ class _Answer:
 
 
 class _Process:
-    """A worker that runs."""
+    """A worker that runs.
+
+    Raises:
+        WorkerError: It cannot be started.
+    """
 
     def __init__(self, command: Sequence[str], clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._heartbeat = Heartbeat.create()
-        self._words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by `end`
-        self._process = subprocess.Popen(  # noqa: S603
-            [*command, str(self._heartbeat.descriptor)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._words,
-            pass_fds=(self._heartbeat.descriptor,),
-        )
+        with contextlib.ExitStack() as undo:
+            self._heartbeat = Heartbeat.create()
+            undo.callback(self._heartbeat.close)
+            try:
+                self._words: IO[bytes] = undo.enter_context(tempfile.TemporaryFile())
+                self._process = subprocess.Popen(  # noqa: S603
+                    [*command, str(self._heartbeat.descriptor)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._words,
+                    pass_fds=(self._heartbeat.descriptor,),
+                )
+            except OSError as error:
+                raise WorkerError(
+                    f"the process that measures cannot be started ({error}): {MEND_ROOM}"
+                ) from error
+            undo.pop_all()  # `end` closes them
         self._selector = selectors.DefaultSelector()
         assert self._process.stdout is not None
         self._selector.register(self._process.stdout, selectors.EVENT_READ)

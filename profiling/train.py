@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hetune.costmodel.calibration import load_calibration
 from hetune.costmodel.data import Problem
+from hetune.costmodel.evaluate.asking import with_asking
 from hetune.costmodel.evaluate.card import card_of, write_card
 from hetune.costmodel.evaluate.report import Report, cross_validate, family_folds
 from hetune.costmodel.features.devices import Rates, default_rates
@@ -40,7 +42,7 @@ class Data:
 
 
 def gather(store: Store, machine: str | None = None, device: Device = "cpu") -> Data:
-    """All that a store knows of a machine.
+    """All that a store knows of layers on a machine.
 
     Args:
         store: Where measurements are.
@@ -55,8 +57,8 @@ def gather(store: Store, machine: str | None = None, device: Device = "cpu") -> 
     if not found:
         option = "" if device == "cpu" else f" --device {device}"
         raise ModelError(
-            f"{store.place} holds no measurements of variants for the device {device!r} to train "
-            f"on: run `hetune profile{option}` first"
+            f"{store.place} holds no measurements of layers for the device {device!r} to train on: "
+            f"run `hetune profile{option}` first"
         )
     digest = found[0].machine
     measured_on = next(m.fingerprints[-1] for m in store.machines() if m.digest == digest)
@@ -70,6 +72,8 @@ def judge(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
     """How such a model chooses on graph families that it has not seen, each held out in turn.
+
+    And what asking it takes (`with_asking`).
 
     Args:
         model: Fitted to the data: others are fitted alike to parts of these.
@@ -86,7 +90,7 @@ def judge(
         rates, machine = data.rates, papers.fingerprint
         return CostModel.fit(training, rates, machine, target=papers.target, folds=0)
 
-    return cross_validate(
+    report = cross_validate(
         data.problems,
         fit,
         folds=folds,
@@ -94,6 +98,7 @@ def judge(
         about={"split": f"graph families held out in {folds} parts, each in turn"},
         progress=lambda done, total, held_out: progress(done, total),
     )
+    return with_asking(report, model, data.problems, data.rates)
 
 
 def keep(model: CostModel, data: Data, report: Report, shelf: Shelf) -> tuple[str, Path]:
@@ -149,16 +154,22 @@ def report_of(shelf: Shelf, key: str) -> Report:
     """The report that a model was kept with.
 
     Raises:
-        InputError: There is none.
+        InputError: There is none, or it is damaged.
     """
     path = cards_folder(shelf, key) / _REPORT
     try:
-        return Report.from_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
+        report = Report.from_json(path.read_text(encoding="utf-8"))
+        if not all(math.isfinite(score.regret) for score in report.scores.values()):
+            raise ValueError("a regret that is not finite")
+    except Exception as error:  # whatever is in it
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, OSError):
+            reason = error.strerror or reason
         raise InputError(
-            f"{path} cannot be read ({error.strerror}), and there are no measurements to judge "
-            f"{key} on: train it again, or profile graphs of other families"
+            f"{path} cannot be read ({reason}), and there are no measurements to judge {key} on: "
+            "train it again, or profile graphs of other families"
         ) from error
+    return report
 
 
 def _rates(machine: Fingerprint, device: Device) -> Rates:

@@ -29,11 +29,13 @@ class GraphRecipe:
 
 @dataclass(frozen=True, slots=True)
 class ProblemSpec:
-    """A layer with its widths on a graph, with so many threads: one input of the selector.
+    """A layer, or a single kernel, with its widths on a graph, with so many threads.
+
+    Problems of layers are the inputs of the selector.
 
     Attributes:
         graph: What to run on.
-        layer: "rgcn", "rgat" or "hgt".
+        layer: "rgcn", "rgat" or "hgt", or the kernel "linear", "aggregate" or "attention".
         d_in: Width of the rows that come in.
         d_out: Width of the rows that go out, all heads together.
         heads: Number of heads.

@@ -16,6 +16,7 @@ from hetune.service.core.engine import CudaGraph
 from hetune.service.core.limits import Limits
 from hetune.service.http.logs import LogStyle
 from hetune.variants.errors import InputError
+from hetune.variants.graph.threads import MOST_THREADS
 
 PREFIX = "HETUNE_"
 OPTIONS = {
@@ -100,7 +101,7 @@ class Settings(BaseSettings):
     )
     log: LogStyle = Field(LogStyle.text, description="how the log is written: text or json")
     threads: int | None = Field(
-        None, ge=1, le=1024, description="threads that kernels use, such as 4"
+        None, ge=1, le=MOST_THREADS, description="threads that kernels use, such as 4"
     )
     device: str = Field("cpu", description="where layers run: cpu, cuda, or a GPU as cuda:1")
     cuda_graph: CudaGraph = Field(
@@ -120,7 +121,7 @@ class Settings(BaseSettings):
     max_edges: Most | None = Field(None, description="edges of a graph")
     max_types: Most | None = Field(None, description="types of a graph's nodes, and of its edges")
     memory_limit: Size | None = Field(
-        None, description="what a run may hold beside its inputs, such as 2GB"
+        None, description="what a run's temporaries, scratch and result may take, such as 2GB"
     )
     graph_memory: Size | None = Field(
         None, description="graphs held in memory, by estimate, such as 4GiB"

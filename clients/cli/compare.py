@@ -91,7 +91,7 @@ def candidates(
         everything: All candidates, fastest prediction first.
         chosen: Always among them.
         top: The best variant, by prediction, of so many plans, and of vanilla; None for all.
-        limit: Most bytes that a run may hold beside its inputs.
+        limit: Most bytes that a run's temporaries, scratch and result may take.
         free: Bytes that are free where they run.
     """
     by_id = {c.id: c for c in everything}

@@ -21,6 +21,8 @@ _PIPED_WIDTH = 200
 
 CHOSEN = ">"
 """Stands before the chosen variant in tables."""
+PEAK = "peak MB: temporaries, scratch and result; indexes and folded weights are not counted"
+"""Stands below tables with such a column."""
 
 
 def out() -> Console:
@@ -45,12 +47,17 @@ def _console(console: Console) -> Console:
     return console
 
 
-def table(*columns: str, title: str | None = None, left: Sequence[str] = ()) -> Table:
+def table(
+    *columns: str, title: str | None = None, caption: str | None = None, left: Sequence[str] = ()
+) -> Table:
     """An empty table; columns hold numbers unless they are named in `left`."""
     made = Table(
         title=title,
         title_justify="left",
         title_style="dim",
+        caption=caption,
+        caption_justify="left",
+        caption_style="dim",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )

@@ -35,7 +35,7 @@ class Job:
         where: What it runs on.
         variant: The variant to run; the selector's choice if None.
         features: File of features; drawn if None.
-        memory_limit: Bytes that a run may hold beside its inputs.
+        memory_limit: Bytes that a run's temporaries, scratch and result may take.
         top: Time the best variant of so many plans, None for all variants.
         rounds: How often each is timed.
         seed: Draws features and the order of timing.

@@ -12,10 +12,9 @@ import torch
 import typer
 
 from hetune.variants.errors import InputError
+from hetune.variants.graph.threads import MOST_THREADS
 from hetune.variants.runtime.build import LAYERS
 
-MOST_THREADS = 1024
-"""As many as a service may be given, too."""
 _SIZE = re.compile(r"\s*([0-9]{0,18}\.?[0-9]{1,18})\s*([KMGT]i?B|B|)\s*", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -101,7 +100,8 @@ Top = Annotated[
 ]
 Every = Annotated[bool, typer.Option("--all", help="Time every variant.")]
 MemoryLimit = Annotated[
-    str | None, typer.Option(help="Most memory that a run may hold beside its inputs: 500MB, 2GB.")
+    str | None,
+    typer.Option(help="Most memory for a run's temporaries, scratch and result: 500MB, 2GB."),
 ]
 
 

@@ -65,7 +65,7 @@ def profile(
     ] = None,
     threads: Threads = None,
 ) -> None:
-    """Measure layers on graphs, as a campaign asks, and keep the records.
+    """Measure layers and single kernels on graphs, as a campaign asks, and keep the records.
 
     What has been measured on this machine already is not measured again: a campaign that was
     stopped goes on where it was.
@@ -82,10 +82,11 @@ def profile(
         _describe(asked, units)
         return
     place_of(asked.device)
+    wanted = campaigns.units(asked)
     with Store.open(store) as opened:
         session = _Session(opened, limit_minutes)
         try:
-            session.run(campaigns.units(asked), name or asked.name, asked, units)
+            session.run(wanted, name or asked.name, asked, units)
         finally:
             session.summarize()
         if export is not None:
@@ -115,6 +116,7 @@ class _Session:
         self._failures: list[Measurement] = []
         self._known = 0
         self._last: Progress | None = None
+        self._since_last = 0
         self._stopped = ""
 
     def done(self, machine: str) -> Set[str]:
@@ -123,6 +125,7 @@ class _Session:
     def add(self, measurements: Iterable[Measurement], fingerprint: Fingerprint) -> None:
         batch = list(measurements)
         self._store.add(batch, fingerprint)
+        self._since_last += len(batch)
         self._endings.update(m.status for m in batch)
         self._failures += [m for m in batch if m.status in (Status.WRONG, Status.FAILED)]
 
@@ -132,7 +135,7 @@ class _Session:
             def progress(now: Progress) -> None:
                 if self._last is None:
                     self._known = now.done
-                self._last = now
+                self._last, self._since_last = now, 0
                 show(now)
                 over = self._limit is not None and time.monotonic() - self._start > self._limit
                 if over and now.done < now.total:
@@ -156,12 +159,16 @@ class _Session:
         """Prints what was done, also where an error ended it."""
         if self._last is None:
             return
-        left = self._last.total - self._known - self._endings.total()
+        # What was stored since the last progress is done, too; what others did is in there.
+        left = self._last.total - self._last.done - self._since_last
+        others = self._last.total - self._known - self._endings.total() - left
         rows = console.table("units", "count", left=("units",))
         rows.add_row("measured before", f"{self._known:,}")
         for status in Status:
             if self._endings[status] or status is Status.OK:
                 rows.add_row(_MEANINGS[status], f"{self._endings[status]:,}")
+        if others:
+            rows.add_row("measured by others", f"{others:,}")
         rows.add_row("left", f"{left:,}")
         out = console.out()
         out.print(rows)

@@ -272,6 +272,7 @@ def _table(report: Report) -> Table:
         *("", "layer", "variant", "predicted ms", "measured ms", "peak MB"),
         left=("layer", "variant"),
         title=f"{report.model} {report.version} on {report.graph}",
+        caption=console.PEAK,
     )
     for number, layer in enumerate(report.layers):
         rows.add_row(

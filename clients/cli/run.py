@@ -179,6 +179,7 @@ def _table(comparison: Comparison, rounds: int) -> Any:
         *("", "variant", "predicted", "measured", "iqr", "peak MB"),
         left=("variant",),
         title=f"ms: median and interquartile range of {rounds} interleaved runs",
+        caption=console.PEAK,
     )
     for row in comparison.rows:
         is_chosen = row.candidate.id == comparison.chosen

@@ -118,7 +118,9 @@ def explain(
     choice = explained.choice
     replays = ("as one CUDA graph",) * any(c.replay_seconds for c in choice.candidates)
     rows = console.table(
-        *("", "variant", "predicted ms", *replays, "peak MB", "note"), left=("variant", "note")
+        *("", "variant", "predicted ms", *replays, "peak MB", "note"),
+        left=("variant", "note"),
+        caption=console.PEAK,
     )
     for candidate in choice.candidates:
         is_chosen = candidate.id == choice.id

@@ -268,7 +268,7 @@ def infer(
             be faster. `report.subset` tells.
         outputs: Which layers' outputs to get, by number; the last one's by default.
         variants: Ids to run, None for the selector's choice; one for each layer.
-        memory_limit: Most bytes that a layer may hold beside its inputs.
+        memory_limit: Most bytes that a layer's temporaries, scratch and result may take.
         deadline_seconds: After so many the service gives the request up, before it begins or
             between layers; it is not sent again.
         explain: Add why variants were chosen.

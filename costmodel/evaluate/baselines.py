@@ -11,7 +11,7 @@ import math
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ FIRST_RUN = "first-run autotuning"
 _NEIGHBOURS = 5
 _WRITTEN = "vanilla"
 _AGGREGATED = "dst"
+_Graph: TypeAlias = tuple[str, str]
 _Key = TypeVar("_Key", bound=Hashable)
 
 
@@ -91,17 +92,17 @@ def by_graph(training: Sequence[Problem]) -> Chooser:
     Features are compared as standardized logarithms; the `_NEIGHBOURS` nearest graphs vote with
     all problems of the layer on them.
     """
-    grouped: dict[str, dict[str, list[Problem]]] = defaultdict(lambda: defaultdict(list))
+    grouped: dict[str, dict[_Graph, list[Problem]]] = defaultdict(lambda: defaultdict(list))
     for problem in training:
-        grouped[problem.layer][problem.graph].append(problem)
-    features = {p.graph: _logarithms(p.graph_features) for p in training}
+        grouped[problem.layer][problem.graph_key].append(problem)
+    features = {p.graph_key: _logarithms(p.graph_features) for p in training}
     table = np.array(list(features.values()))
     scale = np.maximum(table.std(axis=0), 1e-9)
-    remembered: dict[tuple[str, str], list[str]] = {}
+    remembered: dict[tuple[str, _Graph], list[str]] = {}
 
     def choose(problem: Problem) -> str:
         graphs = grouped.get(problem.layer) or next(iter(grouped.values()))
-        key = problem.layer, problem.graph
+        key = problem.layer, problem.graph_key
         if key not in remembered:
             here = _logarithms(problem.graph_features)
             near = sorted(graphs, key=lambda g: float(np.sum(((features[g] - here) / scale) ** 2)))

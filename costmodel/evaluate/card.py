@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hetune.costmodel.data import Problem
+from hetune.costmodel.data import Problem, count_graphs
 from hetune.costmodel.evaluate import tables
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.evaluate.tables import Table
@@ -252,7 +252,7 @@ def _counts(name: str, problems: Sequence[Problem]) -> tuple[str, ...]:
     widths = {(p.d_in, p.d_out) for p in problems}
     return (
         name,
-        f"{len({p.graph for p in problems}):,}",
+        f"{count_graphs(problems):,}",
         f"{len(problems):,}",
         f"{sum(len(p.candidates) for p in problems):,}",
         ", ".join(sorted({p.layer for p in problems})),

@@ -53,13 +53,14 @@ class Pick:
         variant: The chosen variant.
         seconds: Its measured time.
         error: Standard error of that, in seconds.
-        spent: Seconds of runs that choosing needed.
+        spent: Seconds that choosing took: those of trials, or of predictions where `with_asking`
+            timed them; None where nobody knows.
     """
 
     variant: str
     seconds: float
     error: float
-    spent: float = 0.0
+    spent: float | None = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,8 @@ class Score:
         over_fixed: Geometric mean of the best fixed variant's time over the pick's.
         over_default: The same for the default variant; None where it was not measured.
         over_roofline: The same for the roofline model's pick; None if that was not judged.
-        trial_runs: Mean time spent on trials, in runs of the pick.
+        overhead_runs: Mean time that choosing took, in runs of the pick; None where it is not
+            known of every problem.
     """
 
     problems: int
@@ -132,7 +134,7 @@ class Score:
     over_fixed: float
     over_default: float | None
     over_roofline: float | None
-    trial_runs: float
+    overhead_runs: float | None
 
 
 def pick(chooser: Chooser, problem: Problem) -> Pick | None:
@@ -144,9 +146,8 @@ def pick(chooser: Chooser, problem: Problem) -> Pick | None:
     answer = chooser(problem)
     if answer is None:
         return None
-    spent = answer.seconds if isinstance(answer, Trial) else 0.0
     sample = _sample(problem, answer)
-    return Pick(sample.variant, sample.seconds, sample.error, spent)
+    return Pick(sample.variant, sample.seconds, sample.error, _spent(answer))
 
 
 def score(outcomes: Sequence[Outcome], name: str) -> Score:
@@ -158,7 +159,6 @@ def score(outcomes: Sequence[Outcome], name: str) -> Score:
     outcomes = [outcome for outcome in outcomes if name in outcome.picks]
     if not outcomes:
         raise InputError(f"{name!r} picked nothing: evaluate it on a problem that it applies to")
-    picks = [outcome.picks[name] for outcome in outcomes]
     regret = np.array([outcome.regret(name) for outcome in outcomes])
     over_fixed = _ratios(outcomes, FIXED, name)
     return Score(
@@ -174,13 +174,25 @@ def score(outcomes: Sequence[Outcome], name: str) -> Score:
         over_fixed=_geometric_mean(over_fixed),
         over_default=_mean_or_none(_ratios(outcomes, DEFAULT, name)),
         over_roofline=_mean_or_none(_ratios(outcomes, ROOFLINE, name)),
-        trial_runs=float(np.mean([pick.spent / pick.seconds for pick in picks])),
+        overhead_runs=_overhead([outcome.picks[name] for outcome in outcomes]),
     )
 
 
 def noise_floor(outcomes: Sequence[Outcome]) -> float:
     """Geometric mean of the outcomes' floors: no chooser can be told to do better."""
     return _geometric_mean(np.array([outcome.floor for outcome in outcomes]))
+
+
+def _spent(answer: Answer) -> float | None:
+    """Seconds. Who names a variant takes none; what predictions took is not known here."""
+    if isinstance(answer, Trial):
+        return answer.seconds
+    return None if isinstance(answer, Mapping) else 0.0
+
+
+def _overhead(picks: Sequence[Pick]) -> float | None:
+    runs = [pick.spent / pick.seconds for pick in picks if pick.spent is not None]
+    return float(np.mean(runs)) if len(runs) == len(picks) else None
 
 
 def _sample(problem: Problem, answer: Answer) -> CandidateSample:

@@ -19,8 +19,8 @@ _LIMIT = 3000
 class Predictor(Protocol):
     """What is judged: `hetune.costmodel.model.cost_model.CostModel`, or anything like it."""
 
-    def totals(self, problem: Problem, machine: Rates | None = None) -> Mapping[str, float]:
-        """Predicted seconds of a run of each variant, by id."""
+    def choose(self, problem: Problem, machine: Rates | None = None) -> str:
+        """The variant that it would run, by id."""
 
     def predict(
         self,
@@ -77,10 +77,7 @@ def predict_launches(
     """
     found: dict[str, list[tuple[float, float]]] = {}
     for problem in problems:
-        times: dict[tuple[str, tuple[float, ...]], list[float]] = {}
-        for candidate in problem.candidates:
-            for launch in candidate.launches:
-                times.setdefault((launch.family, launch.columns), []).append(launch.seconds)
+        times = times_of(problem)
         predicted = model.predict(
             tuple(family for family, _ in times),
             np.array([columns for _, columns in times]),
@@ -91,6 +88,15 @@ def predict_launches(
         for ((family, _), measured), seconds in zip(times.items(), predicted, strict=True):
             found.setdefault(family, []).append((float(np.median(measured)), float(seconds)))
     return {family: Points(*zip(*pairs, strict=True)) for family, pairs in found.items()}
+
+
+def times_of(problem: Problem) -> dict[tuple[str, tuple[float, ...]], list[float]]:
+    """The distinct launches of a problem, by family and columns, with their measured times."""
+    times: dict[tuple[str, tuple[float, ...]], list[float]] = {}
+    for candidate in problem.candidates:
+        for launch in candidate.launches:
+            times.setdefault((launch.family, launch.columns), []).append(launch.seconds)
+    return times
 
 
 def together(parts: Sequence[Mapping[str, Points]]) -> dict[str, Points]:

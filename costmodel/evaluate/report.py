@@ -244,7 +244,7 @@ def _default_rates(problems: Sequence[Problem]) -> Rates:
 
 
 def _choosers(model: Predictor, training: Sequence[Problem], machine: Rates) -> dict[str, Chooser]:
-    learned = functools.partial(model.totals, machine=machine)
+    learned = functools.partial(model.choose, machine=machine)
     return {MODEL: learned, **baselines.baselines(training, machine)}
 
 

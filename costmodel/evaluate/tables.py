@@ -34,7 +34,9 @@ NOTES = (
     "fastest variant would show a regret of {floor:.3f} or more.",
     "The best fixed variant is, for each layer, the one that is best over these very inputs, "
     "found in hindsight. Differences are clear where they exceed two standard errors.",
-    "First-run autotuning runs every candidate once; what that costs is in the last column.",
+    "The last column is what choosing took. First-run autotuning runs every candidate once. The "
+    "cost model is asked, which is timed on the machine that was measured, and without the "
+    "features of the graph.",
 )
 """What a reader of the tables must know; `floor` is `Report.noise_floor`."""
 
@@ -87,7 +89,7 @@ def comparison_table(report: Report) -> Table:
     """All choosers against the best fixed variant and others, and what they cost."""
     header = (
         "chooser", "slower than best fixed", "clearly slower", "at worst",
-        "speed-up over best fixed", "over default", "over roofline", "trial runs",
+        "speed-up over best fixed", "over default", "over roofline", "choosing, in runs",
     )  # fmt: skip
     rows = tuple(
         (
@@ -98,7 +100,7 @@ def comparison_table(report: Report) -> Table:
             f"{score.over_fixed:.3f}x",
             _NONE if score.over_default is None else f"{score.over_default:.3f}x",
             _NONE if score.over_roofline is None else f"{score.over_roofline:.3f}x",
-            f"{score.trial_runs:.1f}" if score.trial_runs else "0",
+            _NONE if score.overhead_runs is None else f"{score.overhead_runs:.2f}",
         )
         for name, score in _scores(report)
     )

@@ -5,7 +5,6 @@ A device's rates know which device they are of, so that nothing else has to be h
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, TypeAlias
@@ -13,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hetune.costmodel.features import gpu_launch, launch
+from hetune.costmodel.finite import finite
 from hetune.variants.errors import ModelError
 from hetune.variants.plan.variants import DEVICES, Device, device_named
 from hetune.variants.runtime.gpu_roofline import GpuModel, gpu_roofline_seconds
@@ -57,9 +57,7 @@ def rates_from(device: Device, record: Mapping[str, Any]) -> Rates:
     if record.keys() != names:
         raise ValueError(f"rates: expected {sorted(names)}, found {sorted(record)}")
     for name, value in record.items():
-        if type(value) not in (int, float) or not math.isfinite(value):
-            raise ValueError(f"{value!r} is no finite number")
-        if value < 0 or (value == 0 and name not in _MAY_BE_0):
+        if finite(value) < 0 or (value == 0 and name not in _MAY_BE_0):
             raise ValueError(f"{name} is {value}")
     return kind(**record)
 

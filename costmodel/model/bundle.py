@@ -25,7 +25,7 @@ from hetune.costmodel.features.devices import names_of
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import FittedFamily, Manifest
 from hetune.costmodel.model.quantiles import ErrorQuantiles
-from hetune.costmodel.model.regressor import LaunchRegressor
+from hetune.costmodel.model.regressor import LaunchRegressor, Target
 from hetune.costmodel.model.train import FamilyModel
 from hetune.variants.errors import ModelError
 from hetune.variants.registry.whole import sync_folder
@@ -77,8 +77,12 @@ def digest(model: CostModel) -> str:
     return hashlib.sha256(_contents(model)[0].as_json().encode()).hexdigest()
 
 
-def load(path: Path | str) -> CostModel:
+def load(path: Path | str, sha256: str = "") -> CostModel:
     """Reads a model.
+
+    Args:
+        path: The folder.
+        sha256: What that of its manifest begins with, where that is known.
 
     Raises:
         ModelError: There is none, it is damaged, or it asks for other features than this version
@@ -86,23 +90,38 @@ def load(path: Path | str) -> CostModel:
     """
     folder = Path(path)
     try:
-        manifest = read_manifest(folder)
+        manifest = read_manifest(folder, sha256)
         _check_features(manifest)
         families = {
             name: _family(folder, name, part, manifest) for name, part in manifest.families.items()
         }
     except ModelError as error:
         raise ModelError(f"the cost model {folder} cannot be used: {error}") from None
+    except Exception as error:  # whatever is in its files
+        raise ModelError(
+            f"the cost model {folder} cannot be read ({type(error).__name__}: {error}): copy the "
+            "bundle again, or train it again"
+        ) from error
     return CostModel(families, manifest)
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path, sha256: str = "") -> Manifest:
     """What a bundle says of itself.
+
+    Args:
+        folder: The bundle.
+        sha256: As of `load`.
 
     Raises:
         ModelError: There is no bundle, or its manifest is damaged or of another format.
     """
-    return Manifest.from_json(_read(folder / _MANIFEST).decode("utf-8", "replace"))
+    data = _read(folder / _MANIFEST)
+    if not hashlib.sha256(data).hexdigest().startswith(sha256):
+        raise ModelError(
+            f"the SHA-256 of {_MANIFEST} does not begin with {sha256}, so it is damaged: copy the "
+            "bundle again, or train it again"
+        )
+    return Manifest.from_json(data.decode("utf-8", "replace"))
 
 
 def _contents(model: CostModel) -> tuple[Manifest, dict[str, bytes]]:
@@ -128,6 +147,11 @@ def _family(folder: Path, name: str, part: FittedFamily, manifest: Manifest) -> 
     regressor = LaunchRegressor(
         **_known(LaunchRegressor, part.regressor), features=manifest.features
     ).load(_checked(folder, _regressor(name), manifest))
+    if regressor.target != Target(manifest.target):
+        raise ModelError(
+            f"its manifest is damaged ({name} predicts {regressor.target!r}, and the model "
+            f"{manifest.target!r}): train it again"
+        )
     quantiles = None
     if part.quantiles is not None:
         quantiles = ErrorQuantiles(

@@ -25,6 +25,7 @@ from hetune.costmodel.model.manifest import FORMAT, FittedFamily, Manifest, Trai
 from hetune.costmodel.model.preparation import fit_preparation
 from hetune.costmodel.model.regressor import Target
 from hetune.costmodel.model.rows import Rows, Weighting
+from hetune.costmodel.model.ties import tie_of, unless_tied, usual_of
 from hetune.costmodel.model.train import FamilyModel, HeldOut
 from hetune.costmodel.version import code_version
 from hetune.variants.errors import ModelError
@@ -104,6 +105,7 @@ class CostModel:
         held_out = [HeldOut.of(rows, each, folds) for each in targets] if folds else []
         metrics = {str(h.target): train.score(rows, h.seconds) for h in held_out}
         best = train.best(held_out, metrics) if held_out else None
+        tie = tie_of(functools.partial(rows.regrets, best.seconds)) if best else 1.0
         families = train.fit_families(rows, best.target if best else targets[0], best)
         manifest = Manifest(
             format=FORMAT,
@@ -123,6 +125,7 @@ class CostModel:
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             files={},
             device=rows.device,
+            tie=tie,
         )
         return cls(families, manifest)
 
@@ -222,6 +225,15 @@ class CostModel:
             found[variant] += each + self.launch_seconds
         return found
 
+    def choose(self, problem: Problem, machine: Rates | None = None) -> str:
+        """The variant that a selector would take on a measured problem, prepared or not.
+
+        Takes what `totals` takes.
+        """
+        seconds = list(self.totals(problem, machine).values())
+        chosen = unless_tied(seconds, usual_of(problem), self.manifest.tie)
+        return problem.candidates[chosen].variant
+
     def prepare_seconds(self, amounts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Seconds of indexing a graph and binding variants to it, float64 [variants].
 
@@ -292,7 +304,7 @@ def _places(families: tuple[str, ...]) -> tuple[tuple[str, NDArray[np.intp]], ..
 def _order(problem: Problem) -> tuple[object, ...]:
     """The same for the same problems, however they are stored."""
     widths = problem.d_in, problem.d_out, problem.heads, problem.threads
-    return problem.family, problem.graph, problem.layer, *widths
+    return problem.family, problem.graph, problem.layer, *widths, problem.graph_fingerprint
 
 
 def _targets(target: Target | str, folds: int) -> list[Target]:

@@ -135,12 +135,16 @@ def library() -> Any:
     It imports scikit-learn and pandas where they are installed, which takes seconds.
 
     Raises:
-        ModelError: It is not installed.
+        ModelError: It is not installed, or its library cannot be loaded.
     """
     try:
         return importlib.import_module("xgboost")
-    except ImportError as error:
-        raise ModelError(f"trees need xgboost ({error}): pip install xgboost-cpu") from error
+    except Exception as error:  # XGBoost raises errors of its own where it lacks OpenMP, say
+        reason = " ".join(str(error).split())
+        raise ModelError(
+            f"trees need xgboost, which cannot be imported ({reason}): pip install xgboost-cpu, "
+            "and what its library needs"
+        ) from error
 
 
 def table_of(X: ArrayLike) -> NDArray[np.float32]:

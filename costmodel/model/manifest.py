@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ import numpy as np
 from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates, known, rates_from
 from hetune.costmodel.fingerprint import Fingerprint
+from hetune.costmodel.finite import finite
 from hetune.costmodel.model.overhead import Overhead
 from hetune.variants.errors import ModelError
 from hetune.variants.plan.variants import Device
+from hetune.variants.runtime.table import PREPARATION
 
 FORMAT = 1
 """Version of bundles and their manifests; of another one nothing is read."""
@@ -93,6 +96,8 @@ class Manifest:
         created_at: When, in UTC, ISO 8601.
         files: SHA-256 of each file of the bundle; empty until it is saved.
         device: What the variants are made for whose launches it predicts.
+        tie: The factor within which its predictions cannot tell the usual variant of a layer from
+            a faster one: `ties.tie_of`.
     """
 
     format: int
@@ -112,6 +117,7 @@ class Manifest:
     created_at: str
     files: Mapping[str, str]
     device: Device = "cpu"
+    tie: float = 1.0
 
     @property
     def digest(self) -> str:
@@ -133,7 +139,8 @@ class Manifest:
         """The manifest that `as_json` made the text of.
 
         Raises:
-            ModelError: The text is none, or one of another format.
+            ModelError: The text is none, or one of another format, or says what cannot be: times
+                that are not finite or negative, say.
         """
         try:
             record = json.loads(text)
@@ -143,23 +150,72 @@ class Manifest:
                     "train it again, or use the version that wrote it "
                     f"({record.get('code_version', 'unknown')})"
                 )
-            for name in ("features", "graph_features", "columns", "preparation"):
-                record[name] = tuple(record[name])
-            record["families"] = {
-                name: FittedFamily(**part) for name, part in record["families"].items()
-            }
-            record["overhead"] = Overhead(**record["overhead"])
-            families = tuple(record["data"].pop("graph_families"))
-            record["data"] = TrainingData(**record["data"], graph_families=families)
+            for name in ("features", "graph_features", "columns"):
+                record[name] = _texts(record[name])
+            for name in ("target", "weighting", "code_version"):
+                _text(record[name])
+            datetime.fromisoformat(record["created_at"])
+            record["families"] = {n: _fitted(part) for n, part in record["families"].items()}
+            overhead = {n: finite(seconds, 0) for n, seconds in record["overhead"].items()}
+            record["overhead"] = Overhead(**overhead)
+            record["preparation"] = _preparation(record["preparation"])
+            record["data"] = _data(record["data"])
             record["fingerprint"] = Fingerprint.from_dict(record["fingerprint"])
             record["device"] = known(record.get("device", "cpu"))
             record["machine"] = rates_from(record["device"], record["machine"])
+            record["tie"] = finite(record.get("tie", 1.0), 1)
+            record["metrics"] = {n: _scores(found) for n, found in record["metrics"].items()}
+            record["files"] = {n: _text(digest) for n, digest in record["files"].items()}
             return cls(**record)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except ModelError:
+            raise
+        except Exception as error:  # whatever is in the text
             raise ModelError(
                 f"its manifest is damaged ({type(error).__name__}: {error}): copy the bundle "
                 "again, or train it again"
             ) from None
+
+
+def _fitted(record: Mapping[str, Any]) -> FittedFamily:
+    part = FittedFamily(**record)
+    finite(part.rows, 0)
+    finite(part.widening)
+    if not isinstance(part.regressor, dict) or not isinstance(part.quantiles, dict | None):
+        raise ValueError("the parameters of trees are no object")
+    return part
+
+
+def _preparation(values: Sequence[Any]) -> tuple[float, ...]:
+    rates = tuple(finite(each, 0) for each in values)
+    if len(rates) != len(PREPARATION):
+        raise ValueError(f"preparation: {len(rates)} rates, not {len(PREPARATION)}")
+    return rates
+
+
+def _data(record: Mapping[str, Any]) -> TrainingData:
+    data = TrainingData(**{**record, "graph_families": _texts(record["graph_families"])})
+    _text(data.digest)
+    for count in (data.problems, data.units, data.launches):
+        finite(count, 0)
+    return data
+
+
+def _scores(record: Mapping[str, Any]) -> dict[str, float]:
+    if "regret" not in record:
+        raise ValueError("metrics without a regret")
+    return {name: finite(value) for name, value in record.items()}
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        raise ValueError(f"{type(values).__name__} where texts are listed")
+    return tuple(map(_text, values))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{type(value).__name__} where a text should be")
+    return value
 
 
 def _digest(problem: Problem) -> str:

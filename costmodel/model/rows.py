@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates, device_of, features_of
 from hetune.costmodel.model.overhead import Overhead
+from hetune.costmodel.model.ties import unless_tied, usual_of
 from hetune.variants.errors import ModelError
 from hetune.variants.plan.variants import Device
 
@@ -37,21 +38,23 @@ class Candidates:
         owners: The variant of each of them; int64 [launches].
         launches: How many each variant runs; float64 [variants].
         seconds: Measured time of a whole run; float64 [variants].
+        usual: Which of them is the layer's usual variant; None if that was not measured.
     """
 
     rows: NDArray[np.int64]
     owners: NDArray[np.int64]
     launches: NDArray[np.float64]
     seconds: NDArray[np.float64]
+    usual: int | None
 
     def totals(self, by_row: NDArray[np.float64], overhead: Overhead) -> NDArray[np.float64]:
         """Time of each variant, from that of each row and what goes beyond the rows."""
         sums = np.bincount(self.owners, by_row[self.rows], minlength=len(self.seconds))
         return sums + overhead.seconds(self.launches)
 
-    def regret(self, by_row: NDArray[np.float64], overhead: Overhead) -> float:
-        """Measured time of the variant that looks fastest, by that of the fastest."""
-        chosen = int(np.argmin(self.totals(by_row, overhead)))
+    def regret(self, by_row: NDArray[np.float64], overhead: Overhead, tie: float = 1.0) -> float:
+        """Measured time of the variant that would be chosen, by that of the fastest."""
+        chosen = unless_tied(self.totals(by_row, overhead), self.usual, tie)
         return float(self.seconds[chosen] / self.seconds.min())
 
 
@@ -122,9 +125,9 @@ class Rows:
             device=device_of(machine),
         )
 
-    def regrets(self, by_row: NDArray[np.float64]) -> NDArray[np.float64]:
+    def regrets(self, by_row: NDArray[np.float64], tie: float = 1.0) -> NDArray[np.float64]:
         """Regret of every problem if the rows took these seconds; float64 [problems]."""
-        return np.array([p.regret(by_row, self.overhead) for p in self.problems])
+        return np.array([p.regret(by_row, self.overhead, tie) for p in self.problems])
 
 
 class _Collected:
@@ -158,6 +161,7 @@ class _Collected:
             self._owners,
             np.array([len(c.launches) for c in candidates], dtype=np.float64),
             np.array([c.seconds for c in candidates]),
+            usual_of(self._problem),
         )
 
 
@@ -185,7 +189,7 @@ def _check(problems: Sequence[Problem], device: Device) -> None:
         if not problem.candidates or not ran or not all(0 < t < np.inf for t in times):
             raise ModelError(
                 f"the measurements of {problem.layer} on {problem.graph} hold a variant without "
-                "launches, or a time that is not a positive number: measure it again"
+                "launches, or a time that is not a positive number: leave that variant out"
             )
 
 

@@ -98,7 +98,12 @@ class Aliases:
             if record["format"] != _FORMAT:
                 raise ValueError(f"format {record['format']}, not {_FORMAT}")
             history = tuple(Change(**change) for change in record["history"])
-            return cls(record["candidate"], tuple(record["champions"]), history)
+            candidate, champions = record["candidate"], record["champions"]
+            if not isinstance(candidate, str | None) or not isinstance(champions, list):
+                raise ValueError("the candidate is no text, or the champions are no list")
+            if not all(isinstance(key, str) for key in champions):
+                raise ValueError("a champion is no text")
+            return cls(candidate, tuple(champions), history)
         except FileNotFoundError:
             return cls()
         except OSError as error:
@@ -106,7 +111,7 @@ class Aliases:
                 f"{path} cannot be read ({error.strerror or error}): let this user read it, or set "
                 "HETUNE_MODELS to another folder"
             ) from None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ModelError(
                 f"{path} cannot be read as aliases of cost models ({error}): delete it, and "
                 "promote the model that shall be the champion again"

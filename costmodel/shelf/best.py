@@ -10,6 +10,7 @@ from hetune.costmodel.calibration import load_calibration
 from hetune.costmodel.fingerprint import Fingerprint, difference, this_machine
 from hetune.costmodel.model import bundle
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.model.manifest import Manifest
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import ModelError
 from hetune.variants.plan.variants import Device
@@ -108,13 +109,22 @@ def foreign(model: CostModel, machine: Fingerprint | None = None) -> str:
     changes = difference(model.manifest.fingerprint, machine or this_machine(), device)
     if not changes:
         return ""
-    scores = model.manifest.metrics.get(model.manifest.target)
-    regret = f"; its regret of {scores['regret']:.3f} there says little here" if scores else ""
+    option = "" if device == "cpu" else f" --device {device}"
     return (
         f"it was trained on another machine ({'; '.join(changes)}). It corrects this machine's "
-        f"roofline by what it learned on that one, so its choices may be slower than they could "
-        f"be{regret}: run `hetune calibrate{'' if device == 'cpu' else f' --device {device}'}` to "
-        "adapt it"
+        "roofline by what it learned on that one, so its choices may be slower than they could "
+        f"be{_known_cost(model.manifest)}: run `hetune calibrate{option}` to adapt it"
+    )
+
+
+def _known_cost(papers: Manifest) -> str:
+    """What choices took where the model was judged; empty if it was not."""
+    mine, roofline = (papers.metrics.get(n, {}).get("regret") for n in (papers.target, "roofline"))
+    if mine is None or roofline is None:
+        return ""
+    return (
+        ". What that costs here is not known; on graphs that were held out there they took "
+        f"{mine:.3f} times the least time (the roofline model's {roofline:.3f})"
     )
 
 

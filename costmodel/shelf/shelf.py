@@ -121,7 +121,7 @@ class Shelf:
         Raises:
             ModelError: There is no such model, or it cannot be used.
         """
-        return bundle.load(self.root / self.find(name))
+        return self._loaded(self.find(name))
 
     def ids(self) -> list[str]:
         """Of all models, whether they can be read or not, in order.
@@ -142,7 +142,7 @@ class Shelf:
         found = []
         for key in self.ids():
             try:
-                manifest = bundle.read_manifest(self.root / key)
+                manifest = bundle.read_manifest(self.root / key, _digest(key))
             except ModelError as error:
                 _log.warning("left out the cost model %s: %s", self.root / key, error)
                 continue
@@ -183,7 +183,7 @@ class Shelf:
             ModelError: There is no such model, or it cannot be used.
         """
         key = self.find(name)
-        bundle.load(self.root / key)
+        self._loaded(key)
 
         def change(aliases: Aliases) -> Aliases:
             if aliases.champion == key:
@@ -229,11 +229,14 @@ class Shelf:
         """The folder of calibrations, which lies among the models."""
         return self.root / _CALIBRATIONS
 
+    def _loaded(self, key: str) -> CostModel:
+        return bundle.load(self.root / key, _digest(key))
+
     def _usable(self, key: str | None) -> bool:
         if key is None:
             return False
         try:
-            bundle.load(self.root / key)
+            self._loaded(key)
         except ModelError as error:
             _log.warning("the champion does not count: %s", error)
             return False
@@ -287,6 +290,11 @@ class Shelf:
 def _default_root() -> Path:
     chosen = os.environ.get("HETUNE_MODELS")
     return Path(chosen) if chosen else platformdirs.user_data_path("hetune") / "models"
+
+
+def _digest(key: str) -> str:
+    """What the SHA-256 of a model's manifest begins with: the end of its id."""
+    return key.rpartition("-")[2]
 
 
 def _stamp(path: Path) -> Stamp:

@@ -21,6 +21,7 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
+from hetune.variants.runtime.build import LAYERS
 
 
 def run_active(
@@ -38,7 +39,8 @@ def run_active(
     """Measures some units of a campaign, batch by batch: those that would teach models most.
 
     What the store knows of this machine counts from the start, of other campaigns too, so that a
-    run which was interrupted goes on. With `most` of the units measured there is nothing to do.
+    run which was interrupted goes on; what it knows of single kernels does where there are units of
+    these. With `most` of the units measured there is nothing to do.
 
     Args:
         units: What may be measured, for one device. The graphs are made once before the start, one
@@ -69,6 +71,7 @@ def run_active(
             f"units for {', '.join(sorted(devices))}: choose among those for one device at a time"
         )
     [device] = devices
+    taught_by = {*LAYERS, *(unit.problem.layer for unit in wanted.values())}
     machine = machine or default_rates(device)
     graphs = _by_graph(wanted.values())
     offered = [units_of(problem) for problems in graphs.values() for problem in problems]
@@ -80,11 +83,13 @@ def run_active(
         return 0
     views = [view for item in graphs.items() for view in _views(*item, machine)]
     planner = Planner(views, machine, seed=seed)
-    done, measured = before, 0
+    done, told, measured = before, before, 0
 
     def tell(now: Progress) -> None:
-        if now.problem is not None:
-            there = done + now.done
+        nonlocal told
+        there = done + now.done
+        if there > told:
+            told = there
             pace = (time.monotonic() - start) / (there - before)
             progress(Progress(there, total, pace * (total - there), now.problem))
 
@@ -92,13 +97,15 @@ def run_active(
         while done < total:
             count = batch(done, total)
             left = _left(offered, wanted.keys() - known)
-            chosen = planner.next(problems_of(store, digest, device=device), left, count)
+            measured_so_far = problems_of(store, digest, device=device, layers=taught_by)
+            chosen = planner.next(measured_so_far, left, count)
             # In the order of views, so that a graph is made once in a batch.
             next_units = [offered[view][place] for view, place in sorted(chosen)]
             report = run_units(next_units, name, records, progress=tell, supervisor=supervisor)
             measured += sum(report.measured.values())
-            known = wanted.keys() & records.done(digest)  # others measure, too
-            done = len(known)
+            known = wanted.keys() & records.done(digest)
+            done = min(len(known), total)
+            tell(Progress(0, total, None, next_units[-1].problem))  # others measure, too
     return measured
 
 

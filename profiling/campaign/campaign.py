@@ -19,6 +19,16 @@ from hetune.profiling.measure.problem import units_of
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
 from hetune.variants.plan.variants import Device
+from hetune.variants.runtime.build import WITHOUT_HEADS
+
+_NONE_MATCHES = (
+    "no variant of its layers has an id that matches {!r}: take another pattern, such as "
+    "'hybrid*'; `hetune variants` shows ids"
+)
+_NONE_AFFORDED = (
+    "all problems should take too long: give its sample more most_seconds, or its limits more "
+    "unit_seconds; or take smaller graphs or widths"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +36,8 @@ class Sample:
     """Which combinations of layer, widths, heads and threads each graph gets, if not all.
 
     Attributes:
-        per_graph: How many; layers take turns, and what stands twice in a list of the campaign is
-            drawn twice as often.
+        per_graph: How many; layers and kernels take turns, and what stands twice in a list of the
+            campaign is drawn twice as often.
         most_seconds: A problem that should take longer to measure gets some of its variants
             only, drawn by chance but all plans alike; it is not drawn at all if there is no time
             for half of the plans, each in one of its schedules. Of GPUs nothing is foretold.
@@ -52,19 +62,20 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """Graphs by layers by widths by heads by threads.
+    """Graphs by layers and kernels by widths by heads by threads.
 
     Attributes:
         name: For the records.
         graphs: What to run on.
-        layers: Of "rgcn", "rgat" and "hgt".
+        layers: Of "rgcn", "rgat" and "hgt"; may be empty where there are kernels.
         widths: Pairs of the width of the rows that come in and of those that go out.
-        heads: Numbers of heads; RGCN has one.
+        heads: Numbers of heads; RGCN and the kernels "linear" and "aggregate" have one.
         threads: Numbers of threads.
         variants: A pattern, as of file names: only variants whose ids match are measured.
         sample: Draws some combinations for each graph; None for all.
         limits: What measuring may cost.
         device: What variants are for: "cpu", or "cuda" with one thread for all problems.
+        kernels: Of "linear", "aggregate" and "attention", which run alone.
     """
 
     name: str
@@ -77,6 +88,12 @@ class Campaign:
     sample: Sample | None = None
     limits: Limits = Limits()  # noqa: RUF009  frozen
     device: Device = "cpu"
+    kernels: tuple[str, ...] = ()
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """Names of what runs: the layers, then the kernels."""
+        return (*self.layers, *self.kernels)
 
 
 def problems(campaign: Campaign) -> tuple[ProblemSpec, ...]:
@@ -99,18 +116,24 @@ def units(campaign: Campaign) -> tuple[Unit, ...]:
     """The units of a campaign's problems, in order.
 
     Raises:
+        CampaignError: There are none: no variant matches the pattern, or nothing can be afforded.
         GraphError: As for `problems`.
     """
-    sample, found = campaign.sample, []
+    sample, asked, found = campaign.sample, problems(campaign), []
     rng = generator("variants", sample.seed if sample else 0)
     size_of_graph = functools.cache(size_of)  # which reads files
-    for problem in problems(campaign):
+    for problem in asked:
         members = [u for u in units_of(problem) if fnmatchcase(u.variant, campaign.variants)]
         if sample is not None:
             size = size_of_graph(problem.graph)
             room = affordable_variants(problem, size, campaign.limits, sample.most_seconds)
             members = _some(members, room, rng)
         found += members
+    if not found:
+        raise CampaignError(
+            f"the campaign {campaign.name!r} has nothing to measure: "
+            + (_NONE_MATCHES.format(campaign.variants) if asked else _NONE_AFFORDED)
+        )
     return tuple(found)
 
 
@@ -140,9 +163,9 @@ def _of_graph(
     """A graph's problems in an order by chance: all of them, or so many that it can afford."""
     device = campaign.device
     pool = [
-        (layer, d_in, d_out, 1 if layer == "rgcn" else heads, threads, device)
+        (layer, d_in, d_out, 1 if layer in WITHOUT_HEADS else heads, threads, device)
         for layer, (d_in, d_out), heads, threads in product(
-            campaign.layers,
+            campaign.programs,
             campaign.widths,
             campaign.heads,
             campaign.threads if device == "cpu" else (1,),

@@ -14,7 +14,7 @@ from hetune.profiling.units import ProblemSpec, Unit
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """Seconds of a run on two threads, on average over a layer's variants.
+    """Seconds of a run on two threads, on average over the variants of a layer or kernel.
 
     Attributes:
         variants: How many there are.
@@ -33,15 +33,18 @@ class _Rates:
     node_product: float
 
 
-# Fitted to 311 problems of the campaign `default` on two cores: runs of two problems of three come
-# out within a factor of 1.6, and all problems together within a tenth.
+# Those of layers are fitted to 311 problems of the campaign `default` on two cores: runs of two
+# problems of three come out within a factor of 1.6, and all problems together within a tenth.
 _RATES = {
     "rgcn": _Rates(24, 1.5e-5, 0.5e-10, 0.6e-10, 1.3e-12, 8e-12),
     "rgat": _Rates(24, 1.4e-5, 1.8e-10, 3.9e-10, 2.5e-12, 2.8e-12),
     "hgt": _Rates(64, 2.1e-5, 0.4e-10, 16e-10, 4.3e-12, 19e-12),
+    "linear": _Rates(4, 1.2e-5, 0.0, 1.0e-10, 0.0, 8e-12),
+    "aggregate": _Rates(4, 1.2e-5, 1.0e-10, 0.6e-10, 0.0, 0.0),
+    "attention": _Rates(4, 1.2e-5, 3.0e-10, 0.6e-10, 0.0, 0.0),
 }
-LEAST_VARIANTS = {layer: rates.variants // 8 for layer, rates in _RATES.items()}
-"""Half of a layer's plans, each of which has four schedules."""
+LEAST_VARIANTS = {name: max(1, rates.variants // 8) for name, rates in _RATES.items()}
+"""Half of the plans, each of which has four schedules; a kernel has one plan."""
 _SETUP_SECONDS = 0.3
 """Making the graph, the inputs, and what outputs are compared with."""
 _CANDIDATE_SECONDS = 0.004

@@ -21,15 +21,16 @@ from hetune.profiling.corpus.spanning import Spanning
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.units import GraphRecipe
 from hetune.variants.errors import CampaignError
+from hetune.variants.graph.threads import MOST_THREADS
 from hetune.variants.plan.variants import DEVICES, Device, device_named
-from hetune.variants.runtime.build import LAYERS
+from hetune.variants.runtime.build import KEEP_WIDTH, KERNELS, LAYERS, WITHOUT_HEADS
 
 PRESETS = ("smoke", "default", "full", "gpu")
 """Campaigns that ship with hetune."""
 
 _KEYS = (
-    *("name", "graphs", "corpus", "layers", "widths", "squared", "heads", "threads", "variants"),
-    *("sample", "limits", "device"),
+    *("name", "graphs", "corpus", "layers", "kernels", "widths", "squared", "heads", "threads"),
+    *("variants", "sample", "limits", "device"),
 )
 _ALL = "all"
 
@@ -103,7 +104,7 @@ def parse(
     campaign = Campaign(
         name=table.text("name", name or where),
         graphs=_graphs(table, folder),
-        layers=tuple(table.choices("layers", LAYERS)),
+        layers=tuple(table.choices("layers", LAYERS, () if "kernels" in table.data else LAYERS)),
         widths=_widths(table),
         heads=tuple(table.counts("heads", [1])),
         threads=_threads(table, threads or torch.get_num_threads()),
@@ -111,14 +112,9 @@ def parse(
         sample=table.fields("sample", Sample),
         limits=table.fields("limits", Limits) or Limits(),
         device=_device(table),
+        kernels=tuple(table.choices("kernels", KERNELS, ())),
     )
-    if set(campaign.layers) != {"rgcn"}:
-        for _, d_out in campaign.widths:
-            for heads in campaign.heads:
-                if d_out % heads:
-                    raise CampaignError(
-                        f"{where}: width {d_out} does not divide into {heads} heads: take others"
-                    )
+    _check_widths(campaign, where)
     return campaign
 
 
@@ -202,10 +198,27 @@ def _widths(table: Table) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
+def _check_widths(campaign: Campaign, where: str) -> None:
+    """Checks that everything that runs can have all widths and heads."""
+    keeping = [kernel for kernel in campaign.kernels if kernel in KEEP_WIDTH]
+    with_heads = not WITHOUT_HEADS.issuperset(campaign.programs)
+    for d_in, d_out in campaign.widths:
+        if keeping and d_in != d_out:
+            raise CampaignError(
+                f"{where}: rows of width {d_in} are as wide after {keeping[0]!r}, not {d_out}: "
+                "take equal widths, or a campaign of its own"
+            )
+        for heads in campaign.heads:
+            if with_heads and d_out % heads:
+                raise CampaignError(
+                    f"{where}: width {d_out} does not divide into {heads} heads: take others"
+                )
+
+
 def _threads(table: Table, everything: int) -> tuple[int, ...]:
     found = [everything if count == _ALL else count for count in table.entries("threads", [_ALL])]
-    if not found or not all(map(is_count, found)):
-        raise table.wrong("threads", f'give whole numbers of 1 or more, or "{_ALL}"')
+    if not found or not all(is_count(count) and count <= MOST_THREADS for count in found):
+        raise table.wrong("threads", f'give whole numbers from 1 to {MOST_THREADS}, or "{_ALL}"')
     return tuple(found)
 
 

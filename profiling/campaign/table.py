@@ -55,9 +55,11 @@ class Table:
             raise self.wrong(key, "give whole numbers of 1 or more")
         return found
 
-    def choices(self, key: str, known: Sequence[str]) -> list[str]:
-        """Some of the known texts, at least one; by default all."""
-        found = self.entries(key, known)
+    def choices(self, key: str, known: Sequence[str], default: Sequence[str]) -> list[str]:
+        """Some of the known texts, at least one; the default where nothing is said."""
+        if key not in self.data:
+            return list(default)
+        found = self.entries(key)
         if not found or not all(value in known for value in found):
             raise self.wrong(key, f"take of {_some(known)}")
         return found

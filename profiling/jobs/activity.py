@@ -38,7 +38,11 @@ class Activity:
 
     @classmethod
     def create(cls) -> Self:
-        """One of its own, where nothing is being done."""
+        """One of its own, where nothing is being done.
+
+        Raises:
+            WorkerError: There is no room for it.
+        """
         created = cls(Heartbeat.create())
         created._heartbeat.beat(0)
         return created

@@ -31,7 +31,7 @@ class Measured:
         status: How its measurement ended.
         seconds: Median of the rounds; None if there are no times.
         rounds: How many rounds count.
-        peak_bytes: What a run holds beside its inputs.
+        peak_bytes: Of a run's temporaries, scratch and result.
         drift: How far the machine's speed moved over the rounds, as a share.
         error: What went wrong; empty if all went well.
     """

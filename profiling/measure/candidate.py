@@ -42,7 +42,7 @@ class Candidate:
         loss: Why it has no times; None as long as it can have some.
         relative_error: Largest difference from the oracle, as a share of the largest output.
         run_seconds: Seconds of a warm run.
-        peak_bytes: What a run holds beside its inputs.
+        peak_bytes: Of a run's temporaries, scratch and result.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.program.nodes import Program
-from hetune.variants.runtime.build import layer_program
+from hetune.variants.runtime.build import KERNELS, kernel_program, layer_program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
@@ -42,16 +42,17 @@ def program_of(problem: ProblemSpec) -> Program:
     """The program that a problem runs.
 
     Raises:
-        InputError: There is no such layer, or a width does not divide into the heads.
+        InputError: There is no such layer or kernel, or it cannot have the widths and heads.
     """
-    return layer_program(problem.layer, problem.d_in, problem.d_out, problem.heads)
+    make = kernel_program if problem.layer in KERNELS else layer_program
+    return make(problem.layer, problem.d_in, problem.d_out, problem.heads)
 
 
 def promoted_for(problem: ProblemSpec) -> tuple[Variant, ...]:
     """The promoted variants of a problem's program, for its device, in a stable order.
 
     Raises:
-        InputError: There is no such layer, or a width does not divide into the heads.
+        InputError: As `program_of`.
     """
     return variants_of(program_of(problem), problem.device)
 
@@ -60,7 +61,7 @@ def units_of(problem: ProblemSpec) -> tuple[Unit, ...]:
     """A unit for each promoted variant, in a stable order.
 
     Raises:
-        InputError: There is no such layer, or a width does not divide into the heads.
+        InputError: As `program_of`.
     """
     return tuple(Unit(problem, v.id, v.key) for v in promoted_for(problem))
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import replace
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.profiling.records import PROTOCOL, Measurement, Status
 from hetune.profiling.store.store import Store
 from hetune.profiling.store.summary import TIME, quantile, standard_error
+from hetune.variants.runtime.build import LAYERS
 
 _log = logging.getLogger(__name__)
 
@@ -18,20 +21,24 @@ def problems(
     machine: str | None = None,
     *,
     device: str = "cpu",
+    layers: Collection[str] = LAYERS,
     protocol: int = PROTOCOL,
     share: float = TIME,
 ) -> tuple[Problem, ...]:
     """What a store knows of the inputs of the selector, sorted by graph, layer and widths.
 
     Only measurements that ended well count, and only those of one device and one protocol: times
-    of different ones are not compared. Graphs are told apart by family and content, not by name.
-    Where a variant was measured more than once on a problem (its code has changed in between),
-    the newest time counts; so does the newest reading of a graph's features.
+    of different ones are not compared. What models cannot learn from, a time of 0 seconds or a
+    variant without launches, is left out; a log line says how often. Graphs are told apart by
+    family and content, not by name. Where a variant was measured more than once on a problem (its
+    code has changed in between), the newest time counts; so does the newest reading of a graph's
+    features.
 
     Args:
         store: Where the measurements are.
         machine: As in `Store.measurements`; with `ALL`, each machine has problems of its own.
         device: What variants are for: ``"cpu"`` or ``"cuda"``.
+        layers: Layers, and single kernels if they are named: these are no inputs of the selector.
         protocol: The version that counts; of others, a log line says how many there are.
         share: The quantile of its samples that is a time.
 
@@ -40,7 +47,7 @@ def problems(
     """
     groups: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
     others = 0
-    for found in store.measurements(machine, status=Status.OK, device=device):
+    for found in store.measurements(machine, status=Status.OK, device=device, layers=layers):
         if found.protocol == protocol:
             groups[_input(found)].append(found)
         else:
@@ -52,8 +59,17 @@ def problems(
             store.place,
             protocol,
         )
-    grouped = (_problem(members, share) for members in groups.values())
-    return tuple(sorted(grouped, key=_order))
+    grouped = [_problem(members, share) for members in groups.values()]
+    usable = [replace(p, candidates=tuple(filter(_is_usable, p.candidates))) for p in grouped]
+    left_out = sum(len(p.candidates) for p in grouped) - sum(len(p.candidates) for p in usable)
+    if left_out:
+        _log.warning(
+            "%d measurements in %s hold a time of 0 seconds, or no launches, and do not count: "
+            "cost models do without them",
+            left_out,
+            store.place,
+        )
+    return tuple(sorted((p for p in usable if p.candidates), key=_order))
 
 
 def _input(measurement: Measurement) -> tuple[object, ...]:
@@ -84,6 +100,7 @@ def _problem(members: list[Measurement], share: float) -> Problem:
         machine=first.machine,
         candidates=tuple(candidates[variant] for variant in sorted(candidates)),
         device=first.device,
+        graph_fingerprint=first.graph_fingerprint,
     )
 
 
@@ -103,6 +120,14 @@ def _candidate(measurement: Measurement, share: float) -> CandidateSample:
     )
 
 
+def _is_usable(candidate: CandidateSample) -> bool:
+    """Whether models can learn from it: they take logarithms of times, and sum up launches."""
+    times = [launch.seconds for launch in candidate.launches]
+    return bool(times) and min(candidate.seconds, *times) > 0
+
+
 def _order(problem: Problem) -> tuple[str | int, ...]:
-    widths = (problem.d_in, problem.d_out, problem.heads, problem.threads)
-    return (problem.machine, problem.family, problem.graph, problem.layer, *widths)
+    return (
+        *(problem.machine, problem.family, problem.graph, problem.layer, problem.d_in),
+        *(problem.d_out, problem.heads, problem.threads, problem.graph_fingerprint),
+    )

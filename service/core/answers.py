@@ -48,7 +48,7 @@ class LayerReport(Document):
         variant: Id of the variant.
         reason: Why.
         predicted_seconds: Time that a run was predicted to take.
-        peak_bytes: What a run holds beside its inputs.
+        peak_bytes: Of a run's temporaries, scratch and result.
         measured_seconds: Time that this run took, preparation included; None if there was none.
         threads: That its kernels use, of a CPU.
         explanation: Only if it was asked for.

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from hetune.profiling import campaign as campaigns
 from hetune.profiling.campaign import Campaign
+from hetune.profiling.campaign.table import is_count
 from hetune.profiling.corpus import size_of, whole
 from hetune.service.core.limits import Limits, check_limit
 from hetune.variants.errors import CampaignError, MalformedError
+from hetune.variants.graph.threads import MOST_THREADS
 from hetune.variants.runtime.build import MOST_WIDTH
 
 MOST_GRAPHS = 1_000
@@ -16,7 +18,6 @@ MOST_PROBLEMS = 10_000
 _MOST_ENTRIES = 1_000
 _MOST_COMBINATIONS = 1_000_000
 _MOST_PROGRAMS = 500
-_MOST_THREADS = 1 << 10
 _MOST_ROUNDS = 1_000
 MOST_SECONDS = 3_600
 _MOST_TEXT = 200
@@ -57,10 +58,13 @@ def campaign_of(asked: str | Mapping[str, object], limits: Limits) -> Campaign:
 
 def _check_counts(asked: Mapping[str, object]) -> None:
     """Before any is drawn, or looked at with all others."""
-    for key in ("layers", "widths", "squared", "heads", "threads"):
+    for key in ("layers", "kernels", "widths", "squared", "heads", "threads"):
         given = asked.get(key)
         if isinstance(given, list):
             check_limit(f"entries of {key}", len(given), _MOST_ENTRIES)
+    threads = asked.get("threads")
+    numbers = [n for n in (threads if isinstance(threads, list) else [threads]) if is_count(n)]
+    check_limit("threads", max(numbers, default=0), MOST_THREADS)
     corpus, graphs = asked.get("corpus"), asked.get("graphs")
     drawn = corpus.get("graphs") if isinstance(corpus, dict) else None
     count = drawn if isinstance(drawn, int) else 0
@@ -70,9 +74,10 @@ def _check_counts(asked: Mapping[str, object]) -> None:
 
 def _check_combinations(campaign: Campaign) -> None:
     """Each is looked at, and each program is compiled as far as its variants' names."""
-    programs = len(campaign.layers) * len(set(campaign.widths)) * len(set(campaign.heads))
+    programs = len(campaign.programs) * len(set(campaign.widths)) * len(set(campaign.heads))
     check_limit("combinations of layer, widths and heads", programs, _MOST_PROGRAMS)
-    pool = len(campaign.layers) * len(campaign.widths) * len(campaign.heads) * len(campaign.threads)
+    pool = len(campaign.programs) * len(campaign.widths)
+    pool *= len(campaign.heads) * len(campaign.threads)
     check_limit("combinations", pool * len(campaign.graphs), _MOST_COMBINATIONS)
     each = pool if campaign.sample is None else min(pool, campaign.sample.per_graph)
     check_limit("problems", each * len(campaign.graphs), MOST_PROBLEMS)
@@ -92,7 +97,6 @@ def _check_cost(campaign: Campaign, limits: Limits) -> None:
         check_limit("characters of a name", len(text), _MOST_TEXT)
     widths = [width for pair in campaign.widths for width in pair]
     check_limit("columns", max(*widths, *campaign.heads), MOST_WIDTH)
-    check_limit("threads", max(campaign.threads), _MOST_THREADS)
     cost = campaign.limits
     check_limit("rounds", max(cost.most_rounds, cost.repeats), _MOST_ROUNDS)
     for seconds in (cost.unit_seconds, cost.problem_seconds, cost.setup_seconds):

@@ -114,7 +114,7 @@ class Inference:
             outputs: Which layers' outputs to give, by number; with jumping connections, the number
                 after the last layer's is that of what they join. The model's if None.
             variants: Ids to run, None for the selector's choice; one for each layer.
-            memory_limit: Most bytes that a layer may hold beside its inputs.
+            memory_limit: Most bytes that a layer's temporaries, scratch and result may take.
             explain: Add why variants were chosen.
             deadline: Time of `time.monotonic()` after which no further layer is begun.
 

@@ -73,7 +73,7 @@ class Selection:
             model: A model, or the name of one that is kept.
             graph: A graph, or the id of one that is kept.
             version: Of a model that is named; the latest if None.
-            memory_limit: Most bytes that a layer may hold beside its inputs.
+            memory_limit: Most bytes that a layer's temporaries, scratch and result may take.
             explain: Add launches and candidates.
 
         Raises:
@@ -126,7 +126,7 @@ class Selection:
             graphs: What on, one for each layer.
             expected_runs: Over how many runs preparation is spread.
             variants: Ids to take instead, None for the selector's choice; one for each layer.
-            memory_limit: Most bytes that a layer may hold beside its inputs.
+            memory_limit: Most bytes that a layer's temporaries, scratch and result may take.
             explain: Add launches and candidates of what the selector chooses.
 
         Raises:

@@ -29,7 +29,7 @@ class Compared:
         predicted: Seconds.
         measured: Median of the last runs in seconds; None if it has not run, or but once.
         runs: How many runs that is the median of.
-        peak_bytes: What a run holds beside its inputs.
+        peak_bytes: Of a run's temporaries, scratch and result.
         is_chosen: Whether it is the one.
     """
 

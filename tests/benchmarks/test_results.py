@@ -108,6 +108,7 @@ def test_tables_name_what_went_wrong(tmp_path):
     text = console.export_text()
     assert "wrong" in text
     assert "out of memory" in text
+    assert "10 (+500.0 ms)" in text
     assert "best peer / hetune" in text
     assert "3.00" in text
     assert "5.00" in text

@@ -8,15 +8,17 @@ import shutil
 
 import pytest
 from tests.costmodel import _synthetic_gpu
-from tests.costmodel._synthetic import problems
+from tests.costmodel._synthetic import contrary_model, problems
+from tests.costmodel.test_shelf import report
 from tests.profiling._filled import fill
 
+from hetune.costmodel.evaluate import asking
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling import train as training_of
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.records import MACHINE
+from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE
 from hetune.profiling.train import report_of, train
 from hetune.variants.errors import InputError, ModelError
 
@@ -113,6 +115,15 @@ def test_evaluating_takes_families_that_were_not_trained_on(trained, tmp_path):
     assert len(json.loads(result.output)["outcomes"]) == 8
 
 
+def test_asking_is_timed_where_measurements_are_of_this_machine(trained, tmp_path, monkeypatch):
+    fill(tmp_path / "b.db", problems(graph_families=2, seed=5), prefix="new-")
+    for here in (MACHINE, OTHER_MACHINE):
+        monkeypatch.setattr(asking, "this_machine", lambda here=here: here)
+        result = call("evaluate", "--store", str(tmp_path / "b.db"), "--json")
+        spent = Report.from_json(result.output).score(MODEL).overhead_runs
+        assert (spent is not None) == (here is MACHINE)
+
+
 def test_promoting_and_rolling_back(trained, tmp_path):
     promoted = call("promote", "--store", str(tmp_path / "a.db"))
     assert promoted.exit_code == 0, promoted.output
@@ -126,19 +137,52 @@ def test_promoting_and_rolling_back(trained, tmp_path):
     assert "promote one first" in again.output.replace("\n", " ")
 
 
-def test_a_second_model_is_judged_beside_the_champion(trained, tmp_path):
-    assert call("promote", "--store", str(tmp_path / "a.db")).exit_code == 0
-    fill(tmp_path / "c.db", problems(graph_families=5, graphs=5, seed=9))
-    arguments = ("--store", str(tmp_path / "c.db"), "--folds", "2", "--target", "log-seconds")
-    assert call("train", *arguments).exit_code == 0
-    refused = call("promote", "--store", str(tmp_path / "c.db"))
+def test_a_worse_model_does_not_take_the_champion_s_place(trained, tmp_path, shelf):
+    assert call("promote", "--store", tmp_path / "a.db").exit_code == 0
+    there = Shelf(shelf)
+    champion, worse = there.find("champion"), there.add(contrary_model())
+    refused = call("promote", "--store", tmp_path / "a.db")
     assert refused.exit_code == 2  # nothing there is new to both
     fill(tmp_path / "d.db", problems(graph_families=2, seed=5), prefix="new-")
-    judged = call("promote", "--store", str(tmp_path / "d.db"))
-    if judged.exit_code == 0:
-        assert "champion: " in judged.output
-    else:
-        assert "worse than the champion's" in judged.output.replace("\n", " ")
+    refused = call("promote", "--store", tmp_path / "d.db")
+    assert refused.exit_code == 1
+    said = " ".join(refused.stderr.split())
+    assert f"{worse} is not promoted" in said
+    assert "worse than that of always taking the best fixed variant" in said
+    assert "worse than the champion's on the same inputs" in said
+    assert there.find("champion") == champion
+
+
+def test_a_better_model_takes_the_champion_s_place(trained, tmp_path, shelf):
+    there = Shelf(shelf)
+    better = there.find("candidate")
+    there.promote(there.add(contrary_model()), report=report(1.1))
+    fill(tmp_path / "d.db", problems(graph_families=2, seed=5), prefix="new-")
+    promoted = call("promote", better, "--store", tmp_path / "d.db")
+    assert promoted.exit_code == 0, promoted.output
+    assert f"champion: {better}" in promoted.output
+    assert there.find("champion") == better
+
+
+DAMAGE = {
+    "no text": lambda text: b"\xff\xfe",
+    "no JSON": lambda text: b"{",
+    "nested too deeply": lambda text: b"[" * 100_000,
+    "no oracle": lambda text: text.replace('"oracle"', '"prophet"').encode(),
+    "no number": lambda text: re.sub(r'"seconds": [^,}]*', '"seconds": NaN', text).encode(),
+    "a text": lambda text: re.sub(r'"seconds": [^,}]*', '"seconds": "1"', text).encode(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_report_is_said(trained, tmp_path, shelf, damage):
+    (file,) = shelf.glob("cards/*/report.json")
+    file.write_bytes(DAMAGE[damage](file.read_text()))
+    result = call("promote", "--store", tmp_path / "a.db")
+    assert result.exit_code == 2
+    said = " ".join(result.stderr.split())
+    assert f"{file} cannot be read (" in said
+    assert "train it again, or profile graphs of other families" in said
 
 
 def test_models_for_gpus_have_a_life_of_their_own(tmp_path, shelf, monkeypatch):

@@ -1,6 +1,8 @@
 """`hetune profile`: what it shows, keeps and hands on. Measuring itself is tested elsewhere."""
 
+import errno
 import itertools
+import os
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
@@ -11,9 +13,11 @@ from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.campaign import load, units
 from hetune.profiling.records import Status
 from hetune.profiling.runner import Progress
+from hetune.profiling.store.problems import problems
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import measurement
 from hetune.variants.errors import StoreError
+from hetune.variants.runtime.build import KERNELS
 
 CAMPAIGN = """
 layers = ["rgcn"]
@@ -71,7 +75,7 @@ def runs(monkeypatch):
                 store.add([found], fingerprint)
                 done += 1
                 after(done)
-                progress(Progress(done, len(units), 90.0, unit.problem))
+                progress(Progress(done, len(units), 60.0 * (len(units) - done), unit.problem))
 
         monkeypatch.setattr(command, "run_units", run_units)
         return given
@@ -100,6 +104,31 @@ def test_a_campaign_is_measured_once(hetune, campaign, store):
     assert {m.graph for m in found} == {"clique-0", "road-1"}
     again = hetune("profile", campaign, "--store", store)
     assert counts(again.stdout) == {"measured before": 8, "measured now": 0, "left": 0}
+
+
+def test_single_kernels_are_measured_into_the_store(hetune, store, tmp_path):
+    path = tmp_path / "kernels.toml"
+    path.write_text(
+        CAMPAIGN.replace('layers = ["rgcn"]', 'kernels = ["linear", "aggregate", "attention"]')
+    )
+    dry = hetune("profile", path, "--store", store, "--dry-run")
+    assert "kernels: 24 units of 6 problems on 2 graphs, less than a minute" in dry.stdout
+    result = hetune("profile", path, "--store", store)
+    assert result.exit_code == 0, result.output
+    assert counts(result.stdout) == {"measured before": 0, "measured now": 24, "left": 0}
+    with Store.open(store) as opened:
+        found = list(opened.measurements())
+        assert problems(opened) == ()
+        assert len(problems(opened, layers=KERNELS)) == 6
+    assert {m.status for m in found} == {Status.OK}
+    assert {(m.layer, *(launch.family for launch in m.launches)) for m in found} == {
+        ("linear", "product"),
+        ("aggregate", "traversal"),
+        ("attention", "traversal"),
+    }
+    trained = hetune("train", "--store", store)
+    assert trained.exit_code != 0
+    assert "holds no measurements of layers for the device 'cpu' to train on" in trained.stderr
 
 
 def test_what_the_campaign_says_is_handed_on(hetune, campaign, store, runs):
@@ -189,6 +218,53 @@ def test_a_failing_store_still_leaves_a_summary(hetune, campaign, store, runs):
     assert counts(result.stdout) == {"measured before": 0, "measured now": 2, "left": 6}
 
 
+def test_what_others_measure_meanwhile_is_not_left(hetune, campaign, store, monkeypatch):
+    def run_units(units, name, store, *, limits, progress):
+        fingerprint = this_machine()
+        progress(Progress(0, len(units), None, None))
+        store.add([measurement(unit=units[0].key, machine=fingerprint.digest)], fingerprint)
+        progress(Progress(len(units), len(units), 0.0, units[-1].problem))
+
+    monkeypatch.setattr(command, "run_units", run_units)
+    result = hetune("profile", campaign, "--store", store)
+    assert result.exit_code == 0, result.output
+    assert counts(result.stdout) == {
+        "measured before": 0,
+        "measured now": 1,
+        "measured by others": 7,
+        "left": 0,
+    }
+
+
+def test_where_nobody_watches_a_line_now_and_then_says_the_time_left(
+    hetune, campaign, store, runs, monkeypatch
+):
+    now = itertools.count(0, 31)  # seconds from one look at the clock to the next
+    monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    runs([])
+    result = hetune("profile", campaign, "--store", store)
+    assert result.stderr.splitlines() == [
+        "1 of 8 units, 7 min left",
+        "3 of 8 units, 5 min left",
+        "5 of 8 units, 3 min left",
+        "7 of 8 units, 1 min left",
+    ]
+
+
+def test_a_full_disk_ends_it_in_one_line(hetune, campaign, store, monkeypatch):
+    def no_room(descriptor, offset, size):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.posix_fallocate", no_room)
+    result = hetune("profile", campaign, "--store", store)
+    assert result.exit_code == 1
+    assert result.stderr.endswith(
+        "error: no temporary file can be made ([Errno 28] No space left on device): free some "
+        "space, or name another folder for temporary files by TMPDIR\n"
+    )
+    assert counts(result.stdout) == {"measured before": 0, "measured now": 0, "left": 8}
+
+
 def test_records_are_exported(hetune, campaign, store, runs, tmp_path):
     runs([Status.TIMEOUT])
     path = tmp_path / "records.parquet"
@@ -205,6 +281,18 @@ def test_a_dry_run_measures_nothing(hetune, campaign, store):
     assert ["clique", "1", "28", "1", "4"] in [row[:5] for row in rows]
     assert "mine: 8 units of 2 problems on 2 graphs, less than a minute" in result.stdout
     assert "3 units of these will be measured" in result.stdout
+    assert not store.exists()
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",), ("--units", 3)])
+def test_a_campaign_that_measures_nothing_is_an_error(more, hetune, campaign, store):
+    campaign.write_text(CAMPAIGN.replace("vanilla/*", "vanila/*"))
+    result = hetune("profile", campaign, "--store", store, *more)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(
+        "error: the campaign 'mine' has nothing to measure: no variant of its layers has an id "
+        "that matches 'vanila/*': take another pattern"
+    )
     assert not store.exists()
 
 

@@ -49,6 +49,7 @@ def test_the_file_holds_what_the_compiled_module_returns(hetune, graph_file, tmp
     assert choice.id in chosen
     assert "vanilla/" in result.stdout
     assert "outputs agree" in result.stdout
+    assert "indexes and folded weights are not counted" in " ".join(result.stdout.split())
     assert f"wrote [30, 8] float32 to {path}" in result.stdout
     assert "\x1b" not in result.output
     assert [p.name for p in tmp_path.iterdir()] == ["out.safetensors"]
@@ -115,6 +116,12 @@ def test_variants_that_disagree_are_an_error(hetune, graph_file, monkeypatch):
     result = hetune("run", graph_file, *QUICK)
     assert result.exit_code == 1
     assert result.stderr.startswith("error: outputs of variants differ by ")
+
+
+def test_a_single_kernel_is_no_layer(hetune, graph_file):
+    result = hetune("run", graph_file, "--layer", "linear")
+    assert result.exit_code == 2
+    assert "linear" in result.stderr
 
 
 @pytest.mark.parametrize("top", [None, 2])

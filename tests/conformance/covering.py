@@ -3,8 +3,8 @@
 By default: at widths 7 and 64 with two heads, or one where there are no more, every plan; at the
 other widths and with other numbers of heads each plan at one width, taking turns, so that every
 layer meets every width. Always at every block size, which kernels do not depend on.
-HETUNE_FULL_MATRIX=1 runs every plan at every width with every number of heads (some 900 kernels:
-five minutes on two cores).
+HETUNE_FULL_MATRIX=1, as `make test-full` sets it, runs every plan at every width with every number
+of heads (some 900 kernels: five minutes on two cores).
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ def problem(
     times: Mapping[str, float],
     *,
     graph: str = "g",
+    fingerprint: str = "",
     family: str | None = None,
     layer: str = "rgcn",
     d_in: int = 64,
@@ -28,6 +29,7 @@ def problem(
     Args:
         times: Seconds by variant.
         graph: Name of the graph.
+        fingerprint: Digest of its content.
         family: Its family; of its own by default.
         layer: Name of the layer.
         d_in: Width in.
@@ -55,6 +57,7 @@ def problem(
             )
             for name, t in times.items()
         ),
+        graph_fingerprint=fingerprint,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -62,6 +63,16 @@ def small_model() -> CostModel:
     return CostModel.fit(few, MACHINE, FINGERPRINT, target="roofline-ratio", folds=2)
 
 
+@functools.cache
+def contrary_model() -> CostModel:
+    """A model that takes what is slow for fast: it was fitted to the reciprocals of times."""
+    wrong = [
+        dataclasses.replace(each, candidates=tuple(map(_contrary, each.candidates)))
+        for each in problems(graph_families=3)
+    ]
+    return CostModel.fit(wrong, MACHINE, FINGERPRINT, target="roofline-ratio", folds=0)
+
+
 def problem(name: str, family: str, width: int, random: np.random.Generator) -> Problem:
     edges, nodes = np.exp(random.uniform(9, 14)), np.exp(random.uniform(8, 11))
     choices = {
@@ -88,6 +99,14 @@ def true_seconds(kind: str, columns: np.ndarray) -> np.ndarray:
     of = dict(zip(COLUMNS, columns.T, strict=True))
     factor = (of["n"] / 32) ** 0.5 * (of["block_nodes"] / 1024) ** -0.3
     return roofline_seconds(columns, MACHINE, 2) * factor * (1 + KERNELS.index(kind))
+
+
+def _contrary(candidate: CandidateSample) -> CandidateSample:
+    launches = tuple(
+        dataclasses.replace(launch, seconds=1e-6 / launch.seconds) for launch in candidate.launches
+    )
+    seconds = sum(launch.seconds for launch in launches)
+    return dataclasses.replace(candidate, seconds=seconds, launches=launches)
 
 
 def _columns(

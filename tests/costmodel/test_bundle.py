@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import functools
 import json
+import math
+import operator
 import os
 import re
 import shutil
@@ -106,6 +109,23 @@ def manifest_with(**changes):
     return damage
 
 
+def manifest_at(*place, value):
+    """With another value at a place of the manifest."""
+
+    def damage(path):
+        file = path / "manifest.json"
+        record = json.loads(file.read_text())
+        *outer, last = place
+        functools.reduce(operator.getitem, outer, record)[last] = value
+        file.write_text(json.dumps(record))
+
+    return damage
+
+
+def manifest_is(text):
+    return lambda path: (path / "manifest.json").write_text(text)
+
+
 def without(field):
     def damage(path):
         file = path / "manifest.json"
@@ -152,6 +172,7 @@ def remove(name):
         ),
         (manifest_with(graph_features=graph.NAMES[1:]), f"a graph .*new: {graph.NAMES[0]}"),
         (manifest_with(columns=COLUMNS[::-1]), "a launch's numbers .*another order"),
+        (manifest_with(target="seconds"), "'seconds' is not a valid Target.*train it again"),
     ],
 )
 def test_what_is_wrong_with_a_bundle_is_said(copy, damage, message):
@@ -160,6 +181,69 @@ def test_what_is_wrong_with_a_bundle_is_said(copy, damage, message):
         bundle.load(copy)
     assert str(copy) in str(raised.value)
     assert "again" in str(raised.value)
+
+
+NO_SECONDS = (None, "1e-6", True, [], math.nan, math.inf, 10**400, -1e-6)
+WRONG = {
+    "format": (None, [1]),
+    "features": (None, "abc", [1]),
+    "columns": (None, {}),
+    "target": (None, 1),
+    "weighting": (None,),
+    "families": (None, [], {"fused": None}, {"fused": {}}),
+    "families/fused/rows": (None, -1, "many"),
+    "families/fused/regressor": (None, [], "trees"),
+    "families/fused/regressor/target": ("log-seconds", None),
+    "families/fused/quantiles": ([], "trees"),
+    "families/fused/widening": (None, "0.1", math.nan, -math.inf),
+    "overhead": (None, [], {}, {"run_seconds": 1e-6}),
+    "overhead/run_seconds": NO_SECONDS,
+    "overhead/launch_seconds": NO_SECONDS,
+    "preparation": (None, "abcdef", [], [1e-9], *([each] * 6 for each in NO_SECONDS)),
+    "data": (None, []),
+    "data/problems": (None, "many", math.nan),
+    "data/graph_families": (None, "abc", [1]),
+    "fingerprint": (None, []),
+    "fingerprint/memory_gib": (-8, math.inf),
+    "machine": (None, []),
+    "machine/memory_rate": (0, *NO_SECONDS),
+    "metrics": (None, [], {"roofline-ratio": None}, {"roofline-ratio": {}}),
+    "metrics/roofline-ratio/regret": (None, "good", math.nan),
+    "code_version": (None, 1),
+    "created_at": (None, 20260101, "yesterday"),
+    "files": (None, [], {"fused.ubj": 1}),
+}
+
+
+@pytest.mark.parametrize("place", WRONG)
+def test_whatever_a_manifest_holds_it_is_damaged_or_right(copy, place):
+    whole = (copy / "manifest.json").read_text()
+    for value in WRONG[place]:
+        manifest_is(whole)(copy)
+        manifest_at(*place.split("/"), value=value)(copy)
+        with pytest.raises(ModelError, match=r"its manifest is damaged|it has format"):
+            bundle.load(copy)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "null", "[]", "1", '"text"', "{}", '{"format": 1}', "[" * 100_000],
+    ids=lambda text: text[:15],
+)
+def test_a_manifest_that_is_none(copy, text):
+    manifest_is(text)(copy)
+    for read in (bundle.load, bundle.read_manifest):
+        with pytest.raises(ModelError, match="its manifest is damaged"):
+            read(copy)
+
+
+def test_what_else_is_wrong_with_the_files_is_a_model_error(copy, monkeypatch):
+    def fail(*_):
+        raise MemoryError("no memory for trees")
+
+    monkeypatch.setattr(bundle.LaunchRegressor, "load", fail)
+    with pytest.raises(ModelError, match=r"cannot be read \(MemoryError: no memory for trees\)"):
+        bundle.load(copy)
 
 
 def test_a_folder_that_is_not_there(tmp_path):

@@ -81,6 +81,7 @@ DAMAGE = {
     "a rate of text": lambda c: changed(c, machine={**asdict(c.machine), "special": "1e9"}),
     "a rate too few": lambda c: changed(c, machine={"special": 1e9}),
     "an offset without end": lambda c: changed(c, offsets={"product": float("inf")}),
+    "an offset beyond all floats": lambda c: changed(c, offsets={"product": 10**400}),
     "no offsets": lambda c: changed(c, offsets=None),
     "no date": lambda c: changed(c, created_at="yesterday"),
     "a model of another type": lambda c: changed(c, model_id=None),

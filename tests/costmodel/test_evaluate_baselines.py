@@ -82,6 +82,18 @@ def test_by_graph_asks_the_nearest_graphs_and_no_widths():
     assert chosen(chooser, problem(both, nodes=50_000, graph="z", layer="unseen")) == "b"
 
 
+def test_by_graph_tells_graphs_of_one_name_apart():
+    training = [
+        problem({"a": t, "b": 3 - t}, fingerprint=f"{size}{i}", nodes=nodes + i)
+        for size, nodes, t in (("small", 100, 1.0), ("large", 100_000, 2.0))
+        for i in range(5)
+    ]
+    chooser = baselines.by_graph(training)
+    both = {"a": 1.0, "b": 1.0}
+    assert chosen(chooser, problem(both, fingerprint="x", nodes=150)) == "a"
+    assert chosen(chooser, problem(both, fingerprint="y", nodes=50_000)) == "b"
+
+
 def test_the_roofline_model_sums_up_launches():
     launches = tuple(launch(1.0, flops) for flops in (2e9, 1e9, 5e8))
     given = replace(

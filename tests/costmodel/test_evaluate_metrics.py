@@ -28,7 +28,7 @@ TIMES = {"a": 1.0, "b": 2.0, "vanilla/b1024": 4.0}
     ("answer", "variant", "spent"),
     [
         ("b", "b", 0.0),
-        ({"a": 3.0, "b": 2.0, "unmeasured": 0.1}, "b", 0.0),
+        ({"a": 3.0, "b": 2.0, "unmeasured": 0.1}, "b", None),
         (Trial("a", 7.0), "a", 7.0),
     ],
 )
@@ -102,10 +102,13 @@ def test_the_default_counts_only_where_it_was_measured():
     assert evaluate([problem({"a": 1.0})], {}).score(ORACLE).over_default is None
 
 
-def test_trials_cost_runs_of_what_they_picked():
-    assert scores(judged=lambda _: Trial("b", 6.0))["judged"].trial_runs == pytest.approx(
-        (6 / 2 + 6 / 1 + 6 / 3) / 3
+def test_choosing_takes_runs_of_what_was_picked():
+    found = scores(
+        tried=lambda _: Trial("b", 6.0), known=lambda _: "b", predicted=lambda _: {"b": 1.0}
     )
+    assert found["tried"].overhead_runs == pytest.approx((6 / 2 + 6 / 1 + 6 / 3) / 3)
+    assert found["known"].overhead_runs == 0
+    assert found["predicted"].overhead_runs is None
 
 
 @pytest.mark.parametrize(("iqr", "in_noise"), [(0.0, 0.0), (0.001, 0.0), (0.1, 1.0)])

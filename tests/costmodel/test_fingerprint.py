@@ -112,6 +112,8 @@ def test_json_and_back(which):
         ({"cpus": True}, r"wrong type of \['cpus'\]"),
         ({"memory_gib": "31"}, r"wrong type of \['memory_gib'\]"),
         ({"memory_gib": float("nan")}, r"wrong type of \['memory_gib'\]"),
+        ({"memory_gib": -1.0}, r"wrong type of \['memory_gib'\]"),
+        ({"cpu_quota": 10**400}, r"wrong type of \['cpu_quota'\]"),
         ({"caches": [["L1d", 1]]}, r"wrong type of \['caches'\]"),
         ({"caches": {"L1d": "1"}}, r"wrong type of \['caches'\]"),
         ({"instructions": "avx2"}, r"wrong type of \['instructions'\]"),

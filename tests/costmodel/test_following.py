@@ -146,7 +146,6 @@ def test_a_champion_that_was_mended_is_taken_after_a_while(shelf):
 
 @pytest.mark.parametrize("error", [ValueError("no such tree"), RuntimeError("odd")], ids=repr)
 def test_a_champion_that_does_not_answer_leaves_the_old_one(shelf, monkeypatch, error):
-    """Whether the selector catches what it raises, or not."""
     first = promoted(shelf, 1)
     found = Following(shelf)
     promoted(shelf, 2)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -21,6 +24,7 @@ from hetune.variants.runtime.table import COLUMNS, CandidateTable
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 
 MACHINE = MachineModel()
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "features.md"
 
 
 def features(graph, program=None, threads=2, machine=MACHINE):
@@ -132,3 +136,15 @@ def test_numpy_computes_them_where_nothing_compiles(monkeypatch, caplog, error):
         launch._implementation.cache_clear()
     assert f"features of launches come from NumPy, which is slower: {error}" in caplog.text
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+# The page.
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_every_feature_is_documented_and_nothing_else(device):
+    _, cpu, gpu = re.split(r"^## Launch features.*\n", PAGE.read_text(encoding="utf-8"), flags=re.M)
+    cells = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", {"cpu": cpu, "cuda": gpu}[device], re.M)
+    named = [name for cell in cells for name in re.findall(r"\w+", cell)]
+    assert sorted(named) == sorted(names_of(device))
+    assert len(set(named)) == len(named)

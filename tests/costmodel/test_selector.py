@@ -18,6 +18,7 @@ from hetune.costmodel.explain import Explanation
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.bundle import save
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.model.overhead import Overhead
 from hetune.costmodel.selector import LEARNED, Selector
 from hetune.costmodel.shelf.best import ForeignModelWarning, calibrated
 from hetune.costmodel.shelf.shelf import Shelf
@@ -49,7 +50,7 @@ def selector():
 class Broken:
     """A model that fails whatever it is asked."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         self.manifest, self._error = small_model().manifest, error
         self.launch_seconds = 0.0
         self.run_seconds = 0.0
@@ -100,10 +101,12 @@ def test_a_stack_hands_widths_on(selector, graph):
     assert second.id == selector.choose("rgat", graph, (32, 8)).id
     with pytest.raises(InputError, match="3 in all"):
         selector.choose_stack(["rgcn", "rgat"], graph, [16, 32])
-    with pytest.raises(InputError, match="1 widths for 2 layers"):
-        selector.choose_stack(["rgcn", "rgat"], graph, 16)
-    with pytest.raises(InputError, match="layers='rgcn': give a list of names"):
-        selector.choose_stack("rgcn", graph, (16, 16, 16, 16, 16))
+    for widths in (16, np.int64(16), np.array(16), None):
+        with pytest.raises(InputError, match="1 widths for 2 layers"):
+            selector.choose_stack(["rgcn", "rgat"], graph, widths)
+    for layers in ("rgcn", None, 4):
+        with pytest.raises(InputError, match=f"layers={layers!r}: give a list of names"):
+            selector.choose_stack(layers, graph, (16, 16, 16, 16, 16))
 
 
 def test_what_cannot_be_chosen_is_said(selector, graph):
@@ -135,7 +138,17 @@ def test_awkward_graphs_have_choices(selector, name):
 
 
 @pytest.mark.parametrize(
-    "error", [ModelError("the trees are gone"), ValueError("odd"), KeyError("fused")], ids=repr
+    "error",
+    [
+        ModelError("the trees are gone"),
+        ValueError("odd"),
+        KeyError("fused"),
+        MemoryError(),
+        TypeError("odd"),
+        OSError("odd"),
+        RuntimeError("odd"),
+    ],
+    ids=repr,
 )
 def test_a_model_that_fails_leaves_it_to_the_roofline_model(graph, error, caplog):
     broken = Selector(Broken(error))
@@ -148,6 +161,28 @@ def test_a_model_that_fails_leaves_it_to_the_roofline_model(graph, error, caplog
     assert len(said) == 1
     assert (broken.spread(table_of("rgcn"), Domain(graph), 1) >= 1).all()
     assert isinstance(broken.explain("rgcn", graph, 16), Explanation)
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf])
+def test_times_that_are_not_finite_are_no_predictions(graph, seconds, caplog):
+    model = small_model()
+    papers = dataclasses.replace(model.manifest, overhead=Overhead(0.0, seconds))
+    choice = Selector(CostModel(model.families, papers)).choose("rgcn", graph, 16)
+    assert choice.source != LEARNED
+    assert "predicts times that are not finite" in caplog.text
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_what_is_no_failure_of_a_model_is_raised(graph, error, monkeypatch):
+    """An interrupt, and what the roofline model itself raises."""
+
+    def fail(*_):
+        raise error
+
+    broken = Selector(Broken(error()))
+    monkeypatch.setattr(RooflinePricer, "price", fail)
+    with pytest.raises(error):
+        broken.choose("rgcn", graph, 16)
 
 
 def test_without_a_model_the_roofline_model_answers(graph):

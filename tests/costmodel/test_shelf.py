@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,10 +16,17 @@ from hetune.costmodel import fingerprint
 from hetune.costmodel.calibration import Calibration
 from hetune.costmodel.evaluate.metrics import FIXED, ORACLE, Outcome, Pick
 from hetune.costmodel.evaluate.report import MODEL, Report
-from hetune.costmodel.model import bundle
+from hetune.costmodel.model import bundle, estimator
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf import best
-from hetune.costmodel.shelf.best import ForeignModelWarning, load_best, packaged, warn_if_foreign
+from hetune.costmodel.shelf.best import (
+    ForeignModelWarning,
+    foreign,
+    load_best,
+    packaged,
+    warn_if_foreign,
+)
 from hetune.costmodel.shelf.gate import objections
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import ModelError, PromotionError
@@ -189,7 +198,32 @@ def test_damaged_models_are_left_out_of_the_list(shelf, caplog):
     assert first in caplog.text
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"format": 7}', '{"format": 1, "history": [1]}'])
+def test_a_manifest_that_was_changed_is_damaged(shelf, caplog):
+    key = shelf.add(model_of(1))
+    shelf.promote(report=report(1.1))
+    file = shelf.root / key / "manifest.json"
+    file.write_text(file.read_text().replace("2026-01-01", "2026-01-02"))
+    with pytest.raises(ModelError, match=r"SHA-256 of manifest\.json does not begin with"):
+        shelf.load("champion")
+    assert shelf.entries() == ()
+    assert load_best(shelf) is None
+    assert "the champion does not answer" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"format": 7}',
+        '{"format": 1, "history": [1]}',
+        '{"format": 1, "history": [], "candidate": null, "champions": "abc"}',
+        '{"format": 1, "history": [], "candidate": null, "champions": [1]}',
+        '{"format": 1, "history": [], "candidate": ["abc"], "champions": []}',
+        "[" * 100_000,
+    ],
+    ids=lambda text: text[:70],
+)
 def test_damaged_aliases_are_an_error_that_says_what_to_do(shelf, text):
     shelf.add(model_of(1))
     (shelf.root / "aliases.json").write_text(text)
@@ -233,6 +267,48 @@ def test_what_cannot_be_used_is_logged_and_passed_over(shelf, tmp_path, damage, 
     assert "the model in the package does not answer" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "null",
+        lambda text: "[" * 100_000,
+        lambda text: re.sub(r'"launch_seconds": [^,\n]*', '"launch_seconds": NaN', text),
+        lambda text: re.sub(r'"widening": [^,\n]*', '"widening": null', text),
+        lambda text: text.replace('"regret": ', '"grief": '),
+    ],
+    ids=["null", "nested too deeply", "no number", "no widening", "no regret"],
+)
+def test_whatever_the_package_s_manifest_holds_it_is_passed_over(shelf, tmp_path, damage, caplog):
+    bundle.save(model_of(1), tmp_path / "packaged")
+    file = tmp_path / "packaged" / "manifest.json"
+    file.write_text(damage(file.read_text()))
+    assert load_best(shelf) is None
+    assert "the model in the package does not answer" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ImportError("No module named 'xgboost'"),
+        OSError("libgomp.so.1: cannot open shared object file"),
+        ValueError("\nXGBoost Library (libxgboost.so) could not be loaded.\nLikely causes: ..."),
+    ],
+    ids=repr,
+)
+def test_without_xgboost_the_roofline_model_answers(shelf, tmp_path, monkeypatch, error, caplog):
+    def fail(name):
+        raise error
+
+    bundle.save(model_of(1), tmp_path / "packaged")
+    monkeypatch.setattr(estimator, "importlib", SimpleNamespace(import_module=fail))
+    with pytest.raises(ModelError, match=r"trees need xgboost.*pip install xgboost-cpu") as raised:
+        packaged()
+    assert "\n" not in str(raised.value)
+    assert load_best(shelf) is None
+    assert "the model in the package does not answer" in caplog.text
+    assert Selector.adapted(None, shelf).warm_up().source == "the roofline model"
+
+
 ELSEWHERE = dataclasses.replace(FINGERPRINT, cpu="Synthetic 4000")
 
 
@@ -242,6 +318,16 @@ def test_a_champion_of_another_machine_answers_with_a_warning(shelf, monkeypatch
     monkeypatch.setattr(best, "this_machine", lambda: ELSEWHERE)
     with pytest.warns(ForeignModelWarning, match=r"cpu: Synthetic 3000.*hetune calibrate"):
         assert load_best(shelf) is not None
+
+
+def test_the_warning_says_what_choices_took_where_they_were_judged():
+    model, metrics = model_of(1), small_model().manifest.metrics
+    mine, roofline = (metrics[name]["regret"] for name in ("roofline-ratio", "roofline"))
+    known = f"took {mine:.3f} times the least time (the roofline model's {roofline:.3f})"
+    assert known in foreign(model, ELSEWHERE)
+    unjudged = dataclasses.replace(model.manifest, metrics={"roofline": {"regret": roofline}})
+    model = dataclasses.replace(model, manifest=unjudged)
+    assert "slower than they could be: run `hetune calibrate`" in foreign(model, ELSEWHERE)
 
 
 def test_a_model_that_was_calibrated_here_brings_no_warning(shelf, monkeypatch):

@@ -160,6 +160,88 @@ REWRITES = {
           return out_3
         """,
     ),
+    "several weights of heads become one": (
+        AggregateFirst(),
+        """
+        program p(x: node[4] feature, s: edge[2] feature, q: etype[2], w: etype[4,2,3])
+          xs: edge[4] = take x edge src
+          h: edge[2,3] = linear xs w
+          n: edge[2,3] = mul q h
+          m: edge[2,3] = mul s n
+          out: node[2,3] = sum m node
+          return out
+        """,
+        """
+        program p(x: node[4] feature, s: edge[2] feature, q: etype[2], w: etype[4,2,3])
+          xs: edge[4] = take x edge src
+          s_scaled: edge[2] = mul q s
+          xs_heads: edge[2,4] = outer s_scaled xs
+          w_heads: etype[2,4,3] = einsum "khd->hkd" w
+          out_pair: dst_pair[2,4] = sum xs_heads dst_pair
+          h_2: dst_pair[2,3] = linear out_pair w_heads
+          out: node[2,3] = sum h_2 node
+          return out
+        """,
+    ),
+    "no kernel adds up rows of destinations per head": (
+        AggregateFirst(),
+        """
+        program p(x: node[4] feature, s: edge[2] feature, w: etype[4,2,3])
+          xd: edge[4] = take x edge dst
+          h: edge[2,3] = linear xd w
+          m: edge[2,3] = mul s h
+          out: node[2,3] = sum m node
+          return out
+        """,
+        None,
+    ),
+    "nor rows of edges": (
+        AggregateFirst(),
+        """
+        program p(f: edge[4] feature, s: edge[2] feature, w: etype[4,2,3])
+          h: edge[2,3] = linear f w
+          m: edge[2,3] = mul s h
+          out: node[2,3] = sum m node
+          return out
+        """,
+        None,
+    ),
+    "nor rows that an edge type weights": (
+        AggregateFirst(),
+        """
+        program p(x: node[4] feature, q: etype[2], w: etype[4,2,3])
+          xs: edge[4] = take x edge src
+          h: edge[2,3] = linear xs w
+          m: edge[2,3] = mul q h
+          out: node[2,3] = sum m node
+          return out
+        """,
+        None,
+    ),
+    "nor those of heads of heads": (
+        AggregateFirst(),
+        """
+        program p(x: node[4] feature, s: edge[2] feature, w: etype[4,2,3,2])
+          xs: edge[4] = take x edge src
+          h: edge[2,3,2] = linear xs w
+          m: edge[2,3,2] = mul s h
+          out: node[2,3,2] = sum m node
+          return out
+        """,
+        None,
+    ),
+    "a bias that spreads its rows out stays behind them": (
+        AggregateFirst(),
+        """
+        program p(x: node[4] feature, w: etype[4,2], b: etype[2,3])
+          xs: edge[4] = take x edge src
+          h: edge[2] = linear xs w
+          i: edge[2,3] = add h b
+          out: node[2,3] = sum i node
+          return out
+        """,
+        None,
+    ),
     "a weight that all edges share is no reason": (
         AggregateFirst(),
         """

@@ -6,6 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hetune.variants.frontend.kernels import (
+    aggregate_program,
+    attention_program,
+    linear_program,
+)
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.passes.enumerate import alternatives
 from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
@@ -70,6 +75,9 @@ IDS = {
     ],
     "edge weights": ["vanilla", "src", "dense", "dst", "hybrid"],
     "edge weights, shared map": ["vanilla", "src"],
+    "linear": ["vanilla"],
+    "aggregate": ["vanilla"],
+    "attention, 2 heads": ["vanilla"],
 }
 
 
@@ -101,6 +109,9 @@ GOLDEN = {
     "rgat-within-2-heads.txt": rgat_program(64, 32, 2, softmax="within"),
     "hgt.txt": hgt_program(64, 64),
     "hgt-2-heads.txt": hgt_program(64, 64, 2),
+    "linear.txt": linear_program(64, 32),
+    "aggregate.txt": aggregate_program(64),
+    "attention-2-heads.txt": attention_program(64, 2),
 }
 
 

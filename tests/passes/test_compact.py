@@ -120,6 +120,20 @@ REWRITES = {
           return out
         """,
     ),
+    "a row for each head is made where it is added up": (
+        Compact(),
+        """
+        program p(x: node[4] feature, s: node[2] feature, w: etype[2,4,3])
+          a: edge[2] = take s edge src
+          xs: edge[4] = take x edge src
+          rows: edge[2,4] = outer a xs
+          pair: dst_pair[2,4] = sum rows dst_pair
+          h: dst_pair[2,3] = linear pair w
+          out: node[2,3] = sum h node
+          return out
+        """,
+        None,
+    ),
 }
 """Pass, program before, program after (None: the same)."""
 

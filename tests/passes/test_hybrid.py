@@ -85,6 +85,53 @@ REWRITES = {
           return out
         """,
     ),
+    "sums of pairs are per group": (
+        SplitMessages(),
+        """
+        program p(x: node[4] feature, c: edge[2,1] feature, w: etype[4,2,3])
+          t: dst_pair[2,1] = sum c dst_pair
+          r: dst_pair[2] = reshape t [2]
+          f: edge[2] = take r edge
+          xs: edge[4] = take x edge src
+          h: edge[2,3] = linear xs w
+          m: edge[2,3] = mul f h
+          out: node[2,3] = sum m node
+          return out
+        """,
+        """
+        program p(x: node[4] feature, c: edge[2,1] feature, w: etype[4,2,3]) groups(d, s)
+          c_s: edge@s[2,1] = take c edge@s
+          t_s: dst_pair@s[2,1] = sum c_s dst_pair
+          r_s: dst_pair@s[2] = reshape t_s [2]
+          f_s: edge@s[2] = take r_s edge@s
+          xs_s: edge@s[4] = take x edge@s src
+          h_s: edge@s[2,3] = linear xs_s w
+          m_s: edge@s[2,3] = mul f_s h_s
+          out_s: node[2,3] = sum m_s node
+          c_d: edge@d[2,1] = take c edge@d
+          t_d: dst_pair@d[2,1] = sum c_d dst_pair
+          r_d: dst_pair@d[2] = reshape t_d [2]
+          f_d: edge@d[2] = take r_d edge@d
+          xs_d: edge@d[4] = take x edge@d src
+          h_d: edge@d[2,3] = linear xs_d w
+          m_d: edge@d[2,3] = mul f_d h_d
+          out_d: node[2,3] = sum m_d node
+          out: node[2,3] = add out_d out_s
+          return out
+        """,
+    ),
+    "messages that cannot be added up first stay together": (
+        SplitMessages(),
+        """
+        program p(x: node[4] feature, c: edge[2] feature, w: etype[4,2,3])
+          xd: edge[4] = take x edge dst
+          h: edge[2,3] = linear xd w
+          m: edge[2,3] = mul c h
+          out: node[2,3] = sum m node
+          return out
+        """,
+        None,
+    ),
     "a softmax stays over all edges": (
         SplitMessages(),
         """

@@ -65,6 +65,20 @@ def test_a_pass_that_breaks_a_program_is_named():
     assert "nowhere" in str(caught.value).partition(": ")[2]
 
 
+@dataclass(frozen=True)
+class Stumbles:
+    """A pass that builds what is no program."""
+
+    def __call__(self, program: Program) -> Program:
+        raise ProgramError("nothing fits")
+
+
+def test_a_pass_that_cannot_be_applied_is_named():
+    with pytest.raises(PassError) as caught:
+        run_passes((Compact(), Stumbles()), parse(dedent(PROGRAM)))
+    assert str(caught.value) == "pass Stumbles() broke program 'p': nothing fits"
+
+
 def test_a_program_that_was_broken_before_is_no_passs_fault():
     broken = replace(parse(dedent(PROGRAM)), result="nowhere")
     with pytest.raises(ProgramError) as caught:

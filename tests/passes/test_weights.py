@@ -310,6 +310,59 @@ REWRITES = {
         """,
         None,
     ),
+    "a map that makes heads stays where it is": (
+        TransformSide(End.DST),
+        """
+        program p(x: node[4] feature, w: etype[4,4,4])
+          xs: edge[4] = take x edge src
+          xd: edge[4] = take x edge dst
+          k: edge[4,4] = linear xs w
+          s: edge[4] = dot k xd
+          out: node[4] = sum s node
+          return out
+        """,
+        None,
+    ),
+    "so does one that meets weights": (
+        TransformSide(End.DST),
+        """
+        program p(x: node[4] feature, v: ntype[4], w: etype[4,4])
+          xs: edge[4] = take x edge src
+          vd: etype[4] = take v etype dst
+          k: edge[4] = linear xs w
+          s: edge[] = dot k vd
+          out: node[] = sum s node
+          return out
+        """,
+        None,
+    ),
+    "factors of another axis than the heads stay with the score": (
+        FoldScale(),
+        """
+        program p(x: node[2,4] feature, y: node[2,2,4] feature, w: etype[2,4,4], q: etype[2])
+          xs: edge[2,4] = take x edge src
+          yd: edge[2,2,4] = take y edge dst
+          k: edge[2,4] = linear xs w
+          s: edge[2,2] = dot k yd
+          scaled: edge[2,2] = mul q s
+          out: node[2,2] = sum scaled node
+          return out
+        """,
+        None,
+    ),
+    "a bias of fewer axes does not fold": (
+        Fold(),
+        """
+        program p(x: node[4] feature, w: ntype[4,3], b: ntype[], u: etype[3,2])
+          h: node[3] = linear x w
+          i: node[3] = add h b
+          hs: edge[3] = take i edge src
+          m: edge[2] = linear hs u
+          out: node[2] = sum m node
+          return out
+        """,
+        None,
+    ),
     "what is not linear cannot fold": (
         Fold("a"),
         """

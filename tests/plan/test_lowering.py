@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
-from hetune.variants.backends.torch.backend import TorchBackend
-from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.verify import verify
 from hetune.variants.passes.enumerate import alternatives
 from hetune.variants.plan.lower import lower
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.interpret import interpret
-from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.executable import Executable
-from hetune.variants.runtime.given import weights_of
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
 from hetune.variants.testing.graphs import AWKWARD
+from hetune.variants.testing.plans import run_plan
 from hetune.variants.testing.programs import PROGRAMS, random_parameters
 
 GRAPHS = {name: AWKWARD[name]() for name in ("no nodes", "no edges", "relations without edges")}
@@ -67,20 +62,7 @@ def test_plans_compute_the_program(name, graph):
     program, graph = PROGRAMS[name], GRAPHS[graph]
     values = random_parameters(program, graph)
     expected = interpret(program, values, graph)
-    features = {p.name: values[p.name].float() for p in program.params if p.role == "feature"}
-    domain = Domain(graph)
-    if "c" in features:  # given in the graph's order of edges, kept in the index's
-        features["c"] = features["c"][domain.index("").edge_id]
     for (owner, way, fused), plan in PLANS.items():
         if owner == name:
-            schedules = (Schedule(),) * len(plan.launches)
-            executable = Executable(plan, domain, TorchBackend(), schedules)
-            dirty(executable)
-            found = executable.run(features, weights_of(plan, values, graph))
+            found = run_plan(plan, values, graph)
             assert relative_error(found, expected) <= TOLERANCE, (way, fused)
-
-
-def dirty(executable: Executable) -> None:
-    """Fills all memory with NaN: what is read but never written shows."""
-    for buffer in executable.memory().values():
-        buffer.fill_(torch.nan)

@@ -5,14 +5,28 @@ from __future__ import annotations
 from textwrap import dedent
 
 import pytest
+import torch
 
+from hetune.variants.errors import ProgramError
+from hetune.variants.frontend.kernels import (
+    aggregate_program,
+    attention_program,
+    linear_program,
+)
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.kernel.nodes import Launch
 from hetune.variants.kernel.text import show, show_kernel
+from hetune.variants.passes.pipeline import clean
 from hetune.variants.plan.lower import lower
 from hetune.variants.plan.nodes import Plan, View
 from hetune.variants.plan.variants import variants_of
+from hetune.variants.program.interpret import interpret
 from hetune.variants.program.text import parse
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.testing.conformance import TOLERANCE, relative_error
+from hetune.variants.testing.graphs import AWKWARD
+from hetune.variants.testing.plans import run_plan
+from hetune.variants.testing.programs import random_parameters
 
 
 def plan_of(text: str, **options: bool) -> Plan:
@@ -199,12 +213,68 @@ def test_nodes_without_edges_keep_what_was_added_before():
     assert kernels(plan)[-1] == "gemm out[node] += m @ w heads=1 k=4 n=4 only=dst"
 
 
+@pytest.mark.parametrize(
+    "line", ["", "  c: node[] = count node\n", "  r: node[2,2] = reshape x [2,2]\n"], ids=repr
+)
+def test_a_result_that_is_there_already_is_copied(line):
+    result = line.strip().partition(":")[0] or "x"
+    program = parse(f"program p(x: node[4] feature)\n{line}  return {result}\n")
+    plan = lower(program)
+    assert kernels(plan) == ["traverse node"]
+    assert [buffer.name for buffer in plan.temporaries] == [plan.result] == [f"{result}_copy"]
+    graph = AWKWARD["hub"]()
+    values = random_parameters(program, graph)
+    found = run_plan(plan, values, graph)
+    assert torch.equal(found, interpret(program, values, graph).float())
+
+
+def test_softmaxes_and_counts_of_a_group():
+    program = parse(
+        dedent("""
+        program p(c: edge[] feature) groups(d, s)
+          cs: edge@s[] = take c edge@s
+          a: edge@s[] = softmax cs node
+          b: edge@s[] = softmax cs dst_pair
+          both: edge@s[] = mul a b
+          total: node[] = sum both node
+          n: node[] = count node@s
+          out: node[] = mul total n
+          return out
+        """)
+    )
+    graph = AWKWARD["source hub"]()
+    groups, values = Domain(graph).groups, random_parameters(program, graph)
+    assert all(groups.values())
+    expected = interpret(program, values, graph, groups)
+    for each in (program, clean(program)):
+        found = run_plan(lower(each), values, graph)
+        assert relative_error(found, expected) <= TOLERANCE
+
+
+def test_there_are_no_other_groups():
+    with pytest.raises(ProgramError) as caught:
+        plan_of(
+            """
+            program p(c: edge[] feature) groups(g)
+              cg: edge@g[] = take c edge@g
+              out: node[] = sum cg node
+              return out
+            """
+        )
+    assert str(caught.value) == (
+        "program 'p' has the groups g: plans know 's' and 'd' alone, rename them"
+    )
+
+
 GOLDEN = {
     "rgcn-mean.txt": rgcn_program(64, 64, "mean"),
     "rgat-across.txt": rgat_program(64, 64),
     "rgat-within-2-heads.txt": rgat_program(64, 32, 2, softmax="within"),
     "hgt.txt": hgt_program(64, 64),
     "hgt-2-heads.txt": hgt_program(64, 64, 2),
+    "linear.txt": linear_program(64, 32),
+    "aggregate.txt": aggregate_program(64),
+    "attention-2-heads.txt": attention_program(64, 2),
 }
 
 

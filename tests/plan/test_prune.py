@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hetune.variants.frontend.layers import rgat_program, rgcn_program
-from hetune.variants.kernel.nodes import Rows
+from hetune.variants.kernel.nodes import Direct, Gemm, Launch, Rows
 from hetune.variants.passes.enumerate import alternatives
 from hetune.variants.plan.lower import lower
+from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.prune import Cost, costs_of, undominated
 from hetune.variants.plan.variants import BLOCK_NODES, variants_of
 from hetune.variants.program.nodes import Program, Space
@@ -59,6 +60,24 @@ def test_costs_of_a_plan():
         Cost(False, Rows(Space.EDGE), 8),
         Cost(True, Rows(Space.SRC_PAIR), 24),
     ]
+
+
+def plan_of(*rows: Rows) -> Plan:
+    """Products of the same size over these rows."""
+    products = (Gemm("y", Direct("x"), "w", each, 1, 4, 4) for each in rows)
+    launches = tuple(Launch((product,), ()) for product in products)
+    return Plan(Program("p", (), (), "y"), (), (), launches, (), "y")
+
+
+def test_plans_that_cost_the_same_are_both_kept():
+    whole, source, target = (
+        Rows(Space.SRC_PAIR),
+        Rows(Space.SRC_PAIR, "s"),
+        Rows(Space.DST_PAIR, "d"),
+    )
+    same = {"a": plan_of(source, target, whole), "b": plan_of(whole, source, target)}
+    assert list(undominated(same)) == ["a", "b"]
+    assert list(undominated({**same, "c": plan_of(source, target)})) == ["c"]
 
 
 def kept(program: Program) -> list[str]:

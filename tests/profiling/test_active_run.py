@@ -14,6 +14,7 @@ from hetune.costmodel.features.devices import default_rates, roofline_of
 from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.active import plan
 from hetune.profiling.active import run as module
+from hetune.profiling.active.plan import Planner
 from hetune.profiling.active.run import run_active
 from hetune.profiling.active.view import View
 from hetune.profiling.corpus import build, recipe
@@ -62,6 +63,10 @@ def quick(monkeypatch, supervisor):
     monkeypatch.setattr(module, "Supervisor", lambda limits, seed: nullcontext(supervisor))
 
 
+def kernel_units(name: str) -> tuple[Unit, ...]:
+    return units_of(replace(specs()[0], layer=name))
+
+
 def done(store: Store) -> set[str]:
     return set(store.done(this_machine().digest))
 
@@ -93,12 +98,16 @@ def test_what_was_measured_before_counts(store):
 
 
 def test_what_others_measure_meanwhile_counts(store, supervisor):
+    seen: list[Progress] = []
+
     def measure_all(now: Progress) -> None:
+        seen.append(now)
         if now.problem is not None and len(done(store)) < len(units()):
             run_units(units(), "other", store, supervisor=supervisor)
 
     most = len(units()) - 1
     assert 0 < run(store, most, progress=measure_all) < most
+    assert (seen[-1].done, seen[-1].seconds_left) == (most, 0)
     assert done(store) == {unit.key for unit in units()}
 
 
@@ -170,6 +179,24 @@ def test_other_campaigns_teach_models_but_do_not_count(store, supervisor):
     assert run(store, 4) == 4
     names = Counter(measurement.campaign for measurement in store.measurements())
     assert names == {"other": 12, "try": 4}
+
+
+@pytest.mark.parametrize(("kernel", "taught"), [("rgcn", {"rgcn"}), ("linear", {"linear", "rgcn"})])
+def test_single_kernels_teach_campaigns_that_have_them(
+    kernel, taught, store, supervisor, monkeypatch
+):
+    seen: list[set[str]] = []
+    choose = Planner.next
+
+    def next_units(planner, measured, left, count):
+        seen.append({problem.layer for problem in measured})
+        return choose(planner, measured, left, count)
+
+    known = [unit for name in ("rgcn", "linear") for unit in kernel_units(name)[:2]]
+    run_units(known, "before", store, supervisor=supervisor)
+    monkeypatch.setattr(Planner, "next", next_units)
+    assert run_active(kernel_units(kernel), "try", store, 4) == 2
+    assert seen == [taught]
 
 
 def test_a_problem_looks_the_same_before_and_after_it_is_measured(store, supervisor):

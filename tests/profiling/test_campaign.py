@@ -1,5 +1,6 @@
 """Campaigns: what a file may say, the problems that it comes to, and messages for the rest."""
 
+import functools
 import json
 import re
 import tomllib
@@ -30,6 +31,7 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.errors import CampaignError, GraphError
+from hetune.variants.runtime.build import KERNELS, LAYERS
 
 ROADS = {"graphs": [{"kind": "road", "nodes": 9}], "squared": [8]}
 
@@ -46,8 +48,9 @@ def test_every_key_is_read(tmp_path):
         """
         name = "all keys"
         layers = ["rgat", "hgt"]
+        kernels = ["attention"]
         squared = [16, 32]
-        widths = [8, [4, 12]]
+        widths = [8]
         heads = [1, 4]
         threads = ["all", 1]
         variants = "hybrid*"
@@ -87,7 +90,8 @@ def test_every_key_is_read(tmp_path):
         "part", "subsample", "own", {"edges": 0.5, "of": "clique", "of.nodes": 10}
     )
     assert found.layers == ("rgat", "hgt")
-    assert found.widths == ((16, 16), (32, 32), (8, 8), (4, 12))
+    assert found.kernels == ("attention",)
+    assert found.widths == ((16, 16), (32, 32), (8, 8))
     assert (found.heads, found.threads, found.variants) == ((1, 4), (6, 1), "hybrid*")
     assert found.sample == Sample(3, 5.0, 1)
     assert found.limits == Limits(rounds=8, memory_bytes=1_000_000_000)
@@ -113,9 +117,21 @@ def test_json_says_the_same(tmp_path):
 def test_what_is_left_out():
     found = parse(ROADS, "mine.toml", 5)
     assert (found.name, found.layers) == ("mine.toml", ("rgcn", "rgat", "hgt"))
+    assert found.kernels == ()
     assert (found.heads, found.threads, found.variants) == ((1,), (5,), "*")
     assert (found.sample, found.limits) == (None, Limits())
     assert found.graphs == (recipe("road-0", "road", "road", {"nodes": 9}),)
+
+
+def test_widths_are_squares_or_pairs():
+    assert parsed(squared=[], widths=[8, [4, 12]]).widths == ((8, 8), (4, 12))
+
+
+def test_kernels_stand_in_place_of_layers_or_beside_them():
+    alone = parsed(kernels=["linear", "aggregate"])
+    assert (alone.layers, alone.kernels) == ((), ("linear", "aggregate"))
+    both = parsed(layers="rgcn", kernels="attention")
+    assert both.programs == ("rgcn", "attention")
 
 
 def test_files_are_found_from_the_campaign_s_folder_and_known_by_content(tmp_path):
@@ -151,6 +167,22 @@ def test_all_combinations_come_once():
     assert set(asked) == expected
 
 
+def test_kernels_are_problems_as_layers_are():
+    found = problems(parsed(layers=["rgcn"], kernels=KERNELS, squared=[8, 16], heads=[1, 2]))
+    expected = {(name, 1) for name in ("rgcn", *KERNELS)} | {("attention", 2)}
+    asked = [(p.layer, p.heads, p.d_in, p.d_out) for p in found]
+    assert len(asked) == len(set(asked))
+    assert set(asked) == {(*one, width, width) for one in expected for width in (8, 16)}
+    for problem in found:
+        plans = {plan_of(unit) for unit in units_of(problem)}
+        assert (plans == {"vanilla"}) == (problem.layer in KERNELS)
+
+
+def test_only_linear_changes_widths():
+    [problem] = problems(parsed(kernels=["linear"], squared=[], widths=[[8, 16]]))
+    assert (problem.d_in, problem.d_out) == (8, 16)
+
+
 SAMPLED = {
     "corpus": {"graphs": 2 * len(FAMILIES), "most_edges": 2000},
     "graphs": [],
@@ -170,6 +202,16 @@ def test_a_sample_gives_each_graph_its_share_of_layers_and_widths():
         assert {member.layer for member in members} == {"rgcn", "rgat", "hgt"}
     first = Counter(problem.d_out for problem in found[: len(by_graph)])
     assert first[8] > first[16] > 0
+
+
+def test_kernels_take_turns_with_layers():
+    found = problems(parsed(**SAMPLED, layers=["hgt", "rgcn"], kernels=["aggregate", "linear"]))
+    by_graph: dict[str, set[str]] = {}
+    for problem in found:
+        by_graph.setdefault(problem.graph.name, set()).add(problem.layer)
+    assert set(map(frozenset, by_graph.values())) == {
+        frozenset({"hgt", "rgcn", "aggregate", "linear"})
+    }
 
 
 def test_the_order_is_mixed_and_always_the_same():
@@ -230,27 +272,32 @@ def test_units_are_the_variants_that_match():
     assert 0 < len(some) < len(every)
     assert set(some) < set(every)
     assert all(unit.variant.startswith("vanilla") for unit in some)
-    assert units(parsed(variants="none")) == ()
 
 
 # What it costs.
 
 
-@pytest.mark.parametrize("layer", ["rgcn", "rgat", "hgt"])
-def test_more_work_costs_more(layer):
-    def cost(nodes=1000, edges=10_000, width=32, **limits):
-        problem = ProblemSpec(parsed().graphs[0], layer, width, width, 1, 2)
-        return problem_seconds(problem, (nodes, edges), Limits(**limits))
+def cost_of(layer, nodes=1000, edges=10_000, width=32, **limits):
+    problem = ProblemSpec(parsed().graphs[0], layer, width, width, 1, 2)
+    return problem_seconds(problem, (nodes, edges), Limits(**limits))
 
+
+@pytest.mark.parametrize("name", [*LAYERS, *KERNELS])
+def test_more_work_costs_more(name):
+    cost = functools.partial(cost_of, name)
     assert 0 < cost() < cost(nodes=100_000) < 120
     assert cost() < cost(edges=100_000)
     assert cost() < cost(width=64)
     assert cost() < cost(rounds=14)
-    assert cost(1_000_000, 10_000_000, 256, problem_seconds=50) > 50
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_problem_s_seconds_are_no_bound(layer):
+    assert cost_of(layer, 1_000_000, 10_000_000, 256, problem_seconds=50) > 50
 
 
 def test_units_cost_what_their_problems_cost():
-    found = parsed(layers=["rgcn", "hgt"])
+    found = parsed(layers=["rgcn", "hgt"], kernels=["attention"])
     alone = [problem_seconds(p, size_of(p.graph), Limits()) for p in problems(found)]
     assert units_seconds(units(found), Limits()) == pytest.approx(sum(alone))
 
@@ -301,7 +348,7 @@ def test_problems_of_gpus_say_so_and_have_one_thread():
 
 def test_nothing_is_left_away_for_times_of_gpus_that_nobody_knows():
     sample = {"per_graph": 3, "most_seconds": 1e-6}
-    assert units(parsed(sample=sample)) == ()
+    assert problems(parsed(sample=sample)) == ()
     found = parsed(sample=sample, device="cuda")
     assert units(found) == tuple(u for p in problems(found) for u in units_of(p))
     assert {p.layer for p in problems(found)} == {"rgcn", "rgat", "hgt"}
@@ -328,12 +375,20 @@ def test_the_campaign_for_gpus_is_small():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"widhts": [8]}, "unknown key 'widhts'; known are corpus, device, graphs, heads, layers, "
-         "limits, name, sample, squared, threads, variants, widths"),
+        ({"widhts": [8]}, "unknown key 'widhts'; known are corpus, device, graphs, heads, "
+         "kernels, layers, limits, name, sample, squared, threads, variants, widths"),
         ({"device": "gpu"}, "no device 'gpu': take one of cpu, cuda"),
         ({"name": 3}, "name is 3: give a text"),
         ({"layers": ["gcn"]}, "layers is ['gcn']: take of hgt, rgat, rgcn"),
         ({"layers": []}, "layers is []: take of hgt, rgat, rgcn"),
+        ({"layers": ["linear"]}, "layers is ['linear']: take of hgt, rgat, rgcn"),
+        ({"layers": [], "kernels": ["linear"]}, "layers is []: take of hgt, rgat, rgcn"),
+        ({"kernels": ["rgcn"]}, "kernels is ['rgcn']: take of aggregate, attention, linear"),
+        ({"kernels": []}, "kernels is []: take of aggregate, attention, linear"),
+        ({"kernels": ["linear", "aggregate"], "widths": [[8, 4]]}, "rows of width 8 are as wide "
+         "after 'aggregate', not 4: take equal widths, or a campaign of its own"),
+        ({"kernels": ["attention"], "heads": [3]}, "width 8 does not divide into 3 heads: take "
+         "others"),
         ({"squared": []}, "it has no widths: give squared or widths"),
         ({"squared": [0]}, "squared is [0]: give whole numbers of 1 or more"),
         ({"widths": [[8, 8, 8]]}, "widths is [[8, 8, 8]]: give widths such as 64, or pairs such as "
@@ -341,7 +396,10 @@ def test_the_campaign_for_gpus_is_small():
         ({"heads": [1.5]}, "heads is [1.5]: give whole numbers of 1 or more"),
         ({"heads": []}, "heads is []: give whole numbers of 1 or more"),
         ({"heads": [3]}, "width 8 does not divide into 3 heads: take others"),
-        ({"threads": ["some"]}, "threads is ['some']: give whole numbers of 1 or more, or \"all\""),
+        ({"threads": ["some"]}, "threads is ['some']: give whole numbers from 1 to 1024, or "
+         "\"all\""),
+        ({"threads": [2, 1025]}, "threads is [2, 1025]: give whole numbers from 1 to 1024, or "
+         "\"all\""),
         ({"graphs": []}, "it has no graphs: give [corpus] or [[graphs]]"),
     ],
 )  # fmt: skip
@@ -394,6 +452,27 @@ def test_a_wrong_part_of_a_campaign_is_named(data, message):
     with pytest.raises(CampaignError) as error:
         parsed(**data)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            {"variants": "hybird*"},
+            "no variant of its layers has an id that matches 'hybird*': take another pattern, such "
+            "as 'hybrid*'; `hetune variants` shows ids",
+        ),
+        (
+            {"sample": {"per_graph": 3, "most_seconds": 1e-6}},
+            "all problems should take too long: give its sample more most_seconds, or its limits "
+            "more unit_seconds; or take smaller graphs or widths",
+        ),
+    ],
+)
+def test_a_campaign_that_measures_nothing_is_refused(data, message):
+    with pytest.raises(CampaignError) as error:
+        units(parsed(**data))
+    assert str(error.value) == f"the campaign 'mine.toml' has nothing to measure: {message}"
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,12 @@ from hetune.variants.errors import ProgramError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.interpret import interpret
 from hetune.variants.program.nodes import End, Let, Param, Program, Space, Take, Type
+from hetune.variants.runtime.build import KEEP_WIDTH
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.testing.graphs import typed_graph
 
 LAYERS = [("rgcn", 1), ("rgat", 1), ("rgat", 2), ("hgt", 1), ("hgt", 2)]
+KERNELS = [("linear", 1), ("aggregate", 1), ("attention", 1), ("attention", 2)]
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,7 @@ def graph() -> HeteroGraph:
 
 def program(layer: str, heads: int = 1) -> Program:
     recipe = GraphRecipe("any", "any", "any", ())
-    return program_of(ProblemSpec(recipe, layer, 6, 8, heads, 1))
+    return program_of(ProblemSpec(recipe, layer, 8 if layer in KEEP_WIDTH else 6, 8, heads, 1))
 
 
 def exact(program: Program, graph: HeteroGraph, inputs: Inputs) -> torch.Tensor:
@@ -34,7 +36,7 @@ def exact(program: Program, graph: HeteroGraph, inputs: Inputs) -> torch.Tensor:
     return interpret(program, {name: value.double() for name, value in values.items()}, graph)
 
 
-@pytest.mark.parametrize(("layer", "heads"), LAYERS)
+@pytest.mark.parametrize(("layer", "heads"), LAYERS + KERNELS)
 def test_a_sample_s_rows_are_those_of_the_whole_graph(layer, heads, graph):
     layer = program(layer, heads)
     inputs = random_inputs(layer, Domain(graph), 0)

@@ -181,6 +181,18 @@ def test_every_compiled_variant_has_times(layer, heads, graph):
         assert measurement.prepare_seconds > 0
 
 
+@pytest.mark.parametrize(
+    ("kernel", "heads", "family"),
+    [("linear", 1, "product"), ("aggregate", 1, "traversal"), ("attention", 2, "traversal")],
+)
+def test_a_single_kernel_has_times_of_its_own(kernel, heads, family, graph):
+    problem = replace(PROBLEM, layer=kernel, d_in=8, heads=heads)
+    found = measure_problem(problem, graph, variants_of(program_of(problem)), STAMP)
+    assert [m.status for m in found] == [Status.OK] * len(BLOCKS), found[0].error
+    assert {(m.layer, m.d_in, m.d_out, m.heads) for m in found} == {(kernel, 8, 8, heads)}
+    assert [[launch.family for launch in m.launches] for m in found] == [[family]] * len(BLOCKS)
+
+
 def fill(value: float) -> Callable[[dict[str, Tensor]], None]:
     def spoil(buffers: dict[str, Tensor]) -> None:
         for name, buffer in buffers.items():

@@ -210,6 +210,19 @@ def test_what_another_campaign_has_measured_meanwhile_is_left_out(shelf, tmp_pat
     assert (seen[-1].done, seen[-1].seconds_left) == (report.total, 0)
 
 
+def test_what_others_have_measured_is_not_left(shelf, tmp_path):
+    def measure(units: Sequence[Unit]) -> None:
+        if units[0].problem == PROBLEMS[0]:
+            others = units_of(PROBLEMS[2])
+            run_units(others, "other", shelf, supervisor=Quick(), lock=tmp_path / "other lock")
+
+    seen: list[Progress] = []
+    run(shelf, supervisor=Quick(measure), lock=tmp_path / "lock", progress=seen.append)
+    size = len(units_of(PROBLEMS[0]))
+    assert [now.done for now in seen] == [0, size, 3 * size, 3 * size]
+    assert seen[2].seconds_left == 0
+
+
 def test_campaigns_of_the_same_units_measure_each_once(tmp_path):
     with Store.open(tmp_path / "store.db") as store, ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda _: run(store, lock=tmp_path / "lock"), range(2)))

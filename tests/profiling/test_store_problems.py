@@ -4,14 +4,18 @@ import logging
 
 import numpy as np
 import pytest
+from tests.costmodel import _synthetic
 
-from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
+from hetune.costmodel.data import CandidateSample, LaunchSample, Problem, count_graphs
+from hetune.costmodel.model.rows import Rows
 from hetune.profiling.records import LaunchRecord, Status
 from hetune.profiling.store.problems import problems
 from hetune.profiling.store.store import ALL, Store
 from hetune.profiling.store.summary import standard_error
 from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
 from hetune.variants.errors import StoreError
+
+from ._filled import fill
 
 
 def test_an_empty_store_has_none(store):
@@ -22,7 +26,7 @@ def test_samples_become_lower_quartiles(store):
     launch = LaunchRecord("k1", "product", (1.0, 2.0), (0.3, 0.1, 0.2, 0.4))
     other = LaunchRecord("k2", "fused", (3.0,), (0.5,))
     one = measurement(1, samples=(1.0, 2.0, 4.0, 8.0, 3.0), launches=(launch, other))
-    store.add([one, measurement(2, samples=(5.0,), launches=())], MACHINE)
+    store.add([one, measurement(2, samples=(5.0,), launches=(other,))], MACHINE)
     assert problems(store) == (
         Problem(
             graph="hub",
@@ -47,8 +51,16 @@ def test_samples_become_lower_quartiles(store):
                     one.preparation,
                     standard_error(one.samples, 0.25),
                 ),
-                CandidateSample("hybrid/b2", 5.0, 0.0, (), one.prepare_seconds, one.preparation),
+                CandidateSample(
+                    "hybrid/b2",
+                    5.0,
+                    0.0,
+                    (LaunchSample("fused", (3.0,), 0.5),),
+                    one.prepare_seconds,
+                    one.preparation,
+                ),
             ),
+            graph_fingerprint="f" * 64,
         ),
     )
 
@@ -111,6 +123,36 @@ def test_only_what_ended_well_counts(store):
     assert [c.variant for p in problems(store) for c in p.candidates] == ["hybrid/b9"]
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"samples": (0.0, 0.0, 1.0)},
+        {"launches": ()},
+        {"launches": (LaunchRecord("k1", "product", (1.0,), (0.0,)),)},
+    ],
+)
+def test_what_models_cannot_learn_from_is_left_out_and_counted(changes, store, caplog):
+    one_zero = measurement(4, samples=(0.0, 1.0, 1.0, 1.0, 1.0))
+    bad = [measurement(2, **changes), measurement(3, layer="hgt", **changes)]
+    store.add([measurement(1), *bad, one_zero], MACHINE)
+    with caplog.at_level(logging.WARNING):
+        [found] = problems(store)
+    assert [c.variant for c in found.candidates] == ["hybrid/b1", "hybrid/b4"]
+    assert caplog.messages == [
+        f"2 measurements in {store.place} hold a time of 0 seconds, or no launches, and do not "
+        "count: cost models do without them"
+    ]
+
+
+def test_a_record_that_teaches_nothing_keeps_no_model_from_being_fitted(tmp_path):
+    fill(tmp_path / "a.db", _synthetic.problems(graph_families=2, graphs=1))
+    with Store.open(tmp_path / "a.db") as store:
+        before = problems(store)
+        store.add([measurement(1, samples=(0.0,)), measurement(2, launches=())], MACHINE)
+        assert problems(store) == before
+        assert len(Rows.of(problems(store), _synthetic.MACHINE).problems) == len(before)
+
+
 def test_protocols_are_not_mixed(store, caplog):
     store.add([measurement(1), measurement(2, protocol=0), measurement(3, protocol=0)], MACHINE)
     with caplog.at_level(logging.WARNING):
@@ -127,6 +169,13 @@ def test_devices_are_not_mixed(store):
     assert (cpu.device, gpu.device) == ("cpu", "cuda")
     assert [c.variant for c in cpu.candidates] == ["hybrid/b1", "hybrid/b3"]
     assert [c.variant for c in gpu.candidates] == ["hybrid/b2"]
+
+
+def test_single_kernels_count_where_they_are_named(store):
+    store.add([measurement(1), measurement(2, layer="linear")], MACHINE)
+    assert [p.layer for p in problems(store)] == ["rgat"]
+    assert [p.layer for p in problems(store, layers=["linear"])] == ["linear"]
+    assert [p.layer for p in problems(store, layers=["rgat", "linear"])] == ["linear", "rgat"]
 
 
 def test_the_newest_code_of_a_variant_counts(store):
@@ -151,10 +200,14 @@ def test_machines_are_not_mixed(store):
 
 def test_the_order_of_measuring_does_not_matter(tmp_path):
     found = []
-    batch = [measurement(n, layer=("hgt", "rgcn")[n % 2], d_in=n % 3) for n in range(12)]
+    batch = [
+        measurement(n, layer=("hgt", "rgcn")[n % 2], d_in=n % 3, graph_fingerprint=f"{n % 4 // 2}")
+        for n in range(24)
+    ]
     for number, order in enumerate((batch, batch[::-1])):
         with Store.open(tmp_path / f"{number}.db") as store:
             store.add(order, MACHINE)
             found.append(problems(store))
     assert found[0] == found[1]
-    assert len(found[0]) == 6
+    assert len(found[0]) == 12
+    assert count_graphs(found[0]) == 2

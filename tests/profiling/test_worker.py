@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import mmap
 import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
 
 import psutil
 import pytest
@@ -144,6 +147,25 @@ def test_a_process_that_does_not_start():
         supervisor.measure(units("-"), STAMP)
 
 
+def no_room(*arguments: object, **options: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["tempfile.mkstemp", "os.posix_fallocate", "tempfile.TemporaryFile", "subprocess.Popen"],
+)
+def test_a_full_disk_is_an_error_that_says_how_to_mend_it(call, monkeypatch):
+    wanted, known = units("-"), psutil.Process().num_fds()
+    monkeypatch.setattr(call, no_room)
+    with (
+        Supervisor(LIMITS, command=FAULTY) as supervisor,
+        pytest.raises(WorkerError, match=r"No space left on device\): free some space.* TMPDIR$"),
+    ):
+        supervisor.measure(wanted, STAMP)
+    assert psutil.Process().num_fds() == known
+
+
 def test_an_interrupted_parent_leaves_no_process_behind():
     def interrupted() -> float:
         raise KeyboardInterrupt
@@ -219,6 +241,19 @@ def test_a_heartbeat_is_shared_by_descriptor():
     assert theirs.read() == (2, 6)
     ours.close()
     theirs.close()
+
+
+def test_a_heartbeat_has_its_blocks_before_it_is_memory(monkeypatch):
+    blocks, real = [], mmap.mmap
+
+    def seen(descriptor: int, size: int) -> mmap.mmap:
+        blocks.append(os.fstat(descriptor).st_blocks)
+        return real(descriptor, size)
+
+    monkeypatch.setattr("mmap.mmap", seen)
+    Heartbeat.create().close()
+    assert len(blocks) == 1
+    assert blocks[0] > 0  # on a full disk, writing where there is none ends the process
 
 
 def test_orders_survive_the_wire():

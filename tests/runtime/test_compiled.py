@@ -14,13 +14,20 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import hetune
 from hetune import nn as hetune_nn
-from hetune.variants.errors import GraphError, InputError, MemoryLimitError, VariantError
+from hetune.variants.errors import (
+    CompileError,
+    GraphError,
+    InputError,
+    MemoryLimitError,
+    VariantError,
+)
 from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import BLOCK_NODES
 from hetune.variants.runtime.backends import backend_for, backend_named
 from hetune.variants.runtime.compiled import FallbackWarning
 from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.executable import Executable
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
 from hetune.variants.testing.layers import randomized
 
@@ -35,6 +42,34 @@ def close(found: torch.Tensor, expected: torch.Tensor) -> bool:
 @pytest.fixture
 def layer(rgcn):
     return compile_layer(rgcn, backend="torch")
+
+
+class Failing:
+    """`Executable.run`, which raises where a test wants it to; notes who ran, in order.
+
+    Attributes:
+        fails: Whether an executable fails.
+        ran: Who was called.
+    """
+
+    def __init__(self, monkeypatch):
+        self.fails = lambda executable: False
+        self.error = RuntimeError("odd")
+        self.ran = []
+        run = Executable.run
+
+        def noted(executable, *args):
+            self.ran.append(executable)
+            if self.fails(executable):
+                raise self.error
+            return run(executable, *args)
+
+        monkeypatch.setattr(Executable, "run", noted)
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    return Failing(monkeypatch)
 
 
 # Calls.
@@ -182,6 +217,36 @@ def test_out(layer, x, graph):
     assert torch.equal(out, layer(x, graph))
     with pytest.raises(InputError, match="out shares memory with x"):
         layer(x, graph, out=x)
+
+
+# Trying out.
+
+
+@pytest.mark.parametrize(
+    "error",
+    [CompileError("no such instruction"), MemoryError("full"), RuntimeError("out of memory")],
+    ids=repr,
+)
+def test_a_contender_that_fails_is_not_tried_again(rgcn, x, graph, edges, failing, error):
+    layer = compile_layer(rgcn, backend="torch", explore=True)
+    failing.fails, failing.error = (lambda executable: executable is failing.ran[0]), error
+    with pytest.raises(type(error), match=str(error)):
+        layer(x, graph)
+    expected = rgcn(x, *edges)
+    assert all(close(layer(x, graph), expected) for _ in range(12))
+    assert failing.ran.count(failing.ran[0]) == 1
+
+
+def test_a_mistake_of_the_caller_counts_against_no_contender(rgcn, x, graph, failing):
+    layer = compile_layer(rgcn, backend="torch", explore=True)
+    for _ in range(5):
+        with pytest.raises(InputError, match="out has shape"):
+            layer(x, graph, out=torch.empty(1))
+    assert len(set(failing.ran)) == 1
+    for _ in range(12):
+        layer(x, graph)
+    assert failing.ran.count(failing.ran[0]) >= 5 + 4
+    assert len(set(failing.ran)) > 1
 
 
 # Memory limits.
@@ -369,6 +434,20 @@ def test_inside_of_models(x, graph):
     model.load_state_dict(model.state_dict())
 
 
+def test_a_module_that_was_moved_alone_is_refused(layer, rgcn, x, graph, edges):
+    """Kernels would take its addresses for those of this device."""
+    layer(x, graph)
+    layer.to("meta")
+    with pytest.raises(InputError, match="the module is on meta but x and the graph are on cpu"):
+        layer(x, graph)
+    layer.to_empty(device="cpu")
+    randomized(layer.module)
+    assert close(layer(x, graph), rgcn(x, *edges))
+    rgcn.root = torch.nn.Parameter(rgcn.root.to("meta"))
+    with pytest.raises(InputError, match="the module is on cpu and meta but"):
+        layer(x, graph)
+
+
 # What runs as it is.
 
 
@@ -390,6 +469,9 @@ UNSUPPORTED = {
     "RGATConv runs uncompiled: mod='additive'": lambda: geometric.RGATConv(8, 8, 3, mod="additive"),
     "RGATConv runs uncompiled: dropout=0.5 in training mode: call eval() for inference": lambda: (
         geometric.RGATConv(8, 8, 3, dropout=0.5)
+    ),
+    "RGCNConv runs uncompiled: out_channels=0: widths of at least 1 are supported": lambda: (
+        geometric.RGCNConv(8, 0, 3)
     ),
     "RGCNConv runs uncompiled: weight is float64, not float32": lambda: geometric.RGCNConv(
         8, 8, 3
@@ -541,8 +623,19 @@ def test_demands_that_a_fallback_cannot_meet(demand, x, edges):
     with pytest.raises(InputError) as caught:
         layer(x, *edges, **demand)
     assert str(caught.value) == (
-        f"{next(iter(demand))}= cannot be honoured, for the call runs in the original module: the "
+        f"{next(iter(demand))}= cannot be honored, for the call runs in the original module: the "
         "module is not supported"
+    )
+
+
+def test_a_limit_of_the_layer_that_a_fallback_cannot_meet(rgcn, x, graph):
+    layer = compile_layer(rgcn, backend="torch", memory_limit=10**9)
+    assert layer(x, graph).shape == (50, 8)
+    with torch.enable_grad(), pytest.raises(InputError) as caught:
+        layer(x, graph)
+    assert str(caught.value) == (
+        "memory_limit= of hetune.compile cannot be honored, for the call runs in the original "
+        "module: gradients are needed: call it under torch.no_grad() for inference"
     )
 
 

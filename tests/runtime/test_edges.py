@@ -77,6 +77,41 @@ def test_edits_in_place_are_seen(edit, graph_of):
     assert graph_of(index, etype) is after
 
 
+LARGE = 100_000
+"""Edges of which a sample is looked at, not all."""
+
+
+@pytest.mark.parametrize(
+    ("edit", "is_seen"),
+    [
+        (lambda index, etype: index[1, LARGE - 2].fill_(4), True),
+        (lambda index, etype: etype[77_777:77_778].add_(1), True),
+        (lambda index, etype: index.data.copy_(index.flip(1)), True),
+        (lambda index, etype: index.numpy().fill(4), True),
+        (lambda index, etype: etype.numpy().sort(), True),
+        (lambda index, etype: etype.data[:1].sub_(1), True),
+        (lambda index, etype: index.data[1, LARGE - 2].fill_(4), False),
+        (lambda index, etype: etype.numpy()[1:2].fill(1), False),
+    ],
+    ids=[
+        *("an id", "a type", "reversed past data", "filled by numpy", "sorted by numpy"),
+        *("a type that is looked at", "an id past data", "a type by numpy"),
+    ],
+)
+def test_edits_of_many_edges_past_the_counter_are_seen_by_a_sample(edit, is_seen, graph_of):
+    """Torch's counter tells of every write; of others, some 64 elements of a tensor."""
+    draw = torch.Generator().manual_seed(0)
+    index = torch.randint(0, 4, (2, LARGE), generator=draw)
+    etype = torch.randint(1, 3, (LARGE,), generator=draw)
+    before = graph_of(index, etype)
+    edit(index, etype)
+    after = graph_of(index, etype)
+    assert (after is not before) == is_seen
+    if is_seen:
+        assert torch.equal(after.dst, index[1].int())
+        assert torch.equal(after.etype, etype.int())
+
+
 def test_a_graph_keeps_a_copy_of_what_it_was_made_of(graph_of):
     index, etype = edges()
     graph = graph_of(index, etype)

@@ -5,22 +5,28 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hetune.variants.backends.torch.backend import TorchBackend
+from hetune.variants.backends.triton.backend import TritonBackend
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Buffer, Launch
 from hetune.variants.passes.enumerate import alternatives
 from hetune.variants.plan.lower import lower
 from hetune.variants.plan.nodes import Plan, View
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import Program, Space, Type
+from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
-from hetune.variants.runtime.memory import lay_out
+from hetune.variants.runtime.memory import lay_out, layout_of
 from hetune.variants.runtime.workspace import Workspace
+from hetune.variants.testing.conformance import features
 from hetune.variants.testing.graphs import AWKWARD
+from hetune.variants.testing.layers import LAYERS, randomized
 from hetune.variants.testing.programs import PROGRAMS, random_parameters
 
 
@@ -109,3 +115,17 @@ def test_the_peak_is_what_a_run_allocates(name):
         executable = Executable(variant.plan, domain, TorchBackend(), variant.schedules)
         executable.run({"x": values["x"].float()}, weights_of(variant.plan, values, graph))
     assert workspace.nbytes <= 2 * most  # the largest arena and the largest scratch, not their sum
+
+
+def test_what_counts_is_the_schedule_that_a_backend_was_given():
+    graph = AWKWARD["isolated nodes"]()
+    module = randomized(LAYERS["rgat-across"].make(graph, 8, 2)).eval()
+    x, domain = features(module, graph), Domain(graph, torch.device("cpu"))
+    apart = GpuSchedule(one_pass=False)
+    layer = compile_layer(module, backend=TritonBackend(schedule=apart))
+    found = {each.id: each.peak_bytes for each in layer.explain(x, graph).candidates}
+    for variant in variants_of(layer._adapter.program, "cuda"):
+        schedules = (apart,) * len(variant.plan.launches)
+        assert found[variant.id] == layout_of(variant.plan, schedules, domain).peak_bytes
+    own = compile_layer(module, backend="triton").explain(x, graph).candidates
+    assert found != {each.id: each.peak_bytes for each in own}

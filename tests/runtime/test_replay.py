@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 import hetune
-from hetune.variants.errors import CompileError, InputError
+from hetune.variants.errors import CompileError, InputError, MemoryLimitError
 from hetune.variants.runtime import replay as module
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.pricing import Prices
@@ -27,6 +28,7 @@ class FakeRecorder:
 
     refused: str = ""
     error: Exception | None = None
+    recorded: bool = False
     said: list[str] = field(default_factory=list)
 
     def refusal(self, device: torch.device) -> str:
@@ -34,6 +36,9 @@ class FakeRecorder:
 
     def on(self, device: torch.device) -> AbstractContextManager[object]:
         return nullcontext()
+
+    def is_recorded(self) -> bool:
+        return self.recorded
 
     def event(self) -> Event:
         return Event(self.said)
@@ -182,6 +187,48 @@ def test_threads_take_turns(made, graph, x):
     assert wrong == []
 
 
+def test_what_others_record_goes_into_their_recording(made, graph, x):
+    layer, recorder, plain = made()
+    for _ in range(2):
+        layer(x, graph, variant=VARIANT)
+    recorder.recorded = True
+    for _ in range(3):
+        found = layer(x, graph, variant=VARIANT)
+    assert torch.equal(found, plain(x, graph, variant=VARIANT))
+    assert recorder.said == []
+    recorder.recorded = False
+    layer(x, graph, variant=VARIANT)
+    recorder.recorded = True
+    layer(x, graph, variant=VARIANT)
+    assert recorder.said == ["record", "mark", "wait", "replay", "mark"]
+
+
+def test_recordings_keep_to_the_limit_of_a_call(made, graph, x):
+    copies = 2 * x.nbytes
+    layer, recorder, _ = made()
+    peak = peak_bytes(layer, x, graph, VARIANT)
+    with pytest.raises(MemoryLimitError, match=f"needs {peak + copies} bytes"):
+        layer(x, graph, variant=VARIANT, memory_limit=peak + copies - 1)
+    for _ in range(3):
+        layer(x, graph, variant=VARIANT, memory_limit=peak + copies)
+    assert recorder.said.count("record") == 1
+
+
+def test_left_to_hetune_recordings_over_the_limit_of_a_call_are_not_made(made, graph, x):
+    layer, recorder, _ = made(wanted=None)
+    variant = "vanilla/t64-e1024"
+    peak = peak_bytes(layer, x, graph, variant)
+    for _ in range(4):
+        layer(x, graph, variant=variant, memory_limit=peak)
+    assert recorder.said == []
+    layer(x, graph, variant=variant, memory_limit=peak + 2 * x.nbytes)
+    assert recorder.said.count("record") == 1
+
+
+def peak_bytes(layer, x, graph, variant: str) -> int:
+    return next(c.peak_bytes for c in layer.explain(x, graph).candidates if c.id == variant)
+
+
 def test_by_default_nothing_is_recorded(made, graph, x):
     layer, recorder, _ = made(wanted=False)
     for _ in range(4):
@@ -224,31 +271,57 @@ def test_a_gpu_records_and_nothing_else():
 
 
 class Cuda:
-    """What of `torch.cuda` recording uses; notes the calls."""
+    """What of `torch.cuda` recording uses; notes the calls.
+
+    Like torch, it leaves a recording's stream the current one where beginning or ending it fails.
+    """
 
     def __init__(self) -> None:
+        self.fails = ""
         self.said: list[str] = []
-        self.now = Stream(self, "caller's")
+        self.device = 0
+        self._of_thread = threading.local()
+
+    def current_device(self) -> int:
+        return self.device
 
     def current_stream(self) -> Stream:
-        return self.now
+        return getattr(self._of_thread, "stream", Stream(self, "caller's"))
+
+    def set_stream(self, stream: Stream) -> None:
+        self._of_thread.stream = stream
+
+    def is_current_stream_capturing(self) -> bool:
+        return True
 
     def Stream(self) -> Stream:
-        return Stream(self, "side")
+        return Stream(self, f"side {self.device}")
 
     @contextmanager
     def stream(self, stream: Stream) -> Iterator[None]:
-        self.now, before = stream, self.now
-        yield
-        self.now = before
+        before = self.current_stream()
+        self.set_stream(stream)
+        try:
+            yield
+        finally:
+            self.set_stream(before)
 
     def CUDAGraph(self) -> SimpleNamespace:
-        return SimpleNamespace(replay=lambda: self.said.append(f"replay on {self.now.name}"))
+        return SimpleNamespace(
+            replay=lambda: self.said.append(f"replay on {self.current_stream().name}")
+        )
 
     @contextmanager
-    def graph(self, graph: object, capture_error_mode: str) -> Iterator[None]:
-        with self.stream(Stream(self, f"capture, {capture_error_mode}")):
-            yield
+    def graph(self, graph: object, stream: Stream, capture_error_mode: str) -> Iterator[None]:
+        self.said.append(f"record {stream.name}, {capture_error_mode}")
+        before = self.current_stream()
+        self.set_stream(stream)
+        if self.fails == "begin":
+            raise RuntimeError("another recording is underway")
+        yield
+        if self.fails == "end":
+            raise RuntimeError("operation failed due to a previous error during capture")
+        self.set_stream(before)
 
 
 @dataclass
@@ -260,23 +333,72 @@ class Stream:
         self.cuda.said.append(f"{self.name} waits for {other.name}")
 
 
-def test_a_run_warms_up_on_another_stream_before_it_is_recorded(monkeypatch):
-    cuda = Cuda()
-    monkeypatch.setattr(module.torch, "cuda", cuda)
+@pytest.fixture
+def cuda(monkeypatch) -> Cuda:
+    found = Cuda()
+    monkeypatch.setattr(module.torch, "cuda", found)
+    monkeypatch.setattr(module, "_SIDES", {})
+    return found
 
+
+def test_a_run_warms_up_on_another_stream_before_it_is_recorded_there(cuda):
     def run() -> torch.Tensor:
-        cuda.said.append(f"run on {cuda.now.name}")
+        cuda.said.append(f"run on {cuda.current_stream().name}")
         return torch.zeros(1)
 
     again, _ = CudaRecorder().record(run)
     again()
     assert cuda.said == [
-        "side waits for caller's",
-        "run on side",
-        "caller's waits for side",
-        "run on capture, thread_local",
+        "side 0 waits for caller's",
+        "run on side 0",
+        "caller's waits for side 0",
+        "record side 0, thread_local",
+        "run on side 0",
         "replay on caller's",
     ]
+
+
+def test_each_device_records_on_a_stream_of_its_own(cuda):
+    used = []
+
+    def run() -> torch.Tensor:
+        used.append(cuda.current_stream())
+        return torch.zeros(1)
+
+    for cuda.device in (0, 1, 0):
+        CudaRecorder().record(run)
+    assert [stream.name for stream in used[1::2]] == ["side 0", "side 1", "side 0"]
+    assert used[1] is used[5]
+
+
+@pytest.mark.parametrize("fails", ["begin", "end"])
+def test_the_caller_s_stream_stays_the_current_one_where_recording_fails(fails, cuda):
+    cuda.fails = fails
+    with pytest.raises(RuntimeError, match=r"recording|capture"):
+        CudaRecorder().record(lambda: torch.zeros(1))
+    assert cuda.current_stream().name == "caller's"
+
+
+def test_one_thread_at_a_time_records(cuda):
+    running, most = [], []
+
+    def run() -> torch.Tensor:
+        running.append(1)
+        time.sleep(0.01)
+        most.append(len(running))
+        running.pop()
+        return torch.zeros(1)
+
+    threads = [threading.Thread(target=CudaRecorder().record, args=(run,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 8
+
+
+def test_recordings_of_others_are_seen(cuda):
+    assert CudaRecorder().is_recorded()
 
 
 def test_the_option_is_that_of_hetune_compile(graph, x):

@@ -28,12 +28,14 @@ class Told:
     prepare: tuple[float, ...] = ()
     factor: float = 1.0
     asking_seconds: float = 0.0
+    tie: float = 1.0
 
     def price(self, table, domain, threads):
         count = len(table.variants)
         seconds = np.array([*self.seconds, *[99.0] * (count - len(self.seconds))])
         prepare = np.array([*self.prepare, *[0.0] * (count - len(self.prepare))])
-        return Prices(seconds, np.zeros(len(table.launches)), prepare, "the test")
+        launches = np.zeros(len(table.launches))
+        return Prices(seconds, launches, prepare, "the test", tie=self.tie)
 
     def spread(self, table, domain, threads):
         return np.full(len(table.variants), self.factor)
@@ -120,6 +122,42 @@ def test_the_usual_variant_is_the_one_that_adapts_most(program, expected):
     assert usual(variants_of(program)).id == expected
 
 
+def all_but_usual(seconds: float) -> tuple[float, ...]:
+    """Times of which the usual variant's is 1, and the second one's is this, and others' are 9."""
+    assert usual(VARIANTS) is not VARIANTS[1]
+    return tuple(
+        1.0 if v is usual(VARIANTS) else seconds if v is VARIANTS[1] else 9.0 for v in VARIANTS
+    )
+
+
+@pytest.mark.parametrize(
+    ("faster", "tie", "expected"),
+    [
+        (0.96, 1.0, VARIANTS[1]),
+        (0.96, 1.05, usual(VARIANTS)),
+        (0.94, 1.05, VARIANTS[1]),
+        (1.1, 1.05, usual(VARIANTS)),
+    ],
+)
+def test_the_usual_variant_runs_where_predictions_cannot_tell(graph, faster, tie, expected):
+    told = Told(all_but_usual(faster), tie=tie)
+    choice = choose(VARIANTS, graph, told)
+    assert choice.id == expected.id
+    assert chosen(VARIANTS, graph, told).variant is expected
+    assert contenders(VARIANTS, graph, told)[0] is expected
+    assert ("cannot tell" in choice.reason) == (choice.seconds == 1.0 > faster)
+
+
+def test_a_usual_variant_that_does_not_fit_is_not_taken_for_a_tie(graph):
+    needs = {c.id: c.peak_bytes for c in choose(VARIANTS, graph, Told((1.0,))).candidates}
+    small = min(VARIANTS, key=lambda v: needs[v.id])
+    assert needs[small.id] < needs[usual(VARIANTS).id]
+    times = {small: 0.99, usual(VARIANTS): 1.0}
+    told = Told(tuple(times.get(v, 9.0) for v in VARIANTS), tie=1.05)
+    assert choose(VARIANTS, graph, told).id == usual(VARIANTS).id
+    assert choose(VARIANTS, graph, told, memory_limit=needs[small.id]).id == small.id
+
+
 def test_contenders_are_those_that_the_prediction_cannot_tell_apart(graph):
     told = Told((1.0, 1.2, 1.3, 1.6), factor=1.1)
     assert [v.id for v in contenders(VARIANTS, graph, told)] == [v.id for v in VARIANTS[:2]]
@@ -138,6 +176,24 @@ def test_exploring_keeps_what_was_fastest_and_ends(graph):
             tell(truth[chosen.variant.id])
     assert set(tried[:12]) == set(truth)
     assert set(tried[12:]) == {VARIANTS[1].id}
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2, 3])
+@pytest.mark.parametrize("runs", [0, 1, 3], ids="after {} runs".format)
+def test_a_variant_whose_run_fails_is_not_tried_again(failing, runs, graph):
+    """The first ones of three fail, after so many runs each that did not."""
+    policy = Policy(Told((1.0, 1.2, 1.3), factor=1.5), explore=True)
+    use, tried = Use(), []
+    fails = [variant.id for variant in VARIANTS[:failing]]
+    for _ in range(20):
+        found, tell = use.next(VARIANTS, graph, policy, ready)
+        name = found.variant.id
+        if tell is not None:
+            tell(math.inf if name in fails and tried.count(name) == runs else 1.0)
+        tried.append(name)
+    left = VARIANTS[failing % 3].id
+    assert set(tried[12:]) == {left}
+    assert all(tried.count(name) == runs + 1 for name in fails if name != left)
 
 
 @pytest.mark.parametrize("explore", [False, True], ids=["asked", "tried"])

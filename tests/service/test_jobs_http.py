@@ -75,6 +75,18 @@ def test_a_job_s_life(own, leases):
     assert own.delete(path).json() == cancelled.json()
 
 
+def test_a_job_of_single_kernels(own, leases):
+    campaign = {key: value for key, value in CAMPAIGN.items() if key != "layers"}
+    asked = {"campaign": campaign | {"kernels": ["linear"]}, "machine": MACHINE.digest}
+    created = own.post(JOBS, json=asked)
+    assert created.status_code == 201
+    path = created.headers["location"]
+    assert work(leases)
+    assert own.get(path).json()["state"] == "succeeded"
+    [result] = own.get(f"{path}/results").json()["results"]
+    assert (result["layer"], len(result["variants"])) == ("linear", 4)
+
+
 def test_presets(own, monkeypatch):
     monkeypatch.setattr("hetune.profiling.jobs.queue.units_of", lambda _: some_units(3))
     assert own.post(JOBS, json={"campaign": "smoke"}).json()["campaign"] == "smoke"
@@ -164,6 +176,9 @@ def nested(depth):
         ({"threads": [10**6]}, 413, "TooLargeError"),
         ({"widths": [4] * 3000, "threads": [1] * 3000}, 413, "TooLargeError"),
         ({"layers": ["gcn"]}, 422, "CampaignError"),
+        ({"layers": ["linear"]}, 422, "CampaignError"),
+        ({"kernels": ["rgcn"]}, 422, "CampaignError"),
+        ({"kernels": ["attention"], "widths": [[4, 8]]}, 422, "CampaignError"),
         ({"limits": {"problem_seconds": 1e6}}, 413, "TooLargeError"),
         ({"limits": {"most_rounds": 10**6}}, 413, "TooLargeError"),
         ({"limits": {"memory_bytes": 2**62}}, 413, "TooLargeError"),
@@ -171,7 +186,7 @@ def nested(depth):
         ({"variants": "none-of-them"}, 422, "CampaignError"),
         ({"unknown": 1}, 422, "CampaignError"),
     ],
-    ids=range(24),
+    ids=range(27),
 )
 def test_campaigns_that_are_refused(http, change, status, name):
     found = http.post(JOBS, json={"campaign": CAMPAIGN | change})
@@ -179,7 +194,7 @@ def test_campaigns_that_are_refused(http, change, status, name):
     assert http.get(JOBS).json()["jobs"] == []
 
 
-@pytest.mark.parametrize("key", ["layers", "widths", "squared", "heads", "threads"])
+@pytest.mark.parametrize("key", ["layers", "kernels", "widths", "squared", "heads", "threads"])
 def test_lists_are_bounded_before_they_are_combined(http, monkeypatch, key):
     monkeypatch.setattr("hetune.profiling.campaign.parse", None)
     found = http.post(JOBS, json={"campaign": CAMPAIGN | {key: [1] * 1001}})

@@ -59,6 +59,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def schedule(self) -> AnySchedule | None:
+        """By which it runs all launches, in place of their variants'; None: by theirs."""
+        ...
+
+    @property
     def indexes_on_device(self) -> bool:
         """Whether it walks a `DeviceIndex` on the tensors' device, rather than the CPU's."""
         ...

@@ -114,11 +114,15 @@ class ParametersVersion:
     """A module's tensors at one time: identity, memory, write counter, and some elements of each.
 
     It holds on to the memory, so that no other tensor can get its address meanwhile.
+
+    Attributes:
+        devices: Where they are, each device once.
     """
 
-    __slots__ = ("_elements", "_kept", "_key", "_samples")
+    __slots__ = ("_elements", "_kept", "_key", "_samples", "devices")
 
     def __init__(self, tensors: list[Tensor]) -> None:
+        self.devices = tuple(dict.fromkeys(tensor.device for tensor in tensors))
         self._kept = tuple(tensor.detach() for tensor in tensors)
         self._key = _identities(tensors)
         self._samples = tuple(sample_of(t) for t in self._kept if t.device.type == "cpu")

@@ -193,7 +193,7 @@ def rows_of(adapter: Adapter, call: Call, graph: HeteroGraph) -> Tensor:
     """Features of all nodes in the graph's order, [N, width].
 
     Raises:
-        InputError: Their number, width or device is not the graph's or module's.
+        InputError: Their number or device is not the graph's, or their width not the module's.
     """
     width = adapter.program.type_of("x").width
     x = call.x if isinstance(call.x, Tensor) else _concatenated(call.x, graph, width)

@@ -53,6 +53,8 @@ def _adapt_rgcn(module: Any) -> Adapter | Unsupported:
         if widths[0] != widths[1]:
             return Unsupported(f"in_channels={widths}: source and destination widths differ")
         widths = widths[0]
+    if found := _zero_width(in_channels=widths, out_channels=module.out_channels):
+        return found
     blocks = module.num_blocks or 0
     has_root, has_bias = module.root is not None, module.bias is not None
     program = rgcn_program(widths, module.out_channels, aggr, has_root, has_bias, blocks)
@@ -92,6 +94,8 @@ def _adapt_rgat(module: Any) -> Adapter | Unsupported:
     if not math.isfinite(module.negative_slope):
         return Unsupported(f"negative_slope={module.negative_slope}")
     heads, width = module.heads, module.out_channels
+    if found := _zero_width(in_channels=module.in_channels, out_channels=width):
+        return found
     if not module.concat and heads > 1:
         return Unsupported(f"concat=False with heads={heads}")
     within = module.attention_mechanism == "within-relation"
@@ -141,6 +145,8 @@ def _adapt_hgt(module: Any) -> Adapter | Unsupported:
     if not edge_types:
         return Unsupported("metadata has no edge types")
     d_in, d_out, heads = inputs[0].weight.shape[1], module.out_channels, module.heads
+    if found := _zero_width(in_channels=d_in, out_channels=d_out):
+        return found
     depth = d_out // heads
     program = hgt_program(d_in, d_out, heads)
     has_skip = any(param.name == "skip" for param in program.params)
@@ -176,6 +182,13 @@ def _adapt_hgt(module: Any) -> Adapter | Unsupported:
         signature="hetero",
         metadata=(node_types, edge_types),
     )
+
+
+def _zero_width(**widths: int) -> Unsupported | None:
+    for name, width in widths.items():
+        if width < 1:
+            return Unsupported(f"{name}={width}: widths of at least 1 are supported")
+    return None
 
 
 def _block_diagonal(blocks: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +14,9 @@ from hetune.variants.graph._dense import DenseSpans, dense_spans
 from hetune.variants.graph._order import EdgeOrder
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import DstPairs, GraphIndex, RelationStats
+from hetune.variants.graph.streams import settle
+
+_Built = TypeVar("_Built")
 
 
 class DeviceIndex(GraphIndex):
@@ -31,6 +35,17 @@ class DeviceIndex(GraphIndex):
         """Prefer `DeviceIndex.on`, which shares indexes."""
         self.device = device
         super().__init__(graph, relations)
+        settle(device)
+
+    def step(self, name: str, build: Callable[[], _Built]) -> _Built:
+        """As of `Steps`; what is built is there for all streams."""
+
+        def settled() -> _Built:
+            built = build()
+            settle(self.device)
+            return built
+
+        return super().step(name, settled)
 
     @classmethod
     def on(

@@ -8,6 +8,8 @@ from contextvars import ContextVar
 
 import torch
 
+MOST_THREADS = 1024
+"""Libraries of threads end a process that asks for many more."""
 _asked: ContextVar[int | None] = ContextVar("hetune_threads", default=None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hetune.variants.passes.product import Product, linear_of, multiply, product_of
+from hetune.variants.passes.product import Product, has_heads, messages_of, multiply
 from hetune.variants.passes.rewrite import Builder, rewrite
 from hetune.variants.program.nodes import (
     ALL_EDGES,
@@ -42,11 +42,10 @@ class AggregateFirst:
             return None
         if builder.types[op.x].space is not Space.EDGE or builder.types[op.x].group != self.group:
             return None
-        product = product_of(builder, op.x)
-        found = linear_of(builder, product.core)
+        found = messages_of(builder, op.x)
         if found is None:
             return None
-        linear, bias = found
+        product, linear, bias = found.product, found.linear, found.bias
         rows, weight = _weighted(builder, product, linear)
         aggregated = builder.emit(Sum(rows, Space.DST_PAIR), f"{hint}_pair")
         transformed = builder.emit(Linear(aggregated, weight), product.core)
@@ -78,11 +77,11 @@ def _shares(builder: Builder, product: Product, linear: Linear, hint: str) -> st
 
 def _weighted(builder: Builder, product: Product, linear: Linear) -> tuple[str, str]:
     """The rows to add up, and the weight for the sums: per head if a factor has heads."""
-    rows, weight = linear.x, linear.w
-    for factor in product.edge_factors:
-        if builder.types[factor].shape and len(builder.types[rows].shape) == 1:
-            rows = builder.emit(Map("outer", (factor, rows)), f"{rows}_heads")
-            weight = builder.emit(Einsum("khd->hkd", (weight,)), f"{weight}_heads")
-        else:
-            rows = builder.emit(Map("mul", (factor, rows)), f"{rows}_weighted")
-    return rows, weight
+    rows, factors = linear.x, product.edge_factors
+    if has_heads(builder, product) and len(builder.types[rows].shape) == 1:
+        factor = multiply(builder, factors[0], factors[1:])
+        rows = builder.emit(Map("outer", (factor, rows)), f"{rows}_heads")
+        return rows, builder.emit(Einsum("khd->hkd", (linear.w,)), f"{linear.w}_heads")
+    for factor in factors:
+        rows = builder.emit(Map("mul", (factor, rows)), f"{rows}_weighted")
+    return rows, linear.w

@@ -46,6 +46,8 @@ class Compact:
     def _rule(self, builder: Builder, op: Op, hint: str) -> str | None:
         if not isinstance(op, Linear | Map | Dot) or (isinstance(op, Linear) and not self.linear):
             return None
+        if isinstance(op, Map) and op.fn == "outer":
+            return None  # the kernel that sums it up makes it
         edges = [a for a in operands(op) if builder.types[a].space is Space.EDGE]
         if not edges or any(builder.types[a].group != self.group for a in edges):
             return None

@@ -50,8 +50,8 @@ def alternatives(program: Program) -> tuple[Alternative, ...]:
 
 def _pipelines(program: Program) -> Iterator[tuple[str, tuple[Pass, ...]]]:
     yield "vanilla", ()
-    weights = (False, True) if WeightsFirst()(program) != program else (False,)
-    scores: tuple[str, ...] = SCORES if SplitScores()(program) != program else ("",)
+    weights = (False, True) if _changes(WeightsFirst(), program) else (False,)
+    scores: tuple[str, ...] = SCORES if _changes(SplitScores(), program) else ("",)
     folds = _folds(program)
     for messages, score, first in itertools.product(MESSAGES, scores, weights):
         for folded in folds:
@@ -62,6 +62,10 @@ def _pipelines(program: Program) -> Iterator[tuple[str, tuple[Pass, ...]]]:
             parts += ["weights-first"] if first else []
             parts += folded.parts
             yield "+".join(parts), _pipeline(messages, score, first, folded)
+
+
+def _changes(step: Pass, program: Program) -> bool:
+    return run_passes((step,), program) != program
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +122,11 @@ def _folds(program: Program) -> tuple[_Folded, ...]:
     It is no choice where folding makes no edge type's product larger: then it only saves the
     products of nodes.
     """
-    scaled = FoldScale()(program)
+    scaled = run_passes((FoldScale(),), program)
     folded = run_passes(_FOLD_ALL, scaled)
     if folded != scaled and _is_no_larger(folded, scaled):
         return (_Folded(whole=True),)
-    weights = (weight for weight in _typed_products(program) if Fold(weight)(program) != program)
+    weights = (weight for weight in _typed_products(program) if _changes(Fold(weight), program))
     return tuple(_Folded(subset) for subset in _subsets(tuple(weights)))
 
 

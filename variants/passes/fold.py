@@ -138,7 +138,13 @@ def _affine(builder: Builder, name: str) -> tuple[Linear | None, str | None]:
     match builder.op(name):
         case Linear(w=w) as linear if builder.types[w].space is Space.NTYPE:
             return linear, None
-        case Map(fn="add", args=(rows, bias)) if builder.types[bias].space is Space.NTYPE:
+        case Map(fn="add", args=(rows, bias)) if _is_bias(builder, rows, bias):
             inner, nothing = _affine(builder, rows)
             return (inner, bias) if nothing is None else (None, None)
     return None, None
+
+
+def _is_bias(builder: Builder, rows: str, bias: str) -> bool:
+    """Whether a row of the node type is added: one of fewer axes would have to be spread out."""
+    kind = builder.types[bias]
+    return kind.space is Space.NTYPE and kind.shape == builder.types[rows].shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hetune.variants.passes.product import linear_of, product_of
+from hetune.variants.passes.product import messages_of
 from hetune.variants.passes.rewrite import Builder, rewrite
 from hetune.variants.passes.transform_side import score_of
 from hetune.variants.program.nodes import (
@@ -16,6 +16,7 @@ from hetune.variants.program.nodes import (
     Merge,
     Op,
     Program,
+    Reshape,
     Space,
     Sum,
     Take,
@@ -50,7 +51,7 @@ class SplitScores:
 def _split_sum(builder: Builder, op: Op, hint: str) -> str | None:
     if not isinstance(op, Sum) or op.space is not Space.NODE or not _all_edges(builder, op.x):
         return None
-    if linear_of(builder, product_of(builder, op.x).core) is None:
+    if messages_of(builder, op.x) is None:
         return None
     source, destination = (
         builder.emit(Sum(_restrict(builder, op.x, group), Space.NODE), f"{hint}_{group}")
@@ -89,7 +90,9 @@ def _restrict(builder: Builder, name: str, group: str) -> str:
             return builder.emit(Take(rows, kind.space, end, group), hint)
         case Count(space=space):
             return builder.emit(Count(space, group), hint)
-        case Linear() | Map() | Dot() as op:
+        case Reshape(x, shape) if kind.space is not Space.EDGE:
+            return builder.emit(Reshape(_restrict(builder, x, group), shape), hint)
+        case Linear() | Map() | Dot() | Sum() as op:
             parts = tuple(_restrict(builder, a, group) for a in operands(op))
             return builder.emit(with_operands(op, parts), hint)
         case _:

@@ -24,12 +24,12 @@ def run_passes(passes: Iterable[Pass], program: Program) -> Program:
 
     Raises:
         ProgramError: The program was invalid to begin with.
-        PassError: A pass broke it; names the pass.
+        PassError: A pass broke it, or could not be applied; names the pass.
     """
     verify(program)
     for step in passes:
-        program = step(program)
         try:
+            program = step(program)
             verify(program)
         except ProgramError as error:
             raise PassError(f"pass {step!r} broke program {program.name!r}: {error}") from error

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hetune.variants.passes.rewrite import Builder
-from hetune.variants.program.nodes import Linear, Map, Op, Space, Take, Type
+from hetune.variants.program.nodes import End, Linear, Map, Op, Space, Take, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,60 @@ def product_of(builder: Builder, name: str) -> Product:
     return Product(chain.core, tuple(edge_factors), tuple(pair_factors))
 
 
-def linear_of(builder: Builder, name: str) -> tuple[Linear, str | None] | None:
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Edge rows ``product``, whose core is ``linear + bias``, with weights of the edge types."""
+
+    product: Product
+    linear: Linear
+    bias: str | None
+
+
+def messages_of(builder: Builder, name: str) -> Messages | None:
+    """Edge rows whose sum may come before their linear map, as such; None if it may not."""
+    product = product_of(builder, name)
+    found = _linear_of(builder, product.core)
+    if found is None or not _may_sum_first(builder, product, found[0]):
+        return None
+    return Messages(product, *found)
+
+
+def has_heads(builder: Builder, product: Product) -> bool:
+    """Whether an edge factor weights each head by a number of its own."""
+    return any(builder.types[factor].shape for factor in product.edge_factors)
+
+
+def _linear_of(builder: Builder, name: str) -> tuple[Linear, str | None] | None:
     """The edge types' linear map that a value is, and the bias that is added to it, if any."""
     op, bias = builder.op(name), None
     if isinstance(op, Map) and op.fn == "add":
         rows, bias = op.args
         if builder.types[bias].space is not Space.ETYPE:
             return None
+        if builder.types[rows].shape != builder.types[name].shape:
+            return None  # each row is spread out over one of more axes
         op = builder.op(rows)
     if not isinstance(op, Linear) or builder.types[op.w].space is not Space.ETYPE:
         return None
     return op, bias
+
+
+def _may_sum_first(builder: Builder, product: Product, linear: Linear) -> bool:
+    """Whether there is a kernel for the sum.
+
+    Where heads that share a row each weight it, one sums up rows of sources as often as there are
+    heads (`SegmentSum`). No value holds a row for each head of an edge.
+    """
+    if not has_heads(builder, product) or len(builder.types[linear.x].shape) > 1:
+        return True
+    rows = builder.op(linear.x)
+    return (
+        isinstance(rows, Take)
+        and rows.end is End.SRC
+        and builder.types[rows.x].space is Space.NODE
+        and len(builder.types[linear.w].shape) == 3
+        and any(builder.types[factor].space is Space.EDGE for factor in product.edge_factors)
+    )
 
 
 def multiply(builder: Builder, name: str, factors: tuple[str, ...]) -> str:

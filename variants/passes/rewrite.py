@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from hetune.variants.program.nodes import (
+    ALL_EDGES,
+    Count,
     Let,
     Op,
     Param,
@@ -51,8 +53,9 @@ class Builder:
         lets = tuple(
             Let(name, self.types[name], op) for name, op in self.ops.items() if name in live
         )
-        groups = sorted({let.type.group for let in lets if let.type.group})
-        return Program(program.name, self.params, lets, result, tuple(groups))
+        groups = {let.type.group for let in lets}
+        groups |= {let.op.group for let in lets if isinstance(let.op, Count)}
+        return Program(program.name, self.params, lets, result, tuple(sorted(groups - {ALL_EDGES})))
 
 
 Rule = Callable[[Builder, Op, str], str | None]

@@ -46,7 +46,10 @@ class TransformSide:
 
 
 def score_of(builder: Builder, op: Dot) -> tuple[Linear, str, End] | None:
-    """The linear map of a bilinear edge score, the other operand, and the map's end."""
+    """The linear map of a bilinear edge score, the other operand, and the map's end.
+
+    The map makes a row of each row, or of each head's: one that makes heads cannot be moved.
+    """
     for transformed, other in ((op.x, op.y), (op.y, op.x)):
         linear, far = builder.op(transformed), builder.op(other)
         if not isinstance(linear, Linear) or builder.types[linear.w].space is not Space.ETYPE:
@@ -55,8 +58,9 @@ def score_of(builder: Builder, op: Dot) -> tuple[Linear, str, End] | None:
         if (
             isinstance(near, Take)
             and isinstance(far, Take)
-            and near.space is Space.EDGE
+            and near.space is far.space is Space.EDGE
             and builder.types[linear.x].shape == builder.types[other].shape
+            and len(builder.types[linear.w].shape) == len(builder.types[linear.x].shape) + 1
             and {near.end, far.end} == {End.SRC, End.DST}
         ):
             return linear, other, near.end

@@ -64,7 +64,8 @@ def _scaled_dot(builder: Builder, op: Op, hint: str) -> str | None:
         else:
             ranks = len(builder.types[linear.w].shape), len(builder.types[weights[0]].shape)
             spec = {(2, 0): "kd,->kd", (3, 0): "hkd,->hkd", (3, 1): "hkd,h->hkd"}.get(ranks)
-            if spec is None or len(builder.types[linear.x].shape) != ranks[0] - 1:
+            axes = len(builder.types[linear.x].shape), len(builder.types[names[0]].shape)
+            if spec is None or axes[0] != ranks[0] - 1 or ranks[1] not in (0, axes[1]):
                 continue
             weight = builder.emit(Einsum(spec, (linear.w, weights[0])), f"{linear.w}_{weights[0]}")
         scaled = builder.emit(Linear(linear.x, weight), moved)

@@ -26,11 +26,6 @@ class Body:
         self._known: dict[str, str] = {}
         self._taken: set[str] = outer._taken if outer else set()
 
-    @staticmethod
-    def apply(fn: str, *args: str) -> Apply:
-        """An elementwise function of named values."""
-        return Apply(fn, args)
-
     def add(self, statement: Stmt) -> None:
         """Appends a statement."""
         self.statements.append(statement)

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
+from hetune.variants.errors import ProgramError
 from hetune.variants.kernel.nodes import (
     Buffer,
-    Def,
     Direct,
     ForEach,
     Gather,
     Gemm,
     Init,
     Kernel,
-    Read,
     Rows,
     SegmentSum,
     Stmt,
@@ -26,12 +25,14 @@ from hetune.variants.kernel.nodes import (
     Traversal,
     Update,
 )
+from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
 from hetune.variants.passes.product import multiply_chain
 from hetune.variants.passes.rewrite import users
 from hetune.variants.plan.body import Body
 from hetune.variants.plan.facts import constants, zero_without_edges
 from hetune.variants.plan.launches import form_launches, with_scratch
 from hetune.variants.plan.nodes import Plan, View
+from hetune.variants.plan.softmax import softmax_body
 from hetune.variants.plan.terms import Term, TermKind, terms_of
 from hetune.variants.program.nodes import (
     End,
@@ -57,7 +58,16 @@ def lower(program: Program, *, fuse_sums: bool = True) -> Plan:
         program: The program, after its passes.
         fuse_sums: Whether a sum that feeds a linear map is computed inside the product's
             kernel, tile by tile, or by a traversal of its own (which suits hubs).
+
+    Raises:
+        ProgramError: It has groups that no graph is split into.
     """
+    unknown = set(program.groups) - {SRC_SIDE, DST_SIDE}
+    if unknown:
+        raise ProgramError(
+            f"program {program.name!r} has the groups {', '.join(sorted(unknown))}: plans know "
+            f"{SRC_SIDE!r} and {DST_SIDE!r} alone, rename them"
+        )
     return Lowering(program, fuse_sums).plan()
 
 
@@ -84,6 +94,8 @@ class Lowering:
     def plan(self) -> Plan:
         """Lowers everything that the result needs."""
         result = self.buffer(self.program.result)
+        if self._views.get(result, result) in self.given:
+            result = self._copy(self.program.result)
         launches = form_launches(tuple(self._kernels), self._buffers, self._views)
         kept = self.given | {self._views.get(result, result)}
         launches = with_scratch(launches, self._views, kept)
@@ -107,6 +119,18 @@ class Lowering:
                 if name in used and base not in scratch
             ),
         )
+
+    def _copy(self, name: str) -> str:
+        """A buffer of its own for a result that is there before the first kernel."""
+        copy = f"{name}_copy"
+        while copy in self._buffers:
+            copy += "_"
+        kind = self.types[name]
+        body = Body(self, Rows(kind.space, kind.group))
+        body.add(Store(copy, body.value(name)))
+        self._buffers[copy] = kind
+        self._kernels.append(Traversal(body.rows, tuple(body.statements)))
+        return copy
 
     def _constant_inputs(self, used: set[str]) -> set[str]:
         needed = set(used)
@@ -318,25 +342,27 @@ class Lowering:
         match self.ops.get(name):
             case Take(x=x, end=end) if self.types[x].space is Space.NODE:
                 return Gather(self.buffer(x), end)
-            case Sum(x=x, space=Space.DST_PAIR) if self._fuses(x) and self.only_user(name):
+            case Sum(x=x, space=Space.DST_PAIR) if self._fuses(name, x):
                 if (segment := self._segment(x)) is not None:
                     return segment
         return Direct(self.buffer(name))
 
-    def _fuses(self, rows: str) -> bool:
+    def _fuses(self, name: str, rows: str) -> bool:
         """Sums of outer products are always fused: only the product's kernel has room for them."""
         op = self.ops.get(rows)
-        return self._fuse_sums or (isinstance(op, Map) and op.fn == "outer")
+        is_outer = isinstance(op, Map) and op.fn == "outer"
+        return is_outer or (self._fuse_sums and self.only_user(name))
 
     def _segment(self, rows: str) -> SegmentSum | None:
         """The operand that adds up edge rows, if they are (weighted) rows of a buffer."""
-        weight = None
+        weight: str | None = None
         op = self.ops.get(rows)
         if isinstance(op, Map) and op.fn in ("mul", "outer"):
-            factor, rows = op.args
-            if len(self.types[factor].shape) >= max(len(self.types[rows].shape), 2):
+            weight, rows = op.args
+            axes = len(self.types[rows].shape) + (op.fn == "outer")
+            kind = self.types[weight]
+            if kind.space is not Space.EDGE or len(kind.shape) >= axes:
                 return None
-            weight = factor
         take = self.ops.get(rows)
         if not isinstance(take, Take) or self.types[take.x].space is not Space.NODE:
             return None
@@ -366,38 +392,19 @@ class Lowering:
         return ForEach(edges.rows, tuple(edges.statements))
 
     def _softmax(self, name: str, op: Softmax) -> None:
-        shape = self.types[name].shape
-        edges = Rows(Space.EDGE)
+        group, rows = self.types[name].group, Rows(Space.NODE)
+        parts: tuple[str, ...] = (op.x,)
         merge = self.ops.get(op.x)
-        parts = merge.parts if isinstance(merge, Merge) and self.only_user(op.x) else (op.x,)
-        top, total, inverse = f"{name}_max", f"{name}_total", f"{name}_inverse"
-        score, power, share = f"{name}_score", f"{name}_power", f"{name}_share"
-        body: list[Stmt] = [Init(top, shape, "max")]
-        body += [self._store_edges(name, part, top) for part in parts]
-        body += [
-            Init(total, shape, "sum"),
-            ForEach(
-                edges,
-                (
-                    Def(score, shape, Read(name)),
-                    Def(f"{score}_below", shape, Body.apply("sub", score, top)),
-                    Def(power, shape, Body.apply("exp", f"{score}_below")),
-                    Store(name, power),
-                    Update(total, power),
-                ),
-            ),
-            Def(inverse, shape, Body.apply("reciprocal", total)),
-            ForEach(
-                edges,
-                (
-                    Def(f"{power}_read", shape, Read(name)),
-                    Def(share, shape, Body.apply("mul", f"{power}_read", inverse)),
-                    Store(name, share),
-                ),
-            ),
-        ]
-        self._buffers[name] = self.types[name]
-        self._kernels.append(Traversal(Rows(op.over), tuple(body)))
+        if op.over is Space.DST_PAIR:
+            rows = Rows(op.over, group)  # whose edges are of one group: none of a merge's parts
+        elif isinstance(merge, Merge) and self.only_user(op.x):
+            parts = merge.parts
+        top = f"{name}_max"
+        scores = [self._store_edges(name, part, top) for part in parts]
+        edges = Rows(Space.EDGE, group)
+        body = softmax_body(name, self.types[name].shape, edges, top, scores)
+        self._buffers[name] = self._buffer_type(name)
+        self._kernels.append(Traversal(rows, body))
 
     def _traverse(self, name: str, body: Body) -> None:
         self._buffers.setdefault(name, self._buffer_type(name))

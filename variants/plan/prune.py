@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -88,14 +89,15 @@ def _product(shape: tuple[int, ...]) -> int:
 
 
 def _cheaper(small: tuple[Cost, ...], large: tuple[Cost, ...]) -> bool:
-    return _embeds(small, large) and not _embeds(large, small)
+    # If each embedded into the other, they would be equal.
+    return Counter(small) != Counter(large) and _embeds(small, large)
 
 
 def _embeds(small: tuple[Cost, ...], large: tuple[Cost, ...]) -> bool:
     """Whether every cost finds a cost of its own in the other plan.
 
-    Greedy, most demanding first, each into the tightest fit: it may miss an embedding, and then a
-    plan is kept that could have gone.
+    Greedy, most demanding first, each into the least that it fits into: it may miss an embedding,
+    and then a plan is kept that could have gone.
     """
     free = sorted(large, key=lambda cost: (cost.is_matrix, cost.per_row))
     for cost in sorted(small, key=lambda cost: (cost.is_matrix, cost.per_row), reverse=True):

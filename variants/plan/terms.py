@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from hetune.variants.passes.product import multiply_chain
+from hetune.variants.passes.product import Chain, multiply_chain
 from hetune.variants.plan.context import Context
 from hetune.variants.program.nodes import Linear, Map, Reshape, Space, Sum
 
@@ -52,14 +52,25 @@ def _split(lowering: Context, name: str, *, root: bool = False) -> list[Term]:
                 return [term for a in args for term in _split(lowering, a)]
         case Reshape(x=x):
             inner = _split(lowering, x)
-            return inner if inner[0].accumulates else [Term(name, TermKind.VALUE)]
+            if all(term.accumulates for term in inner):
+                return inner
         case Linear() if lowering.types[name].space is Space.NODE and not root:
             return [Term(name, TermKind.PRODUCT)]
         case Sum(x=x, space=Space.NODE):
             if lowering.types[x].space is Space.EDGE:
                 return [Term(name, TermKind.EDGES, x)]
             chain = multiply_chain(lowering.ops, lowering.types, x)
-            if isinstance(lowering.ops.get(chain.core), Linear) and len(chain.factors) <= 1:
+            if _is_scaled_product(lowering, chain):
                 return [Term(name, TermKind.PAIRS, x)]
             return [Term(name, TermKind.EDGES, x)]
     return [Term(name, TermKind.VALUE)]
+
+
+def _is_scaled_product(lowering: Context, chain: Chain) -> bool:
+    """Whether a product's kernel makes these pair rows, with a scale for each row or head."""
+    op = lowering.ops.get(chain.core)
+    if not isinstance(op, Linear) or len(chain.factors) > 1:
+        return False
+    heads = lowering.types[op.x].shape[:-1]
+    scales = [lowering.types[factor] for factor in chain.factors]
+    return all(s.space is Space.DST_PAIR and s.shape in ((), heads) for s in scales)

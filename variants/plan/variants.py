@@ -137,6 +137,12 @@ def _variant(id: str, plan: Plan, schedule: AnySchedule) -> Variant:
     )
 
 
+@functools.lru_cache(maxsize=4096)
+def with_schedule(variant: Variant, schedule: AnySchedule) -> Variant:
+    """The variant of that id as it is where all launches run by one schedule."""
+    return _variant(variant.id, variant.plan, schedule)
+
+
 def _has_fused_sums(plan: Plan) -> bool:
     return any(
         isinstance(kernel, Gemm) and isinstance(kernel.x, SegmentSum) and kernel.heads == 1

@@ -10,6 +10,11 @@ from hetune.variants.backends.triton.ahead import capability_of, gpu_registry
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.precision import PRECISIONS
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.kernels import (
+    aggregate_program,
+    attention_program,
+    linear_program,
+)
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.graph.index_primitives import primitives
 from hetune.variants.plan.variants import Device, Variant, variants_of
@@ -17,6 +22,12 @@ from hetune.variants.program.nodes import Program
 from hetune.variants.registry import BuildReport, KernelSource, Registry, default_registry
 
 LAYERS = ("rgcn", "rgat", "hgt")
+KERNELS = ("linear", "aggregate", "attention")
+"""What layers are made of: measured on their own, and no layers."""
+WITHOUT_HEADS = frozenset({"rgcn", "linear", "aggregate"})
+"""Layers and kernels that have one head, whatever is asked for."""
+KEEP_WIDTH = frozenset({"aggregate", "attention"})
+"""Kernels whose rows go out as wide as they come in."""
 WIDTHS = (32, 64, 128)
 MOST_WIDTH = 1 << 16
 
@@ -80,6 +91,35 @@ def layer_program(layer: str, d_in: int, d_out: int, heads: int = 1) -> Program:
         case "hgt":
             return hgt_program(d_in, d_out, heads)
     raise InputError(f"no layer {layer!r}: take one of {', '.join(LAYERS)}")
+
+
+def kernel_program(kernel: str, d_in: int, d_out: int, heads: int = 1) -> Program:
+    """The program of a single kernel.
+
+    Args:
+        kernel: "linear", "aggregate" or "attention".
+        d_in: Width of the rows that come in.
+        d_out: Width of the rows that go out, all heads together; only "linear" changes it.
+        heads: Number of heads; only "attention" has several.
+
+    Raises:
+        InputError: There is no such kernel, the widths differ where they must not, or as
+            `check_widths`.
+    """
+    check_widths(d_in, 1)
+    check_widths(d_out, heads)
+    if kernel in KEEP_WIDTH and d_in != d_out:
+        raise InputError(
+            f"rows of width {d_in} are as wide after {kernel!r}, not {d_out}: take equal widths"
+        )
+    match kernel:
+        case "linear":
+            return linear_program(d_in, d_out)
+        case "aggregate":
+            return aggregate_program(d_in)
+        case "attention":
+            return attention_program(d_in, heads)
+    raise InputError(f"no kernel {kernel!r}: take one of {', '.join(KERNELS)}")
 
 
 def check_widths(width: int, heads: int) -> None:

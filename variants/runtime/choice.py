@@ -111,7 +111,7 @@ def choose(
         variants: What there is to choose from.
         graph: What to run on.
         pricer: Who predicts.
-        memory_limit: Most bytes that a run may hold beside its inputs.
+        memory_limit: Most bytes that a run's temporaries, scratch and result may take.
         expected_runs: Over how many runs indexing and binding are spread.
         cuda_graph: Whether runs are replayed as one CUDA graph; chosen along with the variant if
             None. Nothing is on a CPU.
@@ -170,7 +170,7 @@ def chosen(
         variants: What there is to choose from.
         graph: What to run on.
         pricer: Who predicts.
-        memory_limit: Most bytes that a run may hold beside its inputs.
+        memory_limit: Most bytes that a run's temporaries, scratch and result may take.
         expected_runs: Over how many runs indexing and binding are spread.
         cuda_graph: As of `choose`.
         prepared: Id of a variant that has run on the graph and needs no preparation.
@@ -223,7 +223,16 @@ def _reason(
     where = "a GPU" if scored.table.device == "cuda" else _counted(kernel_threads(), "thread")
     where += " as one CUDA graph" * replays
     faster = (seconds < seconds[best]).nonzero()[0].tolist()
-    if any(scored.fits(i, memory_limit, replays) for i in faster):
+    fitting = [i for i in faster if scored.fits(i, memory_limit, replays)]
+    if fitting and best == scored.table.usual:
+        first = min(fitting, key=seconds.__getitem__)
+        if seconds[best] <= scored.prices.tie * seconds[first]:
+            gain = seconds[best] / seconds[first]
+            return (
+                f"the usual variant; predictions by {source} for {where} cannot tell it from "
+                f"{scored.ids[first]}, {gain:.2f}x ahead"
+            )
+    if fitting:
         return (
             f"least predicted time by {source} for {where}, what is prepared for "
             f"{_counted(expected_runs, 'run')} included"

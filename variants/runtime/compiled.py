@@ -22,9 +22,10 @@ from hetune.variants.frontend.adapter import Adapter, ParametersVersion, Unsuppo
 from hetune.variants.frontend.calls import Call, graph_of, read_call, result_of, rows_of
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.streams import settle
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.nodes import Plan
-from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.plan.variants import Variant, variants_of, with_schedule
 from hetune.variants.runtime.backends import backend_of
 from hetune.variants.runtime.choice import Choice, Chosen, check_demands, choose, is_replayed
 from hetune.variants.runtime.domain import Domain
@@ -56,11 +57,13 @@ def compile(
     Args:
         module: A layer of `hetune.nn`, or PyG's `RGCNConv`, `FastRGCNConv`, `RGATConv` or
             `HGTConv`. Its parameters are shared, not copied: later changes are seen, but for
-            those of single elements by way of ``.data``.
+            those by way of ``.data``: on a CPU of single elements, on a GPU all of them.
         backend: ``"cpp"`` (compiled for this CPU), ``"triton"`` (compiled for the GPU that the
             features are on) or ``"torch"`` (the interpreter). None: ``"triton"`` if the module's
             parameters are on a GPU, else ``"cpp"``.
-        memory_limit: Most bytes that a run may hold beside its inputs; restricts the choice.
+        memory_limit: Most bytes that a run's temporaries, scratch and result may take; restricts
+            the choice. Indexes and folded weights, which outlive it, are not counted. A call that
+            would run in the original module is refused: its attribute `module` has no limit.
         pricer: Who predicts times; the roofline model if None.
         expected_runs: How often a graph will be run on, for what is worth preparing; learned
             from the calls if None.
@@ -125,7 +128,10 @@ class CompiledLayer(nn.Module):
             self._warn(adapter.reason, stacklevel=4)
         else:
             self._adapter = adapter
-            self._promoted = {v.id: v for v in variants_of(adapter.program, backend.target)}
+            variants = variants_of(adapter.program, backend.target)
+            if backend.schedule is not None:
+                variants = tuple(with_schedule(variant, backend.schedule) for variant in variants)
+            self._promoted = {variant.id: variant for variant in variants}
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -145,12 +151,13 @@ class CompiledLayer(nn.Module):
         Args:
             *args: As the original's; a `HeteroGraph` may stand for the edge tensors.
             variant: Id of the variant to run; the selector's choice if None.
-            memory_limit: Most bytes to hold beside the inputs, for this call.
+            memory_limit: As of `compile`, for this call.
             out: Where to write the result, float32 [N, width], contiguous.
             **kwargs: As the original's.
 
         Raises:
-            InputError: A tensor's dtype, shape or device does not fit.
+            InputError: A tensor's dtype, shape or device does not fit, or the call runs in the
+                original module, which keeps to no variant, limit or out.
             GraphError: The edges are no graph.
             VariantError: No variant has this id.
             MemoryLimitError: No variant fits the limit, or this one does not.
@@ -165,17 +172,29 @@ class CompiledLayer(nn.Module):
                 "gradients are needed: call it under torch.no_grad() for inference"
             )
         if isinstance(prepared, Unsupported):
-            demands = {"variant": variant, "memory_limit": memory_limit, "out": out}
+            demands = {
+                "variant=": variant,
+                "memory_limit=": memory_limit,
+                "out=": out,
+                "memory_limit= of hetune.compile": self._policy.memory_limit,
+            }
             return self._fall_back(prepared, args, kwargs, demands)
         adapter, call, graph = prepared
         rows = rows_of(adapter, call, graph)
         with full_precision(rows.device.type):
             chosen, tell = self._variant(graph, variant, memory_limit)
-            weights = self._weights_of(chosen.variant.plan, adapter, graph)
-            start = _now(rows.device, tell is not None)
-            result = self._run(graph, chosen, {"x": rows}, weights, out)
-            if tell is not None:
-                tell(_now(rows.device, True) - start)
+            try:
+                weights = self._weights_of(chosen.variant.plan, adapter, graph)
+                start = _now(rows.device, tell is not None)
+                result = self._run(graph, chosen, memory_limit, {"x": rows}, weights, out)
+                if tell is not None:
+                    tell(_now(rows.device, True) - start)
+            except InputError:  # which is no variant's fault
+                raise
+            except Exception:
+                if tell is not None:
+                    tell(math.inf)
+                raise
         return result_of(adapter, call, graph, result if result.dim() == 2 else result.flatten(1))
 
     def explain(self, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Choice:
@@ -240,12 +259,18 @@ class CompiledLayer(nn.Module):
             policy = self._policy_for(memory_limit)
             key = "use", self._identity, policy.memory_limit, kernel_threads()
             use = graph.cached(key, Use)
-            return use.next(tuple(self._promoted.values()), graph, policy, self._is_ready)
+            chosen, tell = use.next(tuple(self._promoted.values()), graph, policy, self._is_ready)
+            if tell is not None and not settle(graph.device):
+                tell = None  # somebody records the run, whose time says nothing
+            return chosen, tell
         if variant not in self._promoted:
             raise VariantError(f"no variant {variant!r}: take one of {', '.join(self._promoted)}")
         found, limit = self._promoted[variant], self._policy_for(memory_limit).memory_limit
         if limit is not None:
-            peak = self._executable(found, graph).layout.peak_bytes
+            executable = self._executable(found, graph)
+            peak = executable.layout.peak_bytes
+            if self._policy.cuda_graph:
+                peak += executable.copied_bytes
             if peak > limit:
                 raise MemoryLimitError(
                     f"{variant} needs {peak} bytes, and the limit is {limit}: raise memory_limit, "
@@ -274,6 +299,7 @@ class CompiledLayer(nn.Module):
         self,
         graph: HeteroGraph,
         chosen: Chosen,
+        memory_limit: int | None,
         features: dict[str, Tensor],
         weights: dict[str, Tensor],
         out: Tensor | None,
@@ -286,13 +312,18 @@ class CompiledLayer(nn.Module):
             ("replays", self._identity), lambda: Replays(must or False, recorder)
         )
         return replays.run(
-            executable, features, weights, out, lambda: self._is_replayed(chosen, graph)
+            executable,
+            features,
+            weights,
+            out,
+            lambda: self._is_replayed(chosen, graph, memory_limit),
         )
 
-    def _is_replayed(self, chosen: Chosen, graph: HeteroGraph) -> bool:
+    def _is_replayed(self, chosen: Chosen, graph: HeteroGraph, memory_limit: int | None) -> bool:
         if chosen.cuda_graph is not None:
             return chosen.cuda_graph
-        pricer, limit = self._policy.pricer, self._policy.memory_limit
+        policy = self._policy_for(memory_limit)
+        pricer, limit = policy.pricer, policy.memory_limit
         return graph.cached(
             ("is replayed", chosen.variant.key, limit),
             lambda: is_replayed(chosen.variant, graph, pricer, limit),
@@ -301,11 +332,18 @@ class CompiledLayer(nn.Module):
 
     def _weights_of(self, plan: Plan, adapter: Adapter, graph: HeteroGraph) -> dict[str, Tensor]:
         version = adapter.parameters_version()
+        if version.devices != (graph.device,):
+            raise InputError(
+                f"the module is on {' and '.join(map(str, version.devices))} but x and the graph "
+                f"are on {graph.device}: move them to one device, and compile the module there"
+            )
         known = self._weights.get(id(plan))
-        if known is None or known.version is not version:
-            known = _Weights(version, weights_of(plan, adapter.weights(), graph))
-            self._weights[id(plan)] = known
-        return known.tensors
+        if known is not None and known.version is version:
+            return known.tensors
+        tensors = weights_of(plan, adapter.weights(), graph)
+        if settle(graph.device):
+            self._weights[id(plan)] = _Weights(version, tensors)
+        return tensors
 
     def _fall_back(
         self,
@@ -317,7 +355,7 @@ class CompiledLayer(nn.Module):
         for name, value in demands.items():
             if value is not None:
                 raise InputError(
-                    f"{name}= cannot be honoured, for the call runs in the original module: "
+                    f"{name} cannot be honored, for the call runs in the original module: "
                     f"{why.reason}"
                 )
         if self._adapter is not None:

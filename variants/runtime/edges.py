@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hetune.variants.frontend.adapter import sample_of
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.streams import settle
 
 _MOST = 32
 """Graphs that are remembered; the ones used longest ago are forgotten first."""
@@ -48,6 +49,7 @@ class GraphCache:
                 self._graphs.move_to_end(key)
                 return found.graph
         graph = build()
+        settle(graph.device)
         forget = self._forgetting(key)
         entry = _Entry(tuple(_Seen(tensor, forget) for tensor in tensors), graph)
         with self._lock:

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from hetune.variants.backends.base import SCRATCH, Backend
 from hetune.variants.errors import InputError
+from hetune.variants.graph.streams import settle
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Param
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.given import constants_of
-from hetune.variants.runtime.memory import ELEMENT, Layout, layout_of
+from hetune.variants.runtime.memory import ELEMENT, Layout, copied_bytes, layout_of
 from hetune.variants.runtime.workspace import Workspace
 
 
@@ -49,6 +50,12 @@ class Executable:
         )
         self.device = domain.device or torch.device("cpu")
         self.workspace = Workspace.of(domain.graph) if domain.device is None else None
+        settle(domain.device)
+
+    @property
+    def copied_bytes(self) -> int:
+        """What a recording keeps beside what a run holds."""
+        return sum(copied_bytes(self.plan.program, self._domain))
 
     def run(
         self,

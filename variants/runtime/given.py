@@ -9,7 +9,7 @@ from torch import Tensor
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.interpret import apply_map, interpret_all
-from hetune.variants.program.nodes import ALL_EDGES, Count, End, Let, Map, Program, Space, Take
+from hetune.variants.program.nodes import Count, Let, Map, Program, Space, Take
 from hetune.variants.runtime.domain import Domain
 
 
@@ -44,20 +44,18 @@ def constants_of(plan: Plan, domain: Domain) -> dict[str, Tensor]:
 
 
 def _constant(let: Let, made: Mapping[str, Tensor], program: Program, domain: Domain) -> Tensor:
-    index = domain.index(let.type.group)
     match let.op:
-        case Count(space=Space.DST_PAIR):
-            return index.dst_pair_count
-        case Count():
-            return domain.index(ALL_EDGES).in_degree.float()
+        case Count(space=Space.DST_PAIR, group=group):
+            return domain.index(group).dst_pair_count
+        case Count(group=group):
+            return domain.index(group).in_degree.float()
         case Map(fn=fn, args=args, const=const):
             return apply_map(fn, [made[name] for name in args], const)
-        case Take(x=x, end=end):
-            space = program.type_of(x).space
-            if space is Space.EDGE:
-                raise AssertionError("edge buffers hold all edges")
-            rows = index.dst_pair_of_edge
-            if space is Space.NODE:
-                rows = index.src if end is End.SRC else index.dst
-            return made[x].index_select(0, rows)
+        case Take(x, space, end, group):
+            source = program.type_of(x).space
+            if source is not Space.NODE:
+                rows = f"{source}_of_edge"  # pairs go to edges alone
+            else:
+                rows = end if space is Space.EDGE else f"{space}_node"
+            return made[x].index_select(0, getattr(domain.index(group), rows))
     raise AssertionError(f"{let} is no constant")

@@ -40,7 +40,11 @@ class Layout:
 
     @property
     def peak_bytes(self) -> int:
-        """The most that a run holds at once beside its inputs, with the threads there are now."""
+        """The most that a run holds at once, with the threads there are now.
+
+        Counted are its temporaries, scratch, and its result. Features, weights, those folded from
+        others among them, and the graph with its indexes are not.
+        """
         shares = kernel_threads() if self.shares is None else self.shares
         scratch = self.scratch_bytes * shares
         return self.arena_bytes + scratch + self.result_bytes

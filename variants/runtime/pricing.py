@@ -29,6 +29,7 @@ class Prices:
         source: Who predicts, for a reader: "the roofline model".
         replays: Seconds of a run that is replayed as one CUDA graph, copies of features and result
             included, float64 [variants]; None on a CPU, where nothing is.
+        tie: The factor within which predictions cannot tell the usual variant from a faster one.
     """
 
     seconds: np.ndarray
@@ -36,6 +37,7 @@ class Prices:
     prepare: np.ndarray
     source: str
     replays: np.ndarray | None = None
+    tie: float = 1.0
 
 
 class Pricer(Protocol):

@@ -46,6 +46,10 @@ class Recorder(Protocol):
         """Makes a device the current one."""
         ...
 
+    def is_recorded(self) -> bool:
+        """Whether somebody records what the current stream starts, as with a model around it."""
+        ...
+
     def event(self) -> Any:
         """With ``record()``, ``wait()`` and ``synchronize()``, as of a `torch.cuda.Event`."""
         ...
@@ -60,25 +64,52 @@ class CudaRecorder:
         return "" if device.type == "cuda" else f"features are on {device}, not on a GPU"
 
     def record(self, run: Callable[[], Tensor]) -> tuple[Callable[[], object], Tensor]:
-        """Runs the call once on another stream, as recording asks for, and then records it."""
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            run()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        # Other threads may go on allocating meanwhile.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            result = run()
+        """Runs the call once on another stream, as recording asks for, and then records it there.
+
+        One thread at a time does: torch knows of one recording in a process. And it leaves the
+        recording's stream the current one where it fails.
+        """
+        caller = torch.cuda.current_stream()
+        with _TURN:
+            side = _side_stream()
+            side.wait_stream(caller)
+            try:
+                with torch.cuda.stream(side):
+                    run()
+                caller.wait_stream(side)
+                graph = torch.cuda.CUDAGraph()
+                # Other threads may go on allocating meanwhile.
+                with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+                    result = run()
+            finally:
+                torch.cuda.set_stream(caller)
         return graph.replay, result
 
     def on(self, device: torch.device) -> AbstractContextManager[object]:
         """Makes a device the current one."""
         return torch.cuda.device(device)
 
+    def is_recorded(self) -> bool:
+        """Whether a CUDA graph is being recorded on the current stream."""
+        return torch.cuda.is_current_stream_capturing()
+
     def event(self) -> Any:
         """An event of the current device."""
         return torch.cuda.Event()  # type: ignore[no-untyped-call]
+
+
+_TURN = threading.Lock()
+"""Held by who records."""
+_SIDES: dict[int, Any] = {}
+"""A stream to record on for each device: torch has a few, and would soon hand out one in use."""
+
+
+def _side_stream() -> Any:
+    """The current device's: torch's own for recordings is that of one device."""
+    device = torch.cuda.current_device()
+    if device not in _SIDES:
+        _SIDES[device] = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    return _SIDES[device]
 
 
 class Replay:
@@ -139,6 +170,9 @@ class Replay:
 class Replays:
     """A layer's runs on one graph: as they come, until the same one has come often enough.
 
+    A run that somebody else records, as part of a CUDA graph of their own, is neither counted nor
+    replayed: its kernels go into theirs.
+
     Args:
         must: Whether what repeats has to be recorded; else it is where that pays and is possible.
         recorder: What records.
@@ -178,6 +212,8 @@ class Replays:
                 raise InputError(f"cuda_graph=True, but {reason}: leave it out, or move them")
             return executable.run(features, weights, out)
         with self._recorder.on(executable.device):
+            if self._recorder.is_recorded():
+                return executable.run(features, weights, out)
             with self._lock:
                 replay = self._replay_of(executable, features, weights, pays)
             if replay is None:

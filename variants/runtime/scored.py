@@ -27,7 +27,9 @@ class Candidate:
     Attributes:
         id: The variant.
         seconds: Predicted time of a run whose kernels the host starts one by one.
-        peak_bytes: What such a run holds beside its inputs; exact.
+        peak_bytes: What temporaries, scratch of all threads and result of such a run take; exact.
+            Features, weights, those folded from others among them, and the graph with its indexes
+            are not counted.
         replay_seconds: Predicted time of one that is replayed as a CUDA graph; None on a CPU.
     """
 
@@ -86,7 +88,8 @@ class Scored:
     ) -> tuple[int, bool]:
         """The best variant's position, and whether it is to be replayed.
 
-        What all variants need to be prepared is no reason to choose any of them.
+        What all variants need to be prepared is no reason to choose any of them. The usual variant
+        is taken unless another one is predicted to be faster by more than predictions can tell.
 
         Raises:
             MemoryLimitError: None fits.
@@ -96,10 +99,18 @@ class Scored:
             prepare[self.ids.index(prepared)] = 0
         ways = self._ways(cuda_graph)
         costs = np.stack([self._cost(prepare, expected_runs, replays) for replays in ways])
-        for place in costs.argsort(axis=None, kind="stable").tolist():
-            way, position = divmod(place, len(self.ids))
-            if self.fits(position, memory_limit, ways[way]):
-                return position, ways[way]
+
+        def fits(place: tuple[int, int]) -> bool:
+            way, position = place
+            return self.fits(position, memory_limit, ways[way])
+
+        order = costs.argsort(axis=None, kind="stable").tolist()
+        best = next(filter(fits, (divmod(place, len(self.ids)) for place in order)), None)
+        if best is not None:
+            usual = [(way, self.table.usual) for way in range(len(ways))]
+            tied = [p for p in usual if costs[p] <= self.prices.tie * costs[best] and fits(p)]
+            way, position = min(tied, key=costs.__getitem__, default=best)
+            return position, ways[way]
         holds = [self.peak_bytes(position, ways[0]) for position in range(len(self.ids))]
         raise MemoryLimitError(
             f"every variant needs more than the limit of {memory_limit} bytes: the smallest, "

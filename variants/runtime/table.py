@@ -28,7 +28,7 @@ from hetune.variants.kernel.nodes import (
 )
 from hetune.variants.kernel.walk import statements
 from hetune.variants.kernel.work import Formula, Term, formula, limit_of
-from hetune.variants.plan.variants import Device, Variant, device_of
+from hetune.variants.plan.variants import Device, Variant, device_of, usual
 from hetune.variants.program.nodes import ALL_EDGES, Space
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_columns import GPU_COLUMNS, GpuColumns
@@ -132,12 +132,14 @@ class CandidateTable:
         families: The kernel family of each row: "product" (typed products alone), "traversal"
             or "fused" (both).
         rows_of: By variant, the rows of its launches, in order.
+        usual: Which variant runs where nothing is known of the graph.
     """
 
     def __init__(self, variants: tuple[Variant, ...]) -> None:
         rows: dict[tuple[Launch, AnySchedule], int] = {}
         self.variants = variants
         self.device: Device = device_of(variants)
+        self.usual = variants.index(usual(variants))
         self.rows_of = tuple(
             tuple(
                 rows.setdefault(pair, len(rows))

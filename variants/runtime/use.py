@@ -80,6 +80,8 @@ class Use:
     ) -> tuple[Chosen, Callable[[float], None] | None]:
         """What to run now, and whom to tell the seconds that it took (None: nobody).
 
+        Infinitely many, of a run that failed, keep a variant from being tried again.
+
         Args:
             variants: What there is to choose from.
             graph: What to run on.
@@ -148,7 +150,8 @@ class Use:
         return Chosen(trial), lambda seconds: self._tell(trial, seconds)
 
     def _tell(self, variant: Variant, seconds: float) -> None:
-        self._trials[variant.id].append(seconds)
+        times = self._trials[variant.id]
+        times += [seconds] * (_TRIALS if seconds == math.inf else 1)
         if all(len(times) >= _TRIALS for times in self._trials.values()):
             self.current = Chosen(min(self._contenders, key=self._measured))
 

@@ -1,4 +1,4 @@
-"""Programs of the three layers in their options, and of layers that nobody asked for."""
+"""Programs of the three layers in their options, of kernels, and of layers nobody asked for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
+from hetune.variants.frontend.kernels import (
+    aggregate_program,
+    attention_program,
+    linear_program,
+)
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.frontend.trace import (
     Graph,
@@ -26,6 +31,7 @@ from hetune.variants.frontend.trace import (
 )
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.nodes import Program, Space, Type
+from hetune.variants.testing.unusual import UNUSUAL
 
 
 @layer_program
@@ -102,6 +108,10 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "hgt": hgt_program(6, 6),
         "hgt, 2 heads": hgt_program(6, 6, 2),
         "hgt, no skip": hgt_program(6, 8, 2),
+        "linear": linear_program(6, 4),
+        "aggregate": aggregate_program(6),
+        "attention": attention_program(6),
+        "attention, 2 heads": attention_program(6, 2),
         "edge weights": edge_weighted(x=node(6), c=edge(), w=etype(6, 4), factor=0.5),
         "edge weights, heads": edge_weighted(x=node(6), c=edge(2), w=etype(6, 2, 4), factor=1.0),
         "edge weights, shared map": edge_weighted(x=node(6), c=edge(), w=shared(6, 4), factor=2.0),
@@ -114,6 +124,7 @@ PROGRAMS: MappingProxyType[str, Program] = MappingProxyType(
         "two layers": two_layers(x=node(5), w=etype(5, 4), u=etype(4, 4), v=ntype(5, 4)),
         "doubly weighted": doubly_weighted(x=node(4), c=edge(), w=etype(4, 3), p=etype()),
         "degrees": degrees(x=node(4), w=etype(4, 3)),
+        **UNUSUAL,
     }
 )
 """By name."""

@@ -60,9 +60,10 @@ def test_exp_at_the_edges(width, evaluate):
     assert ((got - want).abs()[3:8] <= 2e-7 * want[3:8] + 2e-45).all()
 
 
-@pytest.mark.parametrize("fn", ["exp", "sigmoid", "tanh", "gelu"])
-def test_what_is_no_number_stays_so(fn, evaluate):
-    assert evaluate(fn, torch.tensor([math.nan]), 1).isnan().all()
+@pytest.mark.parametrize("width", [1, 16])
+@pytest.mark.parametrize("fn", ["exp", "sigmoid", "tanh", "gelu", "relu"])
+def test_what_is_no_number_stays_so(fn, width, evaluate):
+    assert evaluate(fn, torch.tensor([math.nan]), width).isnan().all()
 
 
 def test_bounded_functions_at_infinity(evaluate):

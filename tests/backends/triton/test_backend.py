@@ -107,8 +107,8 @@ def test_indexes_of_the_cpu_are_refused(graph):
 class Card:
     """A GPU of capability 9.0 whose driver notes what is started, or refuses everything."""
 
-    def __init__(self, monkeypatch, refuses: bool = False) -> None:
-        self.started, self.interpreted, self.refuses = [], [], refuses
+    def __init__(self, monkeypatch, refuses: DriverError | None = None) -> None:
+        self.started, self.interpreted, self.refuses, self.loads = [], [], refuses, 0
         stream = SimpleNamespace(synchronize=lambda: None, cuda_stream=5)
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
         monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
@@ -117,8 +117,9 @@ class Card:
         monkeypatch.setattr(TritonCompiler, "compile", lambda s, text, out: out.write_bytes(b"zip"))
 
     def load(self, binary):
+        self.loads += 1
         if self.refuses:
-            raise DriverError("no binary for this GPU")
+            raise self.refuses
         assert binary == b"zip"
         return {"kernel_0": lambda *call: self.started.append(call)}
 
@@ -154,10 +155,38 @@ def test_kernels_of_the_registry_are_started_by_the_driver(monkeypatch, registry
 
 def test_what_the_driver_refuses_is_put_aside(monkeypatch, registry):
     pytest.importorskip("triton")
-    Card(monkeypatch, refuses=True)
+    Card(monkeypatch, DriverError("no binary for this GPU", is_kernel_s=True))
     backend = TritonBackend(registry_of=lambda capability: registry)
     source = backend.source(parse(COPY), GpuSchedule())
     registry.build([source])
     assert backend._loaded(source, GPU) == {}
     assert registry.find(source) is None
     assert list((registry.root / "quarantine").iterdir())
+
+
+def test_a_card_that_is_full_says_nothing_against_a_kernel(monkeypatch, registry, caplog):
+    pytest.importorskip("triton")
+    card = Card(monkeypatch, DriverError("cuModuleLoadData: out of memory"))
+    backend = TritonBackend(registry_of=lambda capability: registry)
+    source = backend.source(parse(COPY), GpuSchedule())
+    registry.build([source])
+    assert backend._loaded(source, GPU) == {}
+    assert "compiled here, for the driver says cuModuleLoadData: out of memory" in caplog.text
+    assert registry.find(source) is not None
+    card.refuses = None
+    assert "kernel_0" in backend._loaded(source, GPU)
+
+
+def test_layers_share_what_is_loaded(monkeypatch, registry):
+    """Each GPU has its own."""
+    pytest.importorskip("triton")
+    card = Card(monkeypatch)
+    first, second = (TritonBackend(registry_of=lambda capability: registry) for _ in range(2))
+    source = first.source(parse(COPY), GpuSchedule())
+    assert first._loaded(source, GPU) == {}
+    registry.build([source])
+    found = second._loaded(source, GPU)
+    assert found is TritonBackend(registry_of=lambda capability: registry)._loaded(source, GPU)
+    assert card.loads == 1
+    second._loaded(source, torch.device("cuda:1"))
+    assert card.loads == 2

@@ -22,14 +22,18 @@ GOOD = {
 class Library:
     """Answers as ``libcuda`` does, and remembers the calls."""
 
-    def __init__(self, refuses: str = "") -> None:
-        self.refuses = refuses
+    def __init__(self, refuses: str = "", status: int = 209) -> None:
+        self.refuses, self.status = refuses, status
+        self.context: int | None = 0xC0
         self.calls: list[tuple] = []
 
     def __getattr__(self, name):
         def call(*arguments):
             if name == "cuGetErrorString":
                 ctypes.cast(arguments[1], ctypes.POINTER(ctypes.c_char_p))[0] = b"no binary for it"
+                return 0
+            if name == "cuCtxGetCurrent":
+                arguments[0]._obj.value = self.context
                 return 0
             self.calls.append((name, arguments))
             if name == "cuLaunchKernel":
@@ -41,7 +45,7 @@ class Library:
                     ctypes.cast(pointers[3], ctypes.POINTER(ctypes.c_void_p))[0],
                     len(pointers),
                 ]
-            return 209 if name == self.refuses else 0
+            return self.status if name == self.refuses else 0
 
         return call
 
@@ -75,11 +79,44 @@ def test_little_shared_memory_is_not_asked_for():
     assert [name for name, _ in library.calls] == ["cuModuleLoadData", "cuModuleGetFunction"]
 
 
+def test_it_is_started_in_the_context_that_it_was_loaded_in():
+    """Which another thread, or one that has turned to another device, has not."""
+    library = Library()
+    start = Driver(library).load(archive())["kernel_0"]
+    for library.context in (None, 0xC1, 0xC0):
+        library.calls.clear()
+        start((1, 1, 1), (0x1000, 0x2000, 33), 5)
+        entered = [call[1][0].value for call in library.calls if call[0] == "cuCtxSetCurrent"]
+        assert entered == ([] if library.context == 0xC0 else [0xC0])
+        assert library.calls[-1][0] == "cuLaunchKernel"
+
+
 def test_what_the_driver_refuses_is_named():
     with pytest.raises(DriverError, match="cuModuleLoadData: no binary for it"):
         Driver(Library("cuModuleLoadData")).load(archive())
-    with pytest.raises(DriverError, match="needs scratch memory"):
+    with pytest.raises(DriverError, match="needs scratch memory") as info:
         Driver(Library()).load(archive(global_scratch=64))
+    assert info.value.is_kernel_s
+
+
+@pytest.mark.parametrize(
+    ("refuses", "status", "is_kernel_s"),
+    [
+        ("cuModuleLoadData", 209, True),
+        ("cuModuleGetFunction", 500, True),
+        ("cuFuncSetAttribute", 1, True),
+        ("cuModuleLoadData", 2, False),
+        ("cuModuleLoadData", 700, False),
+    ],
+    ids=["another GPU's", "no such function", "too much shared memory", "a full card", "a fault"],
+)
+def test_who_is_at_fault(refuses, status, is_kernel_s):
+    library = Library(refuses, status)
+    with pytest.raises(DriverError) as info:
+        Driver(library).load(archive())
+    assert info.value.is_kernel_s == is_kernel_s
+    loaded = refuses != "cuModuleLoadData"
+    assert (library.calls[-1][0] == "cuModuleUnload") == loaded
 
 
 def test_arguments_are_counted():

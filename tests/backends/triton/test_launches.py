@@ -1,12 +1,15 @@
 """The launches that layers are made of, at awkward widths, with heads, and random ones."""
 
+import re
+
 import pytest
 
+from hetune.variants.backends.triton.emit import emit
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.testing import random_launch
 
-from ..launches import ATTEND, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
+from ..launches import ATTEND, GATHERED, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
 
 SMALL = GpuSchedule(tile_rows=16, tile_columns=16, tile_k=16, nodes=8, edges=2)
 
@@ -49,3 +52,55 @@ def test_without_edges(text, check, empty):
 @pytest.mark.parametrize("seed", range(12))
 def test_a_random_launch_equals_the_interpreter(seed, check, small):
     check(random_launch(seed, (1, 3, 7, 16)), small, SMALL if seed % 2 else None)
+
+
+TANH = """
+launch
+  buffer x: node[5]
+  buffer y: node[5]
+  traverse node
+    row: [5] = read x
+    squashed: [5] = tanh(row)
+    store y = squashed
+"""
+
+
+@pytest.mark.parametrize("factor", [1e-4, 1e-2, 0.6, 1.0, 1e4])
+def test_tanh_is_exact_where_it_is_small(factor, check, small):
+    check(parse(TANH), small, factors={"x": factor})
+
+
+TWO_WALKS = """
+launch
+  buffer x: node[2,32]
+  buffer y: node[2,32]{of_y}
+  buffer y_as_64: node[64]{of_view}
+  buffer z: node[64]
+  traverse node
+    row: [2,32] = read x
+    store y = row
+  traverse node
+    row: [64] = read y_as_64
+    store z = row
+"""
+
+
+@pytest.mark.parametrize(
+    ("of_y", "of_view", "waits"),
+    [("", "", True), (" in scratch t", " in scratch t", True), (" in scratch t", "", False)],
+    ids=["buffers of a plan", "one scratch", "two memories"],
+)
+def test_threads_wait_for_what_is_stored_under_another_name(of_y, of_view, waits):
+    """Each shape of a row is shared out among threads in another way."""
+    launch = parse(TWO_WALKS.format(of_y=of_y, of_view=of_view))
+    text = emit(launch, GpuSchedule()).source.text
+    between = re.search(r"y_ptr \+.*?y_as_64_ptr \+", text, re.DOTALL)[0]
+    assert ("debug_barrier" in between) == waits
+
+
+def test_offsets_in_large_weights_have_64_bits():
+    text = emit(parse(TRANSFORM.format(d=1 << 16)), GpuSchedule()).source.text
+    assert "k[:, None].to(tl.int64) * 65536" in text
+    text = emit(parse(GATHERED.format(h=2, k=1 << 15, n=1 << 15)), GpuSchedule()).source.text
+    assert "head.to(tl.int64) * 1073741824" in text
+    assert "k[:, None] * 32768" in text

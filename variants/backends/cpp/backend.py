@@ -50,6 +50,7 @@ class CppBackend:
     name = "cpp"
     indexes_on_device = False
     target: Device = "cpu"
+    schedule = None
 
     def __init__(self, registry: Registry | None = None) -> None:
         self._registry = registry

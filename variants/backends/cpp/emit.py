@@ -13,6 +13,7 @@ from hetune.variants.backends.describe import launch_name
 from hetune.variants.kernel.as_run import as_run
 from hetune.variants.kernel.nodes import Launch, Schedule
 from hetune.variants.kernel.text import show, show_schedule
+from hetune.variants.kernel.verify import verify
 from hetune.variants.registry.records import KernelSource
 
 
@@ -36,8 +37,9 @@ def emit(launch: Launch, schedule: Schedule) -> Emitted:
     Results do not depend on the number of threads, bit by bit.
 
     Raises:
-        KernelError: a kernel cannot be compiled as it stands.
+        KernelError: a kernel breaks a rule of the IR, or cannot be compiled as it stands.
     """
+    verify(launch)
     recipe = f"{show(launch)}{show_schedule(schedule)}"
     run = as_run(launch, schedule)
     arguments = Arguments(run)

@@ -166,7 +166,8 @@ INLINE void across_edges(int32_t e, int32_t end, Step step) {
     for (; e + count <= end; e += count) step(V{}, e);
     if constexpr (count > 1) across_edges<typename Lanes<V>::Half, WIDTH>(e, end, step);
 }
-template <class V> INLINE V relu(V x) { return maximum(x, V{}); }
+// In this order the maximum of what is no number and 0 is no number, as torch has it.
+template <class V> INLINE V relu(V x) { return maximum(V{}, x); }
 template <class V> INLINE V leaky_relu(V x, float slope) { return x > V{} ? x : x * slope; }
 template <class V> INLINE V magnitude(V x) { return x < V{} ? -x : x; }
 

@@ -12,6 +12,7 @@ from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.interpret import interpret
 from hetune.variants.kernel.nodes import Launch
 from hetune.variants.kernel.scratch import scratch_rows, whole_scratch
+from hetune.variants.kernel.verify import verify
 from hetune.variants.plan.variants import Device
 
 
@@ -21,6 +22,7 @@ class TorchBackend:
     name = "torch"
     indexes_on_device = False
     target: Device = "cpu"
+    schedule = None
 
     def refusal(self, device: torch.device) -> str:
         """Why it does not run on tensors of a device."""
@@ -31,7 +33,12 @@ class TorchBackend:
         return True
 
     def bind(self, launch: Launch, schedule: AnySchedule, place: Place) -> Runner:
-        """A runner over tensors of any float dtype."""
+        """A runner over tensors of any float dtype.
+
+        Raises:
+            KernelError: A kernel breaks a rule of the IR.
+        """
+        verify(launch)
 
         def run(buffers: Mapping[str, Tensor]) -> None:
             interpret(launch, {**_scratch(launch, place), **buffers}, place.index, place.graph)

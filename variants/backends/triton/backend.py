@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,7 @@ from hetune.variants.registry import KernelSource, Registry
 
 _ALIGNMENT = 16
 """Bytes at which pointers of kernels that were compiled ahead must lie."""
+_log = logging.getLogger(__name__)
 
 
 class TritonBackend:
@@ -53,6 +56,7 @@ class TritonBackend:
 
     Attributes:
         name: ``"triton"``, and what was given that is not the default.
+        schedule: As given.
 
     Raises:
         KernelError: There is no such precision.
@@ -67,7 +71,7 @@ class TritonBackend:
         schedule: GpuSchedule | None = None,
         registry_of: Callable[[int], Registry] = gpu_registry,
     ) -> None:
-        self._precision, self._schedule = check_precision(precision), schedule
+        self._precision, self.schedule = check_precision(precision), schedule
         given = [] if precision == "ieee" else [f"precision={precision}"]
         given += [] if schedule is None else [str(schedule)]
         self.name = f"triton ({' '.join(given)})" if given else "triton"
@@ -129,10 +133,14 @@ class TritonBackend:
     def _emitted(self, launch: Launch, schedule: AnySchedule) -> Emitted:
         """The launch as its variant wants it; one for a CPU says nothing of that."""
         wanted = schedule if isinstance(schedule, GpuSchedule) else GpuSchedule()
-        return emit(launch, self._schedule or wanted, self._precision)
+        return emit(launch, self.schedule or wanted, self._precision)
 
     def _loaded(self, source: KernelSource, device: torch.device) -> Mapping[str, Start]:
-        """The launch's kernels as the registry has them for this GPU; none if it has not."""
+        """The launch's kernels as the registry has them for this GPU; none if it has not.
+
+        Raises:
+            CompileError: There is no CUDA driver.
+        """
         if device.type != "cuda":
             return {}
         known = self._kernels.get((source.text, device))
@@ -140,16 +148,25 @@ class TritonBackend:
             return known
         capability = torch.cuda.get_device_capability(device)
         registry = self._registry_of(10 * capability[0] + capability[1])
-        found: Mapping[str, Start] = {}
-        if (binary := registry.find(source)) is not None:
+        key = registry.root, registry.key(source), device
+        found = _LOADED.get(key, {})
+        if not found and (binary := registry.find(source)) is not None:
+            driver = cuda_driver()
             try:
                 with torch.cuda.device(device):
                     torch.cuda.current_stream().synchronize()  # there is a context from here on
-                    found = cuda_driver().load(binary)
-            except (DriverError, CompileError) as error:
+                    found = _LOADED[key] = driver.load(binary)
+            except DriverError as error:
+                if not error.is_kernel_s:
+                    _log.warning("%s is compiled here, for the driver says %s", source.name, error)
+                    return {}
                 registry.reject(source, str(error))
         self._kernels[source.text, device] = found
         return found
+
+
+_LOADED: dict[tuple[Path, str, torch.device], Mapping[str, Start]] = {}
+"""Kernels of registries by key and GPU: nobody unloads what another layer may be running."""
 
 
 def _current(device: torch.device) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
 from hetune.variants.backends.places import Nest, Row
@@ -14,6 +14,7 @@ from hetune.variants.backends.triton.values import (
     lift,
     row_axes,
 )
+from hetune.variants.kernel.aliases import may_share
 from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.kernel.widths import power_of_two
 
@@ -66,7 +67,7 @@ class Blocks(Nest[Frame]):
 
     def load(self, buffer: str, shape: tuple[int, ...], row: Row[Frame], frame: Frame) -> Value:
         """The buffer's row for each lane, loaded in a loop."""
-        self._wait(lambda before: buffer in before.stored)
+        self._wait(lambda before: self._is_any_of(buffer, before.stored))
         frame.loaded.add(buffer)
         place, axes, mask = self._place(buffer, shape, row)
         masked = f", mask={mask}, other=0.0" if mask else ""
@@ -80,7 +81,7 @@ class Blocks(Nest[Frame]):
         place, axes, mask = self._place(buffer, shape, self.own(frame))
         masked = f", mask={mask}" if mask else ""
         text = Value(value.text, shape, value.axes).over(axes)
-        self._wait(lambda before: buffer in before.stored or buffer in before.loaded)
+        self._wait(lambda before: self._is_any_of(buffer, before.stored | before.loaded))
         if accumulate:
             name = self.named(frame, f"{buffer}_place", place)
             text = f"tl.load({name}{masked}) + {text}"
@@ -94,7 +95,7 @@ class Blocks(Nest[Frame]):
         self.inner.loaded |= inner.loaded
 
     def _wait(self, needed: Callable[[Frame], bool]) -> None:
-        """A barrier in each loop whose earlier statements touched a buffer that is touched now.
+        """A barrier in each loop whose earlier statements touched memory that is touched now.
 
         Threads may hold copies of what was loaded: all must have it before one overwrites it. And
         what was stored is there for other threads from a barrier on.
@@ -104,6 +105,10 @@ class Blocks(Nest[Frame]):
                 frame.body.append(Do("tl.debug_barrier()"))
                 frame.stored.clear()
                 frame.loaded.clear()
+
+    def _is_any_of(self, buffer: str, touched: Set[str]) -> bool:
+        """Whether a buffer may be the memory of one of these."""
+        return any(may_share(buffer, other, self.launch) for other in touched)
 
     def elements(self, extent: int) -> str:
         """A name for the numbers of an axis's elements, padded to a power of two."""

@@ -126,7 +126,8 @@ class ChunkLowering(_PartLowering):
             Let(inside, f"{edge} < {self.args.count(self.edge_rows)}"),
             *self._node_of(edge, inside),
             Let(self._first, f"{edge} == tl.maximum({begin}, {start})"),
-            Let(self._last, f"{edge} + 1 == tl.minimum({end}, {start} + {size})"),
+            # Of the last edge that there may be int32 holds the number, but not of one behind it.
+            Let(self._last, f"{edge} == tl.minimum({end} - 1, {start} + {size - 1})"),
         ]
         self._lower_all(self.before)
         edges = Frame(self.edge_rows, edge, inside, ("n",), body=nodes.body)
@@ -142,7 +143,7 @@ class ChunkLowering(_PartLowering):
         whole, part = self.args.local("whole"), self.args.local("part")
         begins = f"({self._begin} >= {start})"
         inside = f"{nodes.inside} & {self._last}"
-        complete = f"{begins} & ({self._end} <= {start} + {self.size})"
+        complete = f"{begins} & ({self._end} - {start} <= {self.size})"
         self.blocks.emit(Let(whole, f"{inside} & {complete}"))
         self.blocks.emit(Let(part, f"tl.program_id(0) * 2 + {begins}.to(tl.int32)"))
         partial = self.args.local("partial")
@@ -208,15 +209,15 @@ class JoinLowering(_PartLowering):
     def function(self) -> Function:
         """The kernel."""
         nodes, chunk = self._frame("n_in"), self._chunk
-        stop, more = self.args.local("stop"), self.args.local("more")
+        last, more = self.args.local("last"), self.args.local("more")
         others, most = self.args.local("others"), self.args.local("most")
-        reaches = f"({self._begin} >= {stop} - {self.chunk}) & ({self._end} > {stop})"
-        count = f"tl.cdiv({self._end}, {self.chunk}) - {chunk} - 1"
+        reaches = f"({self._begin} > {last} - {self.chunk}) & ({self._end} - 1 > {last})"
+        count = f"({self._end} - 1) // {self.chunk} - {chunk}"
         head = [
             Let(chunk, "tl.program_id(0) + tl.arange(0, 1)"),
-            Let(stop, f"({chunk} + 1) * {self.chunk}"),
-            Let(more, f"{stop} < {self.args.count(self.edge_rows)}"),
-            *self._node_of(f"{stop} - 1", more),
+            Let(last, f"{chunk} * {self.chunk} + {self.chunk - 1}"),
+            Let(more, f"{last} < {self.args.count(self.edge_rows)} - 1"),
+            *self._node_of(last, more),
             Let(nodes.inside, f"{more} & {reaches}"),
             Let(others, f"tl.where({nodes.inside}, {count}, 0)"),
             Let(most, f"tl.max({others}, axis=0)"),

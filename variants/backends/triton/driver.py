@@ -10,6 +10,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -24,10 +25,24 @@ _MAX_DYNAMIC_SHARED = 8
 _STATIC_LIMIT = 48 << 10
 """Shared memory above this has to be asked for."""
 _WARP = 32
+_OF_KERNELS = frozenset((1, 200, 209, 218, 222, 223, 500))
+"""Statuses that tell of a kernel alone.
+
+An invalid value (more shared memory than there is), image or PTX, none for this GPU, PTX that is
+too new or may not be compiled, and no function of its name.
+"""
 
 
 class DriverError(Exception):
-    """The driver refuses a call; the text is its reason."""
+    """The driver refuses a call; the text is its reason.
+
+    Attributes:
+        is_kernel_s: Whether the kernel is at fault, which then no machine with this GPU can load.
+    """
+
+    def __init__(self, text: str, *, is_kernel_s: bool = False) -> None:
+        super().__init__(text)
+        self.is_kernel_s = is_kernel_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +58,33 @@ class Driver:
     def load(self, binary: bytes) -> dict[str, Start]:
         """The kernels of a zip file that `compile_unit` wrote, in the current context, by name.
 
+        They may be started in any thread, and stay loaded.
+
         Raises:
             DriverError: The driver refuses one, or the file needs what is not given here.
         """
-        with zipfile.ZipFile(io.BytesIO(binary)) as archive:
+        context, kernels = ctypes.c_void_p(), dict[str, Start]()
+        self._call("cuCtxGetCurrent", ctypes.byref(context))
+        with zipfile.ZipFile(io.BytesIO(binary)) as archive, ExitStack() as unloading:
             launch = json.loads(archive.read("launch.json"))
-            names = [name for name, how in launch.items() if isinstance(how, dict)]
-            return {
-                name: self._kernel(archive.read(f"{name}.cubin"), launch[name]) for name in names
-            }
+            for name in [name for name, how in launch.items() if isinstance(how, dict)]:
+                module = self._module(archive.read(f"{name}.cubin"))
+                unloading.callback(self.library.cuModuleUnload, module)
+                kernels[name] = self._kernel(module, launch[name], context)
+            unloading.pop_all()  # for nothing was refused
+        return kernels
 
-    def _kernel(self, cubin: bytes, how: dict[str, Any]) -> Start:
-        if how["global_scratch"] or how["profile_scratch"]:
-            raise DriverError("the kernel needs scratch memory of the driver's")
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        image = ctypes.create_string_buffer(cubin, len(cubin))
+    def _module(self, cubin: bytes) -> ctypes.c_void_p:
+        module, image = ctypes.c_void_p(), ctypes.create_string_buffer(cubin, len(cubin))
         self._call("cuModuleLoadData", ctypes.byref(module), image)
+        return module
+
+    def _kernel(
+        self, module: ctypes.c_void_p, how: dict[str, Any], context: ctypes.c_void_p
+    ) -> Start:
+        if how["global_scratch"] or how["profile_scratch"]:
+            raise DriverError("the kernel needs scratch memory of the driver's", is_kernel_s=True)
+        function = ctypes.c_void_p()
         symbol = how["symbol"].encode()
         self._call("cuModuleGetFunction", ctypes.byref(function), module, symbol)
         shared, threads = int(how["shared"]), int(how["num_warps"]) * _WARP
@@ -69,6 +95,7 @@ class Driver:
         ]
 
         def start(grid: tuple[int, int, int], arguments: tuple[int, ...], stream: int) -> None:
+            self._enter(context)
             values = [kind(value) for kind, value in zip(kinds, arguments, strict=True)]
             # Kernels end with pointers to scratch memory, of which there is none.
             values += [ctypes.c_void_p(), ctypes.c_void_p()]
@@ -89,13 +116,20 @@ class Driver:
 
         return start
 
+    def _enter(self, context: ctypes.c_void_p) -> None:
+        """Makes a context this thread's, which a fresh one has none of: torch looks at devices."""
+        now = ctypes.c_void_p()
+        self._call("cuCtxGetCurrent", ctypes.byref(now))
+        if now.value != context.value:
+            self._call("cuCtxSetCurrent", context)
+
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.library, name)(*arguments)
         if status:
             text = ctypes.c_char_p()
             self.library.cuGetErrorString(status, ctypes.byref(text))
             said = text.value.decode() if text.value else f"error {status}"
-            raise DriverError(f"{name}: {said}")
+            raise DriverError(f"{name}: {said}", is_kernel_s=status in _OF_KERNELS)
 
 
 @cache

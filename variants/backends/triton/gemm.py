@@ -125,7 +125,7 @@ class GemmLowering:
         if gemm.n % self.columns:
             masks.append(f"(column < {gemm.n})[None, :]")
         mask = f", mask={' & '.join(masks)}, other=0.0" if masks else ""
-        rows = f"k[:, None] * {gemm.n}"
+        rows = f"{_wide('k[:, None]', gemm.k * gemm.n)} * {gemm.n}"
         inner.append(Let("w_tile", f"tl.load(w_start + {rows} + column[None, :]{mask})"))
         x, w = "x_tile", "w_tile"
         if self.precision == "bf16":
@@ -140,11 +140,11 @@ class GemmLowering:
 
     def _weight_start(self) -> list[Statement]:
         gemm = self.gemm
-        start = self.args.buffer(gemm.w)
+        start, size = self.args.buffer(gemm.w), gemm.k * gemm.n
         if self.typed:
-            start += f" + kind.to(tl.int64) * {gemm.heads * gemm.k * gemm.n}"
+            start += f" + kind.to(tl.int64) * {gemm.heads * size}"
         if gemm.heads > 1:
-            start += f" + head * {gemm.k * gemm.n}"
+            start += f" + {_wide('head', gemm.heads * size)} * {size}"
         return [Let("w_start", start)]
 
     def _operand_rows(self) -> list[Statement]:
@@ -284,3 +284,8 @@ class GemmLowering:
 
 def _tile(extent: int, most: int) -> int:
     return max(_LEAST, min(power_of_two(extent), most))
+
+
+def _wide(number: str, product: int) -> str:
+    """A factor of a product that gets as large, in 64 bits where 32 are too few."""
+    return number if product < 1 << 31 else f"{number}.to(tl.int64)"

@@ -1,0 +1,68 @@
+"""When predictions cannot tell: then the usual variant of a layer is as good a choice as any.
+
+A variant that is predicted to be a little faster than the usual one is slower about as often as it
+is faster, and the usual one is never far from the best. So another variant has to be predicted to
+be faster by more than a factor, the *tie*, which is learned: the largest that costs next to nothing
+on graph families that were held out.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hetune.costmodel.data import Problem
+from hetune.variants.errors import InputError
+from hetune.variants.plan.variants import Device, usual, variants_of
+from hetune.variants.runtime.build import layer_program
+
+_TIES = tuple(1 + percent / 100 for percent in range(11))
+
+
+def unless_tied(seconds: ArrayLike, usual: int | None, tie: float) -> int:
+    """The position of the least time, or of the usual variant's where the two are tied.
+
+    Args:
+        seconds: Of each variant; float64 [variants].
+        usual: Position of the usual variant; None if it is not among them.
+        tie: How many times as long as the least it may take.
+    """
+    times = np.asarray(seconds)
+    best = int(times.argmin())
+    return best if usual is None or times[usual] > tie * times[best] else usual
+
+
+def tie_of(regrets: Callable[[float], NDArray[np.float64]]) -> float:
+    """The largest tie whose regret is within one standard error of the least.
+
+    That is the rule by which trees are pruned (Breiman et al., Classification and Regression
+    Trees, 1984): of all that are as good as the best, the one that trusts predictions least.
+
+    Args:
+        regrets: Of every problem under a tie; float64 [problems].
+    """
+    losses = {tie: np.log(regrets(tie)) for tie in _TIES}
+    best = min(losses.values(), key=np.mean)
+    bound = best.mean() + best.std() / math.sqrt(best.size)
+    return max(tie for tie, loss in losses.items() if loss.mean() <= bound)
+
+
+def usual_of(problem: Problem) -> int | None:
+    """The position of the usual variant among a problem's candidates; None if not measured."""
+    size = problem.d_in, problem.d_out, problem.heads
+    wanted = _usual(problem.layer, *size, problem.device)
+    found = (i for i, c in enumerate(problem.candidates) if c.variant == wanted)
+    return next(found, None)
+
+
+@functools.lru_cache(maxsize=256)
+def _usual(layer: str, d_in: int, d_out: int, heads: int, device: Device) -> str | None:
+    try:
+        program = layer_program(layer, d_in, d_out, heads)
+    except InputError:
+        return None
+    return usual(variants_of(program, device)).id

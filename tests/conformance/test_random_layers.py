@@ -1,0 +1,159 @@
+"""Layers composed at random: all ways of running one compute what it says."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.frontend.trace import (
+    Value,
+    dot,
+    edge,
+    etype,
+    layer_program,
+    node,
+    ntype,
+    relu,
+    shared,
+    sigmoid,
+    softmax,
+    tanh,
+)
+from hetune.variants.kernel.nodes import Schedule
+from hetune.variants.passes.enumerate import alternatives
+from hetune.variants.plan.lower import lower
+from hetune.variants.program.interpret import interpret
+from hetune.variants.program.text import show
+from hetune.variants.testing.conformance import relative_error
+from hetune.variants.testing.graphs import AWKWARD, typed_graph
+from hetune.variants.testing.plans import run_plan
+from hetune.variants.testing.programs import random_parameters
+
+GRAPHS = (
+    typed_graph((6, 3), [(0, 1, 14), (1, 0, 14), (0, 0, 8)]),  # has relations for either side
+    AWKWARD["relations without edges"](),
+    AWKWARD["duplicate edges"](),
+)
+TOLERANCE = 1e-3
+"""Sums may cancel; what is wrong is so in the first digits."""
+
+
+class Composer:
+    """Draws values by space and row shape: K elements wide, or H heads of them."""
+
+    def __init__(self, draw, g, given):
+        self.draw, self.g = draw, g
+        vars(self).update(given)
+
+    def pick(self, depth, leaves, others):
+        return self.draw(st.sampled_from([*leaves, *(others if depth > 0 else [])]))(depth - 1)
+
+    def times(self, a, b):
+        a, b = self.draw(st.permutations([a, b]))
+        return a * b
+
+    def end(self, x):
+        return self.draw(st.sampled_from([self.g.src, self.g.dst]))(x)
+
+    def shares(self, score):
+        score = self.draw(st.sampled_from([lambda s: s, tanh]))(score)
+        return softmax(score, self.draw(st.sampled_from([self.g.nodes, self.g.dst_pairs])))
+
+    def number(self, depth):  # edge[]
+        leaves = [
+            lambda d: self.c,
+            lambda d: self.end(self.s),
+            lambda d: self.end(sigmoid(-self.g.count())),
+        ]
+        others = [
+            lambda d: dot(self.rows(d), self.end(self.x)),
+            lambda d: dot(self.rows(d), self.v),
+            lambda d: dot(self.rows(d), self.end(self.b)),
+            lambda d: self.shares(self.number(d)),
+            lambda d: self.times(self.p, self.number(d)),
+        ]
+        return self.pick(depth, leaves, others)
+
+    def numbers(self, depth):  # edge[H]
+        others = [
+            lambda d: dot(self.heads(d), self.heads(d)),
+            lambda d: dot(self.heads(d), self.end(self.x)),
+            lambda d: self.shares(self.numbers(d)),
+            lambda d: self.times(self.q, self.numbers(d)),
+        ]
+        return self.pick(depth, [lambda d: self.e, lambda d: self.end(self.t)], others)
+
+    def rows(self, depth):  # edge[K]
+        others = [
+            lambda d: self.rows(d) @ self.w,
+            lambda d: self.rows(d) @ self.w + self.r,
+            lambda d: self.rows(d) @ self.u,
+            lambda d: self.times(self.number(d), self.rows(d)),
+            lambda d: self.times(self.p, self.rows(d)),
+            lambda d: self.times(sigmoid(self.rows(d)), self.rows(d)),
+            lambda d: self.rows(d) + self.rows(d),
+            lambda d: self.end(self.nodes(d)),
+        ]
+        return self.pick(depth, [lambda d: self.end(self.x), lambda d: self.f], others)
+
+    def heads(self, depth):  # edge[H,K]
+        others = [
+            lambda d: self.heads(d) @ self.own,
+            lambda d: self.times(self.numbers(d), self.heads(d)),
+            lambda d: self.times(self.number(d), self.heads(d)),
+            lambda d: self.times(self.q, self.heads(d)),
+            lambda d: self.heads(d) + self.heads(d),
+        ]
+        return self.pick(depth, [lambda d: self.rows(d) @ self.m], others)
+
+    def pairs(self, depth):  # dst_pair[K]
+        return self.g.sum(self.rows(depth), over=self.g.dst_pairs)
+
+    def nodes(self, depth):  # node[K]
+        others = [
+            lambda d: self.g.sum(self.rows(d)),
+            lambda d: self.g.mean(self.rows(d)),
+            lambda d: self.g.sum(self.times(self.p, self.pairs(d) @ self.w)),
+            lambda d: self.g.sum(self.g.sum(self.number(d), self.g.dst_pairs) * self.pairs(d)),
+            lambda d: self.nodes(d) @ self.n + self.draw(st.sampled_from([self.b, self.o])),
+            lambda d: relu(self.nodes(d)),
+            lambda d: self.nodes(d) + self.nodes(d),
+        ]
+        return self.pick(depth, [lambda d: self.x], others)
+
+    def result(self):
+        rows, heads = self.g.sum(self.rows(3)), self.g.sum(self.heads(2))
+        flat = heads.reshape(heads.type.width)
+        return self.draw(st.sampled_from([rows, heads, flat, self.nodes(3)]))
+
+
+@layer_program
+def layer(g, x, s, t, c, e, f, p, q, r, w, m, own, u, v, n, b, o, *, draw):
+    given = {name: value for name, value in locals().items() if isinstance(value, Value)}
+    return Composer(draw, g, given).result()
+
+
+@st.composite
+def programs(draw):
+    """With as many heads as elements of a row, and with fewer."""
+    h, k = 2, draw(st.integers(2, 3))
+    nodes = {"x": node(k), "s": node(), "t": node(h), "n": ntype(k, k), "b": ntype(k), "o": ntype()}
+    edges = {"c": edge(), "e": edge(h), "f": edge(k), "p": etype(), "q": etype(h), "r": etype(k)}
+    maps = {"w": etype(k, k), "m": etype(k, h, k), "own": etype(h, k, k), "u": shared(k, k)}
+    return layer(**nodes, **edges, **maps, v=shared(k), draw=draw)
+
+
+@settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(program=programs(), graph=st.sampled_from(GRAPHS))
+def test_all_ways_compute_the_same(program, graph):
+    note(show(program))
+    values = {name: rows / 2 for name, rows in random_parameters(program, graph).items()}
+    expected = interpret(program, values, graph)
+    for way in alternatives(program):
+        for fused in (True, False):
+            plan = lower(way.program, fuse_sums=fused)
+            found = run_plan(plan, values, graph)
+            assert relative_error(found, expected) <= TOLERANCE, (way.id, fused)
+            for launch in plan.launches:
+                CppBackend().source(launch, Schedule())  # prints what it would compile

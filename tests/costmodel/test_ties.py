@@ -1,0 +1,104 @@
+"""When predictions cannot tell, the usual variant runs; how far that goes is learned."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.model.manifest import Manifest
+from hetune.costmodel.model.ties import tie_of, unless_tied, usual_of
+from hetune.variants.plan.variants import usual, variants_of
+from hetune.variants.runtime.build import layer_program
+
+from ._judged import problem
+from ._synthetic import FINGERPRINT, MACHINE, problems, small_model
+
+USUAL = usual(variants_of(layer_program("rgcn", 64, 64))).id
+PROBLEMS = 100
+
+
+@pytest.mark.parametrize(
+    ("seconds", "usual", "tie", "expected"),
+    [
+        ((1.0, 1.04), 1, 1.05, 1),
+        ((1.0, 1.06), 1, 1.05, 0),
+        ((1.0, 1.04), 1, 1.0, 0),
+        ((1.0, 1.0), 1, 1.0, 1),
+        ((1.2, 1.0), 1, 1.05, 1),
+        ((1.04, 1.0, 1.02), None, 1.05, 1),
+    ],
+)
+def test_the_usual_variant_runs_unless_another_is_faster_by_more_than_the_tie(
+    seconds, usual, tie, expected
+):
+    assert unless_tied(seconds, usual, tie) == expected
+
+
+def losing(slope: float, free: float = 1.0):
+    """Regrets that spread by 20%, and grow with the tie where it is above `free`."""
+    spread = np.linspace(-0.2, 0.2, PROBLEMS)
+    return lambda tie: np.exp(0.3 + spread + slope * max(0.0, tie - free))
+
+
+def test_the_tie_is_the_largest_that_costs_no_more_than_a_standard_error():
+    assert tie_of(losing(0.0)) == 1.1
+    assert tie_of(losing(100.0)) == 1.0
+    assert tie_of(losing(100.0, free=1.05)) == 1.05
+    error = np.linspace(-0.2, 0.2, PROBLEMS).std() / PROBLEMS**0.5
+    assert tie_of(losing(error / 0.0301)) == 1.03
+
+
+def test_a_tie_may_also_gain():
+    assert tie_of(lambda tie: losing(100.0, free=1.03)(tie) * np.exp(-2 * min(tie, 1.03))) == 1.03
+
+
+def test_the_usual_variant_of_a_problem_is_that_of_its_layer():
+    assert usual_of(problem({"a": 1.0, USUAL: 2.0})) == 1
+    assert usual_of(problem({"a": 1.0, "b": 2.0})) is None
+    assert usual_of(problem({"a": 1.0, USUAL: 2.0}, layer="no such")) is None
+
+
+def with_usual(numbers, tie):
+    """Problems whose fifth candidate is the usual one, and a model with a tie."""
+    renamed = [
+        dataclasses.replace(
+            each,
+            layer="rgcn",
+            candidates=tuple(
+                dataclasses.replace(c, variant=USUAL) if i == 4 else c
+                for i, c in enumerate(each.candidates)
+            ),
+        )
+        for each in numbers
+    ]
+    model = small_model()
+    return renamed, CostModel(model.families, dataclasses.replace(model.manifest, tie=tie))
+
+
+@pytest.mark.parametrize("tie", [1.0, 1.3, 1e9])
+def test_a_model_chooses_by_its_tie(tie):
+    wanted, model = with_usual(problems(graph_families=4, widths=(64,), seed=3), tie)
+    for each in wanted:
+        totals = model.totals(each)
+        best = min(totals, key=totals.__getitem__)
+        expected = USUAL if totals[USUAL] <= tie * totals[best] else best
+        assert model.choose(each) == expected
+
+
+def test_a_model_learns_its_tie_and_keeps_it():
+    wanted, _ = with_usual(problems(graph_families=6, widths=(64,)), 1.0)
+    model = CostModel.fit(wanted, MACHINE, FINGERPRINT, target="roofline-ratio", folds=2)
+    assert 1.0 <= model.manifest.tie <= 1.1
+    assert Manifest.from_json(model.manifest.as_json()) == model.manifest
+    unheld = CostModel.fit(wanted, MACHINE, FINGERPRINT, target="roofline-ratio", folds=0)
+    assert unheld.manifest.tie == 1.0
+
+
+def test_models_of_before_have_no_tie():
+    record = json.loads(small_model().manifest.as_json())
+    del record["tie"]
+    assert Manifest.from_json(json.dumps(record)).tie == 1.0

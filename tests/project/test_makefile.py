@@ -1,0 +1,25 @@
+"""What the Makefile's targets run."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_bench_runs_what_needs_no_gpu_and_leaves_committed_results_alone():
+    found = re.search(r"\$\(filter-out (\S+),\$\(wildcard (\S+)\)\); do .*\\\n(.*\\\n.*)", MAKEFILE)
+    assert found
+    left_out, every, command = found.groups()
+    scripts, others = set(ROOT.glob(every)), set(ROOT.glob(left_out.replace("%", "*")))
+    assert {path.name for path in scripts & others} == {"gpu_check.py"}
+    assert '--out "build/bench/' in command
+    texts = {path.name: path.read_text(encoding="utf-8") for path in scripts - others}
+    assert [name for name, text in texts.items() if '"--out"' not in text] == []
+
+
+def test_a_target_runs_the_full_matrix():
+    (name,) = re.findall(r"^(\S+): export HETUNE_FULL_MATRIX = 1$", MAKEFILE, re.M)
+    assert re.search(rf"^{name}: test  ## ", MAKEFILE, re.M)
+    covering = ROOT / "tests" / "conformance" / "covering.py"
+    assert 'os.environ.get("HETUNE_FULL_MATRIX")' in covering.read_text(encoding="utf-8")

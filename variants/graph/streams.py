@@ -1,0 +1,24 @@
+"""What is made once on a GPU, by one stream's work, and read by all."""
+
+from __future__ import annotations
+
+import torch
+
+
+def settle(device: torch.device | None) -> bool:
+    """Waits until a GPU's current stream has done all its work, so that other streams see it.
+
+    Args:
+        device: Where something was made; nothing is waited for on the CPU (or None).
+
+    Returns:
+        Whether it is there: not while somebody records the stream as a CUDA graph, when no kernel
+        runs.
+    """
+    if device is None or device.type != "cuda":
+        return True
+    with torch.cuda.device(device):
+        if torch.cuda.is_current_stream_capturing():
+            return False
+        torch.cuda.current_stream().synchronize()
+    return True

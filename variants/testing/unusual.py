@@ -1,0 +1,128 @@
+"""Programs of legal layers that break careless rewrites: several heads, factors, spaces, shapes.
+
+Where a width could be mistaken for a number of heads, there is one program in which the two differ
+and one in which they are equal.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from hetune.variants.frontend.trace import (
+    Graph,
+    Value,
+    dot,
+    edge,
+    etype,
+    layer_program,
+    node,
+    ntype,
+    shared,
+    sigmoid,
+    softmax,
+)
+from hetune.variants.program.nodes import Program, Space
+
+
+@layer_program
+def own_degrees(g: Graph, x: Value, w: Value) -> Value:
+    """Degrees of each end scale the messages of that end."""
+    degree = sigmoid(-g.count())
+    sent = g.sum(g.src(degree) * (g.src(x) @ w))
+    kept = g.sum(g.dst(degree) * (g.dst(x) @ w))
+    return g.mean(g.dst(degree)) * (sent + kept)
+
+
+@layer_program
+def gated(g: Graph, x: Value, w: Value) -> Value:
+    """Each element of a row has a gate of its own, before the map and behind it."""
+    gate = sigmoid(g.dst(x))
+    return g.sum((gate * g.src(x)) @ w) + g.sum(gate * (g.src(x) @ w))
+
+
+@layer_program
+def bilinear(g: Graph, x: Value, w: Value, u: Value, *, over: Space) -> Value:
+    """Scores between both ends' rows, of each head if the map makes heads."""
+    return g.sum(softmax(dot(g.src(x) @ w, g.dst(x)), over=over) * (g.src(x) @ u))
+
+
+@layer_program
+def typed_keys(g: Graph, x: Value, w: Value, key: Value) -> Value:
+    """Scores between a source and its edge type's destination type."""
+    return g.sum(softmax(dot(g.src(x) @ w, g.dst(key)), over=g.nodes) * g.src(x))
+
+
+@layer_program
+def weighted_heads(g: Graph, x: Value, c: Value, f: Value, p: Value, q: Value, w: Value) -> Value:
+    """Heads of messages, weighted in several ways, of rows that are no source's."""
+    sent = g.src(x) @ w
+    several = g.sum(c * (p * sent)) + g.sum(p * sent) + g.sum(c * (q * sent))
+    others = g.sum(c * (f @ w)) + g.sum(c * ((q * g.src(x)) @ w))
+    return several + others + g.sum(c * (g.dst(x) @ w))
+
+
+@layer_program
+def shared_heads(g: Graph, x: Value, s: Value, c: Value, w: Value, u: Value) -> Value:
+    """One sum for two products, and heads that the source weights."""
+    both = g.sum(c * (g.src(x) @ w)) + g.sum(c * (g.src(x) @ u))
+    return both + g.sum(g.src(s) * (g.src(x) @ w))
+
+
+@layer_program
+def weighted_pairs(g: Graph, x: Value, c: Value, p: Value, w: Value, u: Value) -> Value:
+    """Sums of pairs that are weighted before the map, behind it, and per head."""
+    rows = g.sum(g.src(x), over=g.dst_pairs)
+    before = g.sum(g.sum(p * g.src(x), over=g.dst_pairs) @ w)
+    heads = g.sum(g.sum(c, over=g.dst_pairs) * (rows @ u))
+    return g.sum(p * (rows @ w)) + before + heads.reshape(heads.type.width)
+
+
+@layer_program
+def node_biases(g: Graph, x: Value, n: Value, b: Value, w: Value) -> Value:
+    """A bias of fewer axes than the rows that it is added to."""
+    return g.sum(g.src(x @ n + b) @ w)
+
+
+@layer_program
+def many_axes(g: Graph, x: Value, c: Value, w: Value, u: Value, b: Value) -> Value:
+    """Rows of three axes, weighted along the first, and a bias of more axes than its rows."""
+    return g.sum(c * (g.src(x) @ w)) + g.sum(g.src(x) @ u + b)
+
+
+@layer_program
+def reshaped_sum(g: Graph, x: Value, c: Value, w: Value, b: Value) -> Value:
+    """Other rows are added to a sum before it is reshaped, and after."""
+    rows = g.sum(c * (g.src(x) @ w)) + b
+    return rows.reshape(rows.type.width) + x
+
+
+UNUSUAL: MappingProxyType[str, Program] = MappingProxyType(
+    {
+        "own degrees": own_degrees(x=node(4), w=etype(4, 3)),
+        "gated": gated(x=node(4), w=etype(4, 4)),
+        "scores of heads": bilinear(x=node(4), w=etype(4, 2, 4), u=etype(4, 2, 3), over=Space.NODE),
+        "scores of as many heads": bilinear(
+            x=node(4), w=etype(4, 4, 4), u=etype(4, 4, 3), over=Space.NODE
+        ),
+        "scores of pairs": bilinear(x=node(4), w=etype(4, 4), u=etype(4, 3), over=Space.DST_PAIR),
+        "typed keys": typed_keys(x=node(4), w=etype(4, 4), key=ntype(4)),
+        "weighted heads": weighted_heads(
+            x=node(4), c=edge(2), f=edge(4), p=etype(2), q=etype(), w=etype(4, 2, 3)
+        ),
+        "shared heads": shared_heads(
+            x=node(4), s=node(2), c=edge(2), w=etype(4, 2, 3), u=etype(4, 2, 3)
+        ),
+        "weighted pairs": weighted_pairs(
+            x=node(4), c=edge(2), p=etype(), w=etype(4, 6), u=etype(4, 2, 3)
+        ),
+        "node biases": node_biases(x=node(4), n=ntype(4, 5), b=ntype(), w=etype(5, 3)),
+        "node biases, heads": node_biases(
+            x=node(4), n=ntype(4, 2, 3), b=ntype(2), w=etype(2, 3, 3)
+        ),
+        "many axes": many_axes(
+            x=node(4), c=edge(2), w=etype(4, 2, 3, 2), u=etype(4, 2), b=etype(2, 3, 2)
+        ),
+        "reshaped sum": reshaped_sum(x=node(6), c=edge(2), w=etype(6, 2, 3), b=shared(2, 3)),
+    }
+)
+"""By name."""
