@@ -168,7 +168,7 @@ def test_all_combinations_come_once():
 
 
 def test_kernels_are_problems_as_layers_are():
-    found = problems(parsed(layers=["rgcn"], kernels=KERNELS, squared=[8, 16], heads=[1, 2]))
+    found = problems(parsed(layers=["rgcn"], kernels=[*KERNELS], squared=[8, 16], heads=[1, 2]))
     expected = {(name, 1) for name in ("rgcn", *KERNELS)} | {("attention", 2)}
     asked = [(p.layer, p.heads, p.d_in, p.d_out) for p in found]
     assert len(asked) == len(set(asked))
