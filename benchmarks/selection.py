@@ -8,7 +8,7 @@
 `measure` times all variants of RGCN, RGAT and HGT at widths {32, 64, 128, 256} squared on real
 graphs, into the store, under the campaign "selection-test". It may be stopped at any time, and goes
 on where it was: pair of widths by pair, small graphs first. Twelve large graphs get four pairs, and
-the largest of them comes last.
+the largest of them comes after three pairs of all others.
 
 `finals` measures anew the variants that came within 40% of the fastest, for the fastest of
 many noisy times is fast by luck as well: once for each file, in processes of their own

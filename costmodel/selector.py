@@ -341,7 +341,8 @@ class Selector:
         if isinstance(self.machine, GpuModel):
             replays = replay_seconds(table, domain, columns, launches, self.machine)
             replays = _finite(replays + model.run_seconds)
-        return Prices(seconds, launches, prepare, LEARNED, replays, model.manifest.tie)
+        usual = table.usual(model.manifest.usual)
+        return Prices(seconds, launches, prepare, LEARNED, replays, usual, model.manifest.tie)
 
     def _report(self, why: Exception | str) -> None:
         known = isinstance(why, str | HetuneError)

@@ -29,7 +29,7 @@ def with_asking(
     one batch, as a selector asks for them; the median of three times, after one that does not
     count. What a selector computes before is left out, for a store holds no graphs: the features
     of the graph, and the launches' amounts. Nothing is timed for problems of another machine than
-    this one, whose runs are no measure of it: what asking took there is not known.
+    this one, whose runs are no measure of it.
 
     Args:
         report: How the model chose on the problems.

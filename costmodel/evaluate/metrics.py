@@ -54,13 +54,13 @@ class Pick:
         seconds: Its measured time.
         error: Standard error of that, in seconds.
         spent: Seconds that choosing took: those of trials, or of predictions where `with_asking`
-            timed them; None where nobody knows.
+            timed them; None where nothing was timed.
     """
 
     variant: str
     seconds: float
     error: float
-    spent: float | None = 0.0
+    spent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ class Score:
         over_fixed: Geometric mean of the best fixed variant's time over the pick's.
         over_default: The same for the default variant; None where it was not measured.
         over_roofline: The same for the roofline model's pick; None if that was not judged.
-        overhead_runs: Mean time that choosing took, in runs of the pick; None where it is not
-            known of every problem.
+        overhead_runs: Mean time that choosing took, in runs of the pick; None where it was not
+            timed for every problem.
     """
 
     problems: int
@@ -147,7 +147,8 @@ def pick(chooser: Chooser, problem: Problem) -> Pick | None:
     if answer is None:
         return None
     sample = _sample(problem, answer)
-    return Pick(sample.variant, sample.seconds, sample.error, _spent(answer))
+    spent = answer.seconds if isinstance(answer, Trial) else None
+    return Pick(sample.variant, sample.seconds, sample.error, spent)
 
 
 def score(outcomes: Sequence[Outcome], name: str) -> Score:
@@ -181,13 +182,6 @@ def score(outcomes: Sequence[Outcome], name: str) -> Score:
 def noise_floor(outcomes: Sequence[Outcome]) -> float:
     """Geometric mean of the outcomes' floors: no chooser can be told to do better."""
     return _geometric_mean(np.array([outcome.floor for outcome in outcomes]))
-
-
-def _spent(answer: Answer) -> float | None:
-    """Seconds. Who names a variant takes none; what predictions took is not known here."""
-    if isinstance(answer, Trial):
-        return answer.seconds
-    return None if isinstance(answer, Mapping) else 0.0
 
 
 def _overhead(picks: Sequence[Pick]) -> float | None:

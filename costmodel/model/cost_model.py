@@ -125,6 +125,7 @@ class CostModel:
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             files={},
             device=rows.device,
+            usual=rows.schedule,
             tie=tie,
         )
         return cls(families, manifest)
@@ -231,7 +232,7 @@ class CostModel:
         Takes what `totals` takes.
         """
         seconds = list(self.totals(problem, machine).values())
-        chosen = unless_tied(seconds, usual_of(problem), self.manifest.tie)
+        chosen = unless_tied(seconds, usual_of(problem, self.manifest.usual), self.manifest.tie)
         return problem.candidates[chosen].variant
 
     def prepare_seconds(self, amounts: NDArray[np.float64]) -> NDArray[np.float64]:

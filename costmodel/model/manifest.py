@@ -96,8 +96,10 @@ class Manifest:
         created_at: When, in UTC, ISO 8601.
         files: SHA-256 of each file of the bundle; empty until it is saved.
         device: What the variants are made for whose launches it predicts.
-        tie: The factor within which its predictions cannot tell the usual variant of a layer from
-            a faster one: `ties.tie_of`.
+        usual: The schedule of a layer's usual variant, as ids name it: `ties.schedule_of`. The
+            device's where it is empty.
+        tie: The factor within which its predictions cannot tell the usual variant from a faster
+            one: `ties.tie_of`.
     """
 
     format: int
@@ -117,6 +119,7 @@ class Manifest:
     created_at: str
     files: Mapping[str, str]
     device: Device = "cpu"
+    usual: str = ""
     tie: float = 1.0
 
     @property
@@ -163,6 +166,7 @@ class Manifest:
             record["fingerprint"] = Fingerprint.from_dict(record["fingerprint"])
             record["device"] = known(record.get("device", "cpu"))
             record["machine"] = rates_from(record["device"], record["machine"])
+            record["usual"] = _text(record.get("usual", ""))
             record["tie"] = finite(record.get("tie", 1.0), 1)
             record["metrics"] = {n: _scores(found) for n, found in record["metrics"].items()}
             record["files"] = {n: _text(digest) for n, digest in record["files"].items()}

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hetune.costmodel.data import Problem
 from hetune.variants.errors import InputError
-from hetune.variants.plan.variants import Device, usual, variants_of
+from hetune.variants.plan.variants import Device, plan_of, usual, variants_of
 from hetune.variants.runtime.build import layer_program
 
 _TIES = tuple(1 + percent / 100 for percent in range(11))
@@ -51,12 +51,48 @@ def tie_of(regrets: Callable[[float], NDArray[np.float64]]) -> float:
     return max(tie for tie, loss in losses.items() if loss.mean() <= bound)
 
 
-def usual_of(problem: Problem) -> int | None:
-    """The position of the usual variant among a problem's candidates; None if not measured."""
-    size = problem.d_in, problem.d_out, problem.heads
-    wanted = _usual(problem.layer, *size, problem.device)
+def schedule_of(problems: Sequence[Problem]) -> str:
+    """The schedule in which usual plans ran fastest, as ids name it; empty if none was compared.
+
+    Problems count whose usual plan was measured in as many schedules as that of any.
+    """
+    found = [_schedules(problem) for problem in problems]
+    most = max(map(len, found), default=0)
+    names = next((times.keys() for times in found if len(times) == most), {}.keys())
+    compared = [times for times in found if times.keys() == names]
+    if most < 2:
+        return ""
+    return min(compared[0], key=lambda name: sum(math.log(times[name]) for times in compared))
+
+
+def usual_of(problem: Problem, schedule: str = "") -> int | None:
+    """The position of the usual variant among a problem's candidates; None if not measured.
+
+    Args:
+        problem: Its times are not looked at.
+        schedule: In place of the device's usual one.
+    """
+    if (plain := _usual_of(problem)) is None:
+        return None
+    wanted = f"{plan_of(plain)}/{schedule}" if schedule else plain
     found = (i for i, c in enumerate(problem.candidates) if c.variant == wanted)
     return next(found, None)
+
+
+def _schedules(problem: Problem) -> dict[str, float]:
+    """Seconds of the usual plan by schedule."""
+    if (plain := _usual_of(problem)) is None:
+        return {}
+    start = f"{plan_of(plain)}/"
+    return {
+        c.variant.removeprefix(start): c.seconds
+        for c in problem.candidates
+        if c.variant.startswith(start)
+    }
+
+
+def _usual_of(problem: Problem) -> str | None:
+    return _usual(problem.layer, problem.d_in, problem.d_out, problem.heads, problem.device)
 
 
 @functools.lru_cache(maxsize=256)

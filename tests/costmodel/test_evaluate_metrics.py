@@ -27,7 +27,7 @@ TIMES = {"a": 1.0, "b": 2.0, "vanilla/b1024": 4.0}
 @pytest.mark.parametrize(
     ("answer", "variant", "spent"),
     [
-        ("b", "b", 0.0),
+        ("b", "b", None),
         ({"a": 3.0, "b": 2.0, "unmeasured": 0.1}, "b", None),
         (Trial("a", 7.0), "a", 7.0),
     ],
@@ -107,7 +107,7 @@ def test_choosing_takes_runs_of_what_was_picked():
         tried=lambda _: Trial("b", 6.0), known=lambda _: "b", predicted=lambda _: {"b": 1.0}
     )
     assert found["tried"].overhead_runs == pytest.approx((6 / 2 + 6 / 1 + 6 / 3) / 3)
-    assert found["known"].overhead_runs == 0
+    assert found["known"].overhead_runs is None
     assert found["predicted"].overhead_runs is None
 
 

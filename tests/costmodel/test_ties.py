@@ -10,8 +10,9 @@ import pytest
 
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import Manifest
-from hetune.costmodel.model.ties import tie_of, unless_tied, usual_of
-from hetune.variants.plan.variants import usual, variants_of
+from hetune.costmodel.model.ties import schedule_of, tie_of, unless_tied, usual_of
+from hetune.variants.errors import ModelError
+from hetune.variants.plan.variants import plan_of, usual, variants_of
 from hetune.variants.runtime.build import layer_program
 
 from ._judged import problem
@@ -62,6 +63,23 @@ def test_the_usual_variant_of_a_problem_is_that_of_its_layer():
     assert usual_of(problem({"a": 1.0, USUAL: 2.0}, layer="no such")) is None
 
 
+def test_the_usual_schedule_is_the_one_that_ran_fastest_for_usual_plans():
+    plan = plan_of(USUAL)
+    told = {f"{plan}/b256": 1.0, f"{plan}/b1024": 1.1, f"{plan}/b4096": 0.8, "vanilla/b4096": 0.1}
+    other = {f"{plan}/b256": 1.0, f"{plan}/b1024": 1.1, f"{plan}/b4096": 2.0, "vanilla/b1024": 0.1}
+    assert schedule_of([problem(told), problem(other)]) == "b256"
+    assert schedule_of([problem(told), problem({f"{plan}/b1024": 1.0})]) == "b4096"
+    assert schedule_of([problem({USUAL: 1.0, "vanilla/b256": 0.1})]) == ""
+    assert schedule_of([problem(told, layer="no such")]) == ""
+
+
+def test_the_usual_variant_may_have_another_schedule():
+    found = problem({"a": 1.0, f"{plan_of(USUAL)}/b256": 2.0, USUAL: 3.0})
+    assert usual_of(found, "b256") == 1
+    assert usual_of(found) == 2
+    assert usual_of(found, "b4096") is None
+
+
 def with_usual(numbers, tie):
     """Problems whose fifth candidate is the usual one, and a model with a tie."""
     renamed = [
@@ -100,5 +118,13 @@ def test_a_model_learns_its_tie_and_keeps_it():
 
 def test_models_of_before_have_no_tie():
     record = json.loads(small_model().manifest.as_json())
-    del record["tie"]
-    assert Manifest.from_json(json.dumps(record)).tie == 1.0
+    del record["tie"], record["usual"]
+    found = Manifest.from_json(json.dumps(record))
+    assert (found.usual, found.tie) == ("", 1.0)
+
+
+@pytest.mark.parametrize("wrong", [{"tie": 0.9}, {"tie": None}, {"usual": 256}])
+def test_ties_that_cannot_be_are_refused(wrong):
+    record = {**json.loads(small_model().manifest.as_json()), **wrong}
+    with pytest.raises(ModelError, match="damaged"):
+        Manifest.from_json(json.dumps(record))

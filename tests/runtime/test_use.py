@@ -35,7 +35,8 @@ class Told:
         seconds = np.array([*self.seconds, *[99.0] * (count - len(self.seconds))])
         prepare = np.array([*self.prepare, *[0.0] * (count - len(self.prepare))])
         launches = np.zeros(len(table.launches))
-        return Prices(seconds, launches, prepare, "the test", tie=self.tie)
+        usual, tie = table.usual(), self.tie
+        return Prices(seconds, launches, prepare, "the test", usual=usual, tie=tie)
 
     def spread(self, table, domain, threads):
         return np.full(len(table.variants), self.factor)

@@ -73,6 +73,11 @@ def device_named(name: str) -> Device | None:
     return next((device for device in DEVICES if device == name), None)
 
 
+def plan_of(variant: str) -> str:
+    """The plan that an id names."""
+    return variant.rpartition("/")[0]
+
+
 def is_usual(variant: str, device: Device) -> bool:
     """Whether an id is of its plan in the usual schedule."""
     return variant.endswith(f"/{USUAL[device]}")

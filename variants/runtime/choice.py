@@ -10,7 +10,7 @@ from typing import SupportsIndex
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads
-from hetune.variants.plan.variants import Variant
+from hetune.variants.plan.variants import Variant, plan_of
 from hetune.variants.runtime.pricing import Pricer
 from hetune.variants.runtime.scored import Candidate, Scored, scored_on
 
@@ -224,7 +224,7 @@ def _reason(
     where += " as one CUDA graph" * replays
     faster = (seconds < seconds[best]).nonzero()[0].tolist()
     fitting = [i for i in faster if scored.fits(i, memory_limit, replays)]
-    if fitting and best == scored.table.usual:
+    if fitting and best == scored.prices.usual:
         first = min(fitting, key=seconds.__getitem__)
         if seconds[best] <= scored.prices.tie * seconds[first]:
             gain = seconds[best] / seconds[first]
@@ -242,20 +242,16 @@ def _reason(
             f"least predicted time of the variants within the memory limit; {len(faster)} faster "
             "ones need more"
         )
-    plan = _plan(scored.ids[best])
-    others = [i for i in seconds.argsort(kind="stable") if _plan(scored.ids[i]) != plan]
+    plan = plan_of(scored.ids[best])
+    others = [i for i in seconds.argsort(kind="stable") if plan_of(scored.ids[i]) != plan]
     if not others:
         return f"the only plan; predicted by {source} for {where}"
     gain = seconds[others[0]] / seconds[best]
     return (
         f"least predicted time by {source} for {where}, {gain:.2f}x ahead of "
-        f"the next plan, {_plan(scored.ids[others[0]])}"
+        f"the next plan, {plan_of(scored.ids[others[0]])}"
     )
 
 
 def _counted(count: float, noun: str) -> str:
     return f"1 {noun}" if count == 1 else f"{count:g} {noun}s"
-
-
-def _plan(variant_id: str) -> str:
-    return variant_id.rpartition("/")[0]

@@ -107,7 +107,8 @@ class Scored:
         order = costs.argsort(axis=None, kind="stable").tolist()
         best = next(filter(fits, (divmod(place, len(self.ids)) for place in order)), None)
         if best is not None:
-            usual = [(way, self.table.usual) for way in range(len(ways))]
+            instead = self.prices.usual
+            usual = [] if instead is None else [(way, instead) for way in range(len(ways))]
             tied = [p for p in usual if costs[p] <= self.prices.tie * costs[best] and fits(p)]
             way, position = min(tied, key=costs.__getitem__, default=best)
             return position, ways[way]

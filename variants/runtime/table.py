@@ -28,7 +28,7 @@ from hetune.variants.kernel.nodes import (
 )
 from hetune.variants.kernel.walk import statements
 from hetune.variants.kernel.work import Formula, Term, formula, limit_of
-from hetune.variants.plan.variants import Device, Variant, device_of, usual
+from hetune.variants.plan.variants import Device, Variant, device_of, plan_of, usual
 from hetune.variants.program.nodes import ALL_EDGES, Space
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_columns import GPU_COLUMNS, GpuColumns
@@ -132,14 +132,12 @@ class CandidateTable:
         families: The kernel family of each row: "product" (typed products alone), "traversal"
             or "fused" (both).
         rows_of: By variant, the rows of its launches, in order.
-        usual: Which variant runs where nothing is known of the graph.
     """
 
     def __init__(self, variants: tuple[Variant, ...]) -> None:
         rows: dict[tuple[Launch, AnySchedule], int] = {}
         self.variants = variants
         self.device: Device = device_of(variants)
-        self.usual = variants.index(usual(variants))
         self.rows_of = tuple(
             tuple(
                 rows.setdefault(pair, len(rows))
@@ -149,6 +147,7 @@ class CandidateTable:
         )
         self.launches = tuple(rows)
         self.families = tuple(_family(launch) for launch, _ in self._as_run())
+        self._usual: dict[str, int] = {}
         self._counted: dict[Rows, int] = {}
         self._runs: dict[tuple[Space, str, int | None], int] = {}
         self._formulas: dict[Launch, Formula] = {}
@@ -160,6 +159,19 @@ class CandidateTable:
     def of(variants: tuple[Variant, ...]) -> CandidateTable:
         """The table of these variants, remembered."""
         return CandidateTable(variants)
+
+    def usual(self, schedule: str = "") -> int:
+        """The position of the variant to take where nothing is known of the graph.
+
+        Args:
+            schedule: As variants' ids name it, in place of the usual one, if there is such a one.
+        """
+        if schedule not in self._usual:
+            plain = usual(self.variants)
+            named = f"{plan_of(plain.id)}/{schedule}"
+            found = (i for i, v in enumerate(self.variants) if v.id == named)
+            self._usual[schedule] = next(found, self.variants.index(plain))
+        return self._usual[schedule]
 
     def totals(self, seconds: np.ndarray) -> np.ndarray:
         """Sums over the launches of each variant, float64 [variants], of a value by row."""
