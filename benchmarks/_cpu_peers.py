@@ -25,7 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from hetune.profiling.measure.rounds import interleave
-from hetune.variants.errors import is_out_of_memory
+from hetune.variants.exhaustion import is_out_of_memory
 
 
 class CellRunner:

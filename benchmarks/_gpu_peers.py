@@ -38,7 +38,7 @@ from torch import Tensor, nn
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.toolkit import interpreting
-from hetune.variants.errors import is_out_of_memory
+from hetune.variants.exhaustion import is_out_of_memory
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.plan.variants import is_usual
 from hetune.variants.registry import BuildReport

@@ -23,7 +23,7 @@ from torch import Tensor
 from hetune.profiling.calibrate import gpu_probes
 from hetune.profiling.calibrate.probes import AGGREGATION, PRODUCT
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.errors import is_out_of_memory
+from hetune.variants.exhaustion import is_out_of_memory
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Launch

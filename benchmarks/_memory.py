@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from _peers.problem import Layer, Problem
 
-from hetune.variants.errors import is_out_of_memory
+from hetune.variants.exhaustion import is_out_of_memory
 
 _STARTING = 60.0
 

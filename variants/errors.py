@@ -163,12 +163,3 @@ class DiskFullError(FolderError):
 
 class UnreachableError(ServiceError, OSError):
     """No service answers at the address, or what answers is none."""
-
-
-_OUT_OF_MEMORY = "can't allocate memory", "not enough memory", "bad_alloc", "out of memory"
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that memory could not be had: other libraries' do so by words."""
-    words = str(error).lower()
-    return isinstance(error, MemoryError) or any(sign in words for sign in _OUT_OF_MEMORY)

@@ -37,8 +37,8 @@ from hetune.variants.errors import (
     ProgramError,
     TooLargeError,
     VariantError,
-    is_out_of_memory,
 )
+from hetune.variants.exhaustion import is_out_of_memory
 
 _BAD_INPUT = (
     CampaignError,

@@ -12,7 +12,7 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.oracle import Oracle
 from hetune.profiling.measure.stopwatch import Mark, Sample
 from hetune.profiling.records import Status
-from hetune.variants.errors import is_out_of_memory
+from hetune.variants.exhaustion import is_out_of_memory
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.testing.conformance import TOLERANCE

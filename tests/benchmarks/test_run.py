@@ -15,7 +15,7 @@ import _memory
 import peers
 from _peers.problem import Candidate
 
-from hetune.variants.errors import is_out_of_memory
+from hetune.variants.exhaustion import is_out_of_memory
 
 
 @pytest.fixture

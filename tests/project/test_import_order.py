@@ -16,6 +16,7 @@ SOURCE = ROOT / "src"
 
 ORDER = (
     "hetune.variants.errors",
+    "hetune.variants.exhaustion",
     # Text and bytes only (ADR 4).
     "hetune.variants.registry",
     "hetune.variants.graph",

@@ -49,4 +49,6 @@ def run_plan(
     executable = Executable(plan, domain, backend or TorchBackend(), schedules)
     for memory in executable.memory().values():
         memory.fill_(torch.nan)
-    return executable.run(features, weights_of(plan, values, graph))
+    found = executable.run(features, weights_of(plan, values, graph))
+    # A reshaped result has the shape of the buffer that it is a view of.
+    return found.view(len(found), *plan.program.type_of(plan.program.result).shape)
