@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeGuard, TypeVar, get_args, get_type_hints
 
 from hetune.variants.errors import CampaignError
 
@@ -92,7 +92,7 @@ class Table:
         return CampaignError(f"{self.where}: {key} is {self.data.get(key)!r}: {mend}")
 
 
-def is_count(value: object) -> bool:
+def is_count(value: object) -> TypeGuard[int]:
     """Whether it is a whole number of 1 or more."""
     return type(value) is int and value >= 1
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 from tests.costmodel._synthetic import MACHINE, problems, small_model
+from tests.profiling._filled import fill
 
 pytest.importorskip("matplotlib")
 
@@ -213,3 +214,18 @@ def test_a_bundle_is_asked_with_the_rates_of_an_installation(tmp_path, monkeypat
         assert (found.manifest.digest, rates) == (model.manifest.digest, expected)
     with pytest.raises(SystemExit, match="say which, --bundle FOLDER"):
         selection._model(None, [], here, selection.parser().parse_args(["--calibrated"]))
+
+
+def test_a_bundle_is_judged_on_a_store(tmp_path, capsys):
+    """Trained families for the baselines, real ones to judge on, and the record of both."""
+    place, out = tmp_path / "store.db", tmp_path / "selection.json"
+    fill(place, problems(graph_families=2))
+    fill(place, problems(graph_families=2, seed=5), prefix="real/")
+    bundle.save(small_model(), tmp_path / "bundle")
+    arguments = ["--store", str(place), "--bundle", str(tmp_path / "bundle"), "--threads", "2"]
+    assert selection.main([*arguments, "--out", str(out)]) == 0
+    record = json.loads(out.read_text())
+    assert (record["calibrated"], record["judged"]["inputs"]) == (False, 8)
+    assert record["scores"][MODEL]["overhead_runs"] is None  # measured on a machine made up
+    assert record["scores"]["first-run autotuning"]["overhead_runs"] > 1
+    assert "The last column is what choosing took" in " ".join(capsys.readouterr().out.split())
