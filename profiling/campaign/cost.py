@@ -35,6 +35,7 @@ class _Rates:
 
 # Those of layers are fitted to 311 problems of the campaign `default` on two cores: runs of two
 # problems of three come out within a factor of 1.6, and all problems together within a tenth.
+# Those of kernels are rough: what is in cache takes a third of it, what is not a few times as much.
 _RATES = {
     "rgcn": _Rates(24, 1.5e-5, 0.5e-10, 0.6e-10, 1.3e-12, 8e-12),
     "rgat": _Rates(24, 1.4e-5, 1.8e-10, 3.9e-10, 2.5e-12, 2.8e-12),

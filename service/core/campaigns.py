@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from hetune.profiling import campaign as campaigns
 from hetune.profiling.campaign import Campaign
-from hetune.profiling.campaign.table import is_count
 from hetune.profiling.corpus import size_of, whole
 from hetune.service.core.limits import Limits, check_limit
 from hetune.variants.errors import CampaignError, MalformedError
@@ -63,7 +62,8 @@ def _check_counts(asked: Mapping[str, object]) -> None:
         if isinstance(given, list):
             check_limit(f"entries of {key}", len(given), _MOST_ENTRIES)
     threads = asked.get("threads")
-    numbers = [n for n in (threads if isinstance(threads, list) else [threads]) if is_count(n)]
+    given = threads if isinstance(threads, list) else [threads]
+    numbers = [count for count in given if isinstance(count, int)]
     check_limit("threads", max(numbers, default=0), MOST_THREADS)
     corpus, graphs = asked.get("corpus"), asked.get("graphs")
     drawn = corpus.get("graphs") if isinstance(corpus, dict) else None

@@ -168,7 +168,7 @@ def test_all_combinations_come_once():
 
 
 def test_kernels_are_problems_as_layers_are():
-    found = problems(parsed(layers=["rgcn"], kernels=KERNELS, squared=[8, 16], heads=[1, 2]))
+    found = problems(parsed(layers=["rgcn"], kernels=[*KERNELS], squared=[8, 16], heads=[1, 2]))
     expected = {(name, 1) for name in ("rgcn", *KERNELS)} | {("attention", 2)}
     asked = [(p.layer, p.heads, p.d_in, p.d_out) for p in found]
     assert len(asked) == len(set(asked))
@@ -314,10 +314,18 @@ def test_presets_are_campaigns_of_generated_graphs(preset):
     assert kinds <= {"typed", "road", "clique", "community"}
 
 
-@pytest.mark.parametrize(("preset", "minutes"), [("smoke", 2), ("default", 25)])
-def test_presets_keep_their_promise_of_time(preset, minutes):
+@pytest.mark.parametrize(
+    ("preset", "minutes", "most_units", "most_programs"),
+    [("smoke", 2, 1_500, 3), ("default", 25, 14_000, 45)],
+)
+def test_presets_keep_their_promise_of_time(preset, minutes, most_units, most_programs):
     found = load(preset, threads=2)
-    assert units_seconds(units(found), found.limits) < 60 * minutes
+    asked = units(found)
+    assert units_seconds(asked, found.limits) < 60 * minutes
+    # What that leaves out: setting up a unit at all, and compiling, which is by program.
+    assert len(asked) <= most_units
+    programs = {(p.layer, p.d_in, p.d_out, p.heads) for p in problems(found)}
+    assert len(programs) <= most_programs
 
 
 def test_the_default_campaign_spans_what_models_have_to_know():

@@ -118,7 +118,8 @@ def test_the_gate_gives_all_its_reasons(http, folder, key):
     fill(folder / "measurements.db", problems(graph_families=2, seed=5), prefix="new-")
     assert http.post(f"{MODELS}/{key}/promote").json()["champion"] == key
     worse = Shelf(folder / "shelf").add(contrary_model())
-    detail = is_problem(http.post(f"{MODELS}/{worse}/promote"), 409, "PromotionError")
+    answer = http.post(f"{MODELS}/{worse}/promote", params={"machine": MACHINE.digest})
+    detail = is_problem(answer, 409, "PromotionError")
     assert "worse than that of always taking the best fixed variant" in detail
     assert "worse than the champion's on the same inputs" in detail
     assert http.get(MODELS).json()["champion"] == key

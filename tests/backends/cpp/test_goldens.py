@@ -88,6 +88,26 @@ launch
       store score = share
 """
 
+LAST_PRODUCT = """
+launch
+  buffer m: node[24]
+  buffer w: ntype[24,24]
+  buffer b: ntype[24]
+  buffer skip: ntype[]
+  buffer x: node[24]
+  buffer y: node[24]
+  gemm p[node] = gelu(m) @ w + b heads=1 k=24 n=24 only=dst fill
+    gate: [] = read skip
+    open: [] = sigmoid(gate)
+    closed: [] = one_minus(open)
+    new: [24] = mul(open, p)
+    old: [24] = read x
+    kept: [24] = mul(closed, old)
+    both: [24] = add(new, kept)
+    store y = both
+"""
+"""HGT's: a function of its operand, rows that are filled, and what is done with its rows."""
+
 KERNELS = {
     "aggregate-first": (AGGREGATE_FIRST, Schedule()),
     "odd-width": (ODD_WIDTH, Schedule()),
@@ -96,6 +116,7 @@ KERNELS = {
     "weighted-sum": (WEIGHTED_SUM, Schedule()),
     "weighted-sum-by-edge": (WEIGHTED_SUM, Schedule(balance="edge")),
     "softmax": (SOFTMAX, Schedule(unroll=1)),
+    "last-product": (LAST_PRODUCT, Schedule()),
 }
 
 
