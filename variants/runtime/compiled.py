@@ -8,7 +8,7 @@ import pickle
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from hetune.variants.runtime.choice import Choice, Chosen, check_demands, choose
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.executable import Executable
-from hetune.variants.runtime.given import weights_of
+from hetune.variants.runtime.given import types_of, weights_of
 from hetune.variants.runtime.modes import differentiates, full_precision, transform
 from hetune.variants.runtime.pricing import Pricer, RooflinePricer
 from hetune.variants.runtime.replay import CudaRecorder, Recorder, Replays
@@ -120,7 +120,7 @@ class CompiledLayer(nn.Module):
         self._recorder: Recorder = CudaRecorder()
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
-        self._weights: dict[int, _Weights] = {}
+        self._weights: dict[Hashable, _Weights] = {}
         self._graphs = GraphCache()
         self._warned: set[str] = set()
         self._identity = uuid.uuid4()
@@ -337,12 +337,14 @@ class CompiledLayer(nn.Module):
                 f"the module is on {' and '.join(map(str, version.devices))} but x and the graph "
                 f"are on {graph.device}: move them to one device, and compile the module there"
             )
-        known = self._weights.get(id(plan))
+        key = id(plan), types_of(plan, graph)
+        known = self._weights.get(key)
         if known is not None and known.version is version:
             return known.tensors
         tensors = weights_of(plan, adapter.weights(), graph)
         if settle(graph.device):
-            self._weights[id(plan)] = _Weights(version, tensors)
+            now = {k: kept for k, kept in self._weights.items() if kept.version is version}
+            self._weights = {**now, key: _Weights(version, tensors)}  # others may be reading
         return tensors
 
     def _fall_back(

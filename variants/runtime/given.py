@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from torch import Tensor
 
+from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.interpret import apply_map, interpret_all
-from hetune.variants.program.nodes import Count, Let, Map, Program, Space, Take
+from hetune.variants.program.nodes import Count, Let, Map, Param, Program, Space, Take
+from hetune.variants.program.text import show_type
 from hetune.variants.runtime.domain import Domain
 
 
@@ -23,8 +25,13 @@ def weights_of(plan: Plan, values: Mapping[str, Tensor], graph: HeteroGraph) -> 
         plan: Whose weights.
         values: A tensor [types, *row shape] for each weight parameter.
         graph: Gives edge types their node types, where a weight moves between them.
+
+    Raises:
+        InputError: The graph has more or fewer types than a parameter has rows.
     """
-    params = tuple(p for p in plan.program.params if p.role == "weight")
+    params = _weights(plan)
+    for param in params:
+        _check_rows(param, values[param.name], graph)
     read = {buffer.name for launch in plan.launches for buffer in launch.buffers}
     read |= {view.base for view in plan.views}
     found = {p.name: values[p.name].detach() for p in params if p.name in read}
@@ -33,6 +40,38 @@ def weights_of(plan: Plan, values: Mapping[str, Tensor], graph: HeteroGraph) -> 
         exact = {p.name: values[p.name].detach().double() for p in params}
         found = {**interpret_all(part, exact, graph, wanted=read), **found}
     return {name: value.float().contiguous() for name, value in found.items()}
+
+
+def types_of(plan: Plan, graph: HeteroGraph) -> Hashable:
+    """What `weights_of` reads of a graph with the edge types that the plan's layer has."""
+    typed = any(param.type.space is Space.NTYPE for param in _weights(plan))
+    moved = any(isinstance(let.op, Take) for let in plan.weights)
+    return graph.num_ntypes if typed else 0, _end_types(graph) if moved else b""
+
+
+def _end_types(graph: HeteroGraph) -> bytes:
+    """The node types of all edge types' ends."""
+
+    def build() -> bytes:
+        ends = graph.etype_src_ntype, graph.etype_dst_ntype
+        return b"".join(types.cpu().numpy().tobytes() for types in ends)
+
+    return graph.cached("node types of ends", build)
+
+
+def _weights(plan: Plan) -> tuple[Param, ...]:
+    return tuple(param for param in plan.program.params if param.role == "weight")
+
+
+def _check_rows(param: Param, value: Tensor, graph: HeteroGraph) -> None:
+    """Kernels read as many rows as the graph has types."""
+    counts = {Space.NTYPE: graph.num_ntypes, Space.ETYPE: graph.num_etypes}
+    rows = counts.get(param.type.space, 1)
+    if value.shape[0] != rows:
+        raise InputError(
+            f"parameter {param.name!r} is {show_type(param.type)} and needs the shape "
+            f"{[rows, *param.type.shape]} on this graph, but has {list(value.shape)}"
+        )
 
 
 def constants_of(plan: Plan, domain: Domain) -> dict[str, Tensor]:
