@@ -8,6 +8,7 @@ import pytest
 
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.torch.backend import TorchBackend
+from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
@@ -35,7 +36,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("message", "text"), BROKEN.items(), ids=["weight", "scale"])
-@pytest.mark.parametrize("backend", [CppBackend(), TorchBackend()], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "backend", [CppBackend(), TorchBackend(), TritonBackend()], ids=lambda each: each.name
+)
 def test_broken_launches(backend, message, text):
     graph = AWKWARD["one relation"]()
     with pytest.raises(KernelError) as caught:

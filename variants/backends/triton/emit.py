@@ -12,6 +12,7 @@ from hetune.variants.kernel.as_run import as_run
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Launch
 from hetune.variants.kernel.text import show
+from hetune.variants.kernel.verify import verify
 from hetune.variants.registry.records import KernelSource
 
 
@@ -32,8 +33,9 @@ def emit(launch: Launch, schedule: GpuSchedule, precision: str = "ieee") -> Emit
     """Prints a launch as one Triton module.
 
     Raises:
-        KernelError: a kernel cannot be compiled as it stands.
+        KernelError: a kernel breaks a rule of the IR, or cannot be compiled as it stands.
     """
+    verify(launch)
     run = as_run(launch, schedule)
     unit, kernels = lower(run, schedule, precision)
     recipe = f"{show(launch)}schedule precision={precision} {schedule}\n"
