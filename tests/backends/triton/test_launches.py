@@ -70,6 +70,25 @@ def test_tanh_is_exact_where_it_is_small(factor, check, small):
     check(parse(TANH), small, factors={"x": factor})
 
 
+FILLED = """
+launch
+  buffer x: node[2]
+  buffer w: shared[2,{n}]
+  buffer bias: {kind}[{n}]
+  buffer y: node[{n}]
+  gemm y[node] = x @ w + bias heads=1 k=2 n={n} only=dst fill
+"""
+
+
+@pytest.mark.parametrize(("kind", "n"), [("ntype", 1024), ("ntype", 2500), ("shared", 4096)])
+def test_programs_that_fill_wide_rows_share_them_out(kind, n, check, small):
+    """A program with all of a row's columns would not have the registers."""
+    launch = parse(FILLED.format(kind=kind, n=n))
+    check(launch, small)
+    sizes = re.findall(r"tl\.arange\(0, (\d+)\)", emit(launch, GpuSchedule()).source.text)
+    assert max(map(int, sizes)) <= 1024
+
+
 TWO_WALKS = """
 launch
   buffer x: node[2,32]

@@ -24,23 +24,26 @@ class FillLowering:
         self.args = Arguments(launch)
         self.helpers: set[str] = set()
         self.width = gemm.heads * gemm.n
-        self.columns = power_of_two(self.width)
-        self.size = max(1, _FILLED // self.columns)
+        self.columns = min(power_of_two(self.width), _FILLED)
+        self.size = _FILLED // self.columns
 
     @property
     def grid(self) -> Grid:
-        """A program for each block of nodes."""
-        return Grid(IdleNodesSlot(self.gemm.only), self.size)
+        """A program for each block of nodes and of columns."""
+        return Grid(IdleNodesSlot(self.gemm.only), self.size, -(-self.width // self.columns))
 
     def function(self) -> Function:
         """The kernel."""
         args, gemm = self.args, self.gemm
         nodes = args.idle_nodes(gemm.only)
+        column = f"tl.arange(0, {self.columns})"
+        if self.columns < self.width:
+            column = f"tl.program_id(1) * {self.columns} + {column}"
         body: list[Statement] = [
             Let("i", f"tl.program_id(0) * {self.size} + tl.arange(0, {self.size})"),
             Let("row_in", f"i < {args.count(IdleNodesSlot(gemm.only))}"),
             Let("row", f"tl.load({nodes} + i, mask=row_in, other=0)"),
-            Let("column", f"tl.arange(0, {self.columns})"),
+            Let("column", column),
             Let("inside", f"row_in[:, None] & (column < {self.width})[None, :]"),
         ]
         body += self._value()
@@ -73,7 +76,7 @@ class FillLowering:
         args, gemm = self.args, self.gemm
         if gemm.tail:
             args.reserve(assigned(before))
-            bound = f"column < {self.width}" if self.columns > self.width else ""
+            bound = f"column < {self.width}" if self.width % self.columns else ""
             tail, self.helpers = lower_tail(gemm, Tile("value", "column", bound), self.launch, args)
             return tail
         value = "0.0" if gemm.bias is None else "value"
