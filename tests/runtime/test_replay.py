@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -377,6 +378,21 @@ def test_the_caller_s_stream_stays_the_current_one_where_recording_fails(fails, 
     with pytest.raises(RuntimeError, match=r"recording|capture"):
         CudaRecorder().record(lambda: torch.zeros(1))
     assert cuda.current_stream().name == "caller's"
+
+
+@pytest.mark.parametrize("fails", ["", "begin", "end"])
+@pytest.mark.parametrize("collects", [True, False])
+def test_nothing_is_collected_while_it_is_recorded(collects, fails, cuda):
+    """What is dropped might be a recording, which waits for its streams."""
+    cuda.fails, seen = fails, []
+    gc.enable() if collects else gc.disable()
+    try:
+        with suppress(RuntimeError):
+            CudaRecorder().record(lambda: seen.append(gc.isenabled()))
+        assert gc.isenabled() == collects
+    finally:
+        gc.enable()
+    assert seen == ([collects] if fails == "begin" else [collects, False])
 
 
 def test_one_thread_at_a_time_records(cuda):

@@ -7,6 +7,7 @@ with: features are copied in, the result is copied out.
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import weakref
@@ -79,7 +80,8 @@ class CudaRecorder:
                 caller.wait_stream(side)
                 graph = torch.cuda.CUDAGraph()
                 # Other threads may go on allocating meanwhile.
-                with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+                recording = torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local")
+                with _no_collections(), recording:
                     result = run()
             finally:
                 torch.cuda.set_stream(caller)
@@ -110,6 +112,18 @@ def _side_stream() -> Any:
     if device not in _SIDES:
         _SIDES[device] = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     return _SIDES[device]
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """One might drop a recording of before, and wait for its streams, which would end this one."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class Replay:
