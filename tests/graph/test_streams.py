@@ -50,3 +50,10 @@ def test_steps_of_an_index_are_there_before_others_find_them(monkeypatch):
     monkeypatch.setattr(device_index, "settle", wait)
     assert index.in_degree is index.in_degree
     assert set(waits) == {(CPU, False)}
+
+
+def test_edges_of_an_index_are_there_before_others_find_it(monkeypatch):
+    waits = []
+    monkeypatch.setattr(device_index, "settle", waits.append)
+    DeviceIndex.on(AWKWARD["one relation"](), CPU)
+    assert waits == [CPU]

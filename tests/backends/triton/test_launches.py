@@ -91,16 +91,16 @@ def test_programs_that_fill_wide_rows_share_them_out(kind, n, check, small):
 
 TWO_WALKS = """
 launch
-  buffer x: node[2,32]
+  buffer x: shared[2,32]
   buffer y: node[2,32]{of_y}
   buffer y_as_64: node[64]{of_view}
-  buffer z: node[64]
+  buffer z: {rows}[64]
   traverse node
     row: [2,32] = read x
     store y = row
   traverse node
-    row: [64] = read y_as_64
-    store z = row
+    row: [64] = read {read}
+    store {store} row
 """
 
 
@@ -109,9 +109,17 @@ launch
     [("", "", True), (" in scratch t", " in scratch t", True), (" in scratch t", "", False)],
     ids=["buffers of a plan", "one scratch", "two memories"],
 )
-def test_threads_wait_for_what_is_stored_under_another_name(of_y, of_view, waits):
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"read": "y_as_64", "store": "z =", "rows": "node"},
+        {"read": "z", "store": "y_as_64 +=", "rows": "shared"},
+    ],
+    ids=["read", "added to"],
+)
+def test_threads_wait_for_what_is_stored_under_another_name(second, of_y, of_view, waits):
     """Each shape of a row is shared out among threads in another way."""
-    launch = parse(TWO_WALKS.format(of_y=of_y, of_view=of_view))
+    launch = parse(TWO_WALKS.format(of_y=of_y, of_view=of_view, **second))
     text = emit(launch, GpuSchedule()).source.text
     between = re.search(r"y_ptr \+.*?y_as_64_ptr \+", text, re.DOTALL)[0]
     assert ("debug_barrier" in between) == waits
