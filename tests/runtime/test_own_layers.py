@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 
@@ -80,21 +82,42 @@ def test_each_graph_has_the_weights_of_its_own_types(make):
             torch.testing.assert_close(layer(x, graph, variant=variant), expected)
 
 
-@pytest.mark.parametrize("make", [keys, biases, lambda: RGCN(WIDTH, WIDTH, 2)])
-def test_graphs_of_equal_types_share_weights(make, monkeypatch):
-    """As batches of one large graph do."""
-    made = []
+@pytest.fixture
+def made(monkeypatch) -> list[weakref.ref[torch.Tensor]]:
+    """The weights that were made, one of each time."""
+    found = []
 
-    def counted(*args):
-        made.append(args)
-        return weights_of(*args)
+    def noted(*args):
+        weights = weights_of(*args)
+        found.append(weakref.ref(next(iter(weights.values()))))
+        return weights
 
     weights_of = compiled.weights_of
-    monkeypatch.setattr(compiled, "weights_of", counted)
+    monkeypatch.setattr(compiled, "weights_of", noted)
+    return found
+
+
+@pytest.mark.parametrize("make", [keys, biases, lambda: RGCN(WIDTH, WIDTH, 2)])
+def test_graphs_of_equal_types_share_weights(make, made):
+    """As batches of one large graph do."""
     layer = compile_layer(make(), backend="torch")
     for graph in (one_way(), one_way()):
         layer(rows_for(graph), graph, variant=layer.variants[0])
     assert len(made) == 1
+
+
+def test_weights_of_earlier_parameters_are_let_go(made):
+    module, graph = keys(), one_way()
+    layer = compile_layer(module, backend="torch")
+    for variant in layer.variants:
+        layer(rows_for(graph), graph, variant=variant)
+    assert len(made) > 1
+    assert all(weights() is not None for weights in made)
+    module.w.mul_(2)
+    layer(rows_for(graph), graph, variant=layer.variants[0])
+    *earlier, now = made
+    assert now() is not None
+    assert all(weights() is None for weights in earlier)
 
 
 @pytest.mark.parametrize("make", [keys, biases])
