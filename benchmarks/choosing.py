@@ -30,6 +30,7 @@ from _graphs import names
 from _machine import commit, fingerprint, set_threads
 from _measure import geometric_mean
 from _selection_graphs import LAYERS, pairs, present, specs
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -206,32 +207,28 @@ def as_json(found: Iterable[Overhead]) -> list[dict[str, Any]]:
 
 
 def table(found: list[Overhead]) -> Table:
-    """Selection in runs of the chosen layer, graph by graph."""
-    shown = Table(title="selection, in runs of the chosen layer (ms in brackets)")
+    """Selection in runs of the chosen layer, graph by graph, in lines of 100 characters at most."""
+    shown = Table(title="selection, in runs of the chosen layer", box=SIMPLE_HEAD, padding=0)
+    shown.add_column("graph", no_wrap=True)
+    shown.add_column("layer", no_wrap=True)
     for column in (
-        "graph",
-        "layer",
-        "widths",
         "run ms",
-        "new graph",
+        "new\ngraph",
         "features",
         "scoring",
-        "known graph",
-        "from nothing",
-        "asked at call",
+        "its\nms",
+        "known\ngraph",
+        "from\nnothing",
+        "asked\nat\ncall",
         "paid",
     ):
-        shown.add_column(column)
+        shown.add_column(column, justify="right", no_wrap=True)
     for each in found:
         shown.add_row(
             each.graph,
-            each.layer,
-            f"{each.d_in}x{each.d_out}",
+            f"{each.layer} {each.d_in}x{each.d_out}",
             f"{each.run * 1e3:.3f}",
-            *(
-                f"{seconds / each.run:.3f} ({seconds * 1e3:.2f})"
-                for seconds in (getattr(each, field) for field in _SHOWN)
-            ),
+            *_shown([getattr(each, field) / each.run for field in _SHOWN], each.scoring),
             str(each.calls),
             f"{each.paid:.3f}",
         )
@@ -240,12 +237,19 @@ def table(found: list[Overhead]) -> Table:
         ratios = [of([getattr(each, field) / each.run for each in found]) for field in _SHOWN]
         shown.add_row(
             name,
-            *("", "", ""),
-            *(f"{ratio:.3f}" for ratio in ratios),
+            *("", ""),
+            *_shown(ratios, of([each.scoring for each in found])),
             "",
             f"{of([each.paid for each in found]):.3f}",
         )
     return shown
+
+
+def _shown(ratios: list[float], scoring: float) -> list[str]:
+    """The columns of `_SHOWN`, and beside that of scoring its milliseconds, which have goals."""
+    cells = [f"{ratio:.3f}" for ratio in ratios]
+    cells.insert(_SHOWN.index("scoring") + 1, f"{scoring * 1e3:.2f}")
+    return cells
 
 
 def summary(found: list[Overhead]) -> dict[str, Any]:

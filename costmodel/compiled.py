@@ -31,8 +31,9 @@ def compile(
             features are on) or ``"torch"`` (the interpreter). None: ``"triton"`` if the module's
             parameters are on a GPU, else ``"cpp"``.
         memory_limit: Most bytes that a run's temporaries, scratch and result may take; restricts
-            the choice. Indexes and folded weights, which outlive it, are not counted. A call that
-            would run in the original module is refused: its attribute `module` has no limit.
+            the choice. Copies of features, and what outlives it (indexes, constants of the graph,
+            folded weights) are not counted; what a recording copies is. A call that would run in
+            the original module is refused: its attribute `module` has no limit.
         selector: Who chooses; if None, `Selector.load` for what the backend compiles for, the CPU
             or a GPU.
         expected_runs: How often a graph will be run on, which tells what is worth preparing. None:

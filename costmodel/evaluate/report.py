@@ -101,7 +101,7 @@ class Report:
             return cls(outcomes, dict(record["about"]), points)
         except InputError:
             raise
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise InputError(f"this is no evaluation report ({error}): evaluate anew") from error
 
 

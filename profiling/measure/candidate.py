@@ -75,8 +75,8 @@ class Candidate:
             if self.peak_bytes > memory_bytes:
                 self.give_up(
                     Status.MEMORY,
-                    f"a run holds {self.peak_bytes} bytes beside its inputs, more than the limit "
-                    f"of {memory_bytes}: raise memory_bytes",
+                    f"temporaries, scratch and result of a run take {self.peak_bytes} bytes, more "
+                    f"than the limit of {memory_bytes}: raise memory_bytes",
                 )
                 return False
             if self._bench.compiles_late:

@@ -29,7 +29,7 @@ from hetune.variants.errors import StoreError
 
 _WRITERS = 4
 _KILLS = 8
-_DEADLINE_SECONDS = 120
+_DEADLINE_SECONDS = 300
 
 
 class StoreConformance:

@@ -28,7 +28,8 @@ class Limits:
         nodes: Of a graph.
         edges: Of a graph.
         types: Of a graph's nodes, and of its edges.
-        run_bytes: What running a model may hold beside its input; half of the memory there is.
+        run_bytes: What temporaries, scratch and result of each layer's run may take, and apart from
+            that what a request's features and outputs may; half of the memory there is.
         loaded_bytes: Graphs held in memory, by estimate; a quarter of the memory there is.
         feature_bytes: Features of graphs held in memory; an eighth of the memory there is.
         stored_bytes: Graphs and their features held on disk.

@@ -171,9 +171,10 @@ class Seldom(Generic[T]):
     def get(self) -> T | None:
         """The value; None if it cannot be had, or not within a second."""
         with self._asking:
-            if time.monotonic() < self._until:
-                return self._found
+            # In this order: a thread that is seen to have ended has said until when.
             if self._looking is None or not self._looking.is_alive():
+                if time.monotonic() < self._until:
+                    return self._found
                 self._found = None
                 self._looking = threading.Thread(
                     target=self._look_up, name="hetune-metrics", daemon=True

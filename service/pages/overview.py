@@ -60,7 +60,7 @@ class Overview:
         problem: Why the champion is not what chooses; None if it is.
         machine: This one.
         threads: That kernels use.
-        run_bytes: What a run may hold beside its input.
+        run_bytes: What temporaries, scratch and result of a layer's run may take.
     """
 
     is_ready: bool

@@ -1,11 +1,13 @@
 """What choosing costs, as its benchmark measures and tells it."""
 
+import io
 import json
 from dataclasses import replace
 
 import choosing
 import pytest
-from choosing import Overhead, as_json, goals, measure, summary
+from choosing import Overhead, as_json, goals, measure, summary, table
+from rich.console import Console
 
 from hetune.costmodel.selector import Selector
 from hetune.profiling.corpus import recipe
@@ -42,6 +44,33 @@ def test_overhead_is_in_runs_of_what_was_chosen():
     assert [goal["reached"] for goal in reached] == [1.0, 3.0, 3.0]
     assert [goal["met"] for goal in reached[1:]] == [False, False]
     assert [goal["met"] for goal in goals([one]).values()] == [True, True, True]
+
+
+def test_the_table_fits_a_hundred_columns():
+    most = Overhead(
+        *("know2bio_sample", "rgat", 128, 128, "a"),
+        run=0.1,
+        new=99.9,
+        features=99.9,
+        scoring=0.12,
+        known=1.5,
+        from_nothing=99.9,
+        usual=0.1,
+        calls=1000,
+    )
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(table([most, replace(most, run=0.999, calls=1)]))
+    text = console.export_text()
+    assert "…" not in text
+    title, *_, first, second, mean, maximum = filter(str.strip, text.splitlines())
+    assert title.strip() == "selection, in runs of the chosen layer"
+    assert first.split()[:3] == ["know2bio_sample", "rgat", "128x128"]
+    assert first.split()[3:] == [
+        *("100.000", "999.000", "999.000", "1.200", "120.00", "15.000", "999.000", "1000"),
+        "0.999",
+    ]
+    assert (second.split()[3], second.split()[-1]) == ("999.000", "999.000")
+    assert (mean.split()[:2], maximum.split()[0]) == (["geometric", "mean"], "maximum")
 
 
 def test_overhead_is_measured_as_compiled_layers_select():

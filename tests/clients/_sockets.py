@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-SECONDS = 20
+SECONDS = 60
 
 
 @dataclass
@@ -77,6 +77,14 @@ def playing(talk: Callable[[Played, socket.socket], None]) -> Iterator[Played]:
                 _hang_up(peer)
                 thread.join(SECONDS)
     assert not any(thread.is_alive() for thread in (accepting, *(thread for thread, _ in peers)))
+
+
+@contextmanager
+def refusing() -> Iterator[str]:
+    """The URL of a port where nobody listens, and which nobody else can get meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 def _hang_up(peer: socket.socket) -> None:

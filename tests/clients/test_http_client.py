@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.clients._both import KINDS, Script, connected
+from tests.clients._sockets import refusing
 from tests.service._serving import (
     make_service,
     serving,
@@ -205,7 +206,7 @@ def test_the_key(kind, url, monkeypatch):
 
 def test_ready(kind, client):
     assert client.ready()
-    with connected(kind, "http://127.0.0.1:9", retries=0) as nobody:
+    with refusing() as url, connected(kind, url, retries=0) as nobody:
         assert not nobody.ready()
         with pytest.raises(errors.UnreachableError, match="hetune serve"):
             nobody.models()

@@ -19,7 +19,8 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec
 
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()")
-SECONDS = 300
+SECONDS = 900
+"""Training gives way to all others on the machine, and so to the tests beside this one."""
 
 
 def units(problems):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from tests.clients._both import KINDS, connected
-from tests.clients._sockets import SECONDS, answering, echo, playing
+from tests.clients._sockets import SECONDS, answering, echo, playing, refusing
 
 from hetune.clients.http import channel, connection
 from hetune.clients.http.call import Call
@@ -25,6 +25,12 @@ from hetune.variants.errors import UnreachableError
 
 OK = b"HTTP/1.1 200 OK\r\n"
 HELLO = OK + b"Content-Length: 5\r\n\r\nhello"
+
+
+@pytest.fixture(autouse=True)
+def _nobody_is_slow(monkeypatch):
+    """Connections would not be used again that rest for long, as they may on a busy machine."""
+    monkeypatch.setattr(connection, "monotonic", lambda: 0.0)
 
 
 @pytest.fixture
@@ -230,10 +236,8 @@ def test_a_connection_that_is_reset(http):
 
 
 def test_nobody_listens(http):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(httpx.ConnectError, match="refused"):
-        http.get(f"http://127.0.0.1:{port}")
+    with refusing() as url, pytest.raises(httpx.ConnectError, match="refused"):
+        http.get(url)
 
 
 def test_a_name_that_nobody_has(http):

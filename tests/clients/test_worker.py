@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.clients._sockets import refusing
 from tests.service._serving import make_service, serving
 
 from hetune.costmodel.fingerprint import this_machine
@@ -76,7 +77,8 @@ def test_it_works_for_a_service(hetune, path, monkeypatch):
         assert {m.status for m in known} == {Status.OK}
     assert refused.exit_code == 1
     assert "send the service's key" in refused.stderr
-    gone = hetune("worker", "--url", url, "--once")
+    with refusing() as nobody:
+        gone = hetune("worker", "--url", nobody, "--once")
     assert gone.exit_code == 1
     assert "no answer from" in gone.stderr
 

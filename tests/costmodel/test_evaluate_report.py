@@ -141,6 +141,8 @@ def test_a_report_survives_json():
     [
         ("{", "this is no evaluation report"),
         ("[]", "this is no evaluation report"),
+        ("[" * 100_000, r"this is no evaluation report \(maximum recursion depth"),
+        ('{"schema": 1, "points": ' + '{"a":' * 100_000, "this is no evaluation report"),
         ('{"schema": 1}', r"this is no evaluation report \('points'\)"),
         ('{"schema": 7}', "a report of version 7, where 1 is read"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -77,6 +78,10 @@ def report(regret: float, fixed: float = 1.2, graphs: tuple[str, ...] = ("g0", "
         (report(1.1), report(1.15, graphs=("g0", "g2")), ["not evaluated on the same inputs"]),
         (report(1.1), Report(()), ["not evaluated on the same inputs"]),
         (Report(()), None, ["no choices"]),
+        (report(math.nan), None, ["its regret of nan is no finite number"]),
+        (report(1.1, fixed=math.nan), None, ["the best fixed variant's regret of nan"]),
+        (report(1.1), report(math.nan), ["the champion's regret of nan is no finite number"]),
+        (report(math.nan), report(1.1), ["its regret of nan is no finite number"]),
     ],
 )
 def test_the_gate(candidate, champion, reasons):

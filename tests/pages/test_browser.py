@@ -237,7 +237,7 @@ def test_without_javascript_the_page_of_a_job_loads_itself_anew(opened, mine):
     job = service.jobs.submit(JobRequest(campaign=campaign())).id
     page = opened(url, f"/ui/jobs/{job}", java_script_enabled=False)
     work(service)
-    page.locator("[data-state] .succeeded").wait_for(timeout=30_000)
+    page.locator("[data-state] .succeeded").wait_for(timeout=60_000)
 
 
 @pytest.mark.parametrize("script", [True, False])

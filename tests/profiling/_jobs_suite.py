@@ -39,7 +39,7 @@ from hetune.variants.errors import (
 _KILLED = Path(__file__).with_name("killed_jobs.py")
 _WORKERS = 4
 _KILLS = 8
-_DEADLINE_SECONDS = 120
+_DEADLINE_SECONDS = 300
 _START = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
 
 

@@ -33,7 +33,7 @@ from hetune.variants.errors import LeaseError
 
 _PROBLEMS = 60
 _LONGEST_SECONDS = 0.03
-_DEADLINE_SECONDS = 60
+_DEADLINE_SECONDS = 120
 _REFUSED = 3
 
 

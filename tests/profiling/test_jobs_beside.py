@@ -23,7 +23,7 @@ from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.testing.jobs import some_units
 from hetune.profiling.testing.records import MACHINE
 
-SECONDS = 60
+SECONDS = 120
 ENDS = (sys.executable, "-c", "import sys; sys.stderr.write('why\\n'); sys.exit(3)")
 STAYS = (sys.executable, "-c", "import sys; sys.stdin.read()")
 

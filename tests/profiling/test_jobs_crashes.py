@@ -21,7 +21,7 @@ from hetune.variants.errors import StoreError
 from ._server import own_server
 
 PROBLEMS = 30
-SECONDS = 60
+SECONDS = 120
 WORKERS = 2
 
 

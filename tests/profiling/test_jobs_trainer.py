@@ -8,6 +8,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 from filelock import FileLock
 from tests.profiling.test_jobs_beside import until
@@ -161,6 +162,14 @@ def trainer(tmp_path):
     return trainer
 
 
+def runs(pid):
+    """Whether a process does; one that has ended may wait for its parent to notice."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def training(queue, job):
     return queue.units(job)[-1]
 
@@ -256,7 +265,7 @@ def test_a_service_that_is_killed_loses_its_lease(store, queue, job, tmp_path):
     finally:
         service.send_signal(signal.SIGKILL)
         service.wait()
-    until(lambda: not Path(f"/proc/{path.read_text()}").exists())
+    until(lambda: not runs(int(path.read_text())))
     later = Leases(
         store, trains=Trains.ONLY, clock=lambda: datetime.now(UTC) + timedelta(minutes=2)
     )

@@ -253,8 +253,8 @@ def test_what_needs_more_memory_than_allowed_never_runs(measure):
     found = measure(rig, Limits(memory_bytes=1000))
     assert {m.status for m in found.values()} == {Status.MEMORY}
     assert found[256].error == (
-        f"a run holds {found[256].peak_bytes} bytes beside its inputs, more than the limit of "
-        "1000: raise memory_bytes"
+        f"temporaries, scratch and result of a run take {found[256].peak_bytes} bytes, more than "
+        "the limit of 1000: raise memory_bytes"
     )
     assert rig.runs == []
 

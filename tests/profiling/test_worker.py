@@ -39,8 +39,9 @@ from hetune.variants.registry import Registry, override_default_registry
 
 FAULTY = (sys.executable, str(Path(__file__).with_name("faulty_worker.py")))
 STAMP = Stamp("campaign", "machine", "1.0")
+LIMITS = Limits(memory_bytes=2 << 30)
 # Long enough for a busy machine, short enough to wait for a hang.
-LIMITS = Limits(unit_seconds=2.0, memory_bytes=2 << 30)
+SHORT = replace(LIMITS, unit_seconds=5.0)
 
 
 def problem(faults: str = "tiny") -> ProblemSpec:
@@ -63,7 +64,8 @@ def endings(found: list[Measurement]) -> list[str]:
     return [measurement.status.value for measurement in found]
 
 
-def test_a_unit_that_ends_the_process_is_lost_and_no_other(faulty):
+def test_a_unit_that_ends_the_process_is_lost_and_no_other(faulty, monkeypatch):
+    monkeypatch.setattr(faulty, "limits", SHORT)
     before = faulty.restarts
     wanted = units("segfault,hang,killed,-")
     found = faulty.measure(wanted, STAMP)
@@ -71,7 +73,7 @@ def test_a_unit_that_ends_the_process_is_lost_and_no_other(faulty):
     assert endings(found) == ["failed", "timeout", "memory", "ok"]
     assert [m.error for m in found] == [
         "the process ended with signal SIGSEGV",
-        "a step took longer than the limit of 2 s",
+        "a step took longer than the limit of 5 s",
         "the process was killed, as the system does where memory runs out",
         "",
     ]

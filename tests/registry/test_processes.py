@@ -15,7 +15,7 @@ BUILD = "report = registry.build([source]); print(report.built, report.reused)"
 
 
 def _wait_for(path: Path, process) -> str:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not (path.exists() and path.read_text()):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline

@@ -124,20 +124,28 @@ def test_a_compiler_that_has_gone(tmp_path, toolchain):
     )
 
 
+def runs(pid: str) -> bool:
+    """Whether a process does; one that has ended may wait for its parent to notice."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rsplit(")", 1)[1].split()[0] != "Z"
+
+
 def test_a_hanging_compiler_is_killed_with_its_children(tmp_path, scripted):
     note = tmp_path / "child"
-    fake = scripted(f"sleep 60 &\necho $! > {note}\nwait", timeout_s=2.0)
+    fake = scripted(f"sleep 600 &\necho $! > {note}\nwait", timeout_s=5.0)
     start = time.monotonic()
     with pytest.raises(CompileError) as error:
         fake.compile("int x;", tmp_path / "out.so")
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 300
     assert str(error.value) == (
-        f"the C++ compiler `{fake.compiler}` did not end within 2 s and was killed: check that "
+        f"the C++ compiler `{fake.compiler}` did not end within 5 s and was killed: check that "
         "it works on a small file, or set HETUNE_CXX to another one"
     )
-    status = Path(f"/proc/{note.read_text().strip()}/stat")
-    deadline = time.monotonic() + 10
-    while status.exists() and status.read_text().rsplit(")", 1)[1].split()[0] != "Z":
+    deadline = time.monotonic() + 60
+    while runs(note.read_text().strip()):
         assert time.monotonic() < deadline, "the compiler's child is still running"
         time.sleep(0.02)
 

@@ -79,7 +79,7 @@ class Writers:
         return threads
 
     def _loop(self, url: str, send) -> None:
-        with httpx.Client(base_url=url, trust_env=False, timeout=30) as http:
+        with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
             try:
                 while True:
                     send(http)

@@ -63,7 +63,7 @@ def active(http):
 
 def follows(service, key):
     """Whether a service comes to choose with a model although nobody asks it for anything."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while service.following.active.model != key and time.monotonic() < deadline:
         time.sleep(0.02)
     return service.following.active.model == key

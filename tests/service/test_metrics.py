@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -368,6 +369,7 @@ def test_a_database_that_is_away_hides_no_other_metric(tmp_path):
 
 def test_what_takes_long_to_look_up_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(told, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(told, "_FRESH_SECONDS", math.inf)
     answer, asked = threading.Event(), []
 
     def look():
@@ -380,6 +382,38 @@ def test_what_takes_long_to_look_up_is_not_waited_for(monkeypatch):
     answer.set()
     monkeypatch.setattr(told, "_PATIENCE_SECONDS", 30)
     assert [found.get(), found.get()] == [7, 7]
+    assert len(asked) == 1
+
+
+def test_what_is_found_while_it_is_asked_for_is_not_looked_up_again(monkeypatch):
+    """The look-up ends between two looks at whether it has."""
+    monkeypatch.setattr(told, "_PATIENCE_SECONDS", 0.0)
+    answer, asked = threading.Event(), []
+
+    def look():
+        asked.append(None)
+        assert answer.wait(30)
+        return 7
+
+    found = told.Seldom(look)
+    assert found.get() is None
+    thread = found._looking
+
+    def then_it_ends(seen):
+        answer.set()
+        thread.join(30)
+        return seen
+
+    class Moment(float):
+        def __lt__(self, other):
+            return then_it_ends(float(self) < other)
+
+    clock = SimpleNamespace(monotonic=lambda: Moment(time.monotonic()))
+    monkeypatch.setattr(told, "time", clock)
+    found._looking = SimpleNamespace(
+        is_alive=lambda: then_it_ends(thread.is_alive()), join=thread.join
+    )
+    assert found.get() == 7
     assert len(asked) == 1
 
 

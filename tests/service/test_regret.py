@@ -42,7 +42,7 @@ def test_nothing_is_sampled_by_default(service, id):
     assert service.regret.rate == 0
     service.inference.run("m", id, X)
     assert not service.regret.is_waiting
-    asyncio.run(asyncio.wait_for(sample_regret(Work.of(service)), 5))
+    asyncio.run(asyncio.wait_for(sample_regret(Work.of(service)), 60))
 
 
 def test_a_sample_compares_the_chosen_variant_with_the_next_ones(service, id):
@@ -108,7 +108,7 @@ def test_nothing_is_sampled_while_a_request_is_under_way(service, id, monkeypatc
         with work.computing.entered():
             await asyncio.sleep(0.1)
             assert not looked.is_set()
-        await asyncio.to_thread(looked.wait, 30)
+        await asyncio.to_thread(looked.wait, 60)
         task.cancel()
         work.close()
 
@@ -138,7 +138,7 @@ def test_a_request_ends_the_sample_that_is_under_way(service, id, monkeypatch):
         monkeypatch.setattr(service.regret, "take", lambda: taken)
         service.inference.run("m", id, X)
         task = asyncio.create_task(sample_regret(work))
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(runs) < 2 and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
         await asyncio.sleep(0.05)

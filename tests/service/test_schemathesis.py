@@ -33,7 +33,7 @@ def run(url, description, config):
         env=os.environ | {"NO_PROXY": "127.0.0.1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert found.returncode == 0, found.stdout + found.stderr
 

@@ -51,7 +51,7 @@ def spans(provider):
     provider.add_span_processor(begun)
 
     def finished():
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while len(exporter.get_finished_spans()) < begun.count and time.monotonic() < deadline:
             time.sleep(0.005)
         return exporter.get_finished_spans()

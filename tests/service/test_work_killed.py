@@ -14,13 +14,13 @@ from ._serving import serving
 
 SCRIPT = Path(__file__).parents[1] / "profiling" / "killed_jobs.py"
 KILLS = 8
-SECONDS = 120
+SECONDS = 300
 
 
 def run(service, mode, *arguments):
     """The script over a service whose leases are short."""
     store = service.measurements.store
-    leases = Leases(store, seconds=1, attempts=1000, trains=Trains.NOTHING)
+    leases = Leases(store, seconds=2, attempts=1000, trains=Trains.NOTHING)
     app = application(replace(service, lending=Lending(lambda: leases)))
     with serving(app) as url:
         done = subprocess.run(

@@ -62,8 +62,9 @@ def compile(
             features are on) or ``"torch"`` (the interpreter). None: ``"triton"`` if the module's
             parameters are on a GPU, else ``"cpp"``.
         memory_limit: Most bytes that a run's temporaries, scratch and result may take; restricts
-            the choice. Indexes and folded weights, which outlive it, are not counted. A call that
-            would run in the original module is refused: its attribute `module` has no limit.
+            the choice. Copies of features, and what outlives it (indexes, constants of the graph,
+            folded weights) are not counted; what a recording copies is. A call that would run in
+            the original module is refused: its attribute `module` has no limit.
         pricer: Who predicts times; the roofline model if None.
         expected_runs: How often a graph will be run on, for what is worth preparing; learned
             from the calls if None.

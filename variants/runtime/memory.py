@@ -42,8 +42,9 @@ class Layout:
     def peak_bytes(self) -> int:
         """The most that a run holds at once, with the threads there are now.
 
-        Counted are its temporaries, scratch, and its result. Features, weights, those folded from
-        others among them, and the graph with its indexes are not.
+        Counted are its temporaries, scratch, and its result. Features and copies of them, weights,
+        those folded from others among them, the graph with its indexes, and what a plan computes
+        from these once (`constants_of`) are not.
         """
         shares = kernel_threads() if self.shares is None else self.shares
         scratch = self.scratch_bytes * shares

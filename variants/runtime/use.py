@@ -36,7 +36,8 @@ class Policy:
 
     Attributes:
         pricer: Who predicts.
-        memory_limit: Most bytes that a run may hold beside its inputs.
+        memory_limit: Most bytes that a run's temporaries, scratch and result may take, and with
+            them what a recording copies.
         expected_runs: Over how many runs preparation is spread. None: learned, a graph that has
             been run on n times is expected to be run on n times more; the first call counts one.
             Only then is the question put off until it pays.
