@@ -1,14 +1,14 @@
 """Which units to measure next.
 
-Most variants of a problem are far from its best, and how far exactly changes no choice. A unit is
-worth measuring if its variant may well be faster than the one that would be chosen now: by how much
-it is expected to be, where it is faster, is its *expected improvement* (Jones, Schonlau and Welch,
-"Efficient global optimization of expensive black-box functions", 1998).
+Most variants of a problem are far from its best, and how far exactly changes no choice. What does
+is which one models take for the best: rightly, or because they have not seen that it is slow. So a
+unit is drawn with the chance that its variant is the best, as far as models know (Thompson, "On the
+likelihood that one unknown probability exceeds another in view of the evidence of two samples",
+1933).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,6 +28,8 @@ _ROOFLINE_DEVIATION = 0.3
 """Of the logarithm of the roofline model's times, which is asked before anything is measured."""
 _LEAST_DEVIATION = 1e-3
 """Of what a committee expects: a measurement is no better."""
+_DRAWS = 256
+"""Of all times of a problem, to see how often each variant is the fastest."""
 
 
 def batch(done: int, total: int) -> int:
@@ -48,7 +50,7 @@ class Planner:
 
     views: Sequence[View]
     machine: Rates
-    members: int = 4
+    members: int = 8
     seed: int = 0
 
     def next(
@@ -72,30 +74,29 @@ class Planner:
             committee = Committee.fit(measured, self.machine, self.members, rng)
         else:
             committee = Committee(({},), 0.0)
-        worths = [improvements(seconds) for seconds in committee.predict(self.views)]
+        worths = [chances(seconds, rng) for seconds in committee.predict(self.views)]
         return _draw(worths, left, count, rng)
 
 
-def improvements(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """By what factor each variant of a problem may be faster than the one that looks fastest.
+def chances(seconds: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """How likely each variant of a problem is the fastest.
 
     Args:
         seconds: What each member of a committee expects; float64 [members, variants]. One member
             is the roofline model.
+        rng: Draws times.
 
     Returns:
-        Expected improvements of the logarithm, under a normal distribution with the committee's
-        mean and deviation; float64 [variants].
+        Shares of draws in which it is, if logarithms of times are drawn from normal distributions
+        with the committee's mean and deviation; float64 [variants]. They add up to 1.
     """
     logs = np.log(seconds)
-    mean, deviation = logs.mean(axis=0), np.full(logs.shape[1], _ROOFLINE_DEVIATION)
+    variants = logs.shape[1]
+    deviation = np.full(variants, _ROOFLINE_DEVIATION)
     if len(logs) > 1:
         deviation = np.maximum(logs.std(axis=0, ddof=1), _LEAST_DEVIATION)
-    z = (mean.min() - mean) / deviation
-    density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-    below = np.array([0.5 * math.erfc(-each / math.sqrt(2)) for each in z])
-    found: NDArray[np.float64] = np.maximum(deviation * (density + z * below), 0.0)
-    return found
+    drawn = logs.mean(axis=0) + deviation * rng.standard_normal((_DRAWS, variants))
+    return np.bincount(drawn.argmin(axis=1), minlength=variants) / _DRAWS
 
 
 def _draw(
@@ -104,7 +105,10 @@ def _draw(
     count: int,
     rng: np.random.Generator,
 ) -> list[tuple[int, int]]:
-    """Draws units that are left, by their worth and without replacement (Gumbel's trick)."""
+    """Draws units that are left, by their worth and without replacement (Gumbel's trick).
+
+    Those that are worth nothing come last, all alike.
+    """
     if not worths:
         return []
     worth, free = np.concatenate(worths), np.concatenate(left)
