@@ -1,14 +1,14 @@
 """Which units to measure next.
 
-Most variants of a problem are far from its best, and how far exactly changes no choice. What does
-is which one models take for the best: rightly, or because they have not seen that it is slow. So a
-unit is drawn with the chance that its variant is the best, as far as models know (Thompson, "On the
-likelihood that one unknown probability exceeds another in view of the evidence of two samples",
-1933).
+Most variants of a problem are far from its best, and how far exactly changes no choice. A unit is
+worth measuring if its variant may well be faster than the one that would be chosen now: by how much
+it is expected to be, where it is faster, is its *expected improvement* (Jones, Schonlau and Welch,
+"Efficient global optimization of expensive black-box functions", 1998).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,8 +28,6 @@ _ROOFLINE_DEVIATION = 0.3
 """Of the logarithm of the roofline model's times, which is asked before anything is measured."""
 _LEAST_DEVIATION = 1e-3
 """Of what a committee expects: a measurement is no better."""
-_DRAWS = 256
-"""Of all times of a problem, to see how often each variant is the fastest."""
 
 
 def batch(done: int, total: int) -> int:
@@ -50,7 +48,7 @@ class Planner:
 
     views: Sequence[View]
     machine: Rates
-    members: int = 8
+    members: int = 4
     seed: int = 0
 
     def next(
@@ -74,29 +72,30 @@ class Planner:
             committee = Committee.fit(measured, self.machine, self.members, rng)
         else:
             committee = Committee(({},), 0.0)
-        worths = [chances(seconds, rng) for seconds in committee.predict(self.views)]
+        worths = [improvements(seconds) for seconds in committee.predict(self.views)]
         return _draw(worths, left, count, rng)
 
 
-def chances(seconds: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """How likely each variant of a problem is the fastest.
+def improvements(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """By what factor each variant of a problem may be faster than the one that looks fastest.
 
     Args:
         seconds: What each member of a committee expects; float64 [members, variants]. One member
             is the roofline model.
-        rng: Draws times.
 
     Returns:
-        Shares of draws in which it is, if logarithms of times are drawn from normal distributions
-        with the committee's mean and deviation; float64 [variants]. They add up to 1.
+        Expected improvements of the logarithm, under a normal distribution with the committee's
+        mean and deviation; float64 [variants].
     """
     logs = np.log(seconds)
-    variants = logs.shape[1]
-    deviation = np.full(variants, _ROOFLINE_DEVIATION)
+    mean, deviation = logs.mean(axis=0), np.full(logs.shape[1], _ROOFLINE_DEVIATION)
     if len(logs) > 1:
         deviation = np.maximum(logs.std(axis=0, ddof=1), _LEAST_DEVIATION)
-    drawn = logs.mean(axis=0) + deviation * rng.standard_normal((_DRAWS, variants))
-    return np.bincount(drawn.argmin(axis=1), minlength=variants) / _DRAWS
+    z = (mean.min() - mean) / deviation
+    density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+    below = np.array([0.5 * math.erfc(-each / math.sqrt(2)) for each in z])
+    found: NDArray[np.float64] = np.maximum(deviation * (density + z * below), 0.0)
+    return found
 
 
 def _draw(
@@ -105,10 +104,7 @@ def _draw(
     count: int,
     rng: np.random.Generator,
 ) -> list[tuple[int, int]]:
-    """Draws units that are left, by their worth and without replacement (Gumbel's trick).
-
-    Those that are worth nothing come last, all alike.
-    """
+    """Draws units that are left, by their worth and without replacement (Gumbel's trick)."""
     if not worths:
         return []
     worth, free = np.concatenate(worths), np.concatenate(left)

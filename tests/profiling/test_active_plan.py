@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features.graph import NAMES as GRAPH_FEATURES
-from hetune.profiling.active.plan import Planner, chances
+from hetune.profiling.active.plan import Planner, improvements
 from hetune.profiling.active.view import View
 from hetune.variants.runtime.roofline import MachineModel
 from hetune.variants.runtime.table import COLUMNS
@@ -54,40 +52,32 @@ def left(free: bool = True) -> list[np.ndarray]:
     return [np.full(len(SLOWDOWNS), free) for _ in VIEWS]
 
 
-def chances_of(logs: list[list[float]]) -> np.ndarray:
-    return chances(np.exp(np.array(logs)), np.random.default_rng(0))
+def test_a_unit_near_the_best_or_unsure_is_worth_more():
+    logs = [[0.0, 0.05, 0.05, 1.0], [0.01, 0.08, 0.02, 1.01], [-0.01, 0.02, 0.08, 0.99]]
+    worth = improvements(np.exp(np.array(logs)))
+    assert worth[1] == pytest.approx(worth[2])
+    assert worth[0] > worth[1] > worth[3]
+    sure, unsure = np.array([[0.0, 0.2], [0.0, 0.21]]), np.array([[0.0, 0.1], [0.0, 0.31]])
+    assert improvements(np.exp(unsure))[1] > improvements(np.exp(sure))[1]
 
 
-def test_a_variant_near_the_best_or_unsure_is_likelier_the_best():
-    found = chances_of([[0.0, 0.05, 0.3, 1.0], [0.02, 0.03, 0.32, 1.02], [-0.02, 0.07, 0.28, 0.9]])
-    assert found[0] > found[1] > found[2] == found[3] == 0
-    sure, unsure = [[0.0, 0.2], [0.01, 0.21]], [[0.0, 0.1], [0.01, 0.31]]
-    assert chances_of(unsure)[1] > chances_of(sure)[1]
+def test_an_improvement_is_that_of_the_normal_distribution():
+    logs = np.array([[0.0, 0.1], [0.0, 0.3]])
+    draws = np.random.default_rng(0).normal(0.2, np.sqrt(0.02), 400_000)
+    expected = np.maximum(-draws, 0).mean()
+    assert improvements(np.exp(logs))[1] == pytest.approx(expected, rel=0.03)
 
 
-def test_a_chance_is_that_of_the_normal_distribution():
-    found = [
-        chances(np.exp([[0.0, 0.1], [0.1, 0.3]]), np.random.default_rng(seed))[1]
-        for seed in range(100)
-    ]
-    # The second is slower by 0.15 on the average, with variances 0.005 and 0.02.
-    expected = 0.5 * math.erfc(0.15 / math.sqrt(2 * 0.025))
-    assert np.mean(found) == pytest.approx(expected, rel=0.05)
-
-
-@pytest.mark.parametrize("members", [1, 2])
-def test_every_problem_counts_alike(members):
-    assert chances_of([[0.0, 0.1, 2.0]] * members).sum() == pytest.approx(1)
-
-
-def test_where_members_agree_there_is_nothing_to_choose():
-    assert chances_of([[0.0, 0.7], [0.0, 0.7]]).tolist() == [1, 0]
+def test_members_that_agree_leave_nothing_to_gain():
+    worth = improvements(np.array([[1.0, 2.0], [1.0, 2.0]]))
+    assert worth == pytest.approx([0.0, 0.0], abs=1e-3)
+    assert (worth >= 0).all()
 
 
 def test_one_member_is_as_unsure_of_all():
-    found = chances(np.array([[1.0, 1.1, 1.3, 5.0]]), np.random.default_rng(0))
-    assert (np.diff(found) < 0).all()
-    assert found[1] > found[0] / 2
+    worth = improvements(np.array([[1.0, 1.1, 1.3, 5.0]]))
+    assert (np.diff(worth) < 0).all()
+    assert worth[1] > worth[0] / 2
 
 
 @pytest.mark.parametrize("measured", [(), PROBLEMS])
