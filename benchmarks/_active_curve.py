@@ -1,13 +1,15 @@
 """Learning curves: regret on held-out graphs by the number of units measured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _measure import geometric_mean
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from numpy.typing import ArrayLike
 
 from hetune.costmodel.data import Problem
 from hetune.costmodel.model.regressor import Target
@@ -19,6 +21,7 @@ from hetune.profiling.active.view import View
 from hetune.variants.runtime.roofline import MachineModel
 
 STRATEGIES = ("uniform", "active")
+_RESAMPLES = 1000
 
 
 class Simulation:
@@ -125,6 +128,35 @@ def ratios(sizes: Sequence[int], uniform: np.ndarray, active: np.ndarray) -> lis
             }
         )
     return found
+
+
+def overall(levels: Sequence[dict[str, Any]]) -> float:
+    """Units needed for the same regret, as a share of the uniform ones: geometric mean."""
+    return geometric_mean([level["ratio"] for level in levels])
+
+
+def levels_of(sizes: Sequence[int], curves: Mapping[str, ArrayLike]) -> list[dict[str, Any]]:
+    """`ratios` of the falling means over seeds.
+
+    Args:
+        sizes: Numbers of units.
+        curves: Regrets by strategy; [seeds, sizes].
+    """
+    uniform, active = (falling(np.exp(np.log(curves[name]).mean(axis=0))) for name in STRATEGIES)
+    return ratios(sizes, uniform, active)
+
+
+def interval(sizes: Sequence[int], curves: Mapping[str, ArrayLike]) -> tuple[float, float]:
+    """Where the share lies in nine of ten resamples of the seeds (Efron's bootstrap, 1979)."""
+    tables = {name: np.array(table) for name, table in curves.items()}
+    rng = np.random.default_rng(0)
+    seeds = len(tables["uniform"])
+    found = []
+    for _ in range(_RESAMPLES):
+        drawn = rng.integers(seeds, size=seeds)
+        found.append(overall(levels_of(sizes, {n: table[drawn] for n, table in tables.items()})))
+    low, high = np.nanquantile(found, [0.05, 0.95])
+    return float(low), float(high)
 
 
 def plot(

@@ -8,7 +8,17 @@ import pytest
 pytest.importorskip("matplotlib")
 
 import active
-from _active_curve import STRATEGIES, Simulation, falling, plot, ratios, units_needed
+from _active_curve import (
+    STRATEGIES,
+    Simulation,
+    falling,
+    interval,
+    levels_of,
+    overall,
+    plot,
+    ratios,
+    units_needed,
+)
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features.graph import NAMES as GRAPH_FEATURES
@@ -63,6 +73,14 @@ def test_a_ratio_is_taken_at_each_level_that_chance_comes_down_to():
     never = ratios(SIZES, uniform, np.full(4, 1.3))
     assert [level["active_units"] for level in never] == [None, None]
     assert [level["ratio"] for level in never] == [4, 1]
+
+
+def test_the_share_has_a_spread_over_seeds():
+    slow = [1.3, 1.2, 1.1, 1.05]
+    curves = {"uniform": [slow, slow], "active": [slow, [1.2, 1.1, 1.05, 1.05]]}
+    low, high = interval(SIZES, curves)
+    assert low < overall(levels_of(SIZES, curves)) < high
+    assert (low, high) == pytest.approx((0.5, 1))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
