@@ -1,7 +1,7 @@
 """How far variants are from float64 at a node with very many incoming edges.
 
     python benchmarks/long_sums.py [--edges 300000] [--widths 1,7,64] \\
-        [--layers rgcn-add,hgt] [--constant 0.7]
+        [--layers rgcn-add,hgt] [--constant 0.7] [--out FILE]
 
 Features are drawn evenly from [0, 1], or with --constant all the same number: sums then grow with
 every edge. Nearly all edges are of one type. Every plan runs in blocks of 1024 nodes, on one
@@ -12,11 +12,15 @@ For another commit: `git worktree add OLD COMMIT`, and this script with PYTHONPA
 """
 
 import argparse
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from _graphs import names
+from _machine import commit, fingerprint
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
 from hetune.variants.graph.hetero import HeteroGraph
@@ -27,6 +31,7 @@ from hetune.variants.testing.layers import LAYERS, Layer, randomized
 
 HEADS = (1, 2)
 THREADS = (1, 2)
+_RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def hub_graph(edges: int) -> HeteroGraph:
@@ -68,23 +73,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line.add_argument("--widths", type=_numbers, default=[1, 7, 64])
     line.add_argument("--layers", type=names, default=list(LAYERS))
     line.add_argument("--constant", type=float, help="every feature is this number")
+    line.add_argument("--out", type=Path, default=_RESULTS / "long_sums.json")
     options = line.parse_args(arguments)
+    console = Console()
     table = Table(title="errors in the hub's row")
     for title in ("layer", "heads", "edges", "width", "plans", "least", "largest", "which"):
         table.add_column(title, overflow="fold")
-    for edges in options.edges:
-        graph = hub_graph(edges)
-        for width in options.widths:
-            for name in options.layers:
-                for heads in (h for h in HEADS if h in LAYERS[name].heads):
-                    found = errors(LAYERS[name], heads, graph, width, options.constant)
-                    worst = max(found, key=found.__getitem__)
-                    few, many = min(found.values()), found[worst]
-                    table.add_row(
-                        *(name, f"{heads}", f"{edges}", f"{width}", f"{len(found)}"),
-                        *(f"{few:.1e}", f"{many:.1e}", worst),
-                    )
-    Console().print(table)
+    wanted = [
+        (edges, width, name, heads)
+        for edges in options.edges
+        for width in options.widths
+        for name in options.layers
+        for heads in HEADS
+        if heads in LAYERS[name].heads
+    ]
+    cells = []
+    for edges, width, name, heads in track(wanted, console=console, description="layers"):
+        found = errors(LAYERS[name], heads, hub_graph(edges), width, options.constant)
+        worst = max(found, key=found.__getitem__)
+        least, largest = min(found.values()), found[worst]
+        row = (name, heads, edges, width, len(found), f"{least:.1e}", f"{largest:.1e}", worst)
+        table.add_row(*map(str, row))
+        cell = {"layer": name, "heads": heads, "edges": edges, "width": width, "errors": found}
+        cells.append(cell)
+    console.print(table)
+    report = {
+        "machine": fingerprint(max(THREADS)),
+        "commit": commit(),
+        "constant": options.constant,
+        "cells": cells,
+    }
+    options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    console.print(f"wrote {options.out}")
     return 0
 
 
