@@ -54,6 +54,7 @@ def check_variants(
     expected: Iterable[Tensor] = (),
     keep: Callable[[str], bool] = lambda variant: True,
     seed: int = 0,
+    x: Tensor | None = None,
 ) -> int:
     """Runs the variants of a supported module and compares them with float64 oracles.
 
@@ -65,6 +66,7 @@ def check_variants(
             program interpreter is always one of them.
         keep: Which variants to run, by id.
         seed: Of the features.
+        x: Features [N, width] to take instead.
 
     Returns:
         How many variants ran.
@@ -72,7 +74,7 @@ def check_variants(
     Raises:
         AssertionError: Names the variants that are wrong, each with its error.
     """
-    x = features(module, graph, seed)
+    x = features(module, graph, seed) if x is None else x
     oracles = [interpreted(module, x, graph), *expected]
     layer = compile(module, backend=backend)
     ids = [variant for variant in layer.variants if keep(variant)]

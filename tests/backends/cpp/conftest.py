@@ -71,26 +71,39 @@ def place_of() -> type[_Place]:
     return _Place
 
 
+def _change(
+    values: dict[str, torch.Tensor], of: Callable[[torch.Tensor], torch.Tensor] | None
+) -> dict[str, torch.Tensor]:
+    if of is not None:
+        for value in values.values():
+            value.copy_(of(value))
+    return values
+
+
 @pytest.fixture
 def check(backend, graphs) -> Iterator[Callable[..., None]]:
-    """Compares a launch on all graphs with the interpreter in float64, on 1 and on 2 threads."""
+    """Compares a launch on all graphs with the interpreter in float64, on 1 and on 2 threads.
+
+    Buffers hold signed random numbers, or what becomes ``of`` them.
+    """
 
     def compare(
         launch: Launch,
         schedule: Schedule | None = None,
         only: dict[str, HeteroGraph] | None = None,
+        of: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> None:
         verify(launch)
         for name, graph in (only or graphs).items():
             place = _Place(graph)
-            expected = random_values(launch, place.index, graph)
+            expected = _change(random_values(launch, place.index, graph), of)
             interpret(launch, expected, place.index, graph)
             chosen = schedule or Schedule(block_nodes=64)
             run = backend.bind(launch, chosen, place)
             share = scratch_layout(launch, chosen.block_nodes, place.index).stride
             results = []
             for threads in (1, 2):
-                values = random_values(launch, place.index, graph, torch.float32)
+                values = _change(random_values(launch, place.index, graph, torch.float32), of)
                 values[SCRATCH] = torch.full((threads * share,), torch.nan)
                 torch.set_num_threads(threads)
                 run(values)

@@ -12,6 +12,7 @@ from hetune.variants.backends.cpp.target import (
     For,
     Function,
     If,
+    InParts,
     Let,
     Scope,
     Statement,
@@ -88,6 +89,11 @@ def _statement(statement: Statement) -> Iterator[str]:
             yield f"{_INDENT}typedef decltype(zero) V;"
             yield from _indented(body)
             yield "});"
+        case InParts(start, stop, sums, body):
+            yield f"in_parts({start}, {stop},"
+            yield f"{_INDENT}[&](int32_t part_begin, int32_t part_end) INLINE_LAMBDA {{"
+            yield from _indented((body,))
+            yield f"}}, {', '.join(sums)});"
         case While(condition, body):
             yield f"while ({condition}) {{"
             yield from _indented(body)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from hetune.variants.backends.cpp.parts import in_parts
 from hetune.variants.backends.cpp.pieces import vector_type
 from hetune.variants.backends.cpp.scopes import Frame, Scopes
 from hetune.variants.backends.cpp.target import AcrossEdges, Assign, Do, Let
@@ -115,7 +116,14 @@ class LaneLoop:
                 if is_sum
                 else Assign(row, f"maximum<{kind}>({row}, {folded})")
             )
-        outer.body.append(AcrossEdges(wide, self.width, start, stop, tuple(frame.body)))
+        outer.body.append(
+            in_parts(
+                start,
+                stop,
+                (lanes for name, lanes in self.sums.items() if self.reductions[name] == "sum"),
+                lambda start, stop: AcrossEdges(wide, self.width, start, stop, tuple(frame.body)),
+            )
+        )
         outer.body += folds
 
     def _lower(self, stmt: Stmt) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hetune.variants.backends.cpp.abi import Arguments
+from hetune.variants.backends.cpp.parts import in_parts
 from hetune.variants.backends.cpp.pieces import Piece, at, cut
 from hetune.variants.backends.cpp.rows import node_of, own_row
 from hetune.variants.backends.cpp.target import (
@@ -221,7 +222,12 @@ class Operand:
         unroll = self.schedule.unroll if self.schedule.unroll > 1 else 0
         return [
             *(Let(p.type, name(h, p), f"{p.type}{{}}") for h, p in tile),
-            For("int32_t", "e", "begin", "end", tuple(loop), unroll=unroll),
+            in_parts(
+                "begin",
+                "end",
+                (name(h, p) for h, p in tile),
+                lambda start, stop: For("int32_t", "e", start, stop, tuple(loop), unroll=unroll),
+            ),
             *(Do(f"store({at('sum', h * gemm.k + p.offset)}, {name(h, p)})") for h, p in tile),
         ]
 

@@ -159,6 +159,47 @@ template <class W, class R, class V> INLINE void max_lanes(W& wide, R& row, V va
     else row = maximum(row, fold_max<R>(value));
 }
 
+// So many terms are added up as floats. A float that has grown large loses the digits of what it
+// adds: of longer ranges each part has a sum of its own, and the parts are added up as doubles.
+constexpr int32_t part_rows = 512;
+
+// Not inlined, so that the doubles stay in memory and leave the registers to the loop.
+template <class V> NOINLINE void add_part(double* whole, V part) {
+    float values[Lanes<V>::count];
+    store(values, part);
+    for (int i = 0; i < Lanes<V>::count; ++i) whole[i] += values[i];
+}
+template <class V> NOINLINE V rounded(const double* whole) {
+    float values[Lanes<V>::count];
+    for (int i = 0; i < Lanes<V>::count; ++i) values[i] = float(whole[i]);
+    return load<V>(values);
+}
+
+// Calls loop(begin, end) for each part of a range. The sums that it adds to begin anew; what they
+// were before is added last, which costs nothing where they have just begun.
+template <class Loop, class... V>
+INLINE void in_parts(int32_t begin, int32_t end, Loop loop, V&... sums) {
+    const auto finish = [... before = sums](V&... found) INLINE_LAMBDA {
+        ((found = before + found), ...);
+    };
+    ((sums = V{}), ...);
+    if (end - begin <= part_rows) [[likely]] {
+        loop(begin, end);
+        return finish(sums...);
+    }
+    double whole[(Lanes<V>::count + ...)] = {};
+    for (int32_t from = begin;; from += part_rows) {
+        const bool is_last = end - from <= part_rows;
+        loop(from, is_last ? end : from + part_rows);
+        double* next = whole;
+        ((add_part(next, sums), next += Lanes<V>::count, sums = V{}), ...);
+        if (is_last) break;
+    }
+    const double* next = whole;
+    ((sums = rounded<V>(next), next += Lanes<V>::count), ...);
+    finish(sums...);
+}
+
 // Calls step(V{}, e) for as many edges as V holds rows of WIDTH, then for half as many, ...
 template <class V, int WIDTH, class Step>
 INLINE void across_edges(int32_t e, int32_t end, Step step) {

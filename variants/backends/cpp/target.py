@@ -67,6 +67,19 @@ class AcrossEdges:
 
 
 @dataclass(frozen=True, slots=True)
+class InParts:
+    """Runs the body for each part of a range, from ``part_begin`` to ``part_end``.
+
+    ``sums`` are registers that the body adds to: of a long range they are summed part by part.
+    """
+
+    start: str
+    stop: str
+    sums: tuple[str, ...]
+    body: Statement
+
+
+@dataclass(frozen=True, slots=True)
 class While:
     """``while (condition)``."""
 
@@ -98,7 +111,7 @@ class Scope:
     body: tuple[Statement, ...]
 
 
-Statement = Comment | Let | Assign | Do | For | AcrossEdges | While | If | Switch | Scope
+Statement = Comment | Let | Assign | Do | For | AcrossEdges | InParts | While | If | Switch | Scope
 
 
 @dataclass(frozen=True, slots=True)

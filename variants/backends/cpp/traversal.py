@@ -7,6 +7,7 @@ from math import prod
 
 from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.lanes import LaneLoop, row_width
+from hetune.variants.backends.cpp.parts import in_parts
 from hetune.variants.backends.cpp.pieces import Piece, at
 from hetune.variants.backends.cpp.rows import block_range
 from hetune.variants.backends.cpp.scopes import Frame, Scopes
@@ -237,6 +238,7 @@ class TraversalLowering:
             first, stop = f"{pointer}[{outer.variable}]", f"{pointer}[{outer.variable} + 1]"
             end = self.scopes.named(outer, f"{variable}_end", stop, "const int32_t")
             frame = Frame(loop.rows, variable, last=self._last_edge(loop.rows))
+        sums = self._sums(loop)
         width = row_width(loop, self.values, self.launch, self.schedule.lanes)
         if width:
             self.scopes.frames.append(frame)
@@ -247,9 +249,25 @@ class TraversalLowering:
         self._lower_body(frame, loop.body)
         innermost = not any(isinstance(stmt, ForEach) for stmt in loop.body)
         unroll = self.schedule.unroll if innermost and self.schedule.unroll > 1 else 0
+        body = (*frame.ahead, *frame.body)
         self.scopes.emit(
-            For("int32_t", variable, first, end, (*frame.ahead, *frame.body), unroll=unroll)
+            in_parts(
+                first,
+                end,
+                sums,
+                lambda start, stop: For("int32_t", variable, start, stop, body, unroll=unroll),
+            )
         )
+
+    def _sums(self, loop: ForEach) -> list[str]:
+        """Registers of sums from outside of a loop that it adds to."""
+        return [
+            text
+            for name in sorted(_updated(loop.body, self.values))
+            if self.reductions[name] == "sum"
+            for piece, text in self.values[name].names
+            if self._wanted(self.values[name].shape, piece)
+        ]
 
     def _last_edge(self, rows: Rows) -> str:
         """A name for the last edge of the block, if the loop is one over edges."""
@@ -383,7 +401,9 @@ def _splatted(text: str, value: Value, shape: tuple[int, ...], piece: Piece) -> 
 
 def _updated(body: tuple[Stmt, ...], known: dict[str, Value]) -> set[str]:
     """Accumulators from outside of a loop that it updates."""
-    return {s.name for s in statements(body) if isinstance(s, Update) and s.name in known}
+    own = {s.name for s in statements(body) if isinstance(s, Init)}
+    updated = {s.name for s in statements(body) if isinstance(s, Update)}
+    return (updated - own) & known.keys()
 
 
 def _has_inner(body: tuple[Stmt, ...]) -> bool:

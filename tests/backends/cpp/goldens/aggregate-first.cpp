@@ -113,15 +113,18 @@ static inline const float* kernel_1_sum(const Context& c, int32_t pair, float* s
         v16 sum_16 = v16{};
         v16 sum_32 = v16{};
         v16 sum_48 = v16{};
-        for (int32_t e = begin; e < end; ++e) {
-            const int32_t ahead = minimum(e + 16, end - 1);
-            prefetch_row<64>(c.x + int64_t(c.d_src[ahead]) * 64);
-            const float* in = c.x + int64_t(c.d_src[e]) * 64;
-            sum_0 += load<v16>(in);
-            sum_16 += load<v16>(in + 16);
-            sum_32 += load<v16>(in + 32);
-            sum_48 += load<v16>(in + 48);
-        }
+        in_parts(begin, end,
+            [&](int32_t part_begin, int32_t part_end) INLINE_LAMBDA {
+            for (int32_t e = part_begin; e < part_end; ++e) {
+                const int32_t ahead = minimum(e + 16, end - 1);
+                prefetch_row<64>(c.x + int64_t(c.d_src[ahead]) * 64);
+                const float* in = c.x + int64_t(c.d_src[e]) * 64;
+                sum_0 += load<v16>(in);
+                sum_16 += load<v16>(in + 16);
+                sum_32 += load<v16>(in + 32);
+                sum_48 += load<v16>(in + 48);
+            }
+        }, sum_0, sum_16, sum_32, sum_48);
         store(sum, sum_0);
         store(sum + 16, sum_16);
         store(sum + 32, sum_32);

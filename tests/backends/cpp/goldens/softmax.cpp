@@ -53,15 +53,18 @@ NOINLINE void kernel_0(const Context& c, int64_t block) {
         v2 total = v2{};
         const int32_t e_end_v2 = c.all_indptr[n + 1];
         v16 total_lanes = v16{};
-        across_edges<v16, 2>(c.all_indptr[n], e_end_v2,
-            [&](auto zero, int32_t e) INLINE_LAMBDA {
-            typedef decltype(zero) V;
-            const V raw = load<V>(c.score + int64_t(e) * 2);
-            const V shifted = raw - repeat<V>(top);
-            const V p_v2 = exp(shifted);
-            store<V>(c.score + int64_t(e) * 2, p_v2);
-            add_lanes(total_lanes, total, p_v2);
-        });
+        in_parts(c.all_indptr[n], e_end_v2,
+            [&](int32_t part_begin, int32_t part_end) INLINE_LAMBDA {
+            across_edges<v16, 2>(part_begin, part_end,
+                [&](auto zero, int32_t e) INLINE_LAMBDA {
+                typedef decltype(zero) V;
+                const V raw = load<V>(c.score + int64_t(e) * 2);
+                const V shifted = raw - repeat<V>(top);
+                const V p_v2 = exp(shifted);
+                store<V>(c.score + int64_t(e) * 2, p_v2);
+                add_lanes(total_lanes, total, p_v2);
+            });
+        }, total_lanes);
         total += fold_sum<v2>(total_lanes);
         const v2 factor = 1.0f / total;
         across_edges<v16, 2>(c.all_indptr[n], e_end_v2,

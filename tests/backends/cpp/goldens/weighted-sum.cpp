@@ -26,26 +26,29 @@ NOINLINE void kernel_0(const Context& c, int64_t block) {
         v16 acc_32 = v16{};
         v16 acc_48 = v16{};
         const int32_t e_end = c.all_indptr[n + 1];
-        for (int32_t e = c.all_indptr[n]; e < e_end; ++e) {
-            const int64_t ahead = minimum<int64_t>(e + 16, last_edge_all);
-            prefetch_row<64>(c.t + int64_t(c.all_src_pair_of_edge[ahead]) * 64);
-            const int64_t pair = c.all_src_pair_of_edge[e];
-            const float* in_t = c.t + int64_t(pair) * 64;
-            const v16 h_0 = load<v16>(in_t);
-            const v16 h_16 = load<v16>(in_t + 16);
-            const v16 h_32 = load<v16>(in_t + 32);
-            const v16 h_48 = load<v16>(in_t + 48);
-            const float* in_a = c.a + int64_t(e) * 2;
-            const v2 c_v2 = load<v2>(in_a);
-            const v16 m_0 = c_v2[0] * h_0;
-            const v16 m_16 = c_v2[0] * h_16;
-            const v16 m_32 = c_v2[1] * h_32;
-            const v16 m_48 = c_v2[1] * h_48;
-            acc_0 += m_0;
-            acc_16 += m_16;
-            acc_32 += m_32;
-            acc_48 += m_48;
-        }
+        in_parts(c.all_indptr[n], e_end,
+            [&](int32_t part_begin, int32_t part_end) INLINE_LAMBDA {
+            for (int32_t e = part_begin; e < part_end; ++e) {
+                const int64_t ahead = minimum<int64_t>(e + 16, last_edge_all);
+                prefetch_row<64>(c.t + int64_t(c.all_src_pair_of_edge[ahead]) * 64);
+                const int64_t pair = c.all_src_pair_of_edge[e];
+                const float* in_t = c.t + int64_t(pair) * 64;
+                const v16 h_0 = load<v16>(in_t);
+                const v16 h_16 = load<v16>(in_t + 16);
+                const v16 h_32 = load<v16>(in_t + 32);
+                const v16 h_48 = load<v16>(in_t + 48);
+                const float* in_a = c.a + int64_t(e) * 2;
+                const v2 c_v2 = load<v2>(in_a);
+                const v16 m_0 = c_v2[0] * h_0;
+                const v16 m_16 = c_v2[0] * h_16;
+                const v16 m_32 = c_v2[1] * h_32;
+                const v16 m_48 = c_v2[1] * h_48;
+                acc_0 += m_0;
+                acc_16 += m_16;
+                acc_32 += m_32;
+                acc_48 += m_48;
+            }
+        }, acc_0, acc_16, acc_32, acc_48);
         float* out_y = c.y + int64_t(n) * 64;
         store<v16>(out_y, acc_0);
         store<v16>(out_y + 16, acc_16);
