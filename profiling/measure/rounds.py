@@ -2,7 +2,8 @@
 
 In each round every candidate that takes part in it runs once, in an order that is drawn anew. A
 yardstick, work that never changes, is read between rounds; where it says that the machine was not
-the same before and after, the round does not count and is taken again.
+the same before and after, the round does not count and is taken again, once a machine that
+stalls is itself again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ from hetune.profiling.measure.timing import Timing
 
 DRIFT = 0.05
 """A round in which the yardstick's time moved by more than this share is repeated."""
+
+STALL = 1.0
+"""A machine whose yardstick is off what is usual by more than this share is waited for."""
+
+_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""Seconds between the looks at a machine that stalls: few, as each of them counts as usual."""
 
 Sample = TypeVar("Sample")
 
@@ -95,8 +102,12 @@ def take_rounds(
     yardstick: Yardstick | None = None,
     repeats: int = 0,
     progress: Callable[[str], None] = lambda name: None,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> Rounds[Sample]:
     """Takes a sample of every candidate in each of its rounds. Garbage is collected between rounds.
+
+    Before a round is repeated, a machine that stalls is waited for, 3 seconds in all: stalls last
+    longer than repeats that come at once, and would spoil them all.
 
     Args:
         samplers: Runs a candidate and says what it took; None drops the candidate for good.
@@ -105,7 +116,8 @@ def take_rounds(
         yardstick: Read before and after every round.
         repeats: How many rounds, in all, may be repeated because the yardstick moved by more than
             `DRIFT`. Of all attempts at a round the one with the least drift counts.
-        progress: Called with the name before each sample is taken.
+        progress: Called with the name before each sample is taken, and before each wait for it.
+        sleep: Waits for so many seconds.
 
     Raises:
         ValueError: There are no rounds.
@@ -115,6 +127,7 @@ def take_rounds(
         raise ValueError(f"{rounds} rounds measure nothing: take 1 or more")
     taking = _Taking(samplers, random.Random(seed), yardstick, progress)  # noqa: S311  no secret
     kept: list[_Attempt[Sample]] = []
+    waits = iter(_WAITS)
     repeated = 0
     with _no_collection():
         taking.start()
@@ -122,6 +135,7 @@ def take_rounds(
             best = taking.attempt(members)
             while best.drift > DRIFT and repeated < repeats:
                 repeated += 1
+                taking.settle(members[0], waits, sleep)
                 best = min(best, taking.attempt(members), key=lambda attempt: attempt.drift)
             kept.append(best)
     left = [name for name in samplers if name not in taking.dropped]
@@ -171,6 +185,16 @@ class _Taking(Generic[Sample]):
 
     def start(self) -> None:
         if self._yardstick:
+            self._before = self._yardstick.read()
+
+    def settle(self, name: str, waits: Iterator[float], sleep: Callable[[float], object]) -> None:
+        """Waits for that candidate's turn while the machine stalls and waits are left."""
+        while self._yardstick and self._yardstick.drift(self._before, self._before) > STALL:
+            seconds = next(waits, None)
+            if seconds is None:
+                return
+            self._progress(name)
+            sleep(seconds)
             self._before = self._yardstick.read()
 
     def attempt(self, members: list[str]) -> _Attempt[Sample]:

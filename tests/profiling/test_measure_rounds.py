@@ -156,6 +156,56 @@ def test_repeats_are_bounded_over_all_rounds():
     assert (len(samples), drift, repeated) == (3, 1.0, 4)
 
 
+class Usual(Stick):
+    """As `Stick`, but 1 is usual, as it is for the reference kernel after many readings."""
+
+    def drift(self, before: float, after: float) -> float:
+        return max(before, after, 1.0) / min(before, after, 1.0) - 1
+
+
+def waited(stick: Stick, rounds: int = 3, repeats: int = 5) -> tuple[tuple[int, ...], list[float]]:
+    slept: list[float] = []
+    found = take_rounds(
+        {"a": counter()}, rounds, yardstick=stick, repeats=repeats, sleep=slept.append
+    )
+    return found.samples["a"], slept
+
+
+def test_a_machine_that_stalls_is_waited_for_before_a_round_is_repeated():
+    # The stall is longer than all repeats, and over at the third look.
+    samples, slept = waited(Usual(1.0, 100.0, 90.0, 80.0, 1.0), repeats=2)
+    assert samples == (1, 2, 3)
+    assert slept == sorted(slept)
+    assert len(slept) == 3
+
+
+def test_a_machine_that_is_a_little_slower_is_not_waited_for():
+    assert waited(Usual(1.0, 1.5)) == ((0, 6, 7), [])
+
+
+def test_waiting_is_progress():
+    told: list[str] = []
+    take_rounds(
+        {"a": counter()},
+        1,
+        yardstick=Usual(1.0, 100.0, 100.0, 1.0),
+        repeats=1,
+        progress=told.append,
+        sleep=lambda seconds: told.append("sleep"),
+    )
+    assert told == ["a", "a", "sleep", "a", "sleep", "a"]
+
+
+def test_waiting_for_a_machine_that_stalls_for_good_is_bounded():
+    samples, slept = waited(Usual(1.0, 100.0), rounds=9)
+    assert len(samples) == 9
+    assert sum(slept) < 5
+
+
+def test_a_machine_that_stalls_in_the_last_round_is_not_waited_for_in_vain():
+    assert waited(Usual(1.0, 1.0, 1.0, 100.0), repeats=0) == ((0, 1, 2), [])
+
+
 def test_a_candidate_that_drops_out_has_no_samples_and_the_others_all():
     runs = iter([1, None])
     found = take_rounds({"a": counter(), "b": lambda: next(runs)}, 4)
