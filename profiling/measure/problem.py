@@ -15,7 +15,7 @@ from hetune.profiling.measure.inputs import Inputs, random_inputs
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.oracle import Oracle
 from hetune.profiling.measure.record import GraphFacts, Stamp, Times, kernel_digest, record
-from hetune.profiling.measure.rounds import Rounds, take_rounds
+from hetune.profiling.measure.rounds import WAITING, Rounds, take_rounds
 from hetune.profiling.measure.stopwatch import Sample
 from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.units import ProblemSpec, Unit
@@ -28,8 +28,8 @@ from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
 from hetune.variants.runtime.table import CandidateTable
 
-SETUP = ""
-"""Stands for the steps before candidates run, where the one that is at work is named."""
+SETUP = WAITING
+"""Stands for the steps in which no candidate runs, where the one that is at work is named."""
 
 _NEAR = 1.2
 """Candidates at most this much slower than the fastest get more rounds."""

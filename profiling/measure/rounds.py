@@ -24,6 +24,9 @@ DRIFT = 0.05
 STALL = 1.0
 """A machine whose yardstick is off what is usual by more than this share is waited for."""
 
+WAITING = ""
+"""Named to `progress` where no candidate is at work."""
+
 _WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """Seconds between the looks at a machine that stalls: few, as each of them counts as usual."""
 
@@ -106,8 +109,8 @@ def take_rounds(
 ) -> Rounds[Sample]:
     """Takes a sample of every candidate in each of its rounds. Garbage is collected between rounds.
 
-    Before a round is repeated, a machine that stalls is waited for, 3 seconds in all: stalls last
-    longer than repeats that come at once, and would spoil them all.
+    Before a round is repeated, a machine that stalls is waited for, about 3 seconds in all: stalls
+    last longer than repeats that come at once, and would spoil them all.
 
     Args:
         samplers: Runs a candidate and says what it took; None drops the candidate for good.
@@ -116,7 +119,7 @@ def take_rounds(
         yardstick: Read before and after every round.
         repeats: How many rounds, in all, may be repeated because the yardstick moved by more than
             `DRIFT`. Of all attempts at a round the one with the least drift counts.
-        progress: Called with the name before each sample is taken, and before each wait for it.
+        progress: Called with the name before each sample is taken, with `WAITING` before each wait.
         sleep: Waits for so many seconds.
 
     Raises:
@@ -125,9 +128,9 @@ def take_rounds(
     counts = dict.fromkeys(samplers, rounds) if isinstance(rounds, int) else rounds
     if rounds == 0 or min(counts.values(), default=1) < 1:
         raise ValueError(f"{rounds} rounds measure nothing: take 1 or more")
-    taking = _Taking(samplers, random.Random(seed), yardstick, progress)  # noqa: S311  no secret
+    draw = random.Random(seed)  # noqa: S311  no secret
+    taking = _Taking(samplers, draw, yardstick, progress, sleep)
     kept: list[_Attempt[Sample]] = []
-    waits = iter(_WAITS)
     repeated = 0
     with _no_collection():
         taking.start()
@@ -135,7 +138,7 @@ def take_rounds(
             best = taking.attempt(members)
             while best.drift > DRIFT and repeated < repeats:
                 repeated += 1
-                taking.settle(members[0], waits, sleep)
+                taking.settle()
                 best = min(best, taking.attempt(members), key=lambda attempt: attempt.drift)
             kept.append(best)
     left = [name for name in samplers if name not in taking.dropped]
@@ -175,26 +178,29 @@ class _Taking(Generic[Sample]):
         draw: random.Random,
         yardstick: Yardstick | None,
         progress: Callable[[str], None],
+        sleep: Callable[[float], object],
     ) -> None:
         self.dropped: set[str] = set()
         self._samplers = samplers
         self._draw = draw
         self._yardstick = yardstick
         self._progress = progress
+        self._sleep = sleep
+        self._waits = iter(_WAITS)
         self._before = 0.0
 
     def start(self) -> None:
         if self._yardstick:
             self._before = self._yardstick.read()
 
-    def settle(self, name: str, waits: Iterator[float], sleep: Callable[[float], object]) -> None:
-        """Waits for that candidate's turn while the machine stalls and waits are left."""
+    def settle(self) -> None:
+        """Waits while the machine stalls and waits are left."""
         while self._yardstick and self._yardstick.drift(self._before, self._before) > STALL:
-            seconds = next(waits, None)
+            seconds = next(self._waits, None)
             if seconds is None:
                 return
-            self._progress(name)
-            sleep(seconds)
+            self._progress(WAITING)
+            self._sleep(seconds)
             self._before = self._yardstick.read()
 
     def attempt(self, members: list[str]) -> _Attempt[Sample]:

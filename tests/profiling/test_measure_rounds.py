@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hetune.profiling.measure.rounds import interleave, memberships, take_rounds
+from hetune.profiling.measure.rounds import WAITING, interleave, memberships, take_rounds
 from hetune.profiling.measure.timing import Timing
 
 ROUNDS = st.dictionaries(st.text("abc", min_size=1), st.integers(1, 9), max_size=6)
@@ -183,7 +183,7 @@ def test_a_machine_that_is_a_little_slower_is_not_waited_for():
     assert waited(Usual(1.0, 1.5)) == ((0, 6, 7), [])
 
 
-def test_waiting_is_progress():
+def test_no_candidate_is_at_work_while_the_machine_is_waited_for():
     told: list[str] = []
     take_rounds(
         {"a": counter()},
@@ -193,16 +193,16 @@ def test_waiting_is_progress():
         progress=told.append,
         sleep=lambda seconds: told.append("sleep"),
     )
-    assert told == ["a", "a", "sleep", "a", "sleep", "a"]
+    assert told == ["a", WAITING, "sleep", WAITING, "sleep", "a"]
 
 
 def test_waiting_for_a_machine_that_stalls_for_good_is_bounded():
     samples, slept = waited(Usual(1.0, 100.0), rounds=9)
     assert len(samples) == 9
-    assert sum(slept) < 5
+    assert 3 < sum(slept) < 3.5
 
 
-def test_a_machine_that_stalls_in_the_last_round_is_not_waited_for_in_vain():
+def test_where_nothing_is_repeated_nothing_is_waited_for():
     assert waited(Usual(1.0, 1.0, 1.0, 100.0), repeats=0) == ((0, 1, 2), [])
 
 
