@@ -1,6 +1,6 @@
 """A worker with variants that crash, hang or hunger, as the name of the graph says.
 
-``"segfault,-,hang"``: a fault for the variant of each block size, in order; a dash for none.
+``"segfault,-,hang"``: a fault for each of the first variants, in order; a dash for none.
 ``"setup:exit"``: before any variant runs.
 """
 
@@ -13,12 +13,11 @@ import time
 
 import numpy as np
 
-from hetune.profiling.measure.problem import SETUP, graph_facts
+from hetune.profiling.measure.problem import SETUP, graph_facts, promoted_for
 from hetune.profiling.measure.record import Times, record
 from hetune.profiling.units import Unit
 from hetune.profiling.worker import main
 from hetune.variants.errors import CompileError
-from hetune.variants.plan.variants import BLOCK_NODES
 
 
 def refuse() -> None:
@@ -52,11 +51,12 @@ def measure(problem, graph, variants, stamp, *, limits, bench, seed, beat):
     where, _, faults = problem.graph.name.rpartition(":")
     if where:
         FAULTS[faults]()
-    chosen = dict(zip(BLOCK_NODES, faults.split(","), strict=False))
+    names = (variant.id for variant in promoted_for(problem))
+    chosen = dict(zip(names, faults.split(","), strict=False))
     found = []
     for variant in variants:
         beat(variant.id)
-        FAULTS[chosen.get(variant.schedules[0].block_nodes, "-")]()
+        FAULTS[chosen.get(variant.id, "-")]()
         unit, times = Unit(problem, variant.id, variant.key), Times(samples=(1.0,) * 7)
         found.append(record(unit, stamp, graph_facts(graph), times))
     beat(SETUP)

@@ -50,7 +50,7 @@ def problem(faults: str = "tiny") -> ProblemSpec:
 
 
 def units(faults: str) -> list[Unit]:
-    """The four variants of one plan, in the order of their block sizes."""
+    """The first four variants, in their order: each takes the fault at its place."""
     return list(units_of(problem(faults)))[:4]
 
 

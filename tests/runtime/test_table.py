@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.graph.cuts import block_count
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.nodes import Gemm
 from hetune.variants.kernel.work import work
@@ -58,7 +57,7 @@ def test_work_is_that_of_each_launch(table, make):
         expected = work(launch, domain.count)
         for name in ("matrix_flops", "special", "read_bytes", "gathered_bytes", "scratch_bytes"):
             assert column(found, name)[row] == getattr(expected, name)
-        blocks = max(1, math.ceil(graph.num_nodes / schedule.block_nodes))
+        blocks = block_count(GraphIndex.of(graph), schedule.block_nodes)
         assert column(found, "blocks")[row] == blocks
 
 
@@ -67,7 +66,7 @@ def test_weights_are_loaded_for_each_run_of_a_type(table):
     stats = GraphIndex.of(MIXED).relation_stats
     found = table.columns(domain)
     for row, (launch, schedule) in enumerate(table.launches):
-        blocks = max(1, math.ceil(MIXED.num_nodes / schedule.block_nodes))
+        blocks = block_count(GraphIndex.of(MIXED), schedule.block_nodes)
         loads = 0
         for kernel in launch.kernels:
             if isinstance(kernel, Gemm) and launch.type_of(kernel.w).space is Space.ETYPE:

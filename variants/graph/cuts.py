@@ -5,43 +5,72 @@ Every cut is built once and kept by the index; none depends on the number of thr
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph import index_primitives
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.graph.row_groups import RowGroups, check_block_nodes, cut_by_type
+from hetune.variants.graph.row_groups import EVENLY, RowGroups, check_block_nodes, cut_by_type
 
 _SPACES = ("edge", "dst_pair", "src_pair", "src_dense")
+
+_LEAST_NODES = 8
+"""Nodes in a block, on average, below which equal shares are worth no more blocks."""
+
+
+def block_counts(num_nodes: int, block_nodes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How many blocks nodes are cut into, hubs aside, by the largest size of a block.
+
+    As many as it takes, and then up to the next multiple of eight, unless blocks would have fewer
+    than 8 nodes: few blocks, or an odd number of them, would keep threads waiting.
+
+    Args:
+        num_nodes: Nodes of the graph.
+        block_nodes: The most nodes in a block, positive; any shape.
+    """
+    needed = np.ceil(num_nodes / block_nodes)
+    even = np.ceil(needed / EVENLY) * EVENLY
+    found: NDArray[np.float64] = np.maximum(needed, np.minimum(even, num_nodes // _LEAST_NODES))
+    return np.maximum(found, 1)
 
 
 def node_blocks(index: GraphIndex, block_nodes: int) -> torch.Tensor:
     """Cut the nodes into consecutive blocks of about equal work, [B + 1].
 
-    There are as many blocks as it takes for `block_nodes` nodes in each. The work (4 for a node, 1
-    for an incoming edge, 2 for a destination pair, over all the graph's edges) is shared out
-    evenly, unless a block is a single node, and no block has more than twice as many nodes. All
-    indexes of a graph share the cuts.
+    There are `block_counts` blocks. The work (4 for a node, 1 for an incoming edge, 2 for a
+    destination pair, over all the graph's edges) is shared out evenly, unless a block is a single
+    node, and no block has more than twice as many nodes as the blocks have on average. All indexes
+    of a graph share the cuts; so do sizes of blocks that make as many.
+
+    Raises:
+        InputError: `block_nodes` is not positive.
+    """
+    whole, count = index.whole, block_count(index, block_nodes)
+
+    def build() -> torch.Tensor:
+        pointers = whole.indptr, whole.node_dst_pair_indptr
+        most = 2 * -(-whole.num_nodes // count)
+        return index_primitives.primitives().node_blocks(*pointers, most, _work_limit(whole, count))
+
+    return whole.step(f"node_blocks({count})", build)
+
+
+def block_count(index: GraphIndex, block_nodes: int) -> int:
+    """What `block_counts` gives for the graph of an index.
 
     Raises:
         InputError: `block_nodes` is not positive.
     """
     check_block_nodes(block_nodes)
-    whole = index.whole
-
-    def build() -> torch.Tensor:
-        pointers = whole.indptr, whole.node_dst_pair_indptr
-        limit = _work_limit(whole, block_nodes)
-        return index_primitives.primitives().node_blocks(*pointers, 2 * block_nodes, limit)
-
-    return whole.step(f"node_blocks({block_nodes})", build)
+    return int(block_counts(index.whole.num_nodes, np.array(block_nodes, np.float64)))
 
 
-def _work_limit(whole: GraphIndex, block_nodes: int) -> int:
+def _work_limit(whole: GraphIndex, count: int) -> int:
     """The most work of a block of several nodes."""
     work = 4 * whole.num_nodes + whole.num_edges + 2 * whole.num_dst_pairs
-    share = -(-work // max(-(-whole.num_nodes // block_nodes), 1))
-    # A little more than the share, or rounding would leave a sliver for one more block.
-    return share + share // 64 + 8
+    share = -(-work // count)
+    # A little more than the share, or blocks of whole nodes would leave a sliver for one more.
+    return share + max(share // 64, work // max(whole.num_nodes, 1)) + 8
 
 
 def block_order(index: GraphIndex, block_nodes: int) -> torch.Tensor:
@@ -54,7 +83,7 @@ def block_order(index: GraphIndex, block_nodes: int) -> torch.Tensor:
     Raises:
         InputError: `block_nodes` is not positive.
     """
-    whole = index.whole
+    whole, count = index.whole, block_count(index, block_nodes)
 
     def build() -> torch.Tensor:
         bounds = node_blocks(index, block_nodes)
@@ -63,10 +92,10 @@ def block_order(index: GraphIndex, block_nodes: int) -> torch.Tensor:
             for pointers in (whole.indptr, whole.node_dst_pair_indptr)
         )
         work = torch.diff(4 * bounds.long() + edges + 2 * pairs)
-        ordinary = work.clamp(min=_work_limit(whole, block_nodes))
+        ordinary = work.clamp(min=_work_limit(whole, count))
         return torch.argsort(ordinary, descending=True, stable=True).int()
 
-    return whole.step(f"block_order({block_nodes})", build)
+    return whole.step(f"block_order({count})", build)
 
 
 def most_rows_in_block(index: GraphIndex, space: str, block_nodes: int) -> int:
@@ -86,7 +115,7 @@ def most_rows_in_block(index: GraphIndex, space: str, block_nodes: int) -> int:
             bounds = index.whole.indptr.index_select(0, bounds)
         return int(torch.diff(bounds).max()) if bounds.numel() > 1 else 0
 
-    return index.step(f"most_rows_in_block({space}, {block_nodes})", build)
+    return index.step(f"most_rows_in_block({space}, {block_count(index, block_nodes)})", build)
 
 
 def row_groups(index: GraphIndex, space: str, block_nodes: int | None) -> RowGroups:
@@ -98,7 +127,7 @@ def row_groups(index: GraphIndex, space: str, block_nodes: int | None) -> RowGro
         block_nodes: Group inside the blocks of destination nodes that
             `node_blocks(index, block_nodes)` yields, rows ascending in each group; only for "edge"
             and "dst_pair". None: group all rows, in groups of at most 512 rows and blocks of
-            about as many.
+            about as many, or of fewer where that makes less than eight blocks.
 
     Raises:
         InputError: There is no such space, or its rows have no destination to group by.
@@ -123,7 +152,7 @@ def row_groups(index: GraphIndex, space: str, block_nodes: int | None) -> RowGro
         primitives = index_primitives.primitives()
         return RowGroups(*primitives.group_rows(etype, row_ptr, index.num_etypes))
 
-    return index.step(f"row_groups({space}, {block_nodes})", build)
+    return index.step(f"row_groups({space}, blocks={block_count(index, block_nodes)})", build)
 
 
 def _groups_by_etype(index: GraphIndex, space: str) -> RowGroups:

@@ -9,7 +9,14 @@ from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 
 GROUP_ROWS = 512
-"""Rows per group, and about the rows per block, where no node blocks are given."""
+"""The most rows per group, and about the rows per block, where no node blocks are given."""
+
+EVENLY = 8
+"""As many blocks, or a multiple, where there is enough to share: up to so many threads share
+evenly."""
+
+_TILES = 16
+"""Groups are as many rows, or a multiple: the row tiles of a product stay full."""
 
 
 @dataclass(frozen=True)
@@ -45,24 +52,25 @@ def as_int32(values: np.ndarray) -> torch.Tensor:
 
 
 def cut_by_type(rows: torch.Tensor, counts: np.ndarray) -> RowGroups:
-    """Cut rows that are sorted by type into groups of at most `GROUP_ROWS`, and bundle those.
+    """Cut rows that are sorted by type into groups, and bundle those.
 
-    A long type is cut evenly; blocks start where another `GROUP_ROWS` rows have passed.
+    A group has at most `GROUP_ROWS` rows, or an eighth of all where that is less. A long type is
+    cut evenly; blocks start where another so many rows have passed.
 
     Args:
         rows: Row ids, int32 [rows], all of type 0 first.
         counts: Rows of each type, int64 [R].
     """
-    pieces = -(-counts // GROUP_ROWS)
+    most = min(GROUP_ROWS, max(-(-rows.numel() // (EVENLY * _TILES)), 1) * _TILES)
+    pieces = -(-counts // most)
     group_etype = np.repeat(np.arange(counts.size), pieces)
-    # Even pieces, in whole sixteens: the row tiles of a product stay full.
     size = -(-counts // np.maximum(pieces, 1))
-    size = -(-size // 16) * 16
+    size = -(-size // _TILES) * _TILES
     first_group, first_row = np.cumsum(pieces) - pieces, np.cumsum(counts) - counts
     piece = np.arange(group_etype.size) - first_group[group_etype]
     start = first_row[group_etype] + np.minimum(piece * size[group_etype], counts[group_etype])
     group_ptr = np.append(start, rows.numel())
-    window = start // GROUP_ROWS
+    window = start // most
     is_first = np.ones(window.size, dtype=bool)
     is_first[1:] = window[1:] != window[:-1]
     block_ptr = np.append(np.flatnonzero(is_first), window.size)

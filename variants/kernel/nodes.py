@@ -261,8 +261,9 @@ class Schedule:
     """How a launch is tiled and shared out (choice 6); one for the whole launch.
 
     Attributes:
-        block_nodes: Largest number of destination nodes in a block (node-blocked launches),
-            the unit that threads take and that should stay in a core's own cache.
+        block_nodes: Largest number of destination nodes in a block, on average (node-blocked
+            launches), the unit that threads take and that should stay in a core's own cache.
+            Small graphs are cut into smaller blocks, so that threads share evenly.
         row_tile: Rows of a Gemm's register tile.
         col_vectors: Vectors of a Gemm's register tile across columns.
         lanes: float32 elements of the widest vector used (16, 8 or 4).

@@ -24,7 +24,7 @@ Device: TypeAlias = Literal["cpu", "cuda"]
 """What a variant is made for."""
 DEVICES: tuple[Device, ...] = get_args(Device)
 
-BLOCK_NODES = (256, 1024, 4096, 16384)
+BLOCK_NODES = (256, 1024, 4096)
 """Block sizes that are compiled for every plan on a CPU."""
 _TILES = {32: 4, 64: 4, 128: 8}
 """Rows of a product's tile on a GPU, and the warps of its program."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hetune.variants.graph.cuts import block_counts
 from hetune.variants.kernel.as_run import as_run
 from hetune.variants.kernel.edgewise import shares_edges
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
@@ -78,9 +79,9 @@ The first nine and `gathered_bytes` are those of `Work`. The others:
 - `kernels`, `gemms`, `segment_sums`: how many there are in the launch;
 - `weight_groups`: runs of rows with one edge type, in all blocks; `weight_loads`: bytes of weights
   loaded for them; `weight_bytes`: bytes of the weights that are used at all;
-- `blocks`, `block_nodes`: blocks of destination nodes, and the most nodes in one; `unblocked`: 1
-  where the launch walks source pairs, in no blocks of nodes, or runs on a GPU, where all nodes are
-  one block;
+- `blocks`, `block_nodes`: blocks of destination nodes, hubs aside, and the nodes in one, on
+  average; `unblocked`: 1 where the launch walks source pairs, in no blocks of nodes, or runs on a
+  GPU, where all nodes are one block;
 - `edge_balanced`: 1 where the schedule splits a node's edges; on a GPU, where there are any to
   split.
 """
@@ -188,10 +189,10 @@ class CandidateTable:
         found += work.reshape(rows, len(COLUMNS))
         self._add_gathers(found, counts)
         nodes = max(domain.graph.num_nodes, 1)
-        # Without blocks, all nodes are in one.
         sizes = found[:, _COLUMN["block_nodes"]]
-        sizes[sizes == 0] = nodes
-        found[:, _COLUMN["blocks"]] = np.ceil(nodes / sizes)
+        sizes[sizes == 0] = math.inf  # without blocks, all nodes are in one
+        found[:, _COLUMN["blocks"]] = blocks = block_counts(nodes, sizes)
+        found[:, _COLUMN["block_nodes"]] = np.ceil(nodes / blocks)
         self._add_weights(found, domain)
         if self._gpu is not None:
             found = np.concatenate((found, self._gpu.of(domain)), axis=1)
@@ -222,7 +223,7 @@ class CandidateTable:
         for (space, group), (positions, block_nodes) in self._blocked.items():
             rows = stats.dst_pairs if space is Space.DST_PAIR else stats.edges
             rows = rows[domain.relations[group]] if group else rows
-            blocks = np.maximum(1, np.ceil(domain.graph.num_nodes / block_nodes))
+            blocks = block_counts(domain.graph.num_nodes, block_nodes)
             used[positions] = np.count_nonzero(rows)
             groups[positions] = np.minimum(rows, blocks).sum(axis=1)
         row, run, size = self._typed.row, self._typed.run, self._typed.size

@@ -155,7 +155,9 @@ def _groups(slot: GroupsSlot, schedule: Schedule, place: Place) -> RowGroups:
             chosen = None if slot.only is End.NONE else index.nodes_with_edges(slot.only)
             return node_type_groups(place.graph, size, cuts.node_blocks(index, size), chosen)
 
-        return place.graph.cached(("node_type_groups", size, slot.only), group)
+        return place.graph.cached(
+            ("node_type_groups", cuts.block_count(index, size), slot.only), group
+        )
     block_nodes = schedule.block_nodes if slot.blocked else None
     return cuts.row_groups(place.index(slot.group), slot.space.value, block_nodes)
 

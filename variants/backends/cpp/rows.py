@@ -10,7 +10,7 @@ from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import Gemm, Launch, Rows, Traversal
 from hetune.variants.program.nodes import End, Space
 
-CHUNK_ROWS = 1024
+CHUNK_ROWS = 256
 """Rows per block of a Traversal over pairs or edges alone."""
 
 
