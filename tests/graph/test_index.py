@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import math
 import threading
 from collections import Counter
 
@@ -13,7 +14,13 @@ from hypothesis import strategies as st
 
 from hetune.variants.errors import CompileError, GraphError, InputError
 from hetune.variants.graph import index_native, index_numpy, index_primitives
-from hetune.variants.graph.cuts import block_order, node_blocks, row_groups
+from hetune.variants.graph.cuts import (
+    block_count,
+    block_counts,
+    block_order,
+    node_blocks,
+    row_groups,
+)
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.row_groups import RowGroups, node_type_groups
@@ -208,15 +215,44 @@ def test_node_blocks_are_bounded(graph: HeteroGraph, block_nodes: int) -> None:
     assert (int(cuts[0]), int(cuts[-1])) == (0, nodes)
     sizes = torch.diff(cuts)
     assert (sizes > 0).all()
-    assert (sizes <= 2 * block_nodes).all()
+    count = block_count(index, block_nodes)
+    most = 2 * -(-nodes // count)
+    assert (sizes <= most).all()
     work = 4 * torch.arange(nodes + 1) + index.indptr + 2 * index.node_dst_pair_indptr
-    share = -(-int(work[-1]) // max(-(-nodes // block_nodes), 1))
+    share = -(-int(work[-1]) // count)
     of_block = torch.diff(work[cuts])
-    assert (of_block[sizes > 1] <= share + share // 64 + 8).all()
+    spare = max(share // 64, int(work[-1]) // max(nodes, 1)) + 8
+    assert (of_block[sizes > 1] <= share + spare).all()
     # Two neighbours that fit together would have been one block.
     together, both = of_block[1:] + of_block[:-1], sizes[1:] + sizes[:-1]
-    assert ((together > share) | (both > 2 * block_nodes)).all()
+    assert ((together > share) | (both > most)).all()
     assert node_blocks(index, block_nodes) is node_blocks(index, block_nodes)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "block_nodes", "blocks"),
+    [
+        (0, 256, 1),
+        (7, 256, 1),
+        (20, 256, 2),  # blocks of eight nodes or more
+        (64, 256, 8),
+        (2000, 256, 8),
+        (2100, 256, 16),  # it takes nine
+        (2100, 1024, 8),
+        (2100, 4096, 8),
+        (20, 1, 20),
+        (65_600, 256, 264),
+        (65_600, math.inf, 1),
+    ],
+)
+def test_blocks_come_in_eights_where_there_is_enough_to_share(nodes, block_nodes, blocks) -> None:
+    assert block_counts(nodes, np.array([block_nodes])).tolist() == [blocks]
+
+
+def test_sizes_of_blocks_that_make_as_many_share_what_is_built(graph: HeteroGraph) -> None:
+    index = GraphIndex.of(graph)
+    assert node_blocks(index, 10**6) is node_blocks(index, 10**7)
+    assert row_groups(index, "dst_pair", 10**6) is row_groups(index, "dst_pair", 10**7)
 
 
 @pytest.mark.parametrize("space", ["edge", "dst_pair", "src_pair", "src_dense"])
@@ -230,7 +266,9 @@ def test_rows_are_grouped_by_type(graph: HeteroGraph, space: str) -> None:
     rows_of_block = torch.diff(groups.group_ptr[groups.block_ptr.long()])
     assert (rows_of_block > 0).all()
     assert (rows_of_block < 1024).all()
-    assert groups.num_blocks <= etype.numel() // 512 + 1
+    assert groups.num_blocks <= max(etype.numel() // 512 + 1, 8)
+    share = -(-etype.numel() // (8 * 16)) * 16
+    assert (torch.diff(groups.group_ptr) <= max(share, 16)).all()
 
 
 def test_indexes_of_one_graph_share_their_blocks(graph: HeteroGraph) -> None:
@@ -307,11 +345,21 @@ def test_indexes_are_shared_and_accounted_for() -> None:
     assert GraphIndex.of(graph) is not index
     assert index.nbytes == 0
     assert index.indptr is index.indptr
-    assert index.build_seconds.keys() == {"order", "indptr"}
+    assert index.build_seconds.keys() == {"position", "indptr"}
     assert all(seconds >= 0 for seconds in index.build_seconds.values())
     parts = (index.position, index.edge_id, index.src, index.dst, index.etype)
     pairs = (index.src_pair_of_edge, index.src_pair_node, index.src_pair_etype)
-    assert index.nbytes == sum(t.nbytes for t in (*parts, *pairs, index.indptr))
+    shift = 4 * graph.num_etypes  # between the numbers of pairs here and in the whole graph
+    assert index.nbytes == sum(t.nbytes for t in (*parts, *pairs, index.indptr)) + shift
+
+
+def test_an_index_of_some_relations_keeps_no_more_than_was_asked_for() -> None:
+    index = GraphIndex.of(graph := random_graph(1000, 50, 6), (1, 4))
+    assert index.num_dst_pairs > 0
+    assert index.build_seconds.keys() == {"position", "dst_pairs"}
+    assert index.nbytes == 4 * (index.num_edges + 3 * index.num_dst_pairs + 1)
+    whole = GraphIndex.of(graph)
+    assert "dst_pair_of_edge" not in whole.build_seconds
 
 
 def test_the_graph_is_freed_with_its_indexes() -> None:

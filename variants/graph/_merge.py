@@ -71,7 +71,6 @@ def merged_order(
         return primitives.edit_column(values, positions, at, as_int32(come), numbers)
 
     return EdgeOrder(
-        None,
         column(index.edge_id, ids, new_ids),
         column(index.src, src, new_nodes),
         column(index.dst, dst, new_nodes),

@@ -9,9 +9,8 @@ from hetune.variants.graph import index_primitives
 
 
 class EdgeOrder(NamedTuple):
-    """Edges in canonical order and their source pairs, int32; `position` None for all edges."""
+    """All edges of a graph in canonical order and their source pairs, int32."""
 
-    position: torch.Tensor | None
     edge_id: torch.Tensor
     src: torch.Tensor
     dst: torch.Tensor
@@ -21,45 +20,58 @@ class EdgeOrder(NamedTuple):
     src_pair_etype: torch.Tensor
 
 
+class SelectedPairs(NamedTuple):
+    """Source pairs of some relations: nodes and types, int32 [PS]; how their numbers move.
+
+    Those of a relation are contiguous, so that only their start moves: by `shift`, int32 [R].
+    """
+
+    src_pair_node: torch.Tensor
+    src_pair_etype: torch.Tensor
+    shift: torch.Tensor
+
+
 def sort_edges(
     src: torch.Tensor, dst: torch.Tensor, etype: torch.Tensor, num_nodes: int, num_etypes: int
 ) -> EdgeOrder:
     """All edges of a graph."""
     ordered = index_primitives.primitives().order_edges(src, dst, etype, num_nodes, num_etypes)
-    return EdgeOrder(None, *ordered)
-
-
-def no_edges() -> EdgeOrder:
-    """The order of an index without edges."""
-    return EdgeOrder(*(torch.empty(0, dtype=torch.int32, device="cpu") for _ in EdgeOrder._fields))
+    return EdgeOrder(*ordered)
 
 
 def select_edges(
-    every: EdgeOrder, pair_etype_ptr: np.ndarray, relations: tuple[int, ...], count: int
-) -> EdgeOrder:
-    """The edges of some relations: a filter keeps every order.
+    every: EdgeOrder, relations: tuple[int, ...], num_etypes: int, count: int
+) -> torch.Tensor:
+    """Where the edges of some relations lie among all: a filter keeps every order.
+
+    Args:
+        every: All edges.
+        relations: Which.
+        num_etypes: R.
+        count: How many edges these relations have.
+    """
+    wanted = torch.zeros(num_etypes, dtype=torch.bool, device="cpu")
+    wanted[list(relations)] = True
+    return index_primitives.primitives().select(every.etype, wanted, count)
+
+
+def select_pairs(
+    every: EdgeOrder, pair_etype_ptr: np.ndarray, relations: tuple[int, ...]
+) -> SelectedPairs:
+    """Source pairs of some relations.
 
     Args:
         every: All edges.
         pair_etype_ptr: First source pair of each relation, and their number, [R + 1].
-        relations: Ascending, at least one.
-        count: How many edges these relations have.
+        relations: Ascending.
     """
-    num_etypes = pair_etype_ptr.size - 1
-    chosen = np.asarray(relations)
-    wanted = torch.zeros(num_etypes, dtype=torch.bool, device="cpu")
-    wanted[torch.from_numpy(chosen)] = True
-    position = index_primitives.primitives().select(every.etype, wanted, count)
-    etype = every.etype.index_select(0, position)
-    # The source pairs of a relation are contiguous: only their start moves.
-    start = pair_etype_ptr
-    spans = [slice(start[r], start[r + 1]) for r in chosen]
-    pair_node = torch.cat([every.src_pair_node[span] for span in spans])
-    pair_etype = torch.cat([every.src_pair_etype[span] for span in spans])
-    shift = np.zeros(num_etypes, dtype=np.int32)
+    chosen, start = np.asarray(relations, np.intp), pair_etype_ptr
     lengths = np.diff(start)[chosen]
+    shift = np.zeros(start.size - 1, dtype=np.int32)
     shift[chosen] = np.cumsum(lengths) - lengths - start[chosen]
-    pair_of_edge = every.src_pair_of_edge.index_select(0, position)
-    pair_of_edge += torch.from_numpy(shift).index_select(0, etype)
-    ids, src, dst = (a.index_select(0, position) for a in (every.edge_id, every.src, every.dst))
-    return EdgeOrder(position, ids, src, dst, etype, pair_of_edge, pair_node, pair_etype)
+    nothing = every.src_pair_node[:0]
+    node, etype = (
+        torch.cat([nothing, *(pairs[start[r] : start[r + 1]] for r in relations)])
+        for pairs in (every.src_pair_node, every.src_pair_etype)
+    )
+    return SelectedPairs(node, etype, torch.from_numpy(shift).to(node.device))

@@ -161,44 +161,44 @@ class DeviceIndex(GraphIndex):
         return self.step("edges_per_relation", lambda: self._counts(self._edges[2]))
 
     @property
+    def _src_pair_starts(self) -> np.ndarray:
+        def build() -> np.ndarray:
+            return np.append(0, np.cumsum(self._counts(self.src_pair_etype)))
+
+        return self.step("src_pair_starts", build)
+
+    @property
     def _order(self) -> EdgeOrder:
-        if self.relations is None:
-            return self.step("order", self._sorted)
-        every = self.whole._order
-        return self.step("order", lambda: self._selected(every))
+        return self.step("order", self._sorted)
 
     def _sorted(self) -> EdgeOrder:
         src, dst, etype = self._edges
         by_source = torch.argsort(src, stable=True)
         pair = dst.long() * self.num_etypes + etype
         ids = by_source[torch.argsort(pair[by_source], stable=True)]
-        return self._with_pairs(None, ids.int(), src[ids], dst[ids], etype[ids])
-
-    def _selected(self, every: EdgeOrder) -> EdgeOrder:
-        wanted = torch.zeros(self.num_etypes, dtype=torch.bool, device=self.device)
-        wanted[list(self.relations or ())] = True
-        at = wanted[every.etype.long()].nonzero().flatten()
-        edges = every.edge_id[at], every.src[at], every.dst[at], every.etype[at]
-        return self._with_pairs(at.int(), *edges)
-
-    def _with_pairs(
-        self, position: Tensor | None, ids: Tensor, src: Tensor, dst: Tensor, etype: Tensor
-    ) -> EdgeOrder:
+        src, dst, etype = src[ids], dst[ids], etype[ids]
         nodes = max(self.num_nodes, 1)
         keys, of_edge = torch.unique(etype.long() * nodes + src, return_inverse=True)
         pairs = of_edge.int(), (keys % nodes).int(), (keys // nodes).int()
-        return EdgeOrder(position, ids, src.int(), dst.int(), etype.int(), *pairs)
+        return EdgeOrder(ids.int(), src.int(), dst.int(), etype.int(), *pairs)
+
+    def _selected(self, every: EdgeOrder, relations: tuple[int, ...]) -> Tensor:
+        wanted = torch.zeros(self.num_etypes, dtype=torch.bool, device=self.device)
+        wanted[list(relations)] = True
+        return wanted[every.etype.long()].nonzero().flatten().int()
 
     @property
     def _dst_pairs(self) -> DstPairs:
+        dst, etype = map(self._passing, ("dst", "etype"))
+
         def build() -> DstPairs:
             types = max(self.num_etypes, 1)
-            keys, of_edge, counts = torch.unique_consecutive(
-                self.dst.long() * types + self.etype, return_inverse=True, return_counts=True
+            keys, counts = torch.unique_consecutive(
+                dst().long() * types + etype(), return_counts=True
             )
             start = torch.zeros(len(counts) + 1, dtype=torch.int32, device=self.device)
             start[1:] = counts.cumsum(0)
-            return DstPairs(of_edge.int(), start, (keys // types).int(), (keys % types).int())
+            return DstPairs(start, (keys // types).int(), (keys % types).int())
 
         return self.step("dst_pairs", build)
 

@@ -11,7 +11,13 @@ import torch
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.graph import index_primitives
 from hetune.variants.graph._dense import DenseSpans, dense_spans
-from hetune.variants.graph._order import EdgeOrder, no_edges, select_edges, sort_edges
+from hetune.variants.graph._order import (
+    EdgeOrder,
+    SelectedPairs,
+    select_edges,
+    select_pairs,
+    sort_edges,
+)
 from hetune.variants.graph._steps import Steps
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.row_groups import as_int32
@@ -35,9 +41,8 @@ class RelationStats:
 
 
 class DstPairs(NamedTuple):
-    """Distinct (dst, etype): of each edge, first edges, nodes and types; int32."""
+    """Distinct (dst, etype): first edges, nodes and types; int32."""
 
-    of_edge: torch.Tensor
     indptr: torch.Tensor
     node: torch.Tensor
     etype: torch.Tensor
@@ -111,33 +116,36 @@ class GraphIndex(Steps):
     @property
     def edge_id(self) -> torch.Tensor:
         """Position of each edge in the graph's own order, [E]."""
-        return self._order.edge_id
+        return self._column("edge_id")
 
     @property
     def position(self) -> torch.Tensor:
         """Position of each edge in the canonical order of all the graph's edges, [E]."""
-        position = self._order.position
-        return self._iota(self.num_edges) if position is None else position
+        relations = self.relations
+        if relations is None:
+            return self._iota(self.num_edges)
+        every = self.whole._order
+        return self.step("position", lambda: self._selected(every, relations))
 
     @property
     def src(self) -> torch.Tensor:
         """Source of each edge, [E]."""
-        return self._order.src
+        return self._column("src")
 
     @property
     def dst(self) -> torch.Tensor:
         """Destination of each edge, [E], non-decreasing."""
-        return self._order.dst
+        return self._column("dst")
 
     @property
     def etype(self) -> torch.Tensor:
         """Type of each edge, [E]."""
-        return self._order.etype
+        return self._column("etype")
 
     @property
     def indptr(self) -> torch.Tensor:
         """First incoming edge of each node, and E: destination CSR, [N + 1]."""
-        return self._pointers("indptr", lambda: self.dst, self.num_nodes)
+        return self._pointers("indptr", self._passing("dst"), self.num_nodes)
 
     @property
     def in_degree(self) -> torch.Tensor:
@@ -199,7 +207,13 @@ class GraphIndex(Steps):
     @property
     def dst_pair_of_edge(self) -> torch.Tensor:
         """Destination pair of each edge, [E], non-decreasing."""
-        return self._dst_pairs.of_edge
+        starts = self.dst_pair_indptr
+
+        def build() -> torch.Tensor:
+            pairs = torch.arange(len(starts) - 1, dtype=torch.int32, device=starts.device)
+            return torch.repeat_interleave(pairs, starts.diff(), output_size=self.num_edges)
+
+        return self.step("dst_pair_of_edge", build)
 
     @property
     def dst_pair_indptr(self) -> torch.Tensor:
@@ -232,22 +246,30 @@ class GraphIndex(Steps):
     @property
     def num_src_pairs(self) -> int:
         """PS."""
-        return self._order.src_pair_node.numel()
+        return self.src_pair_node.numel()
 
     @property
     def src_pair_of_edge(self) -> torch.Tensor:
         """Source pair of each edge, [E]."""
-        return self._order.src_pair_of_edge
+        if self.relations is None:
+            return self._order.src_pair_of_edge
+        of_edge, etype = map(self._passing, ("src_pair_of_edge", "etype"))
+        shift = self._selected_pairs(self.relations).shift
+        return self.step("src_pair_of_edge", lambda: of_edge() + shift.index_select(0, etype()))
 
     @property
     def src_pair_node(self) -> torch.Tensor:
         """Source of each pair, [PS]."""
-        return self._order.src_pair_node
+        relations = self.relations
+        pairs = self._order if relations is None else self._selected_pairs(relations)
+        return pairs.src_pair_node
 
     @property
     def src_pair_etype(self) -> torch.Tensor:
         """Type of each source pair, [PS], non-decreasing."""
-        return self._order.src_pair_etype
+        relations = self.relations
+        pairs = self._order if relations is None else self._selected_pairs(relations)
+        return pairs.src_pair_etype
 
     @property
     def src_pair_etype_ptr(self) -> torch.Tensor:
@@ -335,22 +357,47 @@ class GraphIndex(Steps):
 
     @property
     def _order(self) -> EdgeOrder:
-        relations, counts = self.relations, (self.num_nodes, self.num_etypes)
-        if relations is None:
-            return self.step("order", lambda: sort_edges(*self._edges, *counts))
-        if not self.num_edges:
-            return self.step("order", no_edges)
-        # Asked for here, not in the step: the time it takes is not this index's.
-        start = self.whole.src_pair_etype_ptr.numpy()
+        """Of all edges."""
+        counts = self.num_nodes, self.num_etypes
+        return self.step("order", lambda: sort_edges(*self._edges, *counts))
+
+    def _column(self, name: str) -> torch.Tensor:
+        """A column of `EdgeOrder`; of some relations it is made when it is first asked for."""
+        if self.relations is None:
+            found: torch.Tensor = getattr(self._order, name)
+            return found
+        return self.step(name, self._passing(name))
+
+    def _passing(self, name: str) -> Callable[[], torch.Tensor]:
+        """Makes a column of `EdgeOrder` that is not kept: most serve to build others alone."""
+        # Asked for here: the time it takes is not that of the step which calls this.
         every = self.whole._order
-        return self.step("order", lambda: select_edges(every, start, relations, self.num_edges))
+        if self.relations is None:
+            return lambda: getattr(every, name)
+        at = self.position
+        return lambda: getattr(every, name).index_select(0, at)
+
+    def _selected(self, every: EdgeOrder, relations: tuple[int, ...]) -> torch.Tensor:
+        return select_edges(every, relations, self.num_etypes, self.num_edges)
+
+    def _selected_pairs(self, relations: tuple[int, ...]) -> SelectedPairs:
+        every, starts = self.whole._order, self.whole._src_pair_starts
+        return self.step("src_pairs", lambda: select_pairs(every, starts, relations))
+
+    @property
+    def _src_pair_starts(self) -> np.ndarray:
+        """First source pair of each relation, and PS, [R + 1]."""
+        return self.src_pair_etype_ptr.numpy()
 
     @property
     def _dst_pairs(self) -> DstPairs:
-        return self.step(
-            "dst_pairs",
-            lambda: DstPairs(*index_primitives.primitives().number_pairs(self.dst, self.etype)),
-        )
+        dst, etype = map(self._passing, ("dst", "etype"))
+
+        def build() -> DstPairs:
+            _, *pairs = index_primitives.primitives().number_pairs(dst(), etype())
+            return DstPairs(*pairs)
+
+        return self.step("dst_pairs", build)
 
     @property
     def _dense_rows(self) -> tuple[torch.Tensor, torch.Tensor]:
