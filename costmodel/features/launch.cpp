@@ -111,6 +111,7 @@ double extract(const Launch& of, const Graph& graph, const Machine& machine, dou
         put(std::log(std::max(ratio, 1e-6)));
     }
     for (const double cache : {machine.own_bytes, machine.shared_bytes}) put(misses(of, graph, cache));
+    put(of.pair_gathers / std::max(of.gathers, 1.0));
     for (const double plain : {of.kernels, of.gemms, of.segment_sums, of.k, of.n, of.unblocked,
                                of.edge_balanced, threads}) {
         put(plain);

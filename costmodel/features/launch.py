@@ -61,6 +61,7 @@ _RATIOS = (
     "scratch_in_own_cache",
 )
 _MISSES = ("gathers_missing_own_cache", "gathers_missing_shared_cache")
+_WRITTEN = ("gathers_of_pairs",)
 _GRAPH_POSITIONS = [GRAPH_NAMES.index(name) for name in OF_GRAPH]
 
 NAMES = (
@@ -69,6 +70,7 @@ NAMES = (
     *_AMOUNTS,
     *_RATIOS,
     *_MISSES,
+    *_WRITTEN,
     *_PLAIN,
     "threads",
     *OF_GRAPH,
@@ -85,6 +87,8 @@ NAMES = (
 - `..._in_..._cache`: a working set as a share of a cache: the rows gathered from, the edge types'
   weights, a block's scratch;
 - `gathers_missing_..._cache`: the share of gathers whose row such a cache would not hold, 0 to 1;
+- `gathers_of_pairs`: the share of gathers that read rows which the launch before has written, half
+  of them in another core's cache, 0 to 1;
 - the structure of the launch, the number of threads, and features of the graph.
 """
 
@@ -150,6 +154,7 @@ def computed_by_numpy(
             np.log1p(columns[:, [_COLUMN[name] for name in _AMOUNTS]]),
             np.log(np.maximum(np.array(ratios).T, 1e-6)),
             _misses(of, graph_features, machine),
+            (of["pair_gathers"] / np.maximum(of["gathers"], 1))[:, None],
             columns[:, [_COLUMN[name] for name in _PLAIN]],
             np.broadcast_to(shared, (rows, len(shared))),
         ),

@@ -32,6 +32,8 @@ class Estimator:
     min_child_weight: float
     seed: int
     jobs: int
+    forest: int = 1
+    """Trees that are grown at once, on rows and features of their own, and averaged."""
     booster_: xgboost.Booster
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -100,13 +102,14 @@ class Estimator:
             "subsample": self.subsample,
             "colsample_bytree": self.colsample,
             "min_child_weight": self.min_child_weight,
+            "num_parallel_tree": self.forest,
             "seed": self.seed,
             "nthread": threads,
         }
         xgboost = library()
         names = list(self.features)
         data = xgboost.DMatrix(X, y, weight=weights, feature_names=names, nthread=threads)
-        self._take(xgboost.train(common | options, data, self.trees))
+        self._take(xgboost.train(common | options, data, self.trees // self.forest))
 
     def _take(self, booster: xgboost.Booster) -> None:
         # Predictions of a hundred rows take less than it takes to wake other threads.

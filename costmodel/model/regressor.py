@@ -28,7 +28,8 @@ class LaunchRegressor(Estimator):
             roofline model's.
         increasing: Those with which seconds cannot fall. Only applies to "log-seconds": a ratio
             to the roofline may well fall as work grows.
-        trees: How many.
+        trees: How many, a multiple of `forest`.
+        forest: How many are grown at once, on rows and features of their own, and averaged.
         depth: Of each.
         learning_rate: Share of each tree's answer that is taken.
         subsample: Share of rows that each tree sees.
@@ -45,8 +46,9 @@ class LaunchRegressor(Estimator):
         target: Target | str = Target.SECONDS,
         increasing: frozenset[str] = frozenset(),
         trees: int = 400,
+        forest: int = 2,
         depth: int = 5,
-        learning_rate: float = 0.05,
+        learning_rate: float = 0.08,
         subsample: float = 0.6,
         colsample: float = 0.4,
         min_child_weight: float = 3.0,
@@ -57,6 +59,7 @@ class LaunchRegressor(Estimator):
         self.target = target
         self.increasing = increasing
         self.trees = trees
+        self.forest = forest
         self.depth = depth
         self.learning_rate = learning_rate
         self.subsample = subsample
