@@ -65,6 +65,8 @@ _MODES = ("measure", "finals", "evaluate")
 _FACETS = ("layer", "widths", "family", "graph")
 _MOST_ROUNDS = 25
 """Of the fastest variants: what is judged must be known better than what models learn from."""
+_FINAL_ROUNDS = 45
+"""Of finalists that are nearly as fast as the fastest: runs are cheap beside making the graph."""
 GOALS = (
     ("regret, geometric mean", "regret", 1.03),
     ("regret, 95th percentile", "regret_p95", 1.15),
@@ -103,7 +105,7 @@ def _measure_finals(store: Store, options: argparse.Namespace, console: Console)
         name = spec.graph.name, spec.graph.family, spec.layer, spec.d_in, spec.d_out, spec.threads
         if name in known and (chosen := finalists(known[name])):
             wanted[spec] = tuple(unit for unit in units_of(spec) if unit.variant in chosen)
-    limits = Limits(problem_seconds=options.problem_seconds)
+    limits = Limits(most_rounds=_FINAL_ROUNDS, problem_seconds=options.problem_seconds)
     end = time.monotonic() + options.seconds
     for session, place in enumerate(options.finals):
         with Store.open(place) as finals:

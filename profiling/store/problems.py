@@ -11,6 +11,7 @@ from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.profiling.records import PROTOCOL, Measurement, Status
 from hetune.profiling.store.store import Store
 from hetune.profiling.store.summary import TIME, quantile, standard_error
+from hetune.variants.plan.variants import plan_of
 from hetune.variants.runtime.build import LAYERS
 
 _log = logging.getLogger(__name__)
@@ -87,7 +88,10 @@ def _input(measurement: Measurement) -> tuple[object, ...]:
 
 def _problem(members: list[Measurement], share: float) -> Problem:
     first, newest = members[0], members[-1]
-    candidates = {member.variant: _candidate(member, share) for member in members}
+    newest_of = {member.variant: member for member in members}
+    candidates = {
+        member.variant: _candidate(member, share) for member in _pooled([*newest_of.values()])
+    }
     return Problem(
         graph=first.graph,
         family=first.family,
@@ -102,6 +106,31 @@ def _problem(members: list[Measurement], share: float) -> Problem:
         device=first.device,
         graph_fingerprint=first.graph_fingerprint,
     )
+
+
+def _pooled(members: list[Measurement]) -> list[Measurement]:
+    """Measurements in which variants that are one have the samples of all of them.
+
+    On a small graph sizes of blocks make the same cuts: such variants run the same code on the same
+    rows, and which of them seems to be faster is chance.
+    """
+    alike: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
+    for member in members:
+        counts = (launch.columns for launch in member.launches)
+        one = member.variant if member.device != "cpu" else plan_of(member.variant)
+        alike[one, *counts].append(member)
+    return [_with_samples(member, same) for same in alike.values() for member in same]
+
+
+def _with_samples(member: Measurement, same: list[Measurement]) -> Measurement:
+    if len(same) == 1:
+        return member
+    launches = (
+        replace(launch, samples=tuple(s for other in same for s in other.launches[step].samples))
+        for step, launch in enumerate(member.launches)
+    )
+    samples = tuple(s for other in same for s in other.samples)
+    return replace(member, samples=samples, launches=tuple(launches))
 
 
 def _candidate(measurement: Measurement, share: float) -> CandidateSample:

@@ -1,6 +1,7 @@
 """Measurements become problems: a time for each launch, grouped by what was measured."""
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -63,6 +64,30 @@ def test_samples_become_lower_quartiles(store):
             graph_fingerprint="f" * 64,
         ),
     )
+
+
+def test_variants_that_run_the_same_code_on_the_same_blocks_share_their_samples(store):
+    def launch(blocks: float, *samples: float) -> tuple[LaunchRecord]:
+        return (LaunchRecord(f"k{blocks}", "fused", (3.0, blocks), samples),)
+
+    given = [
+        measurement(1, samples=(1.0, 5.0), launches=launch(8, 0.5, 2.0)),
+        measurement(2, samples=(2.0,), launches=launch(8, 0.75)),  # a larger size of blocks
+        measurement(3, samples=(4.0,), launches=launch(16, 3.0)),
+    ]
+    other_plan = replace(given[0], unit="another", variant="dst/b1", samples=(9.0, 9.0))
+    store.add([*given, other_plan], MACHINE)
+    [problem] = problems(store, share=0.5)
+    assert {c.variant: c.seconds for c in problem.candidates} == {
+        "hybrid/b1": 2.0, "hybrid/b2": 2.0, "hybrid/b3": 4.0, "dst/b1": 9.0,
+    }  # fmt: skip
+    launches = {c.variant: c.launches[0].seconds for c in problem.candidates}
+    assert launches["hybrid/b1"] == launches["hybrid/b2"] == 0.75
+    # A GPU's columns do not tell all of its schedules apart.
+    on_gpu = [replace(one, device="cuda", unit=f"cuda{one.unit}") for one in given]
+    store.add(on_gpu, MACHINE)
+    [problem] = problems(store, device="cuda", share=0.5)
+    assert [c.seconds for c in problem.candidates] == [3.0, 2.0, 4.0]
 
 
 @pytest.mark.parametrize("count", range(1, 12))
