@@ -142,7 +142,7 @@ def _entry(arguments: Arguments, shares: Shares, calls: tuple[Statement, ...]) -
         calls = (Let("const int64_t", "block", f"{shares.order}[turn]"), *calls)
     body.append(
         If(
-            "threads == 1 || blocks == 1",
+            "threads == 1 || blocks <= 1",
             (For("int64_t", turn, "0", "blocks", calls),),
             (For("int64_t", turn, "0", "blocks", calls, pragma=together),),
         )

@@ -242,7 +242,7 @@ EXPORT void hetune_launch(void* const* pointers, const int64_t* counts, int thre
     c.block_order = static_cast<const int32_t*>(pointers[14]);
     c.blocks = counts[0];
     int64_t blocks = c.blocks;
-    if (threads == 1 || blocks == 1) {
+    if (threads == 1 || blocks <= 1) {
         for (int64_t turn = 0; turn < blocks; ++turn) {
             const int64_t block = c.block_order[turn];
             kernel_0(c, block);

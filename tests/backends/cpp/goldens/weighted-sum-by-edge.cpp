@@ -128,7 +128,7 @@ EXPORT void hetune_launch(void* const* pointers, const int64_t* counts, int thre
     if (!carry) {
         blocks = 1;
     }
-    if (threads == 1 || blocks == 1) {
+    if (threads == 1 || blocks <= 1) {
         for (int64_t block = 0; block < blocks; ++block) {
             kernel_0(c, block, blocks, carry);
         }
