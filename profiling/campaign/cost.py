@@ -37,15 +37,15 @@ class _Rates:
 # problems of three come out within a factor of 1.6, and all problems together within a tenth.
 # Those of kernels are rough: what is in cache takes a third of it, what is not a few times as much.
 _RATES = {
-    "rgcn": _Rates(24, 1.5e-5, 0.5e-10, 0.6e-10, 1.3e-12, 8e-12),
-    "rgat": _Rates(24, 1.4e-5, 1.8e-10, 3.9e-10, 2.5e-12, 2.8e-12),
-    "hgt": _Rates(64, 2.1e-5, 0.4e-10, 16e-10, 4.3e-12, 19e-12),
-    "linear": _Rates(4, 1.2e-5, 0.0, 1.0e-10, 0.0, 8e-12),
-    "aggregate": _Rates(4, 1.2e-5, 1.0e-10, 0.6e-10, 0.0, 0.0),
-    "attention": _Rates(4, 1.2e-5, 3.0e-10, 0.6e-10, 0.0, 0.0),
+    "rgcn": _Rates(18, 1.5e-5, 0.5e-10, 0.6e-10, 1.3e-12, 8e-12),
+    "rgat": _Rates(18, 1.4e-5, 1.8e-10, 3.9e-10, 2.5e-12, 2.8e-12),
+    "hgt": _Rates(48, 2.1e-5, 0.4e-10, 16e-10, 4.3e-12, 19e-12),
+    "linear": _Rates(3, 1.2e-5, 0.0, 1.0e-10, 0.0, 8e-12),
+    "aggregate": _Rates(3, 1.2e-5, 1.0e-10, 0.6e-10, 0.0, 0.0),
+    "attention": _Rates(3, 1.2e-5, 3.0e-10, 0.6e-10, 0.0, 0.0),
 }
-LEAST_VARIANTS = {name: max(1, rates.variants // 8) for name, rates in _RATES.items()}
-"""Half of the plans, each of which has four schedules; a kernel has one plan."""
+LEAST_VARIANTS = {name: max(1, rates.variants // 6) for name, rates in _RATES.items()}
+"""Half of the plans, each of which has three schedules; a kernel has one plan."""
 _SETUP_SECONDS = 0.3
 """Making the graph, the inputs, and what outputs are compared with."""
 _CANDIDATE_SECONDS = 0.004
