@@ -24,7 +24,7 @@ SECONDS = 900
 
 
 def units(problems):
-    """Two variants on each of some tiny graphs, of three families."""
+    """Two variants, which are one there, on each of some tiny graphs of three families."""
     found = []
     for n in range(problems):
         options = {"nodes": 60 + 20 * n, "edges": 200 + 50 * n, "seed": n}
@@ -66,7 +66,7 @@ def test_the_service_trains_what_others_measured(tmp_path):
             little = queue.submit_units("little", units(1), retrain=True)
             work()
             failed = ended(queue, little)
-            enough = queue.submit_units("enough", units(12), retrain=True)
+            enough = queue.submit_units("enough", units(27), retrain=True)
             work()
             succeeded = ended(queue, enough)
         with Client(url) as client:

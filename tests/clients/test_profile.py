@@ -95,15 +95,15 @@ def counts(output: str) -> dict[str, int]:
 def test_a_campaign_is_measured_once(hetune, campaign, store):
     first = hetune("profile", campaign, "--store", store)
     assert first.exit_code == 0, first.output
-    assert counts(first.stdout) == {"measured before": 0, "measured now": 8, "left": 0}
+    assert counts(first.stdout) == {"measured before": 0, "measured now": 6, "left": 0}
     assert f"records are in {store}" in first.stdout
     with Store.open(store) as opened:
         found = list(opened.measurements())
-    assert [m.status for m in found] == [Status.OK] * 8
+    assert [m.status for m in found] == [Status.OK] * 6
     assert {m.campaign for m in found} == {"mine"}
     assert {m.graph for m in found} == {"clique-0", "road-1"}
     again = hetune("profile", campaign, "--store", store)
-    assert counts(again.stdout) == {"measured before": 8, "measured now": 0, "left": 0}
+    assert counts(again.stdout) == {"measured before": 6, "measured now": 0, "left": 0}
 
 
 def test_single_kernels_are_measured_into_the_store(hetune, store, tmp_path):
@@ -112,10 +112,10 @@ def test_single_kernels_are_measured_into_the_store(hetune, store, tmp_path):
         CAMPAIGN.replace('layers = ["rgcn"]', 'kernels = ["linear", "aggregate", "attention"]')
     )
     dry = hetune("profile", path, "--store", store, "--dry-run")
-    assert "kernels: 24 units of 6 problems on 2 graphs, less than a minute" in dry.stdout
+    assert "kernels: 18 units of 6 problems on 2 graphs, less than a minute" in dry.stdout
     result = hetune("profile", path, "--store", store)
     assert result.exit_code == 0, result.output
-    assert counts(result.stdout) == {"measured before": 0, "measured now": 24, "left": 0}
+    assert counts(result.stdout) == {"measured before": 0, "measured now": 18, "left": 0}
     with Store.open(store) as opened:
         found = list(opened.measurements())
         assert problems(opened) == ()
@@ -149,15 +149,15 @@ def test_all_threads_are_those_that_are_asked_for(hetune, campaign, store, runs)
 
 
 def test_some_units_are_measured_and_no_more_when_asked_again(hetune, campaign, store):
-    first = hetune("profile", campaign, "--store", store, "--units", 5)
+    first = hetune("profile", campaign, "--store", store, "--units", 3)
     assert first.exit_code == 0, first.output
-    assert counts(first.stdout) == {"measured before": 0, "measured now": 5, "left": 0}
-    again = hetune("profile", campaign, "--store", store, "--units", 5)
-    assert counts(again.stdout) == {"measured before": 5, "measured now": 0, "left": 0}
-    more = hetune("profile", campaign, "--store", store, "--units", 6)
-    assert counts(more.stdout) == {"measured before": 5, "measured now": 1, "left": 0}
+    assert counts(first.stdout) == {"measured before": 0, "measured now": 3, "left": 0}
+    again = hetune("profile", campaign, "--store", store, "--units", 3)
+    assert counts(again.stdout) == {"measured before": 3, "measured now": 0, "left": 0}
+    more = hetune("profile", campaign, "--store", store, "--units", 4)
+    assert counts(more.stdout) == {"measured before": 3, "measured now": 1, "left": 0}
     rest = hetune("profile", campaign, "--store", store)
-    assert counts(rest.stdout) == {"measured before": 6, "measured now": 2, "left": 0}
+    assert counts(rest.stdout) == {"measured before": 4, "measured now": 2, "left": 0}
 
 
 def test_endings_are_counted_and_failures_named(hetune, campaign, store, runs):
@@ -166,7 +166,7 @@ def test_endings_are_counted_and_failures_named(hetune, campaign, store, runs):
     assert result.exit_code == 0, result.output
     assert counts(result.stdout) == {
         "measured before": 0,
-        "measured now": 4,
+        "measured now": 2,
         "wrong output": 1,
         "too slow": 1,
         "too little memory": 1,
@@ -185,11 +185,11 @@ def test_an_interrupt_loses_nothing_and_says_how_to_go_on(hetune, campaign, stor
     runs([], after=interrupt)
     result = hetune("profile", campaign, "--store", store)
     assert result.exit_code == 130
-    assert counts(result.stdout) == {"measured before": 0, "measured now": 3, "left": 5}
+    assert counts(result.stdout) == {"measured before": 0, "measured now": 3, "left": 3}
     assert "interrupted: nothing is lost; the same command goes on with the rest" in result.stdout
     runs([])
     result = hetune("profile", campaign, "--store", store)
-    assert counts(result.stdout) == {"measured before": 3, "measured now": 5, "left": 0}
+    assert counts(result.stdout) == {"measured before": 3, "measured now": 3, "left": 0}
     assert "goes on" not in result.stdout
 
 
@@ -200,8 +200,8 @@ def test_a_limit_of_minutes_ends_it_in_time(hetune, campaign, store, runs, monke
     result = hetune("profile", campaign, "--store", store, "--limit-minutes", 1)
     assert result.exit_code == 0, result.output
     found = counts(result.stdout)
-    assert 0 < found["measured now"] < 8
-    assert found["left"] == 8 - found["measured now"]
+    assert 0 < found["measured now"] < 6
+    assert found["left"] == 6 - found["measured now"]
     assert "the time is up: nothing is lost; the same command goes on with the rest" in (
         result.stdout
     )
@@ -215,7 +215,7 @@ def test_a_failing_store_still_leaves_a_summary(hetune, campaign, store, runs):
     runs([], after=fail)
     result = hetune("profile", campaign, "--store", store)
     assert (result.exit_code, result.stderr) == (1, "error: the disk is full: free some space\n")
-    assert counts(result.stdout) == {"measured before": 0, "measured now": 2, "left": 6}
+    assert counts(result.stdout) == {"measured before": 0, "measured now": 2, "left": 4}
 
 
 def test_what_others_measure_meanwhile_is_not_left(hetune, campaign, store, monkeypatch):
@@ -231,7 +231,7 @@ def test_what_others_measure_meanwhile_is_not_left(hetune, campaign, store, monk
     assert counts(result.stdout) == {
         "measured before": 0,
         "measured now": 1,
-        "measured by others": 7,
+        "measured by others": 5,
         "left": 0,
     }
 
@@ -244,10 +244,9 @@ def test_where_nobody_watches_a_line_now_and_then_says_the_time_left(
     runs([])
     result = hetune("profile", campaign, "--store", store)
     assert result.stderr.splitlines() == [
-        "1 of 8 units, 7 min left",
-        "3 of 8 units, 5 min left",
-        "5 of 8 units, 3 min left",
-        "7 of 8 units, 1 min left",
+        "1 of 6 units, 5 min left",
+        "3 of 6 units, 3 min left",
+        "5 of 6 units, 1 min left",
     ]
 
 
@@ -262,7 +261,7 @@ def test_a_full_disk_ends_it_in_one_line(hetune, campaign, store, monkeypatch):
         "error: no temporary file can be made ([Errno 28] No space left on device): free some "
         "space, or name another folder for temporary files by TMPDIR\n"
     )
-    assert counts(result.stdout) == {"measured before": 0, "measured now": 0, "left": 8}
+    assert counts(result.stdout) == {"measured before": 0, "measured now": 0, "left": 6}
 
 
 def test_records_are_exported(hetune, campaign, store, runs, tmp_path):
@@ -270,16 +269,16 @@ def test_records_are_exported(hetune, campaign, store, runs, tmp_path):
     path = tmp_path / "records.parquet"
     result = hetune("profile", campaign, "--store", store, "--export", path)
     assert result.exit_code == 0, result.output
-    assert f"wrote 8 records to {path}" in result.stdout
-    assert pq.read_table(path)["status"].to_pylist().count("ok") == 7
+    assert f"wrote 6 records to {path}" in result.stdout
+    assert pq.read_table(path)["status"].to_pylist().count("ok") == 5
 
 
 def test_a_dry_run_measures_nothing(hetune, campaign, store):
     result = hetune("profile", campaign, "--store", store, "--dry-run", "--units", 3)
     assert result.exit_code == 0, result.output
     rows = [line.split() for line in result.stdout.splitlines()]
-    assert ["clique", "1", "28", "1", "4"] in [row[:5] for row in rows]
-    assert "mine: 8 units of 2 problems on 2 graphs, less than a minute" in result.stdout
+    assert ["clique", "1", "28", "1", "3"] in [row[:5] for row in rows]
+    assert "mine: 6 units of 2 problems on 2 graphs, less than a minute" in result.stdout
     assert "3 units of these will be measured" in result.stdout
     assert not store.exists()
 

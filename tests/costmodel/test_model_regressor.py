@@ -25,7 +25,7 @@ def rows(count: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.nd
 @pytest.fixture(params=Target)
 def regressor(request):
     return LaunchRegressor(
-        FEATURES, target=request.param, increasing=frozenset({"work"}), trees=60, colsample=1.0
+        FEATURES, target=request.param, increasing=frozenset({"work"}), trees=100, colsample=1.0
     )
 
 
