@@ -1,0 +1,108 @@
+"""What cutting small graphs into eight blocks is worth: the fastest variant, under either rule.
+
+    python benchmarks/blocks.py [--graphs umls,cora] [--layers rgcn,rgat,hgt] [--rounds 31]
+
+Before, there were as many blocks as the largest size of one asked for: one, where that many nodes
+were not there. All variants but vanilla run under both rules, interleaved in one process.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from _graphs import load_graph, names
+from _machine import commit, fingerprint, set_threads
+from _measure import as_json, geometric_mean
+from _peers.problem import LAYERS
+from rich.console import Console
+from rich.table import Table
+
+from hetune.profiling.measure.rounds import interleave
+from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.graph import cuts
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.runtime.build import layer_program
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.given import weights_of
+from hetune.variants.testing.programs import random_parameters
+
+RESULTS = Path(__file__).parent / "results" / "blocks.json"
+GRAPHS = ("umls", "kinship", "codex_s", "citeseer", "cora", "wiki_squirrel")
+BEFORE, NOW = "before", "now"
+
+
+def as_before(num_nodes: int, block_nodes: np.ndarray) -> np.ndarray:
+    """How many blocks there were."""
+    return np.maximum(np.ceil(num_nodes / block_nodes), 1)
+
+
+def measure(layer: str, graph: HeteroGraph, width: int, rounds: int) -> dict[str, Any]:
+    """The times of the fastest variant under each rule, and its id."""
+    program = layer_program(layer, width, width, 1)
+    values = {n: 0.1 * v.float() for n, v in random_parameters(program, graph).items()}
+    features = {p.name: values[p.name] for p in program.params if p.role == "feature"}
+    runs, kept = {}, []
+    for rule, counts in ((BEFORE, as_before), (NOW, cuts.block_counts)):
+        with mock.patch.object(cuts, "block_counts", counts):
+            kept.append(fresh := graph.unindexed())  # domains do not keep it
+            domain = Domain(fresh)
+            for variant in variants_of(program):
+                if variant.id.startswith("vanilla"):
+                    continue
+                given = weights_of(variant.plan, values, graph)
+                bound = Executable(variant.plan, domain, CppBackend(), variant.schedules)
+                runs[rule, variant.id] = lambda bound=bound, given=given: bound.run(features, given)
+                runs[rule, variant.id]()
+    times = interleave(runs, dict.fromkeys(runs, rounds))
+    found: dict[str, Any] = {}
+    for rule in (BEFORE, NOW):
+        mine = {variant: t for (of, variant), t in times.items() if of == rule}
+        best = min(mine, key=lambda variant: mine[variant].median)
+        found[rule] = {"variant": best, **as_json(mine[best])}
+    return found
+
+
+def main() -> None:
+    """Measure all, print a table, write the JSON."""
+    line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    line.add_argument("--graphs", type=names, default=list(GRAPHS))
+    line.add_argument("--layers", type=names, default=list(LAYERS))
+    line.add_argument("--width", type=int, default=64)
+    line.add_argument("--rounds", type=int, default=31)
+    line.add_argument("--threads", type=int, default=torch.get_num_threads())
+    line.add_argument("--out", type=Path, default=RESULTS)
+    options = line.parse_args()
+    set_threads(options.threads)
+    table = Table(title="ms of the fastest variant")
+    for column in ("layer", "graph", BEFORE, NOW, "now / before"):
+        table.add_column(column, justify="right")
+    cells = []
+    for layer in options.layers:
+        for name in options.graphs:
+            graph = load_graph(name, canonical=layer == "hgt")
+            found = measure(layer, graph, options.width, options.rounds)
+            ratio = found[NOW]["median_ms"] / found[BEFORE]["median_ms"]
+            cells.append({"layer": layer, "graph": name, "ratio": round(ratio, 4), **found})
+            shown = (f"{found[rule]['median_ms']:.3f}" for rule in (BEFORE, NOW))
+            table.add_row(layer, name, *shown, f"{ratio:.2f}")
+        mean = geometric_mean([cell["ratio"] for cell in cells if cell["layer"] == layer])
+        table.add_row(layer, "geometric mean", "", "", f"{mean:.2f}", end_section=True)
+    Console().print(table)
+    record = {
+        "machine": fingerprint(options.threads),
+        "commit": commit(),
+        "width": options.width,
+        "cells": cells,
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
