@@ -14,7 +14,7 @@ from unittest import mock
 
 import numpy as np
 import torch
-from _graphs import load_graph, names
+from _graphs import MissingGraphError, load_graph, names
 from _machine import commit, fingerprint, set_threads
 from _measure import as_json, geometric_mean
 from _peers.problem import LAYERS
@@ -85,14 +85,19 @@ def main() -> None:
     cells = []
     for layer in options.layers:
         for name in options.graphs:
-            graph = load_graph(name, canonical=layer == "hgt")
+            try:
+                graph = load_graph(name, canonical=layer == "hgt")
+            except MissingGraphError as error:
+                print(f"skipped {name}: {error}")
+                continue
             found = measure(layer, graph, options.width, options.rounds)
             ratio = found[NOW]["median_ms"] / found[BEFORE]["median_ms"]
             cells.append({"layer": layer, "graph": name, "ratio": round(ratio, 4), **found})
             shown = (f"{found[rule]['median_ms']:.3f}" for rule in (BEFORE, NOW))
             table.add_row(layer, name, *shown, f"{ratio:.2f}")
-        mean = geometric_mean([cell["ratio"] for cell in cells if cell["layer"] == layer])
-        table.add_row(layer, "geometric mean", "", "", f"{mean:.2f}", end_section=True)
+        if ratios := [cell["ratio"] for cell in cells if cell["layer"] == layer]:
+            mean = geometric_mean(ratios)
+            table.add_row(layer, "geometric mean", "", "", f"{mean:.2f}", end_section=True)
     Console().print(table)
     record = {
         "machine": fingerprint(options.threads),
