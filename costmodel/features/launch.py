@@ -60,8 +60,7 @@ _RATIOS = (
     "weights_in_own_cache",
     "scratch_in_own_cache",
 )
-_MISSES = ("gathers_missing_own_cache", "gathers_missing_shared_cache")
-_WRITTEN = ("gathers_of_pairs",)
+_GATHERS = ("gathers_missing_own_cache", "gathers_missing_shared_cache", "gathers_of_pairs")
 _GRAPH_POSITIONS = [GRAPH_NAMES.index(name) for name in OF_GRAPH]
 
 NAMES = (
@@ -69,8 +68,7 @@ NAMES = (
     *(f"{name}_share" for name in PARTS),
     *_AMOUNTS,
     *_RATIOS,
-    *_MISSES,
-    *_WRITTEN,
+    *_GATHERS,
     *_PLAIN,
     "threads",
     *OF_GRAPH,
@@ -87,8 +85,8 @@ NAMES = (
 - `..._in_..._cache`: a working set as a share of a cache: the rows gathered from, the edge types'
   weights, a block's scratch;
 - `gathers_missing_..._cache`: the share of gathers whose row such a cache would not hold, 0 to 1;
-- `gathers_of_pairs`: the share of gathers that read rows which the launch before has written, half
-  of them in another core's cache, 0 to 1;
+- `gathers_of_pairs`: the share of gathers that read rows of source pairs, which a launch before has
+  written, 0 to 1;
 - the structure of the launch, the number of threads, and features of the graph.
 """
 
@@ -153,8 +151,7 @@ def computed_by_numpy(
             parts / busy,
             np.log1p(columns[:, [_COLUMN[name] for name in _AMOUNTS]]),
             np.log(np.maximum(np.array(ratios).T, 1e-6)),
-            _misses(of, graph_features, machine),
-            (of["pair_gathers"] / np.maximum(of["gathers"], 1))[:, None],
+            _gathers(of, graph_features, machine),
             columns[:, [_COLUMN[name] for name in _PLAIN]],
             np.broadcast_to(shared, (rows, len(shared))),
         ),
@@ -164,15 +161,15 @@ def computed_by_numpy(
     return features, seconds
 
 
-def _misses(
+def _gathers(
     of: dict[str, np.ndarray], graph_features: np.ndarray, machine: MachineModel
 ) -> np.ndarray:
-    """The shares of gathers that miss each cache, float64 [rows, 2]."""
+    """The shares of gathers that miss each cache, and of those of pairs, float64 [rows, 3]."""
     gathers = np.maximum(of["gathers"], 1)
     row_bytes = np.maximum(of["gathered_bytes"] / gathers, 4)
     pairs = of["pair_gathers"] / gathers
     nodes = of["gathers"] / gathers - pairs
     held = np.array([[machine.own_bytes], [machine.shared_bytes]]) / row_bytes
     missing = nodes * missing_share(graph_features, "src", held)
-    found: np.ndarray = missing + pairs * missing_share(graph_features, "src_pair", held)
-    return found.T
+    missing += pairs * missing_share(graph_features, "src_pair", held)
+    return np.vstack((missing, pairs)).T

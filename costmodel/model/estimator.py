@@ -109,7 +109,7 @@ class Estimator:
         xgboost = library()
         names = list(self.features)
         data = xgboost.DMatrix(X, y, weight=weights, feature_names=names, nthread=threads)
-        self._take(xgboost.train(common | options, data, self.trees // self.forest))
+        self._take(xgboost.train(common | options, data, -(-self.trees // self.forest)))
 
     def _take(self, booster: xgboost.Booster) -> None:
         # Predictions of a hundred rows take less than it takes to wake other threads.

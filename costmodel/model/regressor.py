@@ -28,7 +28,7 @@ class LaunchRegressor(Estimator):
             roofline model's.
         increasing: Those with which seconds cannot fall. Only applies to "log-seconds": a ratio
             to the roofline may well fall as work grows.
-        trees: How many, a multiple of `forest`.
+        trees: How many, to the next multiple of `forest`.
         forest: How many are grown at once, on rows and features of their own, and averaged.
         depth: Of each.
         learning_rate: Share of each tree's answer that is taken.

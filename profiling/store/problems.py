@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
@@ -90,7 +90,7 @@ def _problem(members: list[Measurement], share: float) -> Problem:
     first, newest = members[0], members[-1]
     newest_of = {member.variant: member for member in members}
     candidates = {
-        member.variant: _candidate(member, share) for member in _pooled([*newest_of.values()])
+        member.variant: _candidate(member, share) for member in _pooled(newest_of.values())
     }
     return Problem(
         graph=first.graph,
@@ -108,7 +108,7 @@ def _problem(members: list[Measurement], share: float) -> Problem:
     )
 
 
-def _pooled(members: list[Measurement]) -> list[Measurement]:
+def _pooled(members: Iterable[Measurement]) -> list[Measurement]:
     """Measurements in which variants that are one have the samples of all of them.
 
     On a small graph sizes of blocks make the same cuts: such variants run the same code on the same
@@ -119,18 +119,20 @@ def _pooled(members: list[Measurement]) -> list[Measurement]:
         counts = (launch.columns for launch in member.launches)
         one = member.variant if member.device != "cpu" else plan_of(member.variant)
         alike[one, *counts].append(member)
-    return [_with_samples(member, same) for same in alike.values() for member in same]
+    return [member for same in alike.values() for member in _sharing(same)]
 
 
-def _with_samples(member: Measurement, same: list[Measurement]) -> Measurement:
-    if len(same) == 1:
-        return member
-    launches = (
-        replace(launch, samples=tuple(s for other in same for s in other.launches[step].samples))
-        for step, launch in enumerate(member.launches)
-    )
-    samples = tuple(s for other in same for s in other.samples)
-    return replace(member, samples=samples, launches=tuple(launches))
+def _sharing(same: list[Measurement]) -> Iterator[Measurement]:
+    """Measurements of one run, each with all of their samples."""
+    samples = tuple(sample for member in same for sample in member.samples)
+    by_launch = [
+        tuple(sample for launch in launches for sample in launch.samples)
+        for launches in zip(*(member.launches for member in same), strict=True)
+    ]
+    for member in same:
+        launches = zip(member.launches, by_launch, strict=True)
+        shared = tuple(replace(launch, samples=taken) for launch, taken in launches)
+        yield replace(member, samples=samples, launches=shared)
 
 
 def _candidate(measurement: Measurement, share: float) -> CandidateSample:

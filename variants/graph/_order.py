@@ -1,4 +1,4 @@
-"""Edges in canonical order, by (dst, etype, src), with their source pairs."""
+"""Edges in canonical order, by (dst, etype, src), and the pairs of their ends and types."""
 
 from typing import NamedTuple
 
@@ -29,6 +29,14 @@ class SelectedPairs(NamedTuple):
     src_pair_node: torch.Tensor
     src_pair_etype: torch.Tensor
     shift: torch.Tensor
+
+
+class DstPairs(NamedTuple):
+    """Distinct (dst, etype): first edges, nodes and types; int32."""
+
+    indptr: torch.Tensor
+    node: torch.Tensor
+    etype: torch.Tensor
 
 
 def sort_edges(

@@ -3,6 +3,8 @@
 Every cut is built once and kept by the index; none depends on the number of threads.
 """
 
+import functools
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -62,7 +64,12 @@ def block_count(index: GraphIndex, block_nodes: int) -> int:
         InputError: `block_nodes` is not positive.
     """
     check_block_nodes(block_nodes)
-    return int(block_counts(index.whole.num_nodes, np.array(block_nodes, np.float64)))
+    return _count(index.whole.num_nodes, block_nodes)
+
+
+@functools.lru_cache(maxsize=1024)
+def _count(num_nodes: int, block_nodes: int) -> int:
+    return int(block_counts(num_nodes, np.array(block_nodes, np.float64)))
 
 
 def _work_limit(whole: GraphIndex, count: int) -> int:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph._dense import DenseSpans, dense_spans
-from hetune.variants.graph._order import EdgeOrder
+from hetune.variants.graph._order import DstPairs, EdgeOrder
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.index import DstPairs, GraphIndex, RelationStats
+from hetune.variants.graph.index import GraphIndex, RelationStats
 from hetune.variants.graph.streams import settle
 
 _Built = TypeVar("_Built")

@@ -3,7 +3,6 @@
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ from hetune.variants.errors import GraphError, InputError
 from hetune.variants.graph import index_primitives
 from hetune.variants.graph._dense import DenseSpans, dense_spans
 from hetune.variants.graph._order import (
+    DstPairs,
     EdgeOrder,
     SelectedPairs,
     select_edges,
@@ -22,7 +22,7 @@ from hetune.variants.graph._steps import Steps
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.row_groups import as_int32
 
-__all__ = ["DstPairs", "GraphIndex", "RelationStats"]
+__all__ = ["GraphIndex", "RelationStats"]
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,6 @@ class RelationStats:
     edges: np.ndarray
     src_pairs: np.ndarray
     dst_pairs: np.ndarray
-
-
-class DstPairs(NamedTuple):
-    """Distinct (dst, etype): first edges, nodes and types; int32."""
-
-    indptr: torch.Tensor
-    node: torch.Tensor
-    etype: torch.Tensor
 
 
 class GraphIndex(Steps):
@@ -260,16 +252,12 @@ class GraphIndex(Steps):
     @property
     def src_pair_node(self) -> torch.Tensor:
         """Source of each pair, [PS]."""
-        relations = self.relations
-        pairs = self._order if relations is None else self._selected_pairs(relations)
-        return pairs.src_pair_node
+        return self._src_pairs.src_pair_node
 
     @property
     def src_pair_etype(self) -> torch.Tensor:
         """Type of each source pair, [PS], non-decreasing."""
-        relations = self.relations
-        pairs = self._order if relations is None else self._selected_pairs(relations)
-        return pairs.src_pair_etype
+        return self._src_pairs.src_pair_etype
 
     @property
     def src_pair_etype_ptr(self) -> torch.Tensor:
@@ -379,6 +367,10 @@ class GraphIndex(Steps):
 
     def _selected(self, every: EdgeOrder, relations: tuple[int, ...]) -> torch.Tensor:
         return select_edges(every, relations, self.num_etypes, self.num_edges)
+
+    @property
+    def _src_pairs(self) -> EdgeOrder | SelectedPairs:
+        return self._order if self.relations is None else self._selected_pairs(self.relations)
 
     def _selected_pairs(self, relations: tuple[int, ...]) -> SelectedPairs:
         every, starts = self.whole._order, self.whole._src_pair_starts

@@ -12,11 +12,10 @@ GROUP_ROWS = 512
 """The most rows per group, and about the rows per block, where no node blocks are given."""
 
 EVENLY = 8
-"""As many blocks, or a multiple, where there is enough to share: up to so many threads share
-evenly."""
+"""Where there is enough to share, blocks come in multiples of it: so many threads share evenly."""
 
-_TILES = 16
-"""Groups are as many rows, or a multiple: the row tiles of a product stay full."""
+_STEP_ROWS = 16
+"""Groups are cut after a multiple of it, so that the row tiles of a product stay full."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +60,11 @@ def cut_by_type(rows: torch.Tensor, counts: np.ndarray) -> RowGroups:
         rows: Row ids, int32 [rows], all of type 0 first.
         counts: Rows of each type, int64 [R].
     """
-    most = min(GROUP_ROWS, max(-(-rows.numel() // (EVENLY * _TILES)), 1) * _TILES)
+    most = min(GROUP_ROWS, max(-(-rows.numel() // (EVENLY * _STEP_ROWS)), 1) * _STEP_ROWS)
     pieces = -(-counts // most)
     group_etype = np.repeat(np.arange(counts.size), pieces)
     size = -(-counts // np.maximum(pieces, 1))
-    size = -(-size // _TILES) * _TILES
+    size = -(-size // _STEP_ROWS) * _STEP_ROWS
     first_group, first_row = np.cumsum(pieces) - pieces, np.cumsum(counts) - counts
     piece = np.arange(group_etype.size) - first_group[group_etype]
     start = first_row[group_etype] + np.minimum(piece * size[group_etype], counts[group_etype])
