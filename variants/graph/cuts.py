@@ -90,17 +90,31 @@ def block_order(index: GraphIndex, block_nodes: int) -> torch.Tensor:
     Raises:
         InputError: `block_nodes` is not positive.
     """
+    return _turns(index, block_nodes)[0]
+
+
+def num_hubs(index: GraphIndex, block_nodes: int) -> int:
+    """How many hubs `block_order(index, block_nodes)` begins with.
+
+    Raises:
+        InputError: `block_nodes` is not positive.
+    """
+    return _turns(index, block_nodes)[1]
+
+
+def _turns(index: GraphIndex, block_nodes: int) -> tuple[torch.Tensor, int]:
     whole, count = index.whole, block_count(index, block_nodes)
 
-    def build() -> torch.Tensor:
+    def build() -> tuple[torch.Tensor, int]:
         bounds = node_blocks(index, block_nodes)
         edges, pairs = (
             pointers.index_select(0, bounds).long()
             for pointers in (whole.indptr, whole.node_dst_pair_indptr)
         )
         work = torch.diff(4 * bounds.long() + edges + 2 * pairs)
-        ordinary = work.clamp(min=_work_limit(whole, count))
-        return torch.argsort(ordinary, descending=True, stable=True).int()
+        limit = _work_limit(whole, count)
+        order = torch.argsort(work.clamp(min=limit), descending=True, stable=True).int()
+        return order, int((work > limit).sum())
 
     return whole.step(f"block_order({count})", build)
 

@@ -60,8 +60,9 @@ Slot = BufferSlot | IndexSlot | NodeTypeSlot | _OwnSlot
 
 @dataclass(frozen=True, slots=True)
 class CountSlot:
-    """Rows of a domain; or ``"blocks"`` (of nodes), ``"row_blocks"`` or ``"scratch_stride"``.
+    """Rows of a domain, or another count by its name.
 
+    ``"blocks"`` are those of nodes; ``"hubs"`` is how many of them begin before all others.
     ``"row_blocks"`` is the number of blocks of the launch's unblocked `RowGroups`; there is but
     one. ``"scratch_stride"`` is the size of a thread's share of scratch memory, in elements; with
     ``scratch`` a count is where that scratch begins in the share.

@@ -170,6 +170,8 @@ def _count(
             return place.count(rows)
         case "blocks":
             return cuts.block_order(place.index(""), schedule.block_nodes).numel()
+        case "hubs":
+            return cuts.num_hubs(place.index(""), schedule.block_nodes)
         case "scratch_stride":
             return scratch.stride
         case "scratch_start":

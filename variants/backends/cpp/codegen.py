@@ -13,6 +13,7 @@ from hetune.variants.backends.cpp.target import (
     Function,
     If,
     InParts,
+    InTurns,
     Let,
     Scope,
     Statement,
@@ -94,6 +95,10 @@ def _statement(statement: Statement) -> Iterator[str]:
             yield f"{_INDENT}[&](int32_t part_begin, int32_t part_end) INLINE_LAMBDA {{"
             yield from _indented((body,))
             yield f"}}, {', '.join(sums)});"
+        case InTurns(var, turns, urgent, body):
+            yield f"in_turns({turns}, {urgent}, threads, [&](int64_t {var}) {{"
+            yield from _indented(body)
+            yield "});"
         case While(condition, body):
             yield f"while ({condition}) {{"
             yield from _indented(body)
@@ -117,8 +122,6 @@ def _statement(statement: Statement) -> Iterator[str]:
 
 
 def _for(loop: For) -> Iterator[str]:
-    if loop.pragma:
-        yield f"#pragma {loop.pragma}"
     if loop.unroll:
         yield f"#pragma GCC unroll {loop.unroll}"
     step = f"++{loop.var}" if loop.step == "1" else f"{loop.var} += {loop.step}"

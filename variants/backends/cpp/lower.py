@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hetune.variants.backends.cpp.abi import Arguments, ScratchSlot, Slot
 from hetune.variants.backends.cpp.balance import EdgeBalancedLowering
 from hetune.variants.backends.cpp.gemm import GemmLowering
@@ -16,9 +18,9 @@ from hetune.variants.backends.cpp.target import (
     Assign,
     Comment,
     Do,
-    For,
     Function,
     If,
+    InTurns,
     Let,
     Statement,
     Struct,
@@ -44,8 +46,10 @@ def lower(launch: Launch, schedule: Schedule, arguments: Arguments, comment: str
         calls: tuple[Statement, ...] = (Do("kernel_0(c, block, blocks, carry)"),)
     else:
         functions, calls = _by_blocks(launch, schedule, arguments)
-        order = arguments.block_order() if is_node_blocked(launch) else ""
-        shares = Shares(_blocks(launch, arguments), order)
+        shares = Shares(_blocks(launch, arguments))
+        if is_node_blocked(launch):
+            order, hubs = arguments.block_order(), arguments.count("hubs")
+            shares = replace(shares, order=order, urgent=hubs)
     return Unit(comment, _context(arguments), functions, _entry(arguments, shares, calls))
 
 
@@ -135,18 +139,11 @@ def _entry(arguments: Arguments, shares: Shares, calls: tuple[Statement, ...]) -
         ]
     if shared:
         body.append(Let("const Context&", "shared", "c"))
-    together = "omp parallel for schedule(dynamic, 1) num_threads(threads)"
     turn = "block"
     if shares.order:
         turn = "turn"
         calls = (Let("const int64_t", "block", f"{shares.order}[turn]"), *calls)
-    body.append(
-        If(
-            "threads == 1 || blocks <= 1",
-            (For("int64_t", turn, "0", "blocks", calls),),
-            (For("int64_t", turn, "0", "blocks", calls, pragma=together),),
-        )
-    )
+    body.append(InTurns(turn, "blocks", shares.urgent, calls))
     if shares.join:
         body += [Do(f"{shares.join}(c, blocks, carry)"), Do("free(carry)")]
     return Function(

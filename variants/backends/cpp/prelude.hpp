@@ -200,6 +200,39 @@ INLINE void in_parts(int32_t begin, int32_t end, Loop loop, V&... sums) {
     finish(sums...);
 }
 
+// Turns that are left, on a cache line of their own.
+struct alignas(64) Share {
+    int64_t next, end;
+};
+template <class Run> INLINE void take(Share& share, Run& run) {
+    for (;;) {
+        const int64_t turn = __atomic_fetch_add(&share.next, 1, __ATOMIC_RELAXED);
+        if (turn >= share.end) return;
+        run(turn);
+    }
+}
+
+// Calls run(turn) once for each turn. The first few, which are urgent, are begun before all others.
+// Of the rest each thread has consecutive ones to begin with, in every launch the same, so that
+// it finds rows in its own cache; when it is done it helps the others.
+template <class Run> INLINE void in_turns(int64_t turns, int64_t urgent, int threads, Run run) {
+    if (threads == 1 || turns <= 1) {
+        for (int64_t turn = 0; turn < turns; ++turn) run(turn);
+        return;
+    }
+    constexpr int most = 64;
+    const int shares = threads < most ? threads : most;
+    const auto begin = [&](int i) { return urgent + (turns - urgent) * i / shares; };
+    Share first = {0, urgent}, own[most];
+    for (int i = 0; i < shares; ++i) own[i] = {begin(i), begin(i + 1)};
+#pragma omp parallel num_threads(threads)
+    {
+        take(first, run);
+        const int me = omp_get_thread_num();
+        for (int i = 0; i < shares; ++i) take(own[(me + i) % shares], run);
+    }
+}
+
 // Calls step(V{}, e) for as many edges as V holds rows of WIDTH, then for half as many, ...
 template <class V, int WIDTH, class Step>
 INLINE void across_edges(int32_t e, int32_t end, Step step) {

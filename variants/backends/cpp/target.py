@@ -52,7 +52,6 @@ class For:
     body: tuple[Statement, ...]
     step: str = "1"
     unroll: int = 0
-    pragma: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,19 @@ class InParts:
     stop: str
     sums: tuple[str, ...]
     body: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class InTurns:
+    """Runs the body once for each ``var`` below ``turns``, shared out among ``threads``.
+
+    The first ``urgent`` are begun before all others.
+    """
+
+    var: str
+    turns: str
+    urgent: str
+    body: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +123,8 @@ class Scope:
     body: tuple[Statement, ...]
 
 
-Statement = Comment | Let | Assign | Do | For | AcrossEdges | InParts | While | If | Switch | Scope
+_Shaped = AcrossEdges | InParts | InTurns
+Statement = Comment | Let | Assign | Do | For | _Shaped | While | If | Switch | Scope
 
 
 @dataclass(frozen=True, slots=True)

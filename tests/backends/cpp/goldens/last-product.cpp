@@ -19,6 +19,7 @@ struct Context {
     const int32_t* all_indptr;
     const int32_t* block_order;
     int64_t blocks;
+    int64_t hubs;
 };
 
 // kernel_0_finish: what becomes of a row of p
@@ -142,17 +143,10 @@ EXPORT void hetune_launch(void* const* pointers, const int64_t* counts, int thre
     c.all_indptr = static_cast<const int32_t*>(pointers[12]);
     c.block_order = static_cast<const int32_t*>(pointers[13]);
     c.blocks = counts[0];
+    c.hubs = counts[1];
     int64_t blocks = c.blocks;
-    if (threads == 1 || blocks <= 1) {
-        for (int64_t turn = 0; turn < blocks; ++turn) {
-            const int64_t block = c.block_order[turn];
-            kernel_0(c, block);
-        }
-    } else {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-        for (int64_t turn = 0; turn < blocks; ++turn) {
-            const int64_t block = c.block_order[turn];
-            kernel_0(c, block);
-        }
-    }
+    in_turns(blocks, c.hubs, threads, [&](int64_t turn) {
+        const int64_t block = c.block_order[turn];
+        kernel_0(c, block);
+    });
 }

@@ -130,14 +130,7 @@ EXPORT void hetune_launch(void* const* pointers, const int64_t* counts, int thre
     c.all_src_pair_rows = static_cast<const int32_t*>(pointers[7]);
     c.row_blocks = counts[0];
     int64_t blocks = c.row_blocks;
-    if (threads == 1 || blocks <= 1) {
-        for (int64_t block = 0; block < blocks; ++block) {
-            kernel_0(c, block);
-        }
-    } else {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-        for (int64_t block = 0; block < blocks; ++block) {
-            kernel_0(c, block);
-        }
-    }
+    in_turns(blocks, 0, threads, [&](int64_t block) {
+        kernel_0(c, block);
+    });
 }

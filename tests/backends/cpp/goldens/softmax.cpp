@@ -14,6 +14,7 @@ struct Context {
     float* score;
     const int32_t* block_order;
     int64_t blocks;
+    int64_t hubs;
 };
 
 // score, for every node
@@ -92,17 +93,10 @@ EXPORT void hetune_launch(void* const* pointers, const int64_t* counts, int thre
     c.score = static_cast<float*>(pointers[7]);
     c.block_order = static_cast<const int32_t*>(pointers[8]);
     c.blocks = counts[0];
+    c.hubs = counts[1];
     int64_t blocks = c.blocks;
-    if (threads == 1 || blocks <= 1) {
-        for (int64_t turn = 0; turn < blocks; ++turn) {
-            const int64_t block = c.block_order[turn];
-            kernel_0(c, block);
-        }
-    } else {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-        for (int64_t turn = 0; turn < blocks; ++turn) {
-            const int64_t block = c.block_order[turn];
-            kernel_0(c, block);
-        }
-    }
+    in_turns(blocks, c.hubs, threads, [&](int64_t turn) {
+        const int64_t block = c.block_order[turn];
+        kernel_0(c, block);
+    });
 }

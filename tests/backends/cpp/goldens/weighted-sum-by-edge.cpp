@@ -128,16 +128,9 @@ EXPORT void hetune_launch(void* const* pointers, const int64_t* counts, int thre
     if (!carry) {
         blocks = 1;
     }
-    if (threads == 1 || blocks <= 1) {
-        for (int64_t block = 0; block < blocks; ++block) {
-            kernel_0(c, block, blocks, carry);
-        }
-    } else {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-        for (int64_t block = 0; block < blocks; ++block) {
-            kernel_0(c, block, blocks, carry);
-        }
-    }
+    in_turns(blocks, 0, threads, [&](int64_t block) {
+        kernel_0(c, block, blocks, carry);
+    });
     kernel_0_join(c, blocks, carry);
     free(carry);
 }
