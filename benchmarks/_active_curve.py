@@ -53,7 +53,8 @@ class Simulation:
                 if strategy == "uniform":
                     chosen = order[done : done + count]
                 else:
-                    chosen = planner.next(self._revealed(left), left, count)
+                    known = [~hidden for hidden in left]
+                    chosen = planner.next(self._revealed(left), known, left, count)
                 for problem, place in chosen:
                     left[problem][place] = False
                 done += count

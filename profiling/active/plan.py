@@ -4,10 +4,14 @@ Most variants of a problem are far from its best, and how far exactly changes no
 worth measuring if its variant may well be faster than the one that would be chosen now: by how much
 it is expected to be, where it is faster, is its *expected improvement* (Jones, Schonlau and Welch,
 "Efficient global optimization of expensive black-box functions", 1998).
+
+And it is worth the less, the more of its launches are known. Variants of a problem have launches in
+common, and on small graphs, where block sizes make the same blocks, variants are the same.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,28 +56,33 @@ class Planner:
     seed: int = 0
 
     def next(
-        self, measured: Sequence[Problem], left: Sequence[NDArray[np.bool_]], count: int
+        self,
+        measured: Sequence[Problem],
+        known: Sequence[NDArray[np.bool_]],
+        left: Sequence[NDArray[np.bool_]],
+        count: int,
     ) -> list[tuple[int, int]]:
         """The units to measure next.
 
         Args:
             measured: All problems that were measured so far, with the candidates that were;
                 without any, the roofline model is asked.
-            left: For each view the variants that may be measured; bool [variants].
+            known: For each view the variants that were; bool [variants].
+            left: Those that may be measured, likewise.
             count: How many units.
 
         Returns:
             Positions of a view and of a variant in it, each once; fewer than `count` if no more
             are left. The same for the same arguments.
         """
-        known = sum(len(problem.candidates) for problem in measured)
-        rng = np.random.default_rng([self.seed, known])
+        so_far = sum(len(problem.candidates) for problem in measured)
+        rng = np.random.default_rng([self.seed, so_far])
         if measured:
             committee = Committee.fit(measured, self.machine, self.members, rng)
         else:
             committee = Committee(({},), 0.0)
         worths = [improvements(seconds) for seconds in committee.predict(self.views)]
-        return _draw(worths, left, count, rng)
+        return _draw(self.views, worths, known, left, count, rng)
 
 
 def improvements(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -99,18 +108,48 @@ def improvements(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _draw(
+    views: Sequence[View],
     worths: Sequence[NDArray[np.float64]],
+    known: Sequence[NDArray[np.bool_]],
     left: Sequence[NDArray[np.bool_]],
     count: int,
     rng: np.random.Generator,
 ) -> list[tuple[int, int]]:
-    """Draws units that are left, by their worth and without replacement (Gumbel's trick)."""
-    if not worths:
-        return []
-    worth, free = np.concatenate(worths), np.concatenate(left)
-    keys = np.log(np.maximum(worth, np.finfo(np.float64).tiny)) + rng.gumbel(size=len(worth))
-    keys[~free] = -np.inf
-    order = np.argsort(-keys, kind="stable")[: min(count, np.count_nonzero(free))]
-    starts = np.cumsum([0, *(len(each) for each in worths)])
-    views = np.searchsorted(starts, order, side="right") - 1
-    return [(int(v), int(i - starts[v])) for v, i in zip(views, order, strict=True)]
+    """Draws units that are left, by their worth and without replacement (Gumbel's trick).
+
+    A unit's worth is that of its variant times the share of its time, by the roofline model, that
+    is spent in launches which are neither known nor drawn before. It only falls, so that a unit
+    that is still the first when its worth is taken anew is the first of all.
+    """
+    fresh = [_fresh(view, done) for view, done in zip(views, known, strict=True)]
+    luck = [rng.gumbel(size=view.variants) for view in views]
+
+    def key(number: int, place: int) -> float:
+        share = views[number].share(place, fresh[number])
+        worth = max(worths[number][place] * share, np.finfo(np.float64).tiny)
+        return -float(luck[number][place] + math.log(worth))
+
+    heap = [
+        (key(number, place), number, place)
+        for number, free in enumerate(left)
+        for place in np.flatnonzero(free).tolist()
+    ]
+    heapq.heapify(heap)
+    found: list[tuple[int, int]] = []
+    while heap and len(found) < count:
+        _, number, place = heap[0]
+        now = key(number, place), number, place
+        if now > heap[0]:
+            heapq.heapreplace(heap, now)
+            continue
+        heapq.heappop(heap)
+        found.append((number, place))
+        fresh[number][views[number].rows_of(place)] = False
+    return found
+
+
+def _fresh(view: View, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which rows of a view no known variant has; bool [rows]."""
+    found = np.ones(len(view.roofline), np.bool_)
+    found[view.rows[known[view.owners]]] = False
+    return found

@@ -96,9 +96,10 @@ def run_active(
     with Supervisor(limits, seed=seed) as supervisor:
         while done < total:
             count = batch(done, total)
-            left = _left(offered, wanted.keys() - known)
+            there = _marked(offered, known)
+            left = _marked(offered, wanted.keys() - known)
             measured_so_far = problems_of(store, digest, device=device, layers=taught_by)
-            chosen = planner.next(measured_so_far, left, count)
+            chosen = planner.next(measured_so_far, there, left, count)
             # In the order of views, so that a graph is made once in a batch.
             next_units = [offered[view][place] for view, place in sorted(chosen)]
             report = run_units(next_units, name, records, progress=tell, supervisor=supervisor)
@@ -121,5 +122,5 @@ def _views(recipe: GraphRecipe, problems: Sequence[ProblemSpec], machine: Rates)
     return [View.of(problem, graph, machine) for problem in problems]
 
 
-def _left(offered: Sequence[Sequence[Unit]], keys: Set[str]) -> list[NDArray[np.bool_]]:
+def _marked(offered: Sequence[Sequence[Unit]], keys: Set[str]) -> list[NDArray[np.bool_]]:
     return [np.array([unit.key in keys for unit in units], np.bool_) for units in offered]

@@ -71,6 +71,22 @@ class View:
             problem.threads,
         )
 
+    def rows_of(self, variant: int) -> NDArray[np.int64]:
+        """The rows of a variant's launches; int64 [its launches]."""
+        found: NDArray[np.int64] = self.rows[self.owners == variant]
+        return found
+
+    def share(self, variant: int, among: NDArray[np.bool_]) -> float:
+        """What part of a variant's time some rows make by the roofline model, 0 to 1.
+
+        Args:
+            variant: Its position.
+            among: Those rows; bool [rows].
+        """
+        rows = self.rows_of(variant)
+        seconds = self.roofline[rows]
+        return float(seconds[among[rows]].sum() / seconds.sum())
+
     def totals(self, by_row: NDArray[np.float64], launch_seconds: float) -> NDArray[np.float64]:
         """Seconds of each variant, from those of each row and what starting a launch costs."""
         by_launch = by_row[self.rows] + launch_seconds

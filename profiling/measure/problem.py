@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 import torch
 
 from hetune.costmodel.features.graph import graph_features
+from hetune.profiling.alike import Run, run_of
 from hetune.profiling.measure.bench import Bench, bench_of
 from hetune.profiling.measure.candidate import Candidate
 from hetune.profiling.measure.inputs import Inputs, random_inputs
@@ -80,7 +81,8 @@ def measure_problem(
     """Measures variants of a problem, interleaved.
 
     Kernels that are missing are compiled first, several at once. A variant whose output differs
-    from the interpreter's, or that fails, is recorded as such.
+    from the interpreter's, or that fails, is recorded as such. Of variants that run the same on
+    the graph (`run_of`) the first is measured, for all of them.
 
     Args:
         problem: What to run.
@@ -126,18 +128,25 @@ class _Measuring:
         self._problem, self._graph, self._variants = problem, graph, variants
         self._limits, self._bench, self._seed, self._beat = limits, bench, seed, beat
         self._program = program_of(problem)
+        self._promoted = promoted_for(problem)
         # What is counted for records is the same wherever a problem runs.
         self._counted = Domain(graph)
         self._there = graph if bench.device is None else graph.to(bench.device)
         self._domain = Domain(self._there, bench.device)
         self._prepared: dict[int, float] = {}
+        self._table = CandidateTable.of(self._promoted)
+        self._columns = self._table.columns(self._counted)
+        self._preparation = self._table.preparation(self._counted)
+        self._facts = graph_facts(graph)
+        self._place = {variant.id: position for position, variant in enumerate(self._promoted)}
 
     def run(self, stamp: Stamp) -> list[Measurement]:
         self._bench.compile(self._variants, lambda done, total, name: self._beat(SETUP))
         inputs = random_inputs(self._program, self._counted, self._seed)
         self._beat(SETUP)
         oracle = Oracle(self._program, self._graph, inputs, seed=self._seed)
-        candidates = self._candidates(inputs)
+        standing_for = self._standing_for()
+        candidates = self._candidates(standing_for.values(), inputs)
         memory = self._limits.memory_bytes or self._bench.free_bytes()
         admitted = [c for c in candidates if self._admit(c, oracle, memory)]
         keep_affordable(admitted, self._limits)
@@ -146,13 +155,35 @@ class _Measuring:
         after = self._bench.clocks()
         self._beat(SETUP)
         clocks = before + after if before and after else ()
-        return self._records(candidates, taken, clocks, stamp)
+        measured = {c.variant.id: c for c in candidates}
+        return [
+            self._record(variant, measured[lead.id], taken, clocks, stamp)
+            for variant, lead in zip(self._variants, standing_for.values(), strict=True)
+        ]
 
-    def _candidates(self, inputs: Inputs) -> list[Candidate]:
+    def _standing_for(self) -> dict[str, Variant]:
+        """Which variant is measured for each, by its id: the first that runs the same."""
+        first: dict[Run, Variant] = {}
+        found = {}
+        for variant in self._variants:
+            counts = (tuple(row) for row in self._counts(variant))
+            found[variant.id] = first.setdefault(
+                run_of(variant.id, self._problem.device, counts), variant
+            )
+        return found
+
+    def _counts(self, variant: Variant) -> list[list[float]]:
+        """The columns of its launches."""
+        counts: list[list[float]] = self._columns[
+            list(self._table.rows_of[self._place[variant.id]])
+        ].tolist()
+        return counts
+
+    def _candidates(self, variants: Iterable[Variant], inputs: Inputs) -> list[Candidate]:
         features = self._moved(inputs.features)
         weights: dict[int, dict[str, torch.Tensor]] = {}
         found = []
-        for variant in self._variants:
+        for variant in dict.fromkeys(variants):
             self._beat(SETUP)
             plan = variant.plan
             if id(plan) not in weights:
@@ -228,45 +259,38 @@ class _Measuring:
         )
         return _joined(first, second, dropped={name for name in near if by_name[name].loss})
 
-    def _records(
+    def _record(
         self,
-        candidates: list[Candidate],
+        variant: Variant,
+        measured: Candidate,
         taken: Rounds[Sample],
         clocks: tuple[float, ...],
         stamp: Stamp,
-    ) -> list[Measurement]:
-        promoted = promoted_for(self._problem)
-        table = CandidateTable.of(promoted)
-        columns, preparation = table.columns(self._counted), table.preparation(self._counted)
-        place = {variant.id: position for position, variant in enumerate(promoted)}
-        facts = graph_facts(self._graph)
-        found = []
-        for candidate in candidates:
-            variant = candidate.variant
-            position = place[variant.id]
-            samples = taken.samples.get(variant.id, ())
-            launches = tuple(
-                LaunchRecord(
-                    kernel=kernel_digest(*table.launches[row]),
-                    family=table.families[row],
-                    columns=tuple(columns[row].tolist()),
-                    samples=tuple(sample.launches[step] for sample in samples),
-                )
-                for step, row in enumerate(table.rows_of[position])
+    ) -> Measurement:
+        position, name = self._place[variant.id], measured.variant.id
+        samples = taken.samples.get(name, ())
+        rows = self._table.rows_of[position]
+        launches = tuple(
+            LaunchRecord(
+                kernel=kernel_digest(*self._table.launches[row]),
+                family=self._table.families[row],
+                columns=tuple(counts),
+                samples=tuple(sample.launches[step] for sample in samples),
             )
-            times = Times(
-                samples=tuple(sample.seconds for sample in samples),
-                launches=launches,
-                prepare_seconds=self._prepared.get(id(variant.plan), 0.0),
-                preparation=tuple(preparation[position].tolist()),
-                relative_error=candidate.relative_error,
-                peak_bytes=candidate.peak_bytes,
-                drift=taken.drift.get(variant.id, 0.0),
-                clocks=clocks,
-            )
-            unit = Unit(self._problem, variant.id, variant.key)
-            found.append(record(unit, stamp, facts, times, candidate.loss))
-        return found
+            for step, (row, counts) in enumerate(zip(rows, self._counts(variant), strict=True))
+        )
+        times = Times(
+            samples=tuple(sample.seconds for sample in samples),
+            launches=launches,
+            prepare_seconds=self._prepared.get(id(variant.plan), 0.0),
+            preparation=tuple(self._preparation[position].tolist()),
+            relative_error=measured.relative_error,
+            peak_bytes=measured.peak_bytes,
+            drift=taken.drift.get(name, 0.0),
+            clocks=clocks,
+        )
+        unit = Unit(self._problem, variant.id, variant.key)
+        return record(unit, stamp, self._facts, times, measured.loss)
 
 
 def graph_facts(graph: HeteroGraph) -> GraphFacts:

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
+from hetune.profiling.alike import Run, run_of
 from hetune.profiling.records import PROTOCOL, Measurement, Status
 from hetune.profiling.store.store import Store
 from hetune.profiling.store.summary import TIME, quantile, standard_error
-from hetune.variants.plan.variants import plan_of
 from hetune.variants.runtime.build import LAYERS
 
 _log = logging.getLogger(__name__)
@@ -109,25 +109,24 @@ def _problem(members: list[Measurement], share: float) -> Problem:
 
 
 def _pooled(members: Iterable[Measurement]) -> list[Measurement]:
-    """Measurements in which variants that are one have the samples of all of them.
-
-    On a small graph sizes of blocks make the same cuts: such variants run the same code on the same
-    rows, and which of them seems to be faster is chance.
-    """
-    alike: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
+    """Measurements in which variants that are one have the samples of all of them."""
+    alike: dict[Run, list[Measurement]] = defaultdict(list)
     for member in members:
         counts = (launch.columns for launch in member.launches)
-        one = member.variant if member.device != "cpu" else plan_of(member.variant)
-        alike[one, *counts].append(member)
+        alike[run_of(member.variant, member.device, counts)].append(member)
     return [member for same in alike.values() for member in _sharing(same)]
 
 
 def _sharing(same: list[Measurement]) -> Iterator[Measurement]:
-    """Measurements of one run, each with all of their samples."""
-    samples = tuple(sample for member in same for sample in member.samples)
+    """Measurements of one run, each with all of their samples.
+
+    Variants that were measured together have the same samples already, which count once.
+    """
+    taken_apart = {member.samples: member for member in same}.values()
+    samples = tuple(sample for member in taken_apart for sample in member.samples)
     by_launch = [
         tuple(sample for launch in launches for sample in launch.samples)
-        for launches in zip(*(member.launches for member in same), strict=True)
+        for launches in zip(*(member.launches for member in taken_apart), strict=True)
     ]
     for member in same:
         launches = zip(member.launches, by_launch, strict=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,9 @@ def left(free: bool = True) -> list[np.ndarray]:
     return [np.full(len(SLOWDOWNS), free) for _ in VIEWS]
 
 
+KNOWN = left(free=False)
+
+
 def test_a_unit_near_the_best_or_unsure_is_worth_more():
     logs = [[0.0, 0.05, 0.05, 1.0], [0.01, 0.08, 0.02, 1.01], [-0.01, 0.02, 0.08, 0.99]]
     worth = improvements(np.exp(np.array(logs)))
@@ -82,13 +87,13 @@ def test_one_member_is_as_unsure_of_all():
 
 @pytest.mark.parametrize("measured", [(), PROBLEMS])
 def test_variants_near_the_best_are_preferred(measured):
-    chosen = planner().next(measured, left(), 24)
+    chosen = planner().next(measured, KNOWN, left(), 24)
     near = [place for _, place in chosen if SLOWDOWNS[place] < 2]
     assert len(near) > len(chosen) * 2 / 3
 
 
 def test_units_are_spread_over_problems():
-    chosen = planner().next(PROBLEMS, left(), 24)
+    chosen = planner().next(PROBLEMS, KNOWN, left(), 24)
     assert len({view for view, _ in chosen}) > 6
 
 
@@ -97,23 +102,58 @@ def test_every_unit_is_drawn_once_and_none_that_is_not_left(measured):
     free = left()
     for view in free[:6]:
         view[::2] = False
-    chosen = planner().next(measured, free, 1000)
+    chosen = planner().next(measured, KNOWN, free, 1000)
     assert len(chosen) == len(set(chosen)) == sum(int(view.sum()) for view in free)
     assert all(free[view][place] for view, place in chosen)
 
 
 @pytest.mark.parametrize("measured", [(), PROBLEMS])
 def test_without_units_none_is_drawn(measured):
-    assert planner().next(measured, left(free=False), 10) == []
-    assert Planner((), MACHINE).next(measured, [], 10) == []
-    assert planner().next(measured, left(), 0) == []
+    assert planner().next(measured, KNOWN, left(free=False), 10) == []
+    assert Planner((), MACHINE).next(measured, [], [], 10) == []
+    assert planner().next(measured, KNOWN, left(), 0) == []
 
 
 @pytest.mark.parametrize("measured", [(), PROBLEMS])
 def test_the_same_seed_draws_the_same(measured):
-    draws = [planner(seed).next(measured, left(), 10) for seed in (0, 0, 1)]
+    draws = [planner(seed).next(measured, KNOWN, left(), 10) for seed in (0, 0, 1)]
     assert draws[0] == draws[1] != draws[2]
 
 
+def test_a_unit_is_worth_the_time_of_its_launches_that_are_not_known():
+    def launch(name: float, work: float) -> LaunchSample:
+        columns = tuple(work if c.endswith(("flops", "bytes")) else name for c in COLUMNS)
+        return LaunchSample("sums", columns, 1e-9 * work)
+
+    common, long, brief = launch(1, 3e9), launch(2, 3e9), launch(3, 1.0)
+    several = replace(
+        PROBLEMS[0],
+        candidates=tuple(
+            CandidateSample(name, sum(each.seconds for each in launches), 0.0, launches)
+            for name, launches in {
+                "a": (common, long),
+                "b": (common, long),
+                "c": (common, brief),
+                "d": (launch(4, 4e9),),
+            }.items()
+        ),
+    )
+    view = View.of_measured(several, MACHINE)
+    known = np.array([True, False, False, False])
+    assert view.share(0, np.ones(len(view.roofline), np.bool_)) == 1
+    fresh = np.ones(len(view.roofline), np.bool_)
+    fresh[view.rows_of(0)] = False
+    assert view.share(1, fresh) == 0
+    assert 0 < view.share(2, fresh) < 0.01
+    assert view.share(3, fresh) == 1
+    for seed in range(20):
+        draw = Planner((view,), MACHINE, seed=seed).next
+        assert draw((), [known], [~known], 1) == [(0, 3)]
+        two = draw((), [np.zeros(4, np.bool_)], [np.ones(4, np.bool_)], 2)
+        assert {place for _, place in two} != {0, 1}
+
+
 def test_units_differ_from_batch_to_batch():
-    assert planner().next(PROBLEMS[:6], left(), 10) != planner().next(PROBLEMS[:7], left(), 10)
+    assert planner().next(PROBLEMS[:6], KNOWN, left(), 10) != planner().next(
+        PROBLEMS[:7], KNOWN, left(), 10
+    )

@@ -90,6 +90,12 @@ class Rig:
 
 @pytest.fixture(scope="module")
 def graph() -> HeteroGraph:
+    """So many nodes that all sizes of blocks make cuts of their own."""
+    return typed_graph((30_000, 20_000), [(0, 1, 60), (1, 0, 50), (0, 0, 40)])
+
+
+@pytest.fixture(scope="module")
+def small() -> HeteroGraph:
     return typed_graph((30, 20), [(0, 1, 60), (1, 0, 50), (0, 0, 40)])
 
 
@@ -160,10 +166,30 @@ def test_records_say_what_was_measured(graph, variants, measure):
     assert launch.kernel == kernel_digest(*table.launches[row])
     assert len(launch.samples) == 7
     assert all(seconds > 0 for seconds in launch.samples)
-    assert found.peak_bytes >= 50 * 8 * 4
+    assert found.peak_bytes >= 50_000 * 8 * 4
     assert 0 <= found.relative_error < 1e-6
     assert len(found.graph_features) == len(NAMES)
     assert found.measured_at.utcoffset().total_seconds() == 0
+
+
+def test_variants_that_run_the_same_are_measured_once(small, variants):
+    rig = Rig(seconds={256: 0.02, 1024: 0.05, 4096: 0.05})
+    found = measure_problem(PROBLEM, small, variants, STAMP, bench=rig.bench())
+    assert set(rig.runs) == {256}
+    assert [m.variant for m in found] == [v.id for v in variants]
+    assert len({m.unit for m in found}) == 3
+    for one in found:
+        assert one.status is Status.OK
+        assert one.samples == found[0].samples == (pytest.approx(0.02),) * 7
+        assert [la.samples for la in one.launches] == [la.samples for la in found[0].launches]
+    assert len({one.launches[0].kernel for one in found}) == 3
+
+
+def test_what_goes_wrong_with_one_goes_wrong_with_those_that_run_the_same(small, variants):
+    rig = Rig(spoil={256: fail(ValueError("odd"))})
+    found = measure_problem(PROBLEM, small, variants, STAMP, bench=rig.bench())
+    assert {(m.status, m.error) for m in found} == {(Status.FAILED, "ValueError: odd")}
+    assert rig.runs == [256]
 
 
 @pytest.mark.parametrize(("layer", "heads"), [("rgcn", 1), ("rgat", 2), ("hgt", 1)])
@@ -196,7 +222,7 @@ def test_a_single_kernel_has_times_of_its_own(kernel, heads, family, graph):
 def fill(value: float) -> Callable[[dict[str, Tensor]], None]:
     def spoil(buffers: dict[str, Tensor]) -> None:
         for name, buffer in buffers.items():
-            if name.startswith("v") or buffer.shape == (50, 8):
+            if name.startswith("v") or buffer.shape == (50_000, 8):
                 buffer.fill_(value)
 
     return spoil

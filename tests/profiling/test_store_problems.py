@@ -90,6 +90,16 @@ def test_variants_that_run_the_same_code_on_the_same_blocks_share_their_samples(
     assert [c.seconds for c in problem.candidates] == [3.0, 2.0, 4.0]
 
 
+def test_samples_of_variants_that_were_measured_together_count_once(store):
+    launches = (LaunchRecord("k", "fused", (3.0, 8.0), (0.5, 0.6, 0.7)),)
+    first = measurement(1, samples=(1.0, 5.0, 6.0), launches=launches)
+    others = measurement(2, samples=(2.0,), launches=launches)
+    together = replace(first, unit="together", variant="hybrid/b4")
+    store.add([first, others, together], MACHINE)
+    [problem] = problems(store, share=0.5)
+    assert [c.seconds for c in problem.candidates] == [3.5, 3.5, 3.5]
+
+
 @pytest.mark.parametrize("count", range(1, 12))
 def test_quartiles_are_numpy_s(store, count):
     samples = tuple(np.random.default_rng(count).random(count).tolist())

@@ -1,13 +1,19 @@
-"""What cutting small graphs into eight blocks is worth: the fastest variant, under either rule.
+"""What a rule of sharing out launches among threads is worth: the fastest variant with and without.
 
-    python benchmarks/blocks.py [--graphs umls,cora] [--layers rgcn,rgat,hgt] [--rounds 31]
+    python benchmarks/sharing.py [--rule blocks] [--graphs umls,cora] [--layers rgcn,rgat,hgt]
 
-Before, there were as many blocks as the largest size of one asked for: one, where that many nodes
-were not there. All variants but vanilla run under both rules, interleaved in one process.
+`blocks`: small graphs are cut into eight blocks. Without, there are as many as the largest size of
+one asks for: one, where that many nodes are not there. `turns`: threads begin with consecutive
+shares of the blocks, the same in every launch. Without, they take the next block from one queue.
+
+All variants but vanilla run with and without the rule, interleaved in one process.
 """
 
 import argparse
+import importlib
 import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hetune.profiling.measure.rounds import interleave
+from hetune.variants.backends.cpp import backend
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.graph import cuts
 from hetune.variants.graph.hetero import HeteroGraph
@@ -32,24 +39,54 @@ from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
 from hetune.variants.testing.programs import random_parameters
 
-RESULTS = Path(__file__).parent / "results" / "blocks.json"
+RESULTS = Path(__file__).parent / "results"
 GRAPHS = ("umls", "kinship", "codex_s", "citeseer", "cora", "wiki_squirrel")
 BEFORE, NOW = "before", "now"
+_SHARES = "const int shares = threads < most ? threads : most;"
 
 
-def as_before(num_nodes: int, block_nodes: np.ndarray) -> np.ndarray:
-    """How many blocks there were."""
+def as_asked(num_nodes: int, block_nodes: np.ndarray) -> np.ndarray:
+    """How many blocks there are without the rule of eight."""
     return np.maximum(np.ceil(num_nodes / block_nodes), 1)
 
 
-def measure(layer: str, graph: HeteroGraph, width: int, rounds: int) -> dict[str, Any]:
-    """The times of the fastest variant under each rule, and its id."""
+def few_blocks() -> AbstractContextManager[Any]:
+    """As many blocks as their size asks for."""
+    return mock.patch.object(cuts, "block_counts", as_asked)
+
+
+@contextmanager
+def one_queue() -> Iterator[None]:
+    """Kernels whose threads take blocks from one queue."""
+    # By name, for the package's own `emit` is the function.
+    emit = importlib.import_module("hetune.variants.backends.cpp.emit")
+    prelude: str = emit._prelude()
+    if prelude.count(_SHARES) != 1:
+        raise SystemExit(f"the prelude of kernels does not say {_SHARES!r} any more: mend _SHARES")
+    backend._emit.cache_clear()
+    queue = prelude.replace(_SHARES, "const int shares = 1;")
+    with mock.patch.object(emit, "_prelude", return_value=queue):
+        yield
+    backend._emit.cache_clear()
+
+
+WITHOUT: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "blocks": few_blocks,
+    "turns": one_queue,
+}
+"""What takes a rule away, by its name."""
+
+
+def measure(
+    rule: str, layer: str, graph: HeteroGraph, width: int, rounds: int
+) -> dict[str, dict[str, Any]]:
+    """The times of the fastest variant before and now, and its id."""
     program = layer_program(layer, width, width, 1)
     values = {n: 0.1 * v.float() for n, v in random_parameters(program, graph).items()}
     features = {p.name: values[p.name] for p in program.params if p.role == "feature"}
     runs, kept = {}, []
-    for rule, counts in ((BEFORE, as_before), (NOW, cuts.block_counts)):
-        with mock.patch.object(cuts, "block_counts", counts):
+    for when, changed in ((BEFORE, WITHOUT[rule]), (NOW, nullcontext)):
+        with changed():
             kept.append(fresh := graph.unindexed())  # domains do not keep it
             domain = Domain(fresh)
             for variant in variants_of(program):
@@ -57,27 +94,29 @@ def measure(layer: str, graph: HeteroGraph, width: int, rounds: int) -> dict[str
                     continue
                 given = weights_of(variant.plan, values, graph)
                 bound = Executable(variant.plan, domain, CppBackend(), variant.schedules)
-                runs[rule, variant.id] = lambda bound=bound, given=given: bound.run(features, given)
-                runs[rule, variant.id]()
+                runs[when, variant.id] = lambda bound=bound, given=given: bound.run(features, given)
+                runs[when, variant.id]()
     times = interleave(runs, dict.fromkeys(runs, rounds))
     found: dict[str, Any] = {}
-    for rule in (BEFORE, NOW):
-        mine = {variant: t for (of, variant), t in times.items() if of == rule}
+    for when in (BEFORE, NOW):
+        mine = {variant: t for (of, variant), t in times.items() if of == when}
         best = min(mine, key=lambda variant: mine[variant].median)
-        found[rule] = {"variant": best, **as_json(mine[best])}
+        found[when] = {"variant": best, **as_json(mine[best])}
     return found
 
 
 def main() -> None:
     """Measure all, print a table, write the JSON."""
     line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    line.add_argument("--rule", choices=tuple(WITHOUT), default="turns")
     line.add_argument("--graphs", type=names, default=list(GRAPHS))
     line.add_argument("--layers", type=names, default=list(LAYERS))
     line.add_argument("--width", type=int, default=64)
     line.add_argument("--rounds", type=int, default=31)
     line.add_argument("--threads", type=int, default=torch.get_num_threads())
-    line.add_argument("--out", type=Path, default=RESULTS)
+    line.add_argument("--out", type=Path, help="results/RULE.json by default")
     options = line.parse_args()
+    out = options.out or RESULTS / f"{options.rule}.json"
     set_threads(options.threads)
     table = Table(title="ms of the fastest variant")
     for column in ("layer", "graph", BEFORE, NOW, "now / before"):
@@ -90,10 +129,10 @@ def main() -> None:
             except MissingGraphError as error:
                 print(f"skipped {name}: {error}")
                 continue
-            found = measure(layer, graph, options.width, options.rounds)
+            found = measure(options.rule, layer, graph, options.width, options.rounds)
             ratio = found[NOW]["median_ms"] / found[BEFORE]["median_ms"]
             cells.append({"layer": layer, "graph": name, "ratio": round(ratio, 4), **found})
-            shown = (f"{found[rule]['median_ms']:.3f}" for rule in (BEFORE, NOW))
+            shown = (f"{found[when]['median_ms']:.3f}" for when in (BEFORE, NOW))
             table.add_row(layer, name, *shown, f"{ratio:.2f}")
         if ratios := [cell["ratio"] for cell in cells if cell["layer"] == layer]:
             mean = geometric_mean(ratios)
@@ -102,11 +141,12 @@ def main() -> None:
     record = {
         "machine": fingerprint(options.threads),
         "commit": commit(),
+        "rule": options.rule,
         "width": options.width,
         "cells": cells,
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
