@@ -188,9 +188,9 @@ def test_single_kernels_teach_campaigns_that_have_them(
     seen: list[set[str]] = []
     choose = Planner.next
 
-    def next_units(planner, measured, left, count):
+    def next_units(planner, measured, known, left, count):
         seen.append({problem.layer for problem in measured})
-        return choose(planner, measured, left, count)
+        return choose(planner, measured, known, left, count)
 
     known = [unit for name in ("rgcn", "linear") for unit in kernel_units(name)[:1]]
     run_units(known, "before", store, supervisor=supervisor)
