@@ -128,25 +128,25 @@ class _Measuring:
         self._problem, self._graph, self._variants = problem, graph, variants
         self._limits, self._bench, self._seed, self._beat = limits, bench, seed, beat
         self._program = program_of(problem)
-        self._promoted = promoted_for(problem)
         # What is counted for records is the same wherever a problem runs.
         self._counted = Domain(graph)
         self._there = graph if bench.device is None else graph.to(bench.device)
         self._domain = Domain(self._there, bench.device)
         self._prepared: dict[int, float] = {}
-        self._table = CandidateTable.of(self._promoted)
+        promoted = promoted_for(problem)
+        self._table = CandidateTable.of(promoted)
         self._columns = self._table.columns(self._counted)
         self._preparation = self._table.preparation(self._counted)
         self._facts = graph_facts(graph)
-        self._place = {variant.id: position for position, variant in enumerate(self._promoted)}
+        self._place = {variant.id: position for position, variant in enumerate(promoted)}
 
     def run(self, stamp: Stamp) -> list[Measurement]:
         self._bench.compile(self._variants, lambda done, total, name: self._beat(SETUP))
         inputs = random_inputs(self._program, self._counted, self._seed)
         self._beat(SETUP)
         oracle = Oracle(self._program, self._graph, inputs, seed=self._seed)
-        standing_for = self._standing_for()
-        candidates = self._candidates(standing_for.values(), inputs)
+        leads = self._leads()
+        candidates = self._candidates(dict.fromkeys(leads), inputs)
         memory = self._limits.memory_bytes or self._bench.free_bytes()
         admitted = [c for c in candidates if self._admit(c, oracle, memory)]
         keep_affordable(admitted, self._limits)
@@ -158,18 +158,16 @@ class _Measuring:
         measured = {c.variant.id: c for c in candidates}
         return [
             self._record(variant, measured[lead.id], taken, clocks, stamp)
-            for variant, lead in zip(self._variants, standing_for.values(), strict=True)
+            for variant, lead in zip(self._variants, leads, strict=True)
         ]
 
-    def _standing_for(self) -> dict[str, Variant]:
-        """Which variant is measured for each, by its id: the first that runs the same."""
+    def _leads(self) -> list[Variant]:
+        """For each variant the one that is measured: the first that runs the same."""
         first: dict[Run, Variant] = {}
-        found = {}
+        found = []
         for variant in self._variants:
-            counts = (tuple(row) for row in self._counts(variant))
-            found[variant.id] = first.setdefault(
-                run_of(variant.id, self._problem.device, counts), variant
-            )
+            run = run_of(variant.id, self._problem.device, map(tuple, self._counts(variant)))
+            found.append(first.setdefault(run, variant))
         return found
 
     def _counts(self, variant: Variant) -> list[list[float]]:
@@ -183,7 +181,7 @@ class _Measuring:
         features = self._moved(inputs.features)
         weights: dict[int, dict[str, torch.Tensor]] = {}
         found = []
-        for variant in dict.fromkeys(variants):
+        for variant in variants:
             self._beat(SETUP)
             plan = variant.plan
             if id(plan) not in weights:

@@ -19,6 +19,7 @@ from hetune.variants.graph.cuts import (
     block_counts,
     block_order,
     node_blocks,
+    num_hubs,
     row_groups,
 )
 from hetune.variants.graph.hetero import HeteroGraph
@@ -330,6 +331,8 @@ def test_hubs_begin_first_and_the_largest_before_all() -> None:
     hubs = np.repeat([90, 33, 60], [700, 2000, 1200])
     dst = np.concatenate([hubs, rng.integers(0, 100, 300)])
     index = GraphIndex.of(HeteroGraph(rng.integers(0, 100, dst.size), dst, num_nodes=100))
+    assert num_hubs(index, 10) == 3
+    assert num_hubs(GraphIndex.of(random_graph(1000, 50, 6)), 10) == 0
     first_node = node_blocks(index, 10)[block_order(index, 10).long()].tolist()
     assert first_node[:3] == [33, 60, 90]
     assert first_node[3:] == sorted(first_node[3:])

@@ -82,7 +82,7 @@ def _change(
 
 @pytest.fixture
 def check(backend, graphs) -> Iterator[Callable[..., None]]:
-    """Compares a launch on all graphs with the interpreter in float64, on 1 and on 2 threads.
+    """Compares a launch on all graphs with the interpreter in float64, on 1, 2 and other threads.
 
     Buffers hold signed random numbers, or what becomes ``of`` them.
     """
@@ -92,6 +92,7 @@ def check(backend, graphs) -> Iterator[Callable[..., None]]:
         schedule: Schedule | None = None,
         only: dict[str, HeteroGraph] | None = None,
         of: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        more_threads: int = 2,
     ) -> None:
         verify(launch)
         for name, graph in (only or graphs).items():
@@ -102,7 +103,7 @@ def check(backend, graphs) -> Iterator[Callable[..., None]]:
             run = backend.bind(launch, chosen, place)
             share = scratch_layout(launch, chosen.block_nodes, place.index).stride
             results = []
-            for threads in (1, 2):
+            for threads in (1, more_threads):
                 values = _change(random_values(launch, place.index, graph, torch.float32), of)
                 values[SCRATCH] = torch.full((threads * share,), torch.nan)
                 torch.set_num_threads(threads)
