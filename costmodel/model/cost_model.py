@@ -125,7 +125,7 @@ class CostModel:
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             files={},
             device=rows.device,
-            usual=rows.schedule,
+            usual=rows.usual,
             tie=tie,
         )
         return cls(families, manifest)

@@ -20,7 +20,7 @@ from hetune.variants.errors import ModelError
 from hetune.variants.plan.variants import Device
 from hetune.variants.runtime.table import PREPARATION
 
-FORMAT = 1
+FORMAT = 2
 """Version of bundles and their manifests; of another one nothing is read."""
 
 
@@ -96,8 +96,7 @@ class Manifest:
         created_at: When, in UTC, ISO 8601.
         files: SHA-256 of each file of the bundle; empty until it is saved.
         device: What the variants are made for whose launches it predicts.
-        usual: The schedule of a layer's usual variant, as ids name it: `ties.schedule_of`. The
-            device's where it is empty.
+        usual: Ids of layers' usual variants: `ties.usual_variants`.
         tie: The factor within which its predictions cannot tell the usual variant from a faster
             one: `ties.tie_of`.
     """
@@ -118,9 +117,9 @@ class Manifest:
     code_version: str
     created_at: str
     files: Mapping[str, str]
-    device: Device = "cpu"
-    usual: str = ""
-    tie: float = 1.0
+    device: Device
+    usual: tuple[str, ...]
+    tie: float
 
     @property
     def digest(self) -> str:
@@ -153,7 +152,7 @@ class Manifest:
                     "train it again, or use the version that wrote it "
                     f"({record.get('code_version', 'unknown')})"
                 )
-            for name in ("features", "graph_features", "columns"):
+            for name in ("features", "graph_features", "columns", "usual"):
                 record[name] = _texts(record[name])
             for name in ("target", "weighting", "code_version"):
                 _text(record[name])
@@ -164,10 +163,9 @@ class Manifest:
             record["preparation"] = _preparation(record["preparation"])
             record["data"] = _data(record["data"])
             record["fingerprint"] = Fingerprint.from_dict(record["fingerprint"])
-            record["device"] = known(record.get("device", "cpu"))
+            record["device"] = known(record["device"])
             record["machine"] = rates_from(record["device"], record["machine"])
-            record["usual"] = _text(record.get("usual", ""))
-            record["tie"] = finite(record.get("tie", 1.0), 1)
+            record["tie"] = finite(record["tie"], 1)
             record["metrics"] = {n: _scores(found) for n, found in record["metrics"].items()}
             record["files"] = {n: _text(digest) for n, digest in record["files"].items()}
             return cls(**record)

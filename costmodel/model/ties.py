@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,54 +51,63 @@ def tie_of(regrets: Callable[[float], NDArray[np.float64]]) -> float:
     return max(tie for tie, loss in losses.items() if loss.mean() <= bound)
 
 
-def schedule_of(problems: Sequence[Problem]) -> str:
-    """The schedule in which usual plans ran fastest, as ids name it; empty if none was compared.
+def usual_variants(problems: Sequence[Problem]) -> tuple[str, ...]:
+    """Ids of usual plans, each in the schedule in which it is fastest as a rule, sorted.
 
-    Problems count whose usual plan was measured in as many schedules as that of any.
+    That is the one with the least median of regrets among the plan's schedules. Problems count in
+    which as many of these were measured as in any, and did not all run the same. A plan of which
+    there is no such problem is left out.
     """
-    found = [_schedules(problem) for problem in problems]
-    most = max(map(len, found), default=0)
-    names = next((times.keys() for times in found if len(times) == most), {}.keys())
-    compared = [times for times in found if times.keys() == names]
-    if most < 2:
-        return ""
-    return min(compared[0], key=lambda name: sum(math.log(times[name]) for times in compared))
+    by_plan: dict[str, list[dict[str, float]]] = {}
+    for problem in problems:
+        if (plain := _usual_of(problem, ())) is not None:
+            plan = plan_of(plain)
+            times = {c.variant: c.seconds for c in problem.candidates if plan_of(c.variant) == plan}
+            by_plan.setdefault(plan, []).append(times)
+    return tuple(sorted(filter(None, map(_fastest, by_plan.values()))))
 
 
-def usual_of(problem: Problem, schedule: str = "") -> int | None:
+def usual_of(problem: Problem, learned: tuple[str, ...] = ()) -> int | None:
     """The position of the usual variant among a problem's candidates; None if not measured.
 
     Args:
         problem: Its times are not looked at.
-        schedule: In place of the device's usual one.
+        learned: `usual_variants`.
     """
-    if (plain := _usual_of(problem)) is None:
-        return None
-    wanted = f"{plan_of(plain)}/{schedule}" if schedule else plain
+    wanted = _usual_of(problem, learned)
     found = (i for i, c in enumerate(problem.candidates) if c.variant == wanted)
     return next(found, None)
 
 
-def _schedules(problem: Problem) -> dict[str, float]:
-    """Seconds of the usual plan by schedule."""
-    if (plain := _usual_of(problem)) is None:
-        return {}
-    start = f"{plan_of(plain)}/"
-    return {
-        c.variant.removeprefix(start): c.seconds
-        for c in problem.candidates
-        if c.variant.startswith(start)
-    }
+def _fastest(measured: Sequence[Mapping[str, float]]) -> str | None:
+    """The one with the least median of regrets; of equals, with the least mean logarithm."""
+    most = max(map(len, measured))
+    names = next(times.keys() for times in measured if len(times) == most)
+    compared = [
+        [math.log(times[name] / min(times.values())) for name in names]
+        for times in measured
+        if times.keys() == names and len(set(times.values())) > 1
+    ]
+    if not compared:
+        return None
+    losses = np.array(compared)
+    ranked = zip(
+        np.median(losses, axis=0).tolist(), losses.mean(axis=0).tolist(), names, strict=True
+    )
+    return min(ranked)[-1]
 
 
-def _usual_of(problem: Problem) -> str | None:
-    return _usual(problem.layer, problem.d_in, problem.d_out, problem.heads, problem.device)
+def _usual_of(problem: Problem, learned: tuple[str, ...]) -> str | None:
+    widths = problem.d_in, problem.d_out, problem.heads
+    return _usual(problem.layer, *widths, problem.device, learned)
 
 
 @functools.lru_cache(maxsize=256)
-def _usual(layer: str, d_in: int, d_out: int, heads: int, device: Device) -> str | None:
+def _usual(
+    layer: str, d_in: int, d_out: int, heads: int, device: Device, learned: tuple[str, ...]
+) -> str | None:
     try:
         program = layer_program(layer, d_in, d_out, heads)
     except InputError:
         return None
-    return usual(variants_of(program, device)).id
+    return usual(variants_of(program, device), learned).id

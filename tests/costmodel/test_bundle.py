@@ -17,6 +17,7 @@ import pytest
 
 from hetune.costmodel.features import graph, launch
 from hetune.costmodel.model import bundle
+from hetune.costmodel.model.manifest import FORMAT
 from hetune.variants.errors import ModelError
 from hetune.variants.runtime.table import COLUMNS
 
@@ -165,7 +166,7 @@ def remove(name):
         (without("target"), "manifest is damaged"),
         (manifest_with(surprise=1), "manifest is damaged"),
         (manifest_with(fingerprint={}), "manifest is damaged"),
-        (manifest_with(format=99), "format 99, and this version of hetune reads 1"),
+        (manifest_with(format=99), f"format 99, and this version of hetune reads {FORMAT}"),
         (
             manifest_with(features=[*launch.NAMES, "phase_of_the_moon"]),
             "other features of a launch.*no longer there: phase_of_the_moon.*train it again",
@@ -209,6 +210,8 @@ WRONG = {
     "machine/memory_rate": (0, *NO_SECONDS),
     "metrics": (None, [], {"roofline-ratio": None}, {"roofline-ratio": {}}),
     "metrics/roofline-ratio/regret": (None, "good", math.nan),
+    "usual": (None, "b256", [1]),
+    "tie": (0.9, *NO_SECONDS),
     "code_version": (None, 1),
     "created_at": (None, 20260101, "yesterday"),
     "files": (None, [], {"fused.ubj": 1}),
@@ -227,7 +230,7 @@ def test_whatever_a_manifest_holds_it_is_damaged_or_right(copy, place):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "null", "[]", "1", '"text"', "{}", '{"format": 1}', "[" * 100_000],
+    ["", "null", "[]", "1", '"text"', "{}", f'{{"format": {FORMAT}}}', "[" * 100_000],
     ids=lambda text: text[:15],
 )
 def test_a_manifest_that_is_none(copy, text):

@@ -10,7 +10,7 @@ import pytest
 
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import Manifest
-from hetune.costmodel.model.ties import schedule_of, tie_of, unless_tied, usual_of
+from hetune.costmodel.model.ties import tie_of, unless_tied, usual_of, usual_variants
 from hetune.variants.errors import ModelError
 from hetune.variants.plan.variants import plan_of, usual, variants_of
 from hetune.variants.runtime.build import layer_program
@@ -63,21 +63,49 @@ def test_the_usual_variant_of_a_problem_is_that_of_its_layer():
     assert usual_of(problem({"a": 1.0, USUAL: 2.0}, layer="no such")) is None
 
 
-def test_the_usual_schedule_is_the_one_that_ran_fastest_for_usual_plans():
+def sized(small: float, middle: float, large: float, plan: str = plan_of(USUAL), layer="rgcn"):
+    """A problem whose plan was measured in three sizes of blocks, and another one in one."""
+    times = {f"{plan}/b256": small, f"{plan}/b1024": middle, f"{plan}/b4096": large}
+    return problem({**times, "vanilla/b4096": 0.1}, layer=layer)
+
+
+def test_usual_variants_have_the_size_that_is_fastest_as_a_rule():
     plan = plan_of(USUAL)
-    told = {f"{plan}/b256": 1.0, f"{plan}/b1024": 1.1, f"{plan}/b4096": 0.8, "vanilla/b4096": 0.1}
-    other = {f"{plan}/b256": 1.0, f"{plan}/b1024": 1.1, f"{plan}/b4096": 2.0, "vanilla/b1024": 0.1}
-    assert schedule_of([problem(told), problem(other)]) == "b256"
-    assert schedule_of([problem(told), problem({f"{plan}/b1024": 1.0})]) == "b4096"
-    assert schedule_of([problem({USUAL: 1.0, "vanilla/b256": 0.1})]) == ""
-    assert schedule_of([problem(told, layer="no such")]) == ""
+    often = [sized(1.0, 1.1, 1.2), sized(1.0, 1.1, 1.2), sized(9.0, 1.0, 1.2)]
+    assert usual_variants(often) == (f"{plan}/b256",)
+    assert usual_variants([sized(1.2, 1.0, 1.3), *often[:1]]) == (f"{plan}/b1024",)
+    assert usual_variants([]) == ()
 
 
-def test_the_usual_variant_may_have_another_schedule():
-    found = problem({"a": 1.0, f"{plan_of(USUAL)}/b256": 2.0, USUAL: 3.0})
-    assert usual_of(found, "b256") == 1
+def test_where_all_sizes_ran_the_same_nothing_is_compared():
+    same = [sized(1.0, 1.0, 1.0)] * 5
+    assert usual_variants(same) == ()
+    assert usual_variants([*same, sized(1.0, 1.1, 0.8)]) == (f"{plan_of(USUAL)}/b4096",)
+
+
+def test_a_problem_with_fewer_sizes_does_not_count():
+    alone = problem({f"{plan_of(USUAL)}/b256": 0.1, USUAL: 1.0})
+    assert usual_variants([alone, alone, sized(1.0, 0.9, 1.1)]) == (USUAL,)
+    assert usual_variants([problem({USUAL: 1.0, "vanilla/b256": 0.1})]) == ()
+    assert usual_variants([sized(1.0, 1.1, 0.8, layer="no such")]) == ()
+
+
+def test_plans_learn_apart():
+    hgt = plan_of(usual(variants_of(layer_program("hgt", 64, 64))).id)
+    found = usual_variants([sized(1.0, 1.1, 1.2), sized(1.2, 1.1, 1.0, hgt, "hgt")])
+    assert found == (f"{hgt}/b4096", f"{plan_of(USUAL)}/b256")
+
+
+def test_the_usual_variant_is_the_learned_one_of_its_plan():
+    plan = plan_of(USUAL)
+    found = problem({"a": 1.0, f"{plan}/b256": 2.0, USUAL: 3.0})
+    assert usual_of(found, (f"{plan}/b256",)) == 1
+    assert usual_of(found, ("a", "vanilla/b256")) == 2
     assert usual_of(found) == 2
-    assert usual_of(found, "b4096") is None
+    assert usual_of(found, (f"{plan}/b4096",)) is None
+    variants = variants_of(layer_program("rgcn", 64, 64))
+    assert usual(variants, ("vanilla/b256", f"{plan}/b256")).id == f"{plan}/b256"
+    assert usual(variants, ("no such/b256",)).id == USUAL
 
 
 def with_usual(numbers, tie):
@@ -116,14 +144,7 @@ def test_a_model_learns_its_tie_and_keeps_it():
     assert unheld.manifest.tie == 1.0
 
 
-def test_models_of_before_have_no_tie():
-    record = json.loads(small_model().manifest.as_json())
-    del record["tie"], record["usual"]
-    found = Manifest.from_json(json.dumps(record))
-    assert (found.usual, found.tie) == ("", 1.0)
-
-
-@pytest.mark.parametrize("wrong", [{"tie": 0.9}, {"tie": None}, {"usual": 256}])
+@pytest.mark.parametrize("wrong", [{"tie": 0.9}, {"tie": None}, {"usual": "b256"}])
 def test_ties_that_cannot_be_are_refused(wrong):
     record = {**json.loads(small_model().manifest.as_json()), **wrong}
     with pytest.raises(ModelError, match="damaged"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
@@ -122,14 +122,21 @@ def _gpu_schedules() -> dict[str, AnySchedule]:
     return found
 
 
-def usual(variants: Sequence[Variant]) -> Variant:
+def usual(variants: Sequence[Variant], learned: Collection[str] = ()) -> Variant:
     """What to run where nothing is known of the graph: the plan that adapts to it most by itself.
 
     Alternatives are listed from the least adaptive to the most, so it is the last plan: for layers
     with default options the hybrid one, which decides relation by relation.
+
+    Args:
+        variants: All of a layer.
+        learned: Ids of usual variants, which tell the schedules of their plans; others have the
+            device's usual one.
     """
     device = device_of(variants)
-    return next((v for v in reversed(variants) if is_usual(v.id, device)), variants[-1])
+    plain = next((v for v in reversed(variants) if is_usual(v.id, device)), variants[-1])
+    known = (v for v in variants if v.id in learned and plan_of(v.id) == plan_of(plain.id))
+    return next(known, plain)
 
 
 def _variant(id: str, plan: Plan, schedule: AnySchedule) -> Variant:

@@ -29,7 +29,7 @@ from hetune.variants.kernel.nodes import (
 )
 from hetune.variants.kernel.walk import statements
 from hetune.variants.kernel.work import Formula, Term, formula, limit_of
-from hetune.variants.plan.variants import Device, Variant, device_of, plan_of, usual
+from hetune.variants.plan.variants import Device, Variant, device_of, usual
 from hetune.variants.program.nodes import ALL_EDGES, Space
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_columns import GPU_COLUMNS, GpuColumns
@@ -148,7 +148,7 @@ class CandidateTable:
         )
         self.launches = tuple(rows)
         self.families = tuple(_family(launch) for launch, _ in self._as_run())
-        self._usual: dict[str, int] = {}
+        self._usual: dict[tuple[str, ...], int] = {}
         self._counted: dict[Rows, int] = {}
         self._runs: dict[tuple[Space, str, int | None], int] = {}
         self._formulas: dict[Launch, Formula] = {}
@@ -161,18 +161,11 @@ class CandidateTable:
         """The table of these variants, remembered."""
         return CandidateTable(variants)
 
-    def usual(self, schedule: str = "") -> int:
-        """The position of the variant to take where nothing is known of the graph.
-
-        Args:
-            schedule: As variants' ids name it, in place of the usual one, if there is such a one.
-        """
-        if schedule not in self._usual:
-            plain = usual(self.variants)
-            named = f"{plan_of(plain.id)}/{schedule}"
-            found = (i for i, v in enumerate(self.variants) if v.id == named)
-            self._usual[schedule] = next(found, self.variants.index(plain))
-        return self._usual[schedule]
+    def usual(self, learned: tuple[str, ...] = ()) -> int:
+        """The position of the usual variant: `plan.variants.usual`, remembered."""
+        if learned not in self._usual:
+            self._usual[learned] = self.variants.index(usual(self.variants, learned))
+        return self._usual[learned]
 
     def totals(self, seconds: np.ndarray) -> np.ndarray:
         """Sums over the launches of each variant, float64 [variants], of a value by row."""
