@@ -331,7 +331,7 @@ def test_presets_keep_their_promise_of_time(preset, minutes, most_units, most_pr
 def test_the_default_campaign_spans_what_models_have_to_know():
     found = load("default", threads=2)
     sizes = sorted(size_of(graph)[1] for graph in found.graphs)
-    assert 60 <= len(sizes) <= 80
+    assert 80 <= len(sizes) <= 100
     assert sizes[0] < 300 < 1_000_000 < sizes[-1]
     assert all(after < 6 * before for before, after in pairwise(sizes))
     asked = problems(found)
