@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -84,17 +85,16 @@ def _fastest(measured: Sequence[Mapping[str, float]]) -> str | None:
     most = max(map(len, measured))
     names = next(times.keys() for times in measured if len(times) == most)
     compared = [
-        [math.log(times[name] / min(times.values())) for name in names]
+        {name: math.log(seconds / min(times.values())) for name, seconds in times.items()}
         for times in measured
         if times.keys() == names and len(set(times.values())) > 1
     ]
-    if not compared:
-        return None
-    losses = np.array(compared)
-    ranked = zip(
-        np.median(losses, axis=0).tolist(), losses.mean(axis=0).tolist(), names, strict=True
-    )
-    return min(ranked)[-1]
+
+    def loss(name: str) -> tuple[float, float]:
+        of_problems = [losses[name] for losses in compared]
+        return statistics.median(of_problems), statistics.fmean(of_problems)
+
+    return min(names, key=loss) if compared else None
 
 
 def _usual_of(problem: Problem, learned: tuple[str, ...]) -> str | None:
