@@ -1,10 +1,18 @@
 // What this machine can do at best: arithmetic on registers alone, and rows gathered at random.
 #include <stdint.h>
 
-typedef float v16 __attribute__((vector_size(64)));
+// Vectors as wide as a register: wider ones lie in memory, and have more than one instruction each.
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
+typedef float vector __attribute__((vector_size(4 * LANES)));
 
-static inline v16 load(const float* from) {
-    v16 value;
+static inline vector load(const float* from) {
+    vector value;
     __builtin_memcpy(&value, from, sizeof value);
     return value;
 }
@@ -15,20 +23,20 @@ static inline v16 load(const float* from) {
 // slow the yardstick down more than the kernel.
 static const int pieces_per_thread = 16;
 
-// FMA instructions on registers alone: 12 chains of 16 lanes, 384 operations a turn.
+// FMA instructions on registers alone: 12 chains of them, 192 products and as many sums a turn.
 EXPORT void fma_peak(int64_t turns, int threads, float* sink) {
     const int pieces = pieces_per_thread * threads;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int piece = 0; piece < pieces; ++piece) {
-        v16 chain[12];
-        for (int i = 0; i < 12; ++i) chain[i] = v16{} + float(i);
+        vector chain[12];
+        for (int i = 0; i < 12; ++i) chain[i] = vector{} + float(i);
         const volatile float unknown[2] = {0.999f, 1e-3f};
-        const v16 factor = v16{} + unknown[0], term = v16{} + unknown[1];
-        for (int64_t turn = 0; turn < turns / pieces_per_thread; ++turn) {
+        const vector factor = vector{} + unknown[0], term = vector{} + unknown[1];
+        for (int64_t turn = 0; turn < turns / pieces_per_thread * (16 / LANES); ++turn) {
 #pragma GCC unroll 12
             for (int i = 0; i < 12; ++i) chain[i] = chain[i] * factor + term;
         }
-        v16 total = v16{};
+        vector total = vector{};
         for (int i = 0; i < 12; ++i) total += chain[i];
         sink[piece] = total[0];
     }
@@ -41,17 +49,16 @@ EXPORT void gather_sum(const float* table, const int32_t* rows, int64_t count, i
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int64_t piece = 0; piece < pieces; ++piece) {
         const int64_t first = count * piece / pieces, stop = count * (piece + 1) / pieces;
-        v16 a = {}, b = {}, c = {}, d = {};
+        vector sums[64 / LANES] = {};
         for (int64_t i = first; i < stop; ++i) {
             const float* next = table + int64_t(rows[i + ahead < stop ? i + ahead : i]) * 64;
             for (int line = 0; line < 64; line += 16) __builtin_prefetch(next + line);
             const float* row = table + int64_t(rows[i]) * 64;
-            a += load(row);
-            b += load(row + 16);
-            c += load(row + 32);
-            d += load(row + 48);
+#pragma GCC unroll 16
+            for (int part = 0; part < 64 / LANES; ++part) sums[part] += load(row + part * LANES);
         }
-        const v16 total = a + b + c + d;
-        sink[piece] = total[0] + total[5];
+        vector total = {};
+        for (int part = 0; part < 64 / LANES; ++part) total += sums[part];
+        sink[piece] = total[0] + total[LANES - 1];
     }
 }

@@ -57,6 +57,7 @@ def spawn(tmp_path: Path) -> Callable[[str, Registry, KernelSource], subprocess.
             (
                 "from pathlib import Path, PosixPath",
                 "from hetune.variants.registry import KernelSource, Registry, Toolchain",
+                "from hetune.variants.registry.vectors import Vectors",
                 f"source = {source!r}",
                 f"registry = Registry({registry.root!r}, toolchain={registry.toolchain!r})",
                 textwrap.dedent(code),

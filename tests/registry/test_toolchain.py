@@ -9,6 +9,7 @@ import pytest
 
 from hetune.variants.errors import CompileError
 from hetune.variants.registry import KernelSource, Registry, Toolchain
+from hetune.variants.registry.vectors import WIDEST, Vectors, vectors_of
 
 MEND = "install one (`apt-get install g++`), or set HETUNE_CXX to a C++20 compiler with OpenMP"
 
@@ -62,6 +63,32 @@ def test_a_compiler_without_a_version(monkeypatch, scripted):
     assert str(error.value) == (
         f"the C++ compiler `{fake.compiler}` does not answer `--version` (exit status 3): {MEND}"
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("#define __AVX2__ 1\n#define __AVX__ 1\n#define __AVX512F__ 1\n", WIDEST),
+        ("#define __AVX__ 1\n#define __AVX2__ 1\n#define NOT__AVX512F__ 1\n", Vectors(8, 16)),
+        ("#define __SSE2__ 1\n", Vectors(4, 16)),
+        ("#define __ARM_NEON 1\n#define __aarch64__ 1\n", Vectors(4, 32)),
+        ("__AVX__\n", Vectors(4, 16)),
+        ("", Vectors(4, 16)),
+    ],
+)
+def test_what_a_compiler_defines_tells_the_registers(monkeypatch, scripted, said, found):
+    assert vectors_of(said) == found
+    fake = scripted(f'case "$*" in *-dM*) printf \'{said}\';; *) exec $CXX "$@";; esac')
+    monkeypatch.setenv("HETUNE_CXX", fake.compiler)
+    assert Toolchain.detect().vectors == found
+
+
+@pytest.mark.skipif(os.uname().machine not in ("x86_64", "amd64"), reason="x86-64 only")
+def test_options_decide_which_registers_there_are(monkeypatch, scripted, toolchain):
+    fake = scripted('exec $CXX "$@" -mno-avx')
+    monkeypatch.setenv("HETUNE_CXX", fake.compiler)
+    assert Toolchain.detect().vectors == Vectors(4, 16)
+    assert toolchain.vectors.lanes in (4, 8, 16)
 
 
 @pytest.mark.skipif(os.uname().machine not in ("x86_64", "amd64"), reason="x86-64 only")

@@ -264,9 +264,9 @@ class Schedule:
         block_nodes: Largest number of destination nodes in a block, on average (node-blocked
             launches), the unit that threads take and that should stay in a core's own cache.
             Small graphs are cut into smaller blocks, so that threads share evenly.
-        row_tile: Rows of a Gemm's register tile.
+        row_tile: Rows of a Gemm's register tile. CPUs with few registers have a smaller tile.
         col_vectors: Vectors of a Gemm's register tile across columns.
-        lanes: float32 elements of the widest vector used (16, 8 or 4).
+        lanes: float32 elements of the widest vector used (16, 8 or 4), or as many as the CPU has.
         unroll: Edges of an innermost loop in flight.
         balance: ``"node"``: blocks of nodes; ``"edge"``: chunks of edges of equal size whose
             partial sums are added up in a second pass (for hubs; single Traversals only).

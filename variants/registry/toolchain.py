@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hetune.variants.errors import CompileError
+from hetune.variants.registry.vectors import WIDEST, Vectors, vectors_of
 
 _FLAGS = (
     "-std=c++20",
@@ -51,6 +52,7 @@ class Toolchain:
         cpu: canonical text of this CPU's features, for `-march=native` depends on them.
         link_flags: options for linking the object.
         timeout_s: seconds after which a compiler is killed; not part of a kernel's key.
+        vectors: the vector registers that the flags and the CPU allow.
     """
 
     compiler: str
@@ -59,6 +61,7 @@ class Toolchain:
     cpu: str
     link_flags: tuple[str, ...] = ("-shared",)
     timeout_s: float = 120.0
+    vectors: Vectors = WIDEST
 
     @classmethod
     def detect(cls) -> "Toolchain":
@@ -76,16 +79,23 @@ class Toolchain:
             # Clang calls LLVM's OpenMP library, which torch's wheels for Linux do not bring along.
             link_flags = ("-shared", "-fopenmp")
         flags = (*_FLAGS, _NATIVE)
-        refusal = _refusal(command, flags)
+        refusal, macros = _ask_macros(command, flags)
         if refusal and platform.machine().lower() in ("x86_64", "amd64"):
             flags = (*_FLAGS, _PORTABLE_X86)
-            refusal = _refusal(command, flags)
+            refusal, macros = _ask_macros(command, flags)
         if refusal:
             raise CompileError(
                 f"the C++ compiler `{shlex.join(command)}` ({identity}) refuses hetune's options: "
                 f"{_MEND}. It says:\n{refusal}"
             )
-        return cls(shlex.join(command), identity, flags, _cpu_features(), link_flags)
+        return cls(
+            shlex.join(command),
+            identity,
+            flags,
+            _cpu_features(),
+            link_flags,
+            vectors=vectors_of(macros),
+        )
 
     def compile(self, source: str, output: Path) -> None:
         """Compile a translation unit into a shared object.
@@ -161,11 +171,13 @@ def _ask_version(command: list[str]) -> str:
     return lines[0].strip()
 
 
-def _refusal(command: list[str], flags: tuple[str, ...]) -> str:
-    """What the compiler has against these options; empty if nothing."""
-    arguments = [*flags, "-fsyntax-only", "-x", "c++", os.devnull]
+def _ask_macros(command: list[str], flags: tuple[str, ...]) -> tuple[str, str]:
+    """What the compiler has against these options, empty if nothing; and what it then defines."""
+    arguments = [*flags, "-dM", "-E", "-x", "c++", os.devnull]
     status, said = _run([*command, *arguments], None, _PROBE_SECONDS)
-    return "" if status == 0 else _head(said) or f"(nothing; exit status {status})"
+    if status == 0:
+        return "", said
+    return _head(said) or f"(nothing; exit status {status})", ""
 
 
 def _run(command: list[str], folder: Path | None, timeout_s: float) -> tuple[int, str]:

@@ -4,10 +4,12 @@ import pytest
 
 from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.cpp.codegen import print_unit
+from hetune.variants.backends.cpp.fit import fitted
 from hetune.variants.backends.cpp.lower import lower
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.text import show_schedule
+from hetune.variants.registry.vectors import Vectors
 
 AGGREGATE_FIRST = """
 launch
@@ -117,6 +119,7 @@ KERNELS = {
     "weighted-sum-by-edge": (WEIGHTED_SUM, Schedule(balance="edge")),
     "softmax": (SOFTMAX, Schedule(unroll=1)),
     "last-product": (LAST_PRODUCT, Schedule()),
+    "few-registers": (AGGREGATE_FIRST, fitted(Schedule(), Vectors(8, 16))),
 }
 
 

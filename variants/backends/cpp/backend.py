@@ -20,6 +20,7 @@ from hetune.variants.backends.cpp.abi import (
     Slot,
 )
 from hetune.variants.backends.cpp.emit import Emitted, emit
+from hetune.variants.backends.cpp.fit import fitted
 from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot
 from hetune.variants.errors import CompileError
 from hetune.variants.graph import cuts
@@ -30,7 +31,8 @@ from hetune.variants.kernel.nodes import Launch, Rows, Schedule
 from hetune.variants.kernel.scratch import ScratchLayout, scratch_layout
 from hetune.variants.plan.variants import Device
 from hetune.variants.program.nodes import End, Space
-from hetune.variants.registry import KernelSource, Registry, default_registry
+from hetune.variants.registry import KernelSource, Registry, Toolchain, default_registry
+from hetune.variants.registry.vectors import WIDEST, Vectors
 
 _emit = functools.lru_cache(maxsize=4096)(emit)
 
@@ -45,6 +47,7 @@ class CppBackend:
 
     Args:
         registry: Where compiled launches are kept; the process's default registry if None.
+        vectors: The registers that code is made for; those of the registry's compiler if None.
     """
 
     name = "cpp"
@@ -52,21 +55,29 @@ class CppBackend:
     target: Device = "cpu"
     schedule = None
 
-    def __init__(self, registry: Registry | None = None) -> None:
-        self._registry = registry
+    def __init__(self, registry: Registry | None = None, vectors: Vectors | None = None) -> None:
+        self._registry, self._vectors = registry, vectors
 
     @property
     def registry(self) -> Registry:
         """Where compiled launches are kept."""
         return self._registry or default_registry()
 
+    @property
+    def vectors(self) -> Vectors:
+        """The registers that code is made for. Raises CompileError where no compiler tells."""
+        if self._vectors is not None:
+            return self._vectors
+        compiler = self.registry.toolchain
+        return compiler.vectors if isinstance(compiler, Toolchain) else WIDEST
+
     def source(self, launch: Launch, schedule: AnySchedule) -> KernelSource:
         """The translation unit of a launch.
 
         Raises:
-            CompileError: The schedule is a GPU's.
+            CompileError: The schedule is a GPU's, or there is no compiler.
         """
-        return emitted(launch, _for_cpu(schedule)).source
+        return self._emitted(launch, _for_cpu(schedule)).source
 
     def is_ready(self, launch: Launch, schedule: AnySchedule) -> bool:
         """Whether the launch was compiled before."""
@@ -83,11 +94,14 @@ class CppBackend:
             CompileError: The launch cannot be compiled, or the schedule is a GPU's.
         """
         schedule = _for_cpu(schedule)
-        code = emitted(launch, schedule)
+        code = self._emitted(launch, schedule)
         function = self.registry.load(code.source).hetune_launch
         function.restype = None
         function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
         return _bound(code, function, schedule, place)
+
+    def _emitted(self, launch: Launch, schedule: Schedule) -> Emitted:
+        return emitted(launch, fitted(schedule, self.vectors))
 
 
 def _for_cpu(schedule: AnySchedule) -> Schedule:

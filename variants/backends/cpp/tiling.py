@@ -14,7 +14,7 @@ _MOST_ROWS = 12
 """Rows of the tallest register tile: each holds a pointer in a general register."""
 
 _ACCUMULATORS = 16
-"""Vectors that narrow tiles are grown to: enough to hide the latency of a multiply-add."""
+"""Vectors that narrow tiles are grown to, if full ones have as many: they hide latency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,8 @@ def tiling(gemm: Gemm, schedule: Schedule) -> Tiling:
     columns = wide * schedule.lanes
     full = sum(1 for i, _ in enumerate(tiles) if (i + 1) * columns <= n)
     vectors = min(len(pieces), wide)
-    rows = max(schedule.row_tile, min(_MOST_ROWS, _ACCUMULATORS // vectors))
+    accumulators = min(_ACCUMULATORS, schedule.row_tile * wide)
+    rows = max(schedule.row_tile, min(_MOST_ROWS, accumulators // vectors))
     if full < 2:
         return Tiling(rows, 0, 0, (), tuple(tiles))
     return Tiling(rows, columns, full * columns, tiles[0], tuple(tiles[full:]))

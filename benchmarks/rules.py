@@ -1,10 +1,11 @@
-"""What a rule of sharing out launches among threads is worth: the fastest variant with and without.
+"""What a rule of launches on CPUs is worth: the fastest variant with and without.
 
-    python benchmarks/sharing.py [--rule blocks] [--graphs umls,cora] [--layers rgcn,rgat,hgt]
+    python benchmarks/rules.py [--rule blocks] [--graphs umls,cora] [--layers rgcn,rgat,hgt]
 
 `blocks`: small graphs are cut into eight blocks. Without, there are as many as the largest size of
 one asks for: one, where that many nodes are not there. `turns`: threads begin with consecutive
 shares of the blocks, the same in every launch. Without, they take the next block from one queue.
+`registers`: vectors and tiles are those that the CPU's registers hold. Without, they are AVX-512's.
 
 All variants but vanilla run with and without the rule, interleaved in one process.
 """
@@ -33,6 +34,7 @@ from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.graph import cuts
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import variants_of
+from hetune.variants.registry.vectors import WIDEST
 from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
@@ -70,9 +72,15 @@ def one_queue() -> Iterator[None]:
     backend._emit.cache_clear()
 
 
+def wide_registers() -> AbstractContextManager[Any]:
+    """Kernels for AVX-512, whatever the CPU has."""
+    return mock.patch.object(CppBackend, "vectors", WIDEST)
+
+
 WITHOUT: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "blocks": few_blocks,
     "turns": one_queue,
+    "registers": wide_registers,
 }
 """What takes a rule away, by its name."""
 
