@@ -14,13 +14,7 @@ namespace {
 constexpr int64_t kOutOfMemory = -1;
 // Rows are taken so many at a time, one in each lane of a vector as wide as a register: GCC keeps
 // wider ones in memory.
-#if defined(__AVX512F__)
-constexpr int kLanes = 16;
-#elif defined(__AVX__)
-constexpr int kLanes = 8;
-#else
-constexpr int kLanes = 4;
-#endif
+constexpr int kLanes = HETUNE_LANES;
 using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
 
 struct Tree {

@@ -2,14 +2,8 @@
 #include <stdint.h>
 
 // Vectors as wide as a register: wider ones lie in memory, and have more than one instruction each.
-#if defined(__AVX512F__)
-#define LANES 16
-#elif defined(__AVX__)
-#define LANES 8
-#else
-#define LANES 4
-#endif
-typedef float vector __attribute__((vector_size(4 * LANES)));
+static const int lanes = HETUNE_LANES;
+typedef float vector __attribute__((vector_size(4 * lanes)));
 
 static inline vector load(const float* from) {
     vector value;
@@ -32,7 +26,7 @@ EXPORT void fma_peak(int64_t turns, int threads, float* sink) {
         for (int i = 0; i < 12; ++i) chain[i] = vector{} + float(i);
         const volatile float unknown[2] = {0.999f, 1e-3f};
         const vector factor = vector{} + unknown[0], term = vector{} + unknown[1];
-        for (int64_t turn = 0; turn < turns / pieces_per_thread * (16 / LANES); ++turn) {
+        for (int64_t turn = 0; turn < turns / pieces_per_thread * (16 / lanes); ++turn) {
 #pragma GCC unroll 12
             for (int i = 0; i < 12; ++i) chain[i] = chain[i] * factor + term;
         }
@@ -49,16 +43,16 @@ EXPORT void gather_sum(const float* table, const int32_t* rows, int64_t count, i
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int64_t piece = 0; piece < pieces; ++piece) {
         const int64_t first = count * piece / pieces, stop = count * (piece + 1) / pieces;
-        vector sums[64 / LANES] = {};
+        vector sums[64 / lanes] = {};
         for (int64_t i = first; i < stop; ++i) {
             const float* next = table + int64_t(rows[i + ahead < stop ? i + ahead : i]) * 64;
             for (int line = 0; line < 64; line += 16) __builtin_prefetch(next + line);
             const float* row = table + int64_t(rows[i]) * 64;
 #pragma GCC unroll 16
-            for (int part = 0; part < 64 / LANES; ++part) sums[part] += load(row + part * LANES);
+            for (int part = 0; part < 64 / lanes; ++part) sums[part] += load(row + part * lanes);
         }
         vector total = {};
-        for (int part = 0; part < 64 / LANES; ++part) total += sums[part];
-        sink[piece] = total[0] + total[LANES - 1];
+        for (int part = 0; part < 64 / lanes; ++part) total += sums[part];
+        sink[piece] = total[0] + total[lanes - 1];
     }
 }

@@ -103,6 +103,8 @@ class Toolchain:
         The object is linked without an OpenMP library, so that its GOMP symbols resolve, when it
         is loaded, to the library that torch uses: one thread pool in the process.
 
+        The source may ask for `HETUNE_LANES`, the float32 elements of a vector register.
+
         Args:
             source: the whole translation unit.
             output: file to write; its folder also holds the private folder of the compiler's
@@ -118,8 +120,10 @@ class Toolchain:
         ) as private:
             folder = Path(private)
             (folder / "kernel.cpp").write_text(source, encoding="utf-8")
+            # No flag, for it follows from them: a machine's fingerprint names the flags.
+            lanes = f"-DHETUNE_LANES={self.vectors.lanes}"
             steps = (
-                ("compile", [*self.flags, "-c", "kernel.cpp", "-o", "kernel.o"]),
+                ("compile", [*self.flags, lanes, "-c", "kernel.cpp", "-o", "kernel.o"]),
                 ("link", ["kernel.o", *self.link_flags, "-o", "kernel.so"]),
             )
             for verb, arguments in steps:
