@@ -11,6 +11,9 @@ STAMP := $(VENV)/.installed
 
 # Compiled kernels stay inside the checkout, so that `make clean` leaves nothing behind.
 export HETUNE_CACHE ?= $(CURDIR)/build/cache
+# Where it is set, as in many images of containers, every process that tests start compiles the byte
+# code of torch and PyG anew. `make clean` removes what is written.
+unexport PYTHONDONTWRITEBYTECODE
 # Three at a time, also on two cores: some wait for processes and clocks. PYTEST_ARGS= runs them
 # one by one.
 PYTEST_ARGS ?= -n 3 --dist worksteal

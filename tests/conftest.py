@@ -10,6 +10,9 @@ from hypothesis import HealthCheck, settings
 
 # Triton looks when it is imported, and PyG imports it.
 os.environ["TRITON_INTERPRET"] = "1"
+# Processes of tests have more threads than there are cores: one that has to wait for others must
+# not keep a core from them. OpenMP looks when torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 # On a busy machine any example may take long.
@@ -20,6 +23,11 @@ settings.load_profile("hetune")
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """Folder of the real graphs. Without any the test is skipped; CI has to have those it names."""
+    return real_graphs()
+
+
+def real_graphs() -> Path:
+    """What `data_dir` is."""
     beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     folder = Path(os.environ.get("HETUNE_DATA", beside))
     if not (folder / "graphs").is_dir():

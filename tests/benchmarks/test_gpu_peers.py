@@ -21,10 +21,17 @@ def cell(unit_s: float = 3600.0, **options) -> Cell:
     return Cell(Cells("cpu", rounds=3, unit_s=unit_s, **options), "rgcn", GRAPH, 16)
 
 
-def test_a_cell_has_every_plan_and_every_peer():
+def test_a_cell_has_every_plan_and_every_peer(monkeypatch):
+    usual = _gpu_peers.each_plan
+    some = {"vanilla", "src", "dst", "hybrid"}  # an interpreter takes seconds for each
+
+    def keep(variant: str) -> bool:
+        return usual(variant) and variant.rpartition("/")[0] in some
+
+    monkeypatch.setattr(_gpu_peers, "each_plan", keep)
     found = cell().measure(compiled=False)
     assert found["reference"] == "PyG"
-    assert set(found["plans"]) >= {"vanilla", "src", "dst", "hybrid"}
+    assert set(found["plans"]) == some
     assert found["best_plan"] in {plan["variant"] for plan in found["plans"].values()}
     known = {c["name"]: c for c in found["candidates"]}
     assert {

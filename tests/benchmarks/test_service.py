@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import time
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -14,6 +15,7 @@ pytest.importorskip("fastapi")
 import service
 from _service_cases import Case
 from _service_load import Report, Shot, _Load, shoot
+from _service_servers import hetune_target, peer_target
 
 TINY = Case(40, 160, 2, (8, 8, 4))
 REPORT = Report(2.0, [0.001, 0.003], [0.0005, 0.0007], 1, {"500": 1}, 3)
@@ -91,7 +93,17 @@ def test_an_unknown_part_is_refused(tmp_path):
         service.main(["--parts", "medium", "--out", str(tmp_path / "out.json")])
 
 
+@pytest.fixture
+def same_servers(monkeypatch):
+    """All parts ask the same two servers, for starting one takes seconds."""
+    with hetune_target(TINY, 1) as own, peer_target(TINY, 1) as peer:
+        monkeypatch.setattr(service, "hetune_target", lambda *_: nullcontext(own))
+        monkeypatch.setattr(service, "peer_target", lambda *_: nullcontext(peer))
+        yield
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("same_servers")
 def test_every_part_is_measured_once_and_kept(tmp_path, monkeypatch, capsys):
     for name in ("SMALL", "LARGE"):
         monkeypatch.setattr(service, name, TINY)
