@@ -12,8 +12,10 @@ from hetune.costmodel.model import bundle
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import Manifest
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.variants.errors import ModelError
+from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.errors import HetuneError, ModelError
 from hetune.variants.plan.variants import Device
+from hetune.variants.registry.vectors import WIDEST
 
 _log = logging.getLogger(__name__)
 _PACKAGED = Path(__file__).resolve().parents[1] / "bundle"
@@ -27,13 +29,15 @@ class ForeignModelWarning(UserWarning):
 def packaged(device: Device = "cpu") -> CostModel | None:
     """The model that ships in the package; None if none does.
 
+    There is one for CPUs with AVX-512, and one for all others, trained on one with AVX2.
+
     Args:
         device: What its variants are made for.
 
     Raises:
         ModelError: It cannot be used.
     """
-    folder = _PACKAGED if device == "cpu" else _PACKAGED / device
+    folder = _PACKAGED / (_registers() if device == "cpu" else device)
     return bundle.load(folder) if folder.is_dir() else None
 
 
@@ -115,6 +119,15 @@ def foreign(model: CostModel, machine: Fingerprint | None = None) -> str:
         "roofline by what it learned on that one, so its choices may be slower than they could "
         f"be{_known_cost(model.manifest)}: run `hetune calibrate{option}` to adapt it"
     )
+
+
+def _registers() -> str:
+    """Folder of the model whose kernels have vector registers like this machine's."""
+    try:
+        lanes = CppBackend().vectors.lanes
+    except (HetuneError, OSError):  # no compiler, and so no kernels that a model could choose among
+        lanes = 0
+    return "avx512" if lanes >= WIDEST.lanes else "avx2"
 
 
 def _known_cost(papers: Manifest) -> str:

@@ -7,6 +7,7 @@ import gc
 import logging
 import weakref
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +19,7 @@ from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf import best
 from hetune.costmodel.shelf import shelf as shelves
 from hetune.costmodel.shelf.shelf import Shelf
+from hetune.variants.registry.vectors import Vectors
 from hetune.variants.testing.graphs import typed_graph
 
 from ._synthetic import FINGERPRINT, MACHINE, small_model
@@ -32,6 +34,7 @@ def _at_home(monkeypatch, tmp_path):
     for module in (best, calibration, shelves):
         monkeypatch.setattr(module, "this_machine", lambda: FINGERPRINT)
     monkeypatch.setattr(best, "_PACKAGED", tmp_path / "packaged")
+    monkeypatch.setattr(best, "CppBackend", lambda: SimpleNamespace(vectors=Vectors(8, 16)))
 
 
 @pytest.fixture
@@ -89,7 +92,7 @@ def test_champions_follow_each_other(shelf, caplog):
 
 
 def test_there_may_be_no_champion_any_more(shelf, tmp_path):
-    bundle.save(small_model(), tmp_path / "packaged")
+    bundle.save(small_model(), tmp_path / "packaged" / "avx2")
     key = promoted(shelf, 1)
     found = Following(shelf)
     assert found.active.model == key
@@ -171,7 +174,7 @@ def test_damaged_aliases_leave_the_old_one(shelf):
 @pytest.mark.parametrize(("has_package", "name"), [(True, PACKAGE), (False, ROOFLINE)])
 def test_at_the_start_something_stands_in_for_a_broken_champion(shelf, tmp_path, has_package, name):
     if has_package:
-        bundle.save(small_model(), tmp_path / "packaged")
+        bundle.save(small_model(), tmp_path / "packaged" / "avx2")
     key = promoted(shelf, 1)
     damage(shelf, key)
     found = Following(shelf)
@@ -183,8 +186,8 @@ def test_at_the_start_something_stands_in_for_a_broken_champion(shelf, tmp_path,
 
 
 def test_a_broken_package_leaves_the_roofline_model(shelf, tmp_path):
-    bundle.save(small_model(), tmp_path / "packaged")
-    next((tmp_path / "packaged").glob("*.ubj")).unlink()
+    bundle.save(small_model(), tmp_path / "packaged" / "avx2")
+    next((tmp_path / "packaged" / "avx2").glob("*.ubj")).unlink()
     found = Following(shelf)
     assert found.active.model == ROOFLINE
     assert found.problem

@@ -30,7 +30,8 @@ from hetune.costmodel.shelf.best import (
 )
 from hetune.costmodel.shelf.gate import objections
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.variants.errors import ModelError, PromotionError
+from hetune.variants.errors import CompileError, ModelError, PromotionError
+from hetune.variants.registry.vectors import Vectors
 
 from ._synthetic import FINGERPRINT, MACHINE, small_model
 
@@ -45,6 +46,7 @@ def _at_home(monkeypatch, tmp_path):
     """This machine is the one that models were trained on, and the package holds no model."""
     monkeypatch.setattr(best, "this_machine", lambda: FINGERPRINT)
     monkeypatch.setattr(best, "_PACKAGED", tmp_path / "packaged")
+    monkeypatch.setattr(best, "CppBackend", lambda: SimpleNamespace(vectors=Vectors(8, 16)))
     monkeypatch.setattr(best, "_mentioned", set())
 
 
@@ -245,11 +247,27 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 def test_the_champion_answers_then_the_package_then_nobody(shelf, tmp_path):
     assert packaged() is None
     assert load_best(shelf) is None
-    bundle.save(model_of(1), tmp_path / "packaged")
+    bundle.save(model_of(1), tmp_path / "packaged" / "avx2")
     shelf.add(model_of(2))
     assert load_best(shelf).manifest.created_at == model_of(1).manifest.created_at
     shelf.promote(report=report(1.1))
     assert load_best(shelf).manifest.created_at == model_of(2).manifest.created_at
+
+
+@pytest.mark.parametrize(
+    ("lanes", "folder"), [(16, "avx512"), (8, "avx2"), (4, "avx2"), (None, "avx2")]
+)
+def test_the_package_s_model_is_that_of_the_registers(tmp_path, monkeypatch, lanes, folder):
+    def backend():
+        if lanes is None:
+            raise CompileError("no C++ compiler")
+        return SimpleNamespace(vectors=Vectors(lanes, 32))
+
+    monkeypatch.setattr(best, "CppBackend", backend)
+    for day, name in enumerate(("avx512", "avx2", "cuda"), start=1):
+        bundle.save(model_of(day), tmp_path / "packaged" / name)
+    wanted = bundle.load(tmp_path / "packaged" / folder)
+    assert packaged().manifest.created_at == wanted.manifest.created_at
 
 
 @pytest.mark.parametrize(
@@ -261,13 +279,13 @@ def test_the_champion_answers_then_the_package_then_nobody(shelf, tmp_path):
     ],
 )
 def test_what_cannot_be_used_is_logged_and_passed_over(shelf, tmp_path, damage, caplog):
-    bundle.save(model_of(1), tmp_path / "packaged")
+    bundle.save(model_of(1), tmp_path / "packaged" / "avx2")
     shelf.add(model_of(2))
     shelf.promote(report=report(1.1))
     damage(shelf)
     assert load_best(shelf).manifest.created_at == model_of(1).manifest.created_at
     assert "the champion does not answer" in caplog.text
-    (tmp_path / "packaged" / "manifest.json").write_text("{}")
+    (tmp_path / "packaged" / "avx2" / "manifest.json").write_text("{}")
     assert load_best(shelf) is None
     assert "the model in the package does not answer" in caplog.text
 
@@ -284,8 +302,8 @@ def test_what_cannot_be_used_is_logged_and_passed_over(shelf, tmp_path, damage, 
     ids=["null", "nested too deeply", "no number", "no widening", "no regret"],
 )
 def test_whatever_the_package_s_manifest_holds_it_is_passed_over(shelf, tmp_path, damage, caplog):
-    bundle.save(model_of(1), tmp_path / "packaged")
-    file = tmp_path / "packaged" / "manifest.json"
+    bundle.save(model_of(1), tmp_path / "packaged" / "avx2")
+    file = tmp_path / "packaged" / "avx2" / "manifest.json"
     file.write_text(damage(file.read_text()))
     assert load_best(shelf) is None
     assert "the model in the package does not answer" in caplog.text
@@ -304,7 +322,7 @@ def test_without_xgboost_the_roofline_model_answers(shelf, tmp_path, monkeypatch
     def fail(name):
         raise error
 
-    bundle.save(model_of(1), tmp_path / "packaged")
+    bundle.save(model_of(1), tmp_path / "packaged" / "avx2")
     monkeypatch.setattr(estimator, "importlib", SimpleNamespace(import_module=fail))
     with pytest.raises(ModelError, match=r"trees need xgboost.*pip install xgboost-cpu") as raised:
         packaged()
@@ -357,7 +375,7 @@ def calibration(model_id: str) -> Calibration:
 def test_the_package_s_model_says_once_in_the_log_that_it_is_of_another_machine(
     shelf, tmp_path, monkeypatch, caplog
 ):
-    bundle.save(model_of(1), tmp_path / "packaged")
+    bundle.save(model_of(1), tmp_path / "packaged" / "avx2")
     monkeypatch.setattr(best, "this_machine", lambda: ELSEWHERE)
     with caplog.at_level(logging.INFO):
         assert load_best(shelf) is not None
