@@ -28,11 +28,16 @@ demo: $(STAMP) compiler  ## set up, compile the layers' variants, serve them, se
 	$(BIN)/hetune calibrate
 	$(BIN)/python -m hetune.clients.demo
 
-test: lint compiler  ## lint, types, and all tests that this machine can run
+test: $(STAMP) compiler  ## lint, types, and all tests that this machine can run
+	@$(MAKE) --no-print-directory --jobs=2 lint tests
+
+# Side by side: mypy has one core to itself.
+.PHONY: tests
+tests:
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 test-full: export HETUNE_FULL_MATRIX = 1
-test-full: test  ## the same, with every variant at every width and number of heads: much longer
+test-full: test  ## the same, with every variant at every width, and whole benchmarks: much longer
 
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .

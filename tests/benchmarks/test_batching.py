@@ -19,6 +19,7 @@ def test_both_ways_are_measured_and_kept(tmp_path, capsys):
     assert "ratio" in capsys.readouterr().out
 
 
+@pytest.mark.whole
 @pytest.mark.slow
 def test_both_services_are_asked():
     graph = batching.drawn(60)

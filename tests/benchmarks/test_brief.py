@@ -7,6 +7,7 @@ import pytest
 from _service_cases import Case
 
 
+@pytest.mark.whole
 @pytest.mark.slow
 def test_both_ways_are_asked(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(brief, "LARGER", Case(80, 400, 2, (8, 8, 4)))

@@ -14,6 +14,7 @@ def repository():
         pytest.skip("no repository that git reads: the benchmark compares commits")
 
 
+@pytest.mark.whole
 @pytest.mark.slow
 @pytest.mark.usefixtures("repository")
 def test_a_commit_beside_itself(tmp_path, monkeypatch, capsys):

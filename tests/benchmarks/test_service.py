@@ -102,6 +102,7 @@ def same_servers(monkeypatch):
         yield
 
 
+@pytest.mark.whole
 @pytest.mark.slow
 @pytest.mark.usefixtures("same_servers")
 def test_every_part_is_measured_once_and_kept(tmp_path, monkeypatch, capsys):

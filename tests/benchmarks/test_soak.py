@@ -63,6 +63,7 @@ def test_a_process_that_has_ended_owns_nothing():
         own_megabytes(child)
 
 
+@pytest.mark.whole
 @pytest.mark.slow
 def test_a_short_soak_is_answered_as_expected_and_kept(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(soak, "_TOLD_EVERY", 2.0)

@@ -16,7 +16,7 @@ from hetune.variants.testing.graphs import AWKWARD
 from hetune.variants.testing.plans import run_plan
 from hetune.variants.testing.programs import PROGRAMS, random_parameters
 
-from .covering import each_plan
+from .covering import FULL, each_plan
 
 NAMES = (
     "rgcn, blocks",
@@ -43,9 +43,12 @@ GRAPHS = ("several blocks", "hub", "relations without edges")
 KERNELS = ("linear", "aggregate", "attention", "attention, 2 heads")
 CASES = (*product(NAMES, GRAPHS), *product(KERNELS, AWKWARD))
 VARIANTS = {
-    name: [variant for variant in variants_of(PROGRAMS[name]) if each_plan(variant.id)]
+    name: [variant for variant in variants_of(PROGRAMS[name]) if each_plan(variant.id)][
+        :: 1 if FULL else 2
+    ]
     for name in (*NAMES, *KERNELS)
 }
+"""Every other plan, or with HETUNE_FULL_MATRIX=1 each."""
 
 
 @pytest.fixture(scope="module")
