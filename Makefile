@@ -28,12 +28,12 @@ demo: $(STAMP) compiler  ## set up, compile the layers' variants, serve them, se
 	$(BIN)/hetune calibrate
 	$(BIN)/python -m hetune.clients.demo
 
-test: $(STAMP) compiler  ## lint, types, and all tests that this machine can run
+test: compiler  ## lint, types, and all tests that this machine can run
 	@$(MAKE) --no-print-directory --jobs=2 lint tests
 
 # Side by side: mypy has one core to itself.
 .PHONY: tests
-tests:
+tests: $(STAMP) compiler
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 test-full: export HETUNE_FULL_MATRIX = 1

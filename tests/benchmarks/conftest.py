@@ -11,15 +11,6 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Benchmarks that start one service or copy of the checkout after the other: minutes of CI."""
-    if os.environ.get("HETUNE_FULL_MATRIX"):
-        return
-    for item in items:
-        if item.get_closest_marker("whole"):
-            item.add_marker(pytest.mark.skip(reason="a whole benchmark: `make test-full` runs it"))
-
-
 @pytest.fixture(autouse=True)
 def _threads() -> Iterator[None]:
     """Puts the number of threads back that a benchmark has set."""

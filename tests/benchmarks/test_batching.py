@@ -6,6 +6,7 @@ from argparse import Namespace
 import batching
 import pytest
 from _batching_load import load
+from tests.full import whole
 
 
 @pytest.mark.slow
@@ -19,7 +20,7 @@ def test_both_ways_are_measured_and_kept(tmp_path, capsys):
     assert "ratio" in capsys.readouterr().out
 
 
-@pytest.mark.whole
+@whole
 @pytest.mark.slow
 def test_both_services_are_asked():
     graph = batching.drawn(60)

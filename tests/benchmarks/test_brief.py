@@ -5,9 +5,10 @@ import json
 import brief
 import pytest
 from _service_cases import Case
+from tests.full import whole
 
 
-@pytest.mark.whole
+@whole
 @pytest.mark.slow
 def test_both_ways_are_asked(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(brief, "LARGER", Case(80, 400, 2, (8, 8, 4)))

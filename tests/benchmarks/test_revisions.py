@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import revisions
 from _machine import commit
+from tests.full import whole
 
 
 @pytest.fixture
@@ -14,7 +15,7 @@ def repository():
         pytest.skip("no repository that git reads: the benchmark compares commits")
 
 
-@pytest.mark.whole
+@whole
 @pytest.mark.slow
 @pytest.mark.usefixtures("repository")
 def test_a_commit_beside_itself(tmp_path, monkeypatch, capsys):

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from tests.full import whole
 
 pytest.importorskip("torch_geometric")
 pytest.importorskip("fastapi")
@@ -102,7 +103,7 @@ def same_servers(monkeypatch):
         yield
 
 
-@pytest.mark.whole
+@whole
 @pytest.mark.slow
 @pytest.mark.usefixtures("same_servers")
 def test_every_part_is_measured_once_and_kept(tmp_path, monkeypatch, capsys):

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import psutil
 import pytest
+from tests.full import whole
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("httpx")
@@ -63,7 +64,7 @@ def test_a_process_that_has_ended_owns_nothing():
         own_megabytes(child)
 
 
-@pytest.mark.whole
+@whole
 @pytest.mark.slow
 def test_a_short_soak_is_answered_as_expected_and_kept(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(soak, "_TOLD_EVERY", 2.0)

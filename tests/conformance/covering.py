@@ -9,9 +9,10 @@ of heads (some 900 kernels: five minutes on two cores).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import cache
+
+from tests.full import FULL
 
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.plan.variants import BLOCK_NODES, variants_of
@@ -20,7 +21,6 @@ from hetune.variants.testing.layers import LAYERS, WIDTHS
 from .cases import SHAPES, matrix_graph
 from .pyg import make
 
-FULL = bool(os.environ.get("HETUNE_FULL_MATRIX"))
 DENSE = (7, 64)
 """Widths at which every plan runs."""
 

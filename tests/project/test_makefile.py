@@ -21,5 +21,5 @@ def test_bench_runs_what_needs_no_gpu_and_leaves_committed_results_alone():
 def test_a_target_runs_the_full_matrix():
     (name,) = re.findall(r"^(\S+): export HETUNE_FULL_MATRIX = 1$", MAKEFILE, re.M)
     assert re.search(rf"^{name}: test  ## ", MAKEFILE, re.M)
-    covering = ROOT / "tests" / "conformance" / "covering.py"
-    assert 'os.environ.get("HETUNE_FULL_MATRIX")' in covering.read_text(encoding="utf-8")
+    full = ROOT / "tests" / "full.py"
+    assert 'os.environ.get("HETUNE_FULL_MATRIX")' in full.read_text(encoding="utf-8")

@@ -6,7 +6,6 @@ is compiled, and of these every other, for one of two generations in turn; with 
 all are, for both.
 """
 
-import os
 import re
 import zipfile
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from tests.full import FULL
 
 from hetune.variants.backends.triton.ahead import TritonCompiler
 from hetune.variants.backends.triton.codegen import print_unit
@@ -26,7 +26,6 @@ from ._kernels import distinct, units_of
 pytest.importorskip("triton")
 
 CAPABILITIES = (80, 90)
-FULL = bool(os.environ.get("HETUNE_FULL_MATRIX"))
 
 
 @cache

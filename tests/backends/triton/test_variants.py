@@ -8,11 +8,11 @@ milliseconds for every program. Which plans there are depends on the width.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from functools import cache
 
 import pytest
+from tests.full import FULL
 
 from hetune.variants.backends.triton.target import Function
 from hetune.variants.frontend.adapt import adapt
@@ -23,7 +23,6 @@ from hetune.variants.testing.layers import LAYERS, randomized
 
 from ._kernels import kernels_of
 
-FULL = bool(os.environ.get("HETUNE_FULL_MATRIX"))
 WIDTHS = (1, 7, 16, 63)
 WIDTH = 7
 """The width on awkward graphs."""
