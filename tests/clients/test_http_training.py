@@ -43,7 +43,6 @@ def ended(queue, job):
 
 @pytest.mark.slow
 def test_the_service_trains_what_others_measured(tmp_path):
-    """A job that measures too little fails, and says so; one more measures enough."""
     own = {"HETUNE_STORE": "", "HETUNE_API_KEY": "", "HETUNE_MODELS": str(tmp_path / "models")}
     there = os.environ | own | {"XDG_DATA_HOME": str(tmp_path / "there")}
     here = os.environ | own | {"XDG_DATA_HOME": str(tmp_path / "here")}
@@ -57,28 +56,19 @@ def test_the_service_trains_what_others_measured(tmp_path):
     )
     try:
         url = re.search(r"http://127\.0\.0\.1:\d+", service.stdout.readline())[0]
-
-        def work():
-            subprocess.run((*COMMAND, "worker", "--url", url, "--once"), env=there, check=True)
-
         with Store.open(path) as store:
             queue = JobQueue(store)
-            little = queue.submit_units("little", units(1), retrain=True)
-            work()
-            failed = ended(queue, little)
-            enough = queue.submit_units("enough", units(27), retrain=True)
-            work()
-            succeeded = ended(queue, enough)
+            job = queue.submit_units("enough", units(27), retrain=True)
+            work = (*COMMAND, "worker", "--url", url, "--once")
+            subprocess.run(work, env=there, check=True)
+            job = ended(queue, job)
         with Client(url) as client:
             listed = client.cost_models.list()
     finally:
         service.terminate()
         service.communicate(timeout=60)
-    assert failed.state is State.FAILED
-    assert failed.progress.problems_done == 1
-    assert "measure graphs of two families" in failed.error
-    assert (succeeded.state, succeeded.error) == (State.SUCCEEDED, "")
-    assert succeeded.machine == this_machine().digest
-    assert listed.candidate == succeeded.model
-    assert Shelf(tmp_path / "models").find("candidate") == succeeded.model
+    assert (job.state, job.error) == (State.SUCCEEDED, "")
+    assert job.machine == this_machine().digest
+    assert listed.candidate == job.model
+    assert Shelf(tmp_path / "models").find("candidate") == job.model
     assert service.returncode == 0

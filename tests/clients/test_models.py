@@ -37,7 +37,7 @@ def shelf(tmp_path, monkeypatch):
 def training(tmp_path_factory):
     """A folder with a store and the shelf of a model that was trained from it, and the output."""
     folder = tmp_path_factory.mktemp("trained")
-    fill(folder / "a.db", problems(graph_families=4, graphs=5))
+    fill(folder / "a.db", problems(graph_families=4, graphs=3))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HETUNE_MODELS", str(folder / "models"))
         arguments = ("--folds", "2", "--target", "roofline-ratio")
@@ -67,12 +67,12 @@ def test_training_without_a_command_line(training, tmp_path):
 
 
 def test_training_makes_a_candidate_with_a_card(trained, shelf):
-    assert "40 measured inputs of 4 graph families" in trained.output
+    assert "24 measured inputs of 4 graph families" in trained.output
     assert MODEL in trained.output
     (card,) = (shelf / "cards").iterdir()
     assert (card / "model-card.md").read_text().startswith("# ")
     report = Report.from_json((card / "report.json").read_text())
-    assert len(report.outcomes) == 40
+    assert len(report.outcomes) == 24
     listed = call("models").output
     assert "candidate" in listed
     assert card.name in listed

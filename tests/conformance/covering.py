@@ -1,8 +1,8 @@
 """Which variants the C++ backend runs in CI: each distinct launch costs a third of a second.
 
-By default: at widths 7 and 64 with two heads, or one where there are no more, every plan; at the
-other widths and with other numbers of heads each plan at one width, taking turns, so that every
-layer meets every width. Always at every block size, which kernels do not depend on.
+By default: at widths 7 and 64 with two heads, or one where there are no more, every plan; each plan
+once more at another width or with another number of heads, taking turns, so that every layer meets
+every width with every number of heads. Always at every block size, which kernels do not depend on.
 HETUNE_FULL_MATRIX=1, as `make test-full` sets it, runs every plan at every width with every number
 of heads (some 900 kernels: five minutes on two cores).
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import product
 
 from tests.full import FULL
 
@@ -18,7 +19,7 @@ from hetune.variants.frontend.adapt import adapt
 from hetune.variants.plan.variants import BLOCK_NODES, variants_of
 from hetune.variants.testing.layers import LAYERS, WIDTHS
 
-from .cases import SHAPES, matrix_graph
+from .cases import matrix_graph
 from .pyg import make
 
 DENSE = (7, 64)
@@ -29,7 +30,7 @@ def chosen(name: str, width: int, heads: int) -> Callable[[str], bool]:
     """Which variants of a layer run, by id."""
     if FULL:
         return lambda variant: True
-    kept = None if _is_dense(name, width, heads) else _turns(name, heads)[width]
+    kept = None if _is_dense(name, width, heads) else _turns(name)[width, heads]
 
     def keep(variant: str) -> bool:
         return kept is None or variant.rpartition("/")[0] in kept
@@ -47,14 +48,14 @@ def _is_dense(name: str, width: int, heads: int) -> bool:
 
 
 @cache
-def _turns(name: str, heads: int) -> dict[int, set[str]]:
-    widths = [width for width in WIDTHS if not _is_dense(name, width, heads)]
-    start = SHAPES.index((name, heads))
-    plans = {width: _plans(name, width, heads) for width in widths}
-    found: dict[int, set[str]] = {width: set() for width in widths}
-    for turn in range(max(len(widths), *map(len, plans.values()))):
-        width = widths[(start + turn) % len(widths)]
-        found[width].add(plans[width][turn % len(plans[width])])
+def _turns(name: str) -> dict[tuple[int, int], set[str]]:
+    shapes = [shape for shape in product(WIDTHS, LAYERS[name].heads) if not _is_dense(name, *shape)]
+    plans = {shape: _plans(name, *shape) for shape in shapes}
+    found: dict[tuple[int, int], set[str]] = {shape: set() for shape in shapes}
+    start = list(LAYERS).index(name)
+    for turn in range(max(len(shapes), *map(len, plans.values()))):
+        shape = shapes[(start + turn) % len(shapes)]
+        found[shape].add(plans[shape][turn % len(plans[shape])])
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from tests.full import FULL
+from tests.full import every
 
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.plan.variants import Variant, variants_of
@@ -46,9 +46,9 @@ CASES = (*product(NAMES, GRAPHS), *product(KERNELS, AWKWARD))
 
 
 def plans(name: str, turn: int) -> list[Variant]:
-    """A variant of every other plan, or with HETUNE_FULL_MATRIX=1 of each."""
+    """A variant of every third plan, or with HETUNE_FULL_MATRIX=1 of each."""
     found = [variant for variant in variants_of(PROGRAMS[name]) if each_plan(variant.id)]
-    return found if FULL or len(found) == 1 else found[turn % 2 :: 2]
+    return every(3, found, turn)
 
 
 VARIANTS = {name: plans(name, turn) for turn, name in enumerate((*NAMES, *KERNELS))}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.full import FULL
 
 from hetune.variants.testing.conformance import check_variants
 from hetune.variants.testing.strategies import graphs
@@ -21,7 +22,7 @@ def test_random_graphs(shape, backend, examples, compile_ahead):
         compile_ahead(SHAPES)
 
     @settings(
-        max_examples=examples,
+        max_examples=examples if FULL else examples // 2,
         deadline=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.full import FULL
 
 from hetune.variants.frontend.kernels import (
     aggregate_program,
@@ -29,7 +30,7 @@ def test_all_compute_the_same(name):
     ways = alternatives(program)
 
     @settings(
-        max_examples=12,
+        max_examples=12 if FULL else 6,
         deadline=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.full import FULL
 
 from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.records import Status
 from hetune.profiling.store.store import Store
 
 SCRIPT = Path(__file__).with_name("tiny_campaign.py")
-KILLS = 20
+KILLS = 20 if FULL else 8
 
 
 class Campaigns:
@@ -67,7 +68,7 @@ def campaigns(tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_twenty_times(campaigns, tmp_path):
+def test_killed_again_and_again(campaigns, tmp_path):
     draw = random.Random(20)
     progress = [0]
     for number in range(KILLS):

@@ -10,6 +10,7 @@ import time
 import httpx
 import pytest
 import torch
+from tests.full import FULL
 
 from hetune.service.core.message import MEDIA_TYPE, pack
 from hetune.service.core.stack import describe
@@ -17,7 +18,7 @@ from hetune.service.core.stack import describe
 from ._forked import forks
 from ._serving import make_service, tiny_features, tiny_graph, tiny_layers
 
-KILLS = 20
+KILLS = 20 if FULL else 6
 GRAPH = {"src": [0, 1], "dst": [1, 2], "etype": [0, 1], "num_nodes": 3}
 RUN = {"graph": GRAPH, "features": [[0.0, 1.0, 2.0, 3.0]] * 3}
 BINARY = {"Content-Type": MEDIA_TYPE}

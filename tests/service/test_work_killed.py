@@ -5,6 +5,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from tests.full import FULL
+
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import Trains
 from hetune.service.core.work import Lending
@@ -13,7 +15,7 @@ from hetune.service.http.app import application
 from ._serving import serving
 
 SCRIPT = Path(__file__).parents[1] / "profiling" / "killed_jobs.py"
-KILLS = 8
+KILLS = 8 if FULL else 4
 SECONDS = 300
 
 

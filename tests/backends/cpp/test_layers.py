@@ -1,6 +1,9 @@
 """The launches that layers are made of, at awkward widths and with several heads."""
 
+from itertools import product
+
 import pytest
+from tests.full import every
 
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
@@ -8,6 +11,7 @@ from hetune.variants.kernel.parse import parse
 from ..launches import ATTEND, GATHERED, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
 
 WIDTHS = (1, 7, 16, 63, 64, 65, 128)
+WITH_HEADS = {"scores": SCORES, "softmax": SOFTMAX, "attend": ATTEND, "narrow": NARROW}
 
 
 @pytest.mark.parametrize("d", WIDTHS)
@@ -16,19 +20,19 @@ def test_without_heads(text, d, check):
     check(parse(text.format(d=d)))
 
 
-@pytest.mark.parametrize("h", [1, 2, 4])
-@pytest.mark.parametrize("d", [1, 7, 16, 65])
 @pytest.mark.parametrize(
-    "text", [SCORES, SOFTMAX, ATTEND, NARROW], ids=["scores", "softmax", "attend", "narrow"]
+    ("text", "d", "h"), every(5, product(WITH_HEADS, (1, 7, 16, 65), (1, 2, 4)))
 )
 def test_with_heads(text, d, h, check):
-    check(parse(text.format(d=d, h=h, n=3 * h)))
+    check(parse(WITH_HEADS[text].format(d=d, h=h, n=3 * h)))
 
 
-@pytest.mark.parametrize(("k", "n"), [(64, 64), (64, 160), (96, 3), (80, 33), (256, 16)])
-@pytest.mark.parametrize("h", [1, 2])
-@pytest.mark.parametrize("rows", [3, 5])
-def test_rows_that_are_asked_for_line_by_line(k, n, h, rows, check):
+@pytest.mark.parametrize(
+    ("rows", "h", "shape"),
+    every(3, product((3, 5), (1, 2), [(64, 64), (64, 160), (96, 3), (80, 33), (256, 16)])),
+)
+def test_rows_that_are_asked_for_line_by_line(shape, h, rows, check):
+    k, n = shape
     text = GATHERED.format(k=k, n=n, h=h)
     check(parse(text), Schedule(row_tile=rows))
 

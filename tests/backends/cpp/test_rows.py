@@ -1,6 +1,9 @@
 """Elementwise functions before and after a product, in its own function."""
 
+from itertools import product
+
 import pytest
+from tests.full import every
 
 from hetune.variants.backends.cpp.emit import emit
 from hetune.variants.kernel.nodes import Schedule
@@ -14,6 +17,7 @@ SCHEDULES = {
     "two columns": Schedule(block_nodes=4, row_tile=4, col_vectors=2, lanes=8),
     "no requests": Schedule(block_nodes=16, lanes=4, prefetch=0),
 }
+SHAPES = [(1, 1), (7, 1), (63, 1), (64, 1), (80, 1), (7, 2), (64, 2)]
 
 
 def test_one_function_in_place_of_three():
@@ -22,14 +26,12 @@ def test_one_function_in_place_of_three():
     assert not [buffer for buffer in code.launch.buffers if buffer.scratch]
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize(
-    ("turn", "d", "h"),
-    [(0, 1, 1), (1, 7, 1), (2, 63, 1), (0, 64, 1), (1, 80, 1), (2, 7, 2), (0, 64, 2)],
-)
-def test_rows_of_nodes(turn, d, h, schedule, check):
+@pytest.mark.parametrize(("schedule", "shape"), every(2, product(SCHEDULES, SHAPES)))
+def test_rows_of_nodes(shape, schedule, check):
     """Up to 8 columns are dot products; from 64 on a tile asks for rows line by line."""
-    only = ("", " only=dst fill", " only=src fill")[(turn + list(SCHEDULES).index(schedule)) % 3]
+    d, h = shape
+    turn = SHAPES.index(shape) + list(SCHEDULES).index(schedule)
+    only = ("", " only=dst fill", " only=src fill")[turn % 3]
     check(parse(ACTIVATED.format(d=d, h=h, n=d * h, only=only)), SCHEDULES[schedule])
 
 
@@ -61,6 +63,6 @@ def test_functions_of_an_operand(fn, check):
     check(parse(text))
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", every(3, range(16)))
 def test_a_random_product_with_walks_equals_the_interpreter(seed, check):
     check(random_rows(seed), SCHEDULES["two columns"] if seed % 2 else None)

@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.full import every
 
 from hetune.variants.backends.triton.ahead import TritonCompiler, capability_of, gpu_registry
 from hetune.variants.backends.triton.emit import emit
@@ -24,7 +25,7 @@ def source_of(name: str) -> KernelSource:
     return emit(parse(GOLDEN[name]), GpuSchedule()).source
 
 
-@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("capability", every(2, (80, 90)))
 def test_cubins_round_through_the_registry(capability, tmp_path):
     registry = gpu_registry(capability, tmp_path / "kernels")
     sources = [source_of(name) for name in GOLDEN]

@@ -2,7 +2,7 @@
 
 Variants share kernels, launch by launch and under other names: of thousands some hundreds differ,
 and half of these in numbers alone (sizes of tiles, widths, warps). Of those that differ only so one
-is compiled, and of these every other, for one of two generations in turn; with HETUNE_FULL_MATRIX=1
+is compiled, and of these one in four, for one of two generations in turn; with HETUNE_FULL_MATRIX=1
 all are, for both.
 """
 
@@ -47,13 +47,13 @@ def joined(units: Iterable[Unit]) -> Unit:
 
 
 def in_turn(functions: Iterable[Function], turn: int) -> tuple[Function, ...]:
-    """A quarter of those that differ by more than numbers; of each kind another number's."""
+    """An eighth of those that differ by more than numbers; of each kind another number's."""
     kinds: dict[str, list[Function]] = {}
     for function in functions:
         printed = print_unit(Unit("", (), (replace(function, name="kernel"),)))
         kinds.setdefault(re.sub(r"\d+", "0", printed), []).append(function)
     members = [each[place % len(each)] for place, each in enumerate(kinds.values())]
-    return tuple(members[turn :: 2 * len(CAPABILITIES)])
+    return tuple(members[turn :: 4 * len(CAPABILITIES)])
 
 
 @pytest.mark.slow

@@ -1,15 +1,16 @@
 """Every kernel of every layer's variants, interpreted by Triton: what comes out is right.
 
 Variants share kernels: a quarter of them has all. By default these run, each on one of the awkward
-graphs, taking turns, and one variant of each plan at one of the widths. HETUNE_FULL_MATRIX=1 runs
-every variant at every width and on every graph, which takes long: an interpreter needs
-milliseconds for every program. Which plans there are depends on the width.
+graphs, taking turns, and one variant of each plan at one of the widths with one number of heads.
+HETUNE_FULL_MATRIX=1 runs every variant at every width and on every graph, which takes long: an
+interpreter needs milliseconds for every program. Which plans there are depends on the width.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from itertools import product
 
 import pytest
 from tests.full import FULL
@@ -49,6 +50,11 @@ def made(name: str, heads: int, width: int) -> tuple[Variant, ...]:
     return tuple(variants_of(adapt(module).program, "cuda"))
 
 
+def heads_of(name: str) -> list[int]:
+    """The numbers of heads that a layer runs with."""
+    return [heads for layer, heads in SHAPES if layer == name]
+
+
 @cache
 def variants(name: str, heads: int, width: int) -> dict[str, tuple[int, int]]:
     """A layer's variants by id: places of the plan, and of the schedule among the plan's own."""
@@ -86,16 +92,16 @@ def turns_of_variants(name: str, heads: int, turns: int, mine: int):
 
 
 @cache
-def widths_of_plans(name: str, heads: int) -> dict[str, int]:
-    """At which of `WIDTHS` each plan has its turn: one of those that it is there for."""
-    there: dict[str, list[int]] = {}
-    for width in WIDTHS:
+def shapes_of_plans(name: str) -> dict[str, tuple[int, int]]:
+    """Heads and width at which each of a layer's plans has its turn: one that it is there for."""
+    there: dict[str, list[tuple[int, int]]] = {}
+    for heads, width in product(heads_of(name), WIDTHS):
         for plan in dict.fromkeys(v.rpartition("/")[0] for v in variants(name, heads, width)):
-            there.setdefault(plan, []).append(width)
-    shift = SHAPES.index((name, heads))
+            there.setdefault(plan, []).append((heads, width))
+    shift = list(LAYERS).index(name)
     return {
-        plan: widths[(shift + turn) % len(widths)]
-        for turn, (plan, widths) in enumerate(there.items())
+        plan: shapes[(shift + turn) % len(shapes)]
+        for turn, (plan, shapes) in enumerate(there.items())
     }
 
 
@@ -107,7 +113,7 @@ def turns_of_plans(name: str, heads: int, width: int):
 
     def keep(variant: str) -> bool:
         plan, schedule = known[variant]
-        turn = widths_of_plans(name, heads)[variant.rpartition("/")[0]] == width
+        turn = shapes_of_plans(name)[variant.rpartition("/")[0]] == (heads, width)
         return FULL or (turn and schedule == (plan + shift) % schedules[plan])
 
     return keep
@@ -133,16 +139,20 @@ def test_awkward_graphs(name, heads, graph):
 
 
 @pytest.mark.parametrize(("name", "heads"), SHAPES)
-def test_everything_has_its_turn(name, heads):
+def test_every_kernel_has_its_turn(name, heads):
     known = kernels(name, heads)
     turns = [turns_of_variants(name, heads, len(GRAPHS), mine) for mine in range(len(GRAPHS))]
     ran = [variant for keep in turns for variant in filter(keep, known)]
     assert set().union(*map(known.get, ran)) == set().union(*known.values())
     assert len(ran) == (len(turns) * len(known) if FULL else len(set(ran)))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_plan_has_its_turn(name):
     kept = [
         variant.rpartition("/")[0]
-        for width in WIDTHS
+        for heads, width in product(heads_of(name), WIDTHS)
         for variant in filter(turns_of_plans(name, heads, width), variants(name, heads, width))
     ]
-    assert set(kept) == widths_of_plans(name, heads).keys()
+    assert set(kept) == shapes_of_plans(name).keys()
     assert FULL or len(kept) == len(set(kept))
