@@ -6,7 +6,7 @@ import pytest
 
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.cpp.fit import fitted
-from hetune.variants.backends.cpp.tiling import tiling
+from hetune.variants.backends.cpp.tiling import tilings
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.registry import Registry
@@ -46,10 +46,26 @@ def test_fitted(schedule, vectors, expected):
 @pytest.mark.parametrize("vectors", [WIDEST, AVX2, SSE, NEON], ids=str)
 @pytest.mark.parametrize("n", [1, 8, 16, 17, 32, 48, 63, 64, 128, 300])
 def test_a_tile_is_held_in_registers(n, vectors):
+    """The sums, and the two numbers that are multiplied."""
     gemm = parse(PRODUCT.format(n=n)).kernels[0]
-    tiles = tiling(gemm, fitted(Schedule(), vectors))
-    widest = max(len(pieces) for pieces in (tiles.pieces, *tiles.tails))
-    assert tiles.rows * widest + widest + 1 <= vectors.count
+    tiles = tilings(gemm, fitted(Schedule(), vectors))
+    assert [*tiles] == sorted(tiles, reverse=True)
+    assert all(rows * cut.vectors + 2 <= vectors.count for rows, cut in tiles.items())
+
+
+@pytest.mark.parametrize(
+    ("vectors", "expected"),
+    [
+        (WIDEST, {5: 4, 4: 4, 3: 4, 2: 4, 1: 4}),
+        (AVX2, {6: 2, 5: 2, 4: 2, 3: 4, 2: 4, 1: 8}),
+        (NEON, {5: 4, 4: 4, 3: 4, 2: 4, 1: 8}),
+    ],
+    ids=str,
+)
+def test_tiles_of_few_rows_are_wider(vectors, expected):
+    gemm = parse(PRODUCT.format(n=64)).kernels[0]
+    tiles = tilings(gemm, fitted(Schedule(), vectors))
+    assert {rows: cut.vectors for rows, cut in tiles.items()} == expected
 
 
 @pytest.mark.parametrize("vectors", [AVX2, SSE, NEON], ids=str)

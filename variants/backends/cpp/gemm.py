@@ -24,7 +24,7 @@ from hetune.variants.backends.cpp.target import (
     Switch,
     While,
 )
-from hetune.variants.backends.cpp.tiling import SHORT_ROWS, tiling
+from hetune.variants.backends.cpp.tiling import SHORT_ROWS, Columns, tilings
 from hetune.variants.backends.describe import describe_gemm
 from hetune.variants.backends.places import type_array
 from hetune.variants.errors import KernelError
@@ -59,7 +59,7 @@ class GemmLowering:
         self.schedule = schedule
         self.args = arguments
         self.node_blocked = node_blocked
-        self.tiling = tiling(gemm, schedule)
+        self.tilings = tilings(gemm, schedule)
         self.operand = Operand(gemm, name, launch, schedule, arguments)
         self.by_dot = gemm.n <= _DOT_WIDTH and gemm.k >= _DOT_DEPTH
         self.asks_by_lines = self.operand.comes_by_lines and not self.by_dot
@@ -87,7 +87,7 @@ class GemmLowering:
         """Functions in the order of their definition; the last one runs a block."""
         summing = (self.operand.segment_sum(),) if isinstance(self.gemm.x, SegmentSum) else ()
         finishing = (self.tail.function(),) if self.tail else ()
-        return (*summing, *finishing, self._tile(), self._block())
+        return (*summing, *finishing, *self._tiles(), self._block())
 
     # --- a block ------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class GemmLowering:
         ]
 
     def _row_loop(self, first: str, stop: str) -> list[Statement]:
-        heights = self.tiling.heights
+        heights = tuple(self.tilings)
         tallest = heights[0]
         row = "i" if self._contiguous else "rows + i"
         weight = "columns" if self.by_dot else "w"
@@ -146,7 +146,7 @@ class GemmLowering:
         calls = tuple(
             (
                 f"case {height}" if height > 1 else "default",
-                Do(f"{self.name}_tile<{height}>(c, {row}, {weight}{ahead})"),
+                Do(f"{self._tile_name(height)}<{height}>(c, {row}, {weight}{ahead})"),
             )
             for height in heights
         )
@@ -168,7 +168,18 @@ class GemmLowering:
 
     # --- a tile -------------------------------------------------------------------------
 
-    def _tile(self) -> Function:
+    def _tile_name(self, height: int) -> str:
+        usual, own = next(iter(self.tilings.values())), self.tilings[height]
+        if self.by_dot or own == usual:
+            return f"{self.name}_tile"
+        return f"{self.name}_tile_of_{own.vectors}"
+
+    def _tiles(self) -> tuple[Function, ...]:
+        """A function for each way in which the columns are cut."""
+        named = {self._tile_name(height): columns for height, columns in self.tilings.items()}
+        return tuple(self._tile(name, columns) for name, columns in named.items())
+
+    def _tile(self, name: str, columns: Columns) -> Function:
         body = self.operand.setup(self._row)
         ahead: tuple[str, ...] = ()
         if self.asks_by_lines:
@@ -178,13 +189,13 @@ class GemmLowering:
         width = self.gemm.heads * self.gemm.n
         if self.tail:
             body.append(Let("alignas(64) float", f"done[M][{width}]"))
-        body += self._dot_products() if self.by_dot else self._products()
+        body += self._dot_products() if self.by_dot else self._products(columns)
         if self.tail:
             body.append(For("int", "m", "0", "M", (self.tail.call(self._row, "done[m]"),)))
         row = "int32_t first" if self._contiguous else "const int32_t* rows"
         return Function(
             f"{self.name}: M rows at a time",
-            f"static inline void {self.name}_tile",
+            f"static inline void {name}",
             ("const Context& c", row, "const float* w", *ahead),
             tuple(body),
             template="int M",
@@ -205,24 +216,24 @@ class GemmLowering:
             return self.tail.touched()
         return () if self.launch.buffer(self.gemm.out).scratch else ((self.gemm.out, True),)
 
-    def _products(self) -> list[Statement]:
-        gemm, tiling = self.gemm, self.tiling
+    def _products(self, columns: Columns) -> list[Statement]:
+        gemm = self.gemm
         per_head: list[Statement] = []
-        if tiling.column_tile:
+        if columns.tile:
             per_head.append(
                 For(
                     "int",
                     "column",
                     "0",
-                    f"{tiling.column_stop}",
-                    tuple(self._product(tiling.pieces, "column", asks=True)),
-                    step=f"{tiling.column_tile}",
+                    f"{columns.stop}",
+                    tuple(self._product(columns.pieces, "column", asks=True)),
+                    step=f"{columns.tile}",
                 )
             )
-        for number, pieces in enumerate(tiling.tails):
-            is_first = number == 0 and not tiling.column_tile
+        for number, pieces in enumerate(columns.tails):
+            is_first = number == 0 and not columns.tile
             product = self._product(pieces, "", asks=is_first)
-            alone = len(tiling.tails) == 1 and not tiling.column_tile
+            alone = len(columns.tails) == 1 and not columns.tile
             per_head += product if alone else [Scope(tuple(product))]
         if gemm.heads == 1:
             return per_head

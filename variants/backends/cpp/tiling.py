@@ -16,31 +16,51 @@ _MOST_ROWS = 12
 _ACCUMULATORS = 16
 """Vectors that narrow tiles are grown to, if full ones have as many: they hide latency."""
 
+_WIDEST_LANES = 16
+_LATENCY = 4
+"""Cycles of a multiplication; most CPUs begin two in a cycle, or one of the widest vectors."""
+
 
 @dataclass(frozen=True, slots=True)
-class Tiling:
-    """Register tiles of M rows each, and the pieces of their columns."""
+class Columns:
+    """How the columns of a product are cut."""
 
-    rows: int
-    column_tile: int
+    tile: int
     """Columns of the tiles that a loop walks; 0 if there is no such loop."""
-    column_stop: int
+    stop: int
     pieces: tuple[Piece, ...]
     """Pieces of a tile of the loop."""
     tails: tuple[tuple[Piece, ...], ...]
     """Tiles behind the loop."""
 
     @property
-    def heights(self) -> tuple[int, ...]:
-        """Numbers of rows for which code is made, tallest first."""
-        short = range(min(self.rows, SHORT_ROWS), 0, -1)
-        return tuple(sorted({self.rows, *short}, reverse=True))
+    def vectors(self) -> int:
+        """Of the widest tile."""
+        return max(map(len, (self.pieces, *self.tails)))
 
 
-def tiling(gemm: Gemm, schedule: Schedule) -> Tiling:
-    """Cut a product into tiles as wide as the schedule says, and taller where it is narrow."""
+def tilings(gemm: Gemm, schedule: Schedule) -> dict[int, Columns]:
+    """The tile of each number of rows for which code is made, tallest first.
+
+    Tiles are as wide as the schedule says, taller where the product is narrow, and wider where they
+    have few rows: groups of few rows are common where there are many relations.
+    """
+    usual = _columns(gemm, schedule, max(1, schedule.col_vectors))
+    accumulators = min(_ACCUMULATORS, schedule.row_tile * schedule.col_vectors)
+    tallest = max(schedule.row_tile, min(_MOST_ROWS, accumulators // usual.vectors))
+    enough = _LATENCY * (1 if schedule.lanes == _WIDEST_LANES else 2)
+    found = {tallest: usual}
+    for rows in range(min(tallest - 1, SHORT_ROWS), 0, -1):
+        vectors = max(1, schedule.col_vectors)
+        while rows * vectors < enough:
+            vectors *= 2
+        found[rows] = _columns(gemm, schedule, vectors)
+    return found
+
+
+def _columns(gemm: Gemm, schedule: Schedule, wide: int) -> Columns:
+    """Cut the columns into tiles of so many vectors."""
     n, pieces = gemm.n, cover(gemm.n, schedule.lanes)
-    wide = max(1, schedule.col_vectors)
     if gemm.accumulate and len(pieces) > 1 and (wide == 1 or len(pieces) % wide == 1):
         # The last piece stands in a tile of its own: it must not add where another one has added.
         start = pieces[-2].offset + pieces[-2].lanes
@@ -48,9 +68,6 @@ def tiling(gemm: Gemm, schedule: Schedule) -> Tiling:
     tiles = [pieces[i : i + wide] for i in range(0, len(pieces), wide)]
     columns = wide * schedule.lanes
     full = sum(1 for i, _ in enumerate(tiles) if (i + 1) * columns <= n)
-    vectors = min(len(pieces), wide)
-    accumulators = min(_ACCUMULATORS, schedule.row_tile * wide)
-    rows = max(schedule.row_tile, min(_MOST_ROWS, accumulators // vectors))
     if full < 2:
-        return Tiling(rows, 0, 0, (), tuple(tiles))
-    return Tiling(rows, columns, full * columns, tiles[0], tuple(tiles[full:]))
+        return Columns(0, 0, (), tuple(tiles))
+    return Columns(columns, full * columns, tiles[0], tuple(tiles[full:]))

@@ -76,6 +76,158 @@ static inline void kernel_0_tile(const Context& c, int32_t first, const float* w
     }
 }
 
+// kernel_0: M rows at a time
+template <int M>
+static inline void kernel_0_tile_of_4(
+        const Context& c, int32_t first, const float* w, int32_t ahead) {
+    const float* x[M];
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+        x[m] = c.x + int64_t(first + m) * 64;
+    }
+    const float* next[M];
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+        next[m] = c.x + int64_t(first + (m < ahead ? M + m : m)) * 64;
+    }
+    for (int column = 0; column < 64; column += 32) {
+        v8 acc_0[M];
+        v8 acc_8[M];
+        v8 acc_16[M];
+        v8 acc_24[M];
+#pragma GCC unroll 16
+        for (int m = 0; m < M; ++m) {
+            acc_0[m] = v8{};
+            acc_8[m] = v8{};
+            acc_16[m] = v8{};
+            acc_24[m] = v8{};
+        }
+        for (int part = 0; part < 64; part += 16) {
+            if (column == 0) {
+#pragma GCC unroll 16
+                for (int m = 0; m < M; ++m) {
+                    __builtin_prefetch(next[m] + part);
+                    __builtin_prefetch(c.y + int64_t(first + m) * 64 + part, 1);
+                }
+            }
+            for (int k = part; k < part + 16; ++k) {
+                const float* w_k = w + k * 64 + column;
+                const v8 w_0 = load<v8>(w_k);
+                const v8 w_8 = load<v8>(w_k + 8);
+                const v8 w_16 = load<v8>(w_k + 16);
+                const v8 w_24 = load<v8>(w_k + 24);
+#pragma GCC unroll 16
+                for (int m = 0; m < M; ++m) {
+                    const float x_k = x[m][k];
+                    acc_0[m] += x_k * w_0;
+                    acc_8[m] += x_k * w_8;
+                    acc_16[m] += x_k * w_16;
+                    acc_24[m] += x_k * w_24;
+                }
+            }
+        }
+#pragma GCC unroll 16
+        for (int m = 0; m < M; ++m) {
+            float* out = c.y + int64_t(first + m) * 64 + column;
+            const float* bias = c.bias + column;
+            const v8 out_0 = acc_0[m] + load<v8>(bias);
+            const v8 out_8 = acc_8[m] + load<v8>(bias + 8);
+            const v8 out_16 = acc_16[m] + load<v8>(bias + 16);
+            const v8 out_24 = acc_24[m] + load<v8>(bias + 24);
+            store(out, out_0);
+            store(out + 8, out_8);
+            store(out + 16, out_16);
+            store(out + 24, out_24);
+        }
+    }
+}
+
+// kernel_0: M rows at a time
+template <int M>
+static inline void kernel_0_tile_of_8(
+        const Context& c, int32_t first, const float* w, int32_t ahead) {
+    const float* x[M];
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+        x[m] = c.x + int64_t(first + m) * 64;
+    }
+    const float* next[M];
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+        next[m] = c.x + int64_t(first + (m < ahead ? M + m : m)) * 64;
+    }
+    v8 acc_0[M];
+    v8 acc_8[M];
+    v8 acc_16[M];
+    v8 acc_24[M];
+    v8 acc_32[M];
+    v8 acc_40[M];
+    v8 acc_48[M];
+    v8 acc_56[M];
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+        acc_0[m] = v8{};
+        acc_8[m] = v8{};
+        acc_16[m] = v8{};
+        acc_24[m] = v8{};
+        acc_32[m] = v8{};
+        acc_40[m] = v8{};
+        acc_48[m] = v8{};
+        acc_56[m] = v8{};
+    }
+    for (int part = 0; part < 64; part += 16) {
+#pragma GCC unroll 16
+        for (int m = 0; m < M; ++m) {
+            __builtin_prefetch(next[m] + part);
+            __builtin_prefetch(c.y + int64_t(first + m) * 64 + part, 1);
+        }
+        for (int k = part; k < part + 16; ++k) {
+            const float* w_k = w + k * 64;
+            const v8 w_0 = load<v8>(w_k);
+            const v8 w_8 = load<v8>(w_k + 8);
+            const v8 w_16 = load<v8>(w_k + 16);
+            const v8 w_24 = load<v8>(w_k + 24);
+            const v8 w_32 = load<v8>(w_k + 32);
+            const v8 w_40 = load<v8>(w_k + 40);
+            const v8 w_48 = load<v8>(w_k + 48);
+            const v8 w_56 = load<v8>(w_k + 56);
+#pragma GCC unroll 16
+            for (int m = 0; m < M; ++m) {
+                const float x_k = x[m][k];
+                acc_0[m] += x_k * w_0;
+                acc_8[m] += x_k * w_8;
+                acc_16[m] += x_k * w_16;
+                acc_24[m] += x_k * w_24;
+                acc_32[m] += x_k * w_32;
+                acc_40[m] += x_k * w_40;
+                acc_48[m] += x_k * w_48;
+                acc_56[m] += x_k * w_56;
+            }
+        }
+    }
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+        float* out = c.y + int64_t(first + m) * 64;
+        const float* bias = c.bias;
+        const v8 out_0 = acc_0[m] + load<v8>(bias);
+        const v8 out_8 = acc_8[m] + load<v8>(bias + 8);
+        const v8 out_16 = acc_16[m] + load<v8>(bias + 16);
+        const v8 out_24 = acc_24[m] + load<v8>(bias + 24);
+        const v8 out_32 = acc_32[m] + load<v8>(bias + 32);
+        const v8 out_40 = acc_40[m] + load<v8>(bias + 40);
+        const v8 out_48 = acc_48[m] + load<v8>(bias + 48);
+        const v8 out_56 = acc_56[m] + load<v8>(bias + 56);
+        store(out, out_0);
+        store(out + 8, out_8);
+        store(out + 16, out_16);
+        store(out + 24, out_24);
+        store(out + 32, out_32);
+        store(out + 40, out_40);
+        store(out + 48, out_48);
+        store(out + 56, out_56);
+    }
+}
+
 // y = x @ root + bias, for every node
 NOINLINE void kernel_0(const Context& c, int64_t block) {
     const float* w = c.root;
@@ -87,9 +239,9 @@ NOINLINE void kernel_0(const Context& c, int64_t block) {
             case 6: kernel_0_tile<6>(c, i, w, stop - i - height); break;
             case 5: kernel_0_tile<5>(c, i, w, stop - i - height); break;
             case 4: kernel_0_tile<4>(c, i, w, stop - i - height); break;
-            case 3: kernel_0_tile<3>(c, i, w, stop - i - height); break;
-            case 2: kernel_0_tile<2>(c, i, w, stop - i - height); break;
-            default: kernel_0_tile<1>(c, i, w, stop - i - height); break;
+            case 3: kernel_0_tile_of_4<3>(c, i, w, stop - i - height); break;
+            case 2: kernel_0_tile_of_4<2>(c, i, w, stop - i - height); break;
+            default: kernel_0_tile_of_8<1>(c, i, w, stop - i - height); break;
         }
         i += height;
     }
@@ -191,6 +343,154 @@ static inline void kernel_1_tile(const Context& c, const int32_t* rows, const fl
     }
 }
 
+// kernel_1: M rows at a time
+template <int M>
+static inline void kernel_1_tile_of_4(const Context& c, const int32_t* rows, const float* w) {
+    alignas(64) float sums[M][64];
+    const float* summed[M];
+    for (int m = 0; m < M; ++m) {
+        summed[m] = kernel_1_sum(c, rows[m], sums[m]);
+    }
+    const float* x[M];
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+        x[m] = summed[m];
+    }
+    for (int column = 0; column < 64; column += 32) {
+        v8 acc_0[M];
+        v8 acc_8[M];
+        v8 acc_16[M];
+        v8 acc_24[M];
+#pragma GCC unroll 16
+        for (int m = 0; m < M; ++m) {
+            acc_0[m] = v8{};
+            acc_8[m] = v8{};
+            acc_16[m] = v8{};
+            acc_24[m] = v8{};
+        }
+        for (int part = 0; part < 64; part += 16) {
+            if (column == 0) {
+#pragma GCC unroll 16
+                for (int m = 0; m < M; ++m) {
+                    __builtin_prefetch(c.y + int64_t(c.d_dst_pair_node[rows[m]]) * 64 + part, 1);
+                }
+            }
+            for (int k = part; k < part + 16; ++k) {
+                const float* w_k = w + k * 64 + column;
+                const v8 w_0 = load<v8>(w_k);
+                const v8 w_8 = load<v8>(w_k + 8);
+                const v8 w_16 = load<v8>(w_k + 16);
+                const v8 w_24 = load<v8>(w_k + 24);
+#pragma GCC unroll 16
+                for (int m = 0; m < M; ++m) {
+                    const float x_k = x[m][k];
+                    acc_0[m] += x_k * w_0;
+                    acc_8[m] += x_k * w_8;
+                    acc_16[m] += x_k * w_16;
+                    acc_24[m] += x_k * w_24;
+                }
+            }
+        }
+#pragma GCC unroll 16
+        for (int m = 0; m < M; ++m) {
+            float* out = c.y + int64_t(c.d_dst_pair_node[rows[m]]) * 64 + column;
+            const float scale = c.scale[rows[m]];
+            const v8 out_0 = scale * acc_0[m] + load<v8>(out);
+            const v8 out_8 = scale * acc_8[m] + load<v8>(out + 8);
+            const v8 out_16 = scale * acc_16[m] + load<v8>(out + 16);
+            const v8 out_24 = scale * acc_24[m] + load<v8>(out + 24);
+            store(out, out_0);
+            store(out + 8, out_8);
+            store(out + 16, out_16);
+            store(out + 24, out_24);
+        }
+    }
+}
+
+// kernel_1: M rows at a time
+template <int M>
+static inline void kernel_1_tile_of_8(const Context& c, const int32_t* rows, const float* w) {
+    alignas(64) float sums[M][64];
+    const float* summed[M];
+    for (int m = 0; m < M; ++m) {
+        summed[m] = kernel_1_sum(c, rows[m], sums[m]);
+    }
+    const float* x[M];
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+        x[m] = summed[m];
+    }
+    v8 acc_0[M];
+    v8 acc_8[M];
+    v8 acc_16[M];
+    v8 acc_24[M];
+    v8 acc_32[M];
+    v8 acc_40[M];
+    v8 acc_48[M];
+    v8 acc_56[M];
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+        acc_0[m] = v8{};
+        acc_8[m] = v8{};
+        acc_16[m] = v8{};
+        acc_24[m] = v8{};
+        acc_32[m] = v8{};
+        acc_40[m] = v8{};
+        acc_48[m] = v8{};
+        acc_56[m] = v8{};
+    }
+    for (int part = 0; part < 64; part += 16) {
+#pragma GCC unroll 16
+        for (int m = 0; m < M; ++m) {
+            __builtin_prefetch(c.y + int64_t(c.d_dst_pair_node[rows[m]]) * 64 + part, 1);
+        }
+        for (int k = part; k < part + 16; ++k) {
+            const float* w_k = w + k * 64;
+            const v8 w_0 = load<v8>(w_k);
+            const v8 w_8 = load<v8>(w_k + 8);
+            const v8 w_16 = load<v8>(w_k + 16);
+            const v8 w_24 = load<v8>(w_k + 24);
+            const v8 w_32 = load<v8>(w_k + 32);
+            const v8 w_40 = load<v8>(w_k + 40);
+            const v8 w_48 = load<v8>(w_k + 48);
+            const v8 w_56 = load<v8>(w_k + 56);
+#pragma GCC unroll 16
+            for (int m = 0; m < M; ++m) {
+                const float x_k = x[m][k];
+                acc_0[m] += x_k * w_0;
+                acc_8[m] += x_k * w_8;
+                acc_16[m] += x_k * w_16;
+                acc_24[m] += x_k * w_24;
+                acc_32[m] += x_k * w_32;
+                acc_40[m] += x_k * w_40;
+                acc_48[m] += x_k * w_48;
+                acc_56[m] += x_k * w_56;
+            }
+        }
+    }
+#pragma GCC unroll 16
+    for (int m = 0; m < M; ++m) {
+        float* out = c.y + int64_t(c.d_dst_pair_node[rows[m]]) * 64;
+        const float scale = c.scale[rows[m]];
+        const v8 out_0 = scale * acc_0[m] + load<v8>(out);
+        const v8 out_8 = scale * acc_8[m] + load<v8>(out + 8);
+        const v8 out_16 = scale * acc_16[m] + load<v8>(out + 16);
+        const v8 out_24 = scale * acc_24[m] + load<v8>(out + 24);
+        const v8 out_32 = scale * acc_32[m] + load<v8>(out + 32);
+        const v8 out_40 = scale * acc_40[m] + load<v8>(out + 40);
+        const v8 out_48 = scale * acc_48[m] + load<v8>(out + 48);
+        const v8 out_56 = scale * acc_56[m] + load<v8>(out + 56);
+        store(out, out_0);
+        store(out + 8, out_8);
+        store(out + 16, out_16);
+        store(out + 24, out_24);
+        store(out + 32, out_32);
+        store(out + 40, out_40);
+        store(out + 48, out_48);
+        store(out + 56, out_56);
+    }
+}
+
 // y[dst] += scale * sum(x) @ w, for every dst_pair of group 'd'
 NOINLINE void kernel_1(const Context& c, int64_t block) {
     const int32_t* rows = c.d_dst_pair_blocked_rows;
@@ -210,9 +510,9 @@ NOINLINE void kernel_1(const Context& c, int64_t block) {
                 case 6: kernel_1_tile<6>(c, rows + i, w); break;
                 case 5: kernel_1_tile<5>(c, rows + i, w); break;
                 case 4: kernel_1_tile<4>(c, rows + i, w); break;
-                case 3: kernel_1_tile<3>(c, rows + i, w); break;
-                case 2: kernel_1_tile<2>(c, rows + i, w); break;
-                default: kernel_1_tile<1>(c, rows + i, w); break;
+                case 3: kernel_1_tile_of_4<3>(c, rows + i, w); break;
+                case 2: kernel_1_tile_of_4<2>(c, rows + i, w); break;
+                default: kernel_1_tile_of_8<1>(c, rows + i, w); break;
             }
             i += height;
         }
