@@ -11,11 +11,14 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from hetune.costmodel.data import CandidateSample, Problem
 
 _NEAR = 1.4
 """Finalists are at most this much slower than the fastest: other work has slowed some that much."""
+
+Key: TypeAlias = tuple[str | int, ...]
 
 
 def finalists(problem: Problem) -> frozenset[str]:
@@ -25,7 +28,7 @@ def finalists(problem: Problem) -> frozenset[str]:
     return found if len(found) > 1 else frozenset()
 
 
-def key(problem: Problem) -> tuple[str | int, ...]:
+def key(problem: Problem) -> Key:
     """What tells problems apart, and finds a problem's finals."""
     return (
         *(problem.graph, problem.family, problem.layer, problem.d_in, problem.d_out),

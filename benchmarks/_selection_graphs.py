@@ -22,7 +22,7 @@ FEW = ((64, 64), (32, 32), (128, 128), (128, 64))
 """Pairs of widths of the larger graphs."""
 PAIRS = (*FEW, *((i, o) for i in WIDTHS for o in WIDTHS if (i, o) not in FEW))
 """All pairs of widths, in the order in which they are measured."""
-_REAL = "real/"
+REAL = "real/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def specs(
     found = []
     for (d_in, d_out), graph in order:
         options = {"path": str(graph.path), "inverse": graph.inverse}
-        plain = recipe(graph.name, "file", f"{_REAL}{graph.kind}", options)
+        plain = recipe(graph.name, "file", f"{REAL}{graph.kind}", options)
         found += [
             ProblemSpec(
                 canonical(plain) if layer == "hgt" else plain, layer, d_in, d_out, 1, threads
@@ -119,7 +119,7 @@ def split(problems: Iterable[Problem]) -> tuple[list[Problem], list[Problem]]:
     """Problems to train on, and real ones to judge on."""
     training, judged = [], []
     for problem in problems:
-        if problem.family.startswith(_REAL):
+        if problem.family.startswith(REAL):
             judged.append(problem)
         elif problem.family not in SPECS:
             training.append(problem)

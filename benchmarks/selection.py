@@ -14,6 +14,9 @@ the largest of them comes after three pairs of all others.
 many noisy times is fast by luck as well: once for each file, in processes of their own
 (`_selection_finals`).
 
+Inputs that were measured while the machine was busy with something else are left out, and named in
+the result (`_selection_steady`).
+
 Without either, a cost model is trained on all other problems of the store, real graphs' families
 held out, and judged on the real graphs beside all baselines, by lower quartiles of the rounds and
 by medians. `--save` keeps that model: so is the one made that comes with hetune. `--bundle FOLDER`
@@ -25,7 +28,7 @@ chooses after `hetune calibrate`. What selection itself costs is measured by `ch
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -34,10 +37,11 @@ import torch
 from _graphs import names
 from _machine import commit, fingerprint, set_threads
 from _selection_calibrated import calibrated
-from _selection_finals import finalists, settle
-from _selection_graphs import LAYERS, PAIRS, pairs, present, specs, split
+from _selection_finals import Key, finalists, key, settle
+from _selection_graphs import LAYERS, PAIRS, REAL, pairs, present, specs, split
 from _selection_measure import measure_all
 from _selection_plot import plot_selection
+from _selection_steady import unsteady
 from rich.console import Console
 from rich.table import Table
 
@@ -53,6 +57,7 @@ from hetune.costmodel.model.bundle import load, save
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
+from hetune.profiling.records import Status
 from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
 from hetune.profiling.store.summary import TIME
@@ -119,7 +124,8 @@ def _specs(options: argparse.Namespace, console: Console) -> tuple[ProblemSpec, 
 
 
 def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> int:
-    training, judged = _problems(store, options, TIME)
+    left_out = unsteady(store.measurements(options.machine, status=Status.OK))
+    training, judged = _problems(store, options, TIME, left_out)
     if not judged or not training:
         console.print(
             f"{store.place} holds {len(training)} problems to train on and {len(judged)} of real "
@@ -131,7 +137,7 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     about = {"split": f"trained on {_families(training)}; judged on {_families(judged)}"}
     report = judge(training, judged, lambda _: model, machine=machine, about=about)
     report = with_asking(report, model, judged, machine)
-    medians = judge(*_problems(store, options, 0.5), lambda _: model, machine=machine)
+    medians = judge(*_problems(store, options, 0.5, left_out), lambda _: model, machine=machine)
     for shown in (tables.scores_table(report), tables.comparison_table(report)):
         console.print(_rich(shown))
     for note in tables.notes(report):
@@ -139,6 +145,8 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     for facet in _FACETS:
         console.print(_rich(tables.facet_table(report, facet)))
     console.print(goals_table(report))
+    if left_out:
+        console.print(f"left out, for the machine was unsteady: {named(left_out)}")
     by_median = medians.score()
     console.print(
         f"the same choices, judged by medians: regret {by_median.regret:.3f}, 95th percentile "
@@ -149,7 +157,7 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
         "commit": commit(),
         "evaluated_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "training": _counts(training),
-        "judged": _counts(judged),
+        "judged": _counts(judged) | {"left_out": named(left_out)},
         "calibrated": options.calibrated,
         "model": {
             "target": model.manifest.target,
@@ -173,10 +181,10 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
 
 
 def _problems(
-    store: Store, options: argparse.Namespace, share: float
+    store: Store, options: argparse.Namespace, share: float, left_out: Set[Key]
 ) -> tuple[list[Problem], list[Problem]]:
     training, judged = split(problems_of(store, options.machine, share=share))
-    judged = [p for p in judged if p.threads == options.threads]
+    judged = [p for p in judged if p.threads == options.threads and key(p) not in left_out]
     sessions = []
     for place in options.finals:
         with Store.open(place) as finals:
@@ -277,6 +285,15 @@ def _counts(problems: Sequence[Problem]) -> dict[str, Any]:
         "inputs": len(problems),
         "units": sum(len(p.candidates) for p in problems),
     }
+
+
+def named(keys: Set[Key]) -> list[str]:
+    """Real inputs by name, as results have them."""
+    return sorted(
+        f"{layer}/{graph}/{d_in}x{d_out}"
+        for graph, family, layer, d_in, d_out, *_ in keys
+        if str(family).startswith(REAL)
+    )
 
 
 def _families(problems: Sequence[Problem]) -> str:

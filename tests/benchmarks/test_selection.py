@@ -14,8 +14,9 @@ pytest.importorskip("matplotlib")
 import _selection_calibrated
 import selection
 from _selection_calibrated import calibrated
-from _selection_finals import finalists, settle
+from _selection_finals import finalists, key, settle
 from _selection_graphs import FEW, GRAPHS, PAIRS, specs, split
+from _selection_steady import unsteady
 
 from hetune.costmodel.calibration import Calibration
 from hetune.costmodel.data import CandidateSample, Problem
@@ -25,6 +26,7 @@ from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model import bundle
 from hetune.costmodel.selector import Selector
 from hetune.profiling.store.store import Store
+from hetune.profiling.testing.records import measurement
 from hetune.variants.frontend.layers import rgat_program
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.domain import Domain
@@ -155,6 +157,17 @@ def test_of_several_sessions_medians_count_whatever_the_machine_did():
     (alike,) = settle([first], sessions[:2])
     assert alike.candidates[0].error == pytest.approx(0.0, abs=1e-9)
     assert found.candidates[0].error > 0.05 * found.candidates[0].seconds  # sessions disagree
+
+
+def test_inputs_of_an_unsteady_machine_are_left_out():
+    first = problem("busy", "real/rdf", FIRST)
+    same = ("family", "layer", "d_in", "d_out", "heads", "threads", "machine")
+    once = dataclasses.replace(measurement(0), **{name: getattr(first, name) for name in same})
+    busy = [dataclasses.replace(once, graph="busy", drift=drift) for drift in (0.6, 0.7, 0.0)]
+    calm = [dataclasses.replace(once, graph="calm", drift=drift) for drift in (0.6, 0.1, 0.0)]
+    found = unsteady([*busy, *calm])
+    assert found == {key(first)}
+    assert selection.named(found) == ["rgcn/busy/64x64"]
 
 
 # A model from elsewhere.
