@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from hetune.costmodel.data import CandidateSample, Problem
+from hetune.profiling.records import Measurement
 
 _NEAR = 1.4
 """Finalists are at most this much slower than the fastest: other work has slowed some that much."""
@@ -28,11 +29,11 @@ def finalists(problem: Problem) -> frozenset[str]:
     return found if len(found) > 1 else frozenset()
 
 
-def key(problem: Problem) -> Key:
-    """What tells problems apart, and finds a problem's finals."""
+def key(of: Problem | Measurement) -> Key:
+    """What tells problems apart, and finds a problem's finals and its measurements."""
     return (
-        *(problem.graph, problem.family, problem.layer, problem.d_in, problem.d_out),
-        *(problem.heads, problem.threads, problem.machine),
+        *(of.graph, of.family, of.layer, of.d_in, of.d_out),
+        *(of.heads, of.threads, of.machine),
     )
 
 

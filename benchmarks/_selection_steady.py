@@ -4,7 +4,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 
-from _selection_finals import Key
+from _selection_finals import Key, key
 
 from hetune.profiling.records import Measurement
 
@@ -13,9 +13,8 @@ MOST_DRIFT = 0.5
 
 
 def unsteady(measurements: Iterable[Measurement]) -> frozenset[Key]:
-    """Inputs half of whose variants were measured so, as `_selection_finals.key` tells them."""
+    """Inputs half of whose variants were measured so, by their `key`."""
     drifts: dict[Key, list[float]] = defaultdict(list)
-    for m in measurements:
-        input_ = (m.graph, m.family, m.layer, m.d_in, m.d_out, m.heads, m.threads, m.machine)
-        drifts[input_].append(m.drift)
-    return frozenset(i for i, d in drifts.items() if statistics.median(d) > MOST_DRIFT)
+    for measurement in measurements:
+        drifts[key(measurement)].append(measurement.drift)
+    return frozenset(of for of, those in drifts.items() if statistics.median(those) > MOST_DRIFT)

@@ -14,15 +14,15 @@ the largest of them comes after three pairs of all others.
 many noisy times is fast by luck as well: once for each file, in processes of their own
 (`_selection_finals`).
 
-Inputs that were measured while the machine was busy with something else are left out, and named in
-the result (`_selection_steady`).
-
 Without either, a cost model is trained on all other problems of the store, real graphs' families
 held out, and judged on the real graphs beside all baselines, by lower quartiles of the rounds and
 by medians. `--save` keeps that model: so is the one made that comes with hetune. `--bundle FOLDER`
 judges a model that is there already, with the rates that it was trained with: as it chooses where
 nobody has calibrated it. On another machine than it was trained on, `--calibrated` judges it as it
 chooses after `hetune calibrate`. What selection itself costs is measured by `choosing.py`.
+
+Inputs that were measured while the machine was busy with something else are not judged, and named
+in the result (`_selection_steady`).
 """
 
 import argparse
@@ -124,7 +124,10 @@ def _specs(options: argparse.Namespace, console: Console) -> tuple[ProblemSpec, 
 
 
 def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> int:
-    left_out = unsteady(store.measurements(options.machine, status=Status.OK))
+    found = store.measurements(options.machine, status=Status.OK)
+    left_out = unsteady(
+        m for m in found if m.family.startswith(REAL) and m.threads == options.threads
+    )
     training, judged = _problems(store, options, TIME, left_out)
     if not judged or not training:
         console.print(
@@ -288,12 +291,8 @@ def _counts(problems: Sequence[Problem]) -> dict[str, Any]:
 
 
 def named(keys: Set[Key]) -> list[str]:
-    """Real inputs by name, as results have them."""
-    return sorted(
-        f"{layer}/{graph}/{d_in}x{d_out}"
-        for graph, family, layer, d_in, d_out, *_ in keys
-        if str(family).startswith(REAL)
-    )
+    """Inputs by name, as results have them."""
+    return sorted(f"{layer}/{graph}/{d_in}x{d_out}" for graph, _, layer, d_in, d_out, *_ in keys)
 
 
 def _families(problems: Sequence[Problem]) -> str:

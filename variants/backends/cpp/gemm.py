@@ -138,8 +138,7 @@ class GemmLowering:
         ]
 
     def _row_loop(self, first: str, stop: str) -> list[Statement]:
-        heights = tuple(self.tilings)
-        tallest = heights[0]
+        tallest = max(self.tilings)
         row = "i" if self._contiguous else "rows + i"
         weight = "columns" if self.by_dot else "w"
         ahead = ", stop - i - height" if self.asks_by_lines else ""
@@ -148,7 +147,7 @@ class GemmLowering:
                 f"case {height}" if height > 1 else "default",
                 Do(f"{self._tile_name(height)}<{height}>(c, {row}, {weight}{ahead})"),
             )
-            for height in heights
+            for height in self.tilings
         )
         # Heights between the short ones and the tallest have no code of their own.
         if tallest > SHORT_ROWS:
@@ -169,10 +168,9 @@ class GemmLowering:
     # --- a tile -------------------------------------------------------------------------
 
     def _tile_name(self, height: int) -> str:
-        usual, own = next(iter(self.tilings.values())), self.tilings[height]
-        if self.by_dot or own == usual:
-            return f"{self.name}_tile"
-        return f"{self.name}_tile_of_{own.vectors}"
+        columns = self.tilings[height]
+        is_usual = self.by_dot or columns == self.tilings[max(self.tilings)]
+        return f"{self.name}_tile" if is_usual else f"{self.name}_tile_of_{columns.vectors}"
 
     def _tiles(self) -> tuple[Function, ...]:
         """A function for each way in which the columns are cut."""

@@ -45,13 +45,14 @@ def tilings(gemm: Gemm, schedule: Schedule) -> dict[int, Columns]:
     Tiles are as wide as the schedule says, taller where the product is narrow, and wider where they
     have few rows: groups of few rows are common where there are many relations.
     """
-    usual = _columns(gemm, schedule, max(1, schedule.col_vectors))
-    accumulators = min(_ACCUMULATORS, schedule.row_tile * schedule.col_vectors)
+    wide = max(1, schedule.col_vectors)
+    usual = _columns(gemm, schedule, wide)
+    accumulators = min(_ACCUMULATORS, schedule.row_tile * wide)
     tallest = max(schedule.row_tile, min(_MOST_ROWS, accumulators // usual.vectors))
     enough = _LATENCY * (1 if schedule.lanes == _WIDEST_LANES else 2)
     found = {tallest: usual}
     for rows in range(min(tallest - 1, SHORT_ROWS), 0, -1):
-        vectors = max(1, schedule.col_vectors)
+        vectors = wide
         while rows * vectors < enough:
             vectors *= 2
         found[rows] = _columns(gemm, schedule, vectors)
