@@ -27,10 +27,10 @@ from rich.console import Console
 from rich.table import Table
 
 from hetune.variants.backends.cpp.backend import CppBackend
-from hetune.variants.backends.cpp.rows import is_node_blocked
 from hetune.variants.graph import cuts
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.runtime.build import LAYERS, layer_programs
 from hetune.variants.runtime.domain import Domain

@@ -46,7 +46,7 @@ from hetune.variants.program.nodes import Program
 from hetune.variants.program.text import show as show_program
 from hetune.variants.runtime.build import layer_programs
 
-_SEPARATE_SUMS = "+separate-sums"
+_SEPARATE_SUMS, _SEPARATE_PRODUCTS = "+separate-sums", "+separate-products"
 
 
 def variants(
@@ -163,7 +163,7 @@ def _list(program: Program, found: tuple[Variant, ...]) -> None:
     for variant in found:
         plans.setdefault(plan_of(variant.id), []).append(variant)
     for name, members in plans.items():
-        pipeline = passes[name.removesuffix(_SEPARATE_SUMS)]
+        pipeline = passes[name.removesuffix(_SEPARATE_SUMS).removesuffix(_SEPARATE_PRODUCTS)]
         launches = members[0].plan.launches
         rows.add_row(
             name,

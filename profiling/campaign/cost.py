@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from hetune.profiling.corpus import size_of
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.units import ProblemSpec, Unit
-from hetune.variants.plan.variants import BLOCK_NODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +18,7 @@ class _Rates:
 
     Attributes:
         plans: How many there are.
+        variants: How many they make on a CPU: most plans come in every size of blocks.
         run: Of any run.
         edge: For an edge and an element of its row out.
         node: For a node and an element of its row out.
@@ -27,28 +27,24 @@ class _Rates:
     """
 
     plans: int
+    variants: int
     run: float
     edge: float
     node: float
     edge_product: float
     node_product: float
 
-    @property
-    def variants(self) -> int:
-        """How many there are on a CPU: each plan in every size of blocks."""
-        return self.plans * len(BLOCK_NODES)
-
 
 # Those of layers are fitted to 311 problems of the campaign `default` on two cores: runs of two
 # problems of three come out within a factor of 1.6, and all problems together within a tenth.
 # Those of kernels are rough: what is in cache takes a third of it, what is not a few times as much.
 _RATES = {
-    "rgcn": _Rates(6, 1.5e-5, 0.5e-10, 0.6e-10, 1.3e-12, 8e-12),
-    "rgat": _Rates(6, 1.4e-5, 1.8e-10, 3.9e-10, 2.5e-12, 2.8e-12),
-    "hgt": _Rates(16, 2.1e-5, 0.4e-10, 16e-10, 4.3e-12, 19e-12),
-    "linear": _Rates(1, 1.2e-5, 0.0, 1.0e-10, 0.0, 8e-12),
-    "aggregate": _Rates(1, 1.2e-5, 1.0e-10, 0.6e-10, 0.0, 0.0),
-    "attention": _Rates(1, 1.2e-5, 3.0e-10, 0.6e-10, 0.0, 0.0),
+    "rgcn": _Rates(7, 19, 1.5e-5, 0.5e-10, 0.6e-10, 1.3e-12, 8e-12),
+    "rgat": _Rates(7, 19, 1.4e-5, 1.8e-10, 3.9e-10, 2.5e-12, 2.8e-12),
+    "hgt": _Rates(17, 49, 2.1e-5, 0.4e-10, 16e-10, 4.3e-12, 19e-12),
+    "linear": _Rates(1, 3, 1.2e-5, 0.0, 1.0e-10, 0.0, 8e-12),
+    "aggregate": _Rates(1, 3, 1.2e-5, 1.0e-10, 0.6e-10, 0.0, 0.0),
+    "attention": _Rates(1, 3, 1.2e-5, 3.0e-10, 0.6e-10, 0.0, 0.0),
 }
 LEAST_VARIANTS = {name: max(1, rates.plans // 2) for name, rates in _RATES.items()}
 """As many as half of the plans; a kernel has one plan."""

@@ -120,11 +120,11 @@ TABLE = {
 }
 
 
-def formed(text: str, views: dict[str, str]) -> list[list[int]]:
+def formed(text: str, views: dict[str, str], **options: bool) -> list[list[int]]:
     given = "".join(f"  buffer {name}: {kind}\n" for name, kind in GIVEN.items())
     launch = parse(dedent(text).replace("launch\n", f"launch\n{given}", 1))
     types = {buffer.name: buffer.type for buffer in launch.buffers}
-    made = form_launches(launch.kernels, types, views)
+    made = form_launches(launch.kernels, types, views, **options)
     for one in made:
         verify(one)
     return [[launch.kernels.index(kernel) for kernel in one.kernels] for one in made]
@@ -133,6 +133,32 @@ def formed(text: str, views: dict[str, str]) -> list[list[int]]:
 @pytest.mark.parametrize(("text", "groups"), TABLE.values(), ids=TABLE)
 def test_groups(text, groups):
     assert formed(text, {}) == groups
+
+
+def test_products_of_pairs_may_stand_alone():
+    text = """
+        launch
+          buffer s: dst_pair[4]
+          buffer h: dst_pair[4]
+          buffer y: node[4]
+          buffer out: node[4]
+          traverse dst_pair
+            init total: [4] sum
+            for edge
+              row: [4] = read x[src]
+              update total row
+            store s = total
+          gemm h[dst_pair] = s @ w heads=1 k=4 n=4
+          traverse node
+            init sum: [4] sum
+            for dst_pair
+              row: [4] = read h
+              update sum row
+            store y = sum
+          gemm out[node] = y @ u heads=1 k=4 n=4
+        """
+    assert formed(text, {}) == [[0, 1, 2, 3]]
+    assert formed(text, {}, separate_products=True) == [[0], [1], [2, 3]]
 
 
 def test_a_view_is_the_buffer_itself():

@@ -105,6 +105,31 @@ def test_a_sum_of_pairs_alone_starts_from_zero():
     ]
 
 
+def test_separate_products_are_kept_and_added_up_by_a_walk():
+    plan = plan_of(
+        """
+        program p(x: node[4] feature, w: etype[4,3], y: node[3] feature)
+          c: dst_pair[] = count dst_pair
+          i: dst_pair[] = reciprocal c
+          xs: edge[4] = take x edge src
+          pair: dst_pair[4] = sum xs dst_pair
+          h: dst_pair[3] = linear pair w
+          scaled: dst_pair[3] = mul i h
+          m: node[3] = sum scaled node
+          out: node[3] = add m y
+          return out
+        """,
+        fuse_sums=False,
+        separate_products=True,
+    )
+    assert [[show_kernel(kernel) for kernel in launch.kernels] for launch in plan.launches] == [
+        ["traverse dst_pair"],
+        ["gemm h[dst_pair] = pair @ w heads=1 k=4 n=3"],
+        ["traverse node"],
+    ]
+    assert [buffer.name for buffer in plan.temporaries] == ["pair", "h", "out"]
+
+
 def test_what_counts_alone_decide_is_looked_up():
     plan = plan_of(
         """

@@ -45,7 +45,8 @@ def test_every_graph_has_a_choice(name):
 
 
 def test_a_slower_machine_takes_longer():
-    domain = Domain(graph := fan_out(4000))
+    # Both groups of a hybrid plan have rows.
+    domain = Domain(graph := typed_graph((20, 5000), [(0, 1, 4000), (1, 0, 4000), (0, 1, 4000)]))
     fast = MachineModel()
     slow = replace(
         fast,

@@ -207,6 +207,7 @@ def test_ids_are_stable(rgcn):
         "dst+separate-sums",
         "hybrid",
         "hybrid+separate-sums",
+        "hybrid+separate-products",
     ]
 
 

@@ -8,6 +8,7 @@ import pytest
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.graph.cuts import block_count
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.nodes import Gemm
 from hetune.variants.kernel.work import work
 from hetune.variants.plan.variants import variants_of
@@ -73,11 +74,10 @@ def test_weights_are_loaded_for_each_run_of_a_type(table):
                 group = kernel.rows.group
                 chosen = split_relations(MIXED)[group] if group else range(MIXED.num_etypes)
                 for relation in chosen:
-                    rows = {
-                        Space.DST_PAIR: stats.dst_pairs[relation],
-                        Space.EDGE: stats.edges[relation],
-                    }.get(kernel.rows.space)
-                    runs = min(rows, blocks) if rows is not None else stats.edges[relation] > 0
+                    runs = stats.edges[relation] > 0
+                    if is_node_blocked(launch):
+                        of = {Space.DST_PAIR: stats.dst_pairs, Space.EDGE: stats.edges}
+                        runs = min(of[kernel.rows.space][relation], blocks)
                     loads += int(runs) * kernel.heads * kernel.k * kernel.n * 4
         assert column(found, "weight_loads")[row] == loads
 

@@ -15,6 +15,8 @@ class Context(Protocol):
     ops: Mapping[str, Op]
     given: Set[str]
     """Buffers that are there before the first kernel: parameters, weights, constants."""
+    scatters: bool
+    """Whether products of destination pairs add their rows up at nodes."""
 
     def only_user(self, name: str) -> bool:
         """Whether exactly one value reads ``name``, and the program does not return it."""

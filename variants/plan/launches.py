@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from hetune.variants.kernel.nodes import Buffer, Kernel, Launch
+from hetune.variants.kernel.nodes import Buffer, Gemm, Kernel, Launch
 from hetune.variants.kernel.walk import reads, writes
 from hetune.variants.program.nodes import End, Space, Type
 
@@ -14,14 +14,20 @@ _SOURCE_PAIRS = (Space.SRC_PAIR, Space.SRC_DENSE)
 
 
 def form_launches(
-    kernels: tuple[Kernel, ...], types: Mapping[str, Type], views: Mapping[str, str]
+    kernels: tuple[Kernel, ...],
+    types: Mapping[str, Type],
+    views: Mapping[str, str],
+    *,
+    separate_products: bool = False,
 ) -> tuple[Launch, ...]:
     """Groups kernels, given in an order that respects their dependences, into launches.
 
     A kernel joins the last launch that its readers allow, so that a block's values are used while
-    they are in cache. Kernels over source pairs stand alone.
+    they are in cache. Kernels over source pairs stand alone, and so may products of destination
+    pairs.
     """
-    before = _dependences(kernels, types, views)
+    blocked = [_is_blocked(kernel, separate_products) for kernel in kernels]
+    before = _dependences(kernels, blocked, types, views)
     level = [0] * len(kernels)
     for k, sources in enumerate(before):
         level[k] = max((level[d] + step for d, step in sources.items()), default=0)
@@ -32,9 +38,9 @@ def form_launches(
             latest[d] = min(latest[d], latest[k] - step)
     launches: list[Launch] = []
     for depth in range(deepest + 1):
-        here = [kernel for k, kernel in enumerate(kernels) if latest[k] == depth]
-        together = [kernel for kernel in here if kernel.rows.space in _BLOCKED]
-        alone = [kernel for kernel in here if kernel.rows.space not in _BLOCKED]
+        here = [k for k in range(len(kernels)) if latest[k] == depth]
+        together = [kernels[k] for k in here if blocked[k]]
+        alone = [kernels[k] for k in here if not blocked[k]]
         launches += [_launch((kernel,), types) for kernel in alone]
         if together:
             launches.append(_launch(tuple(together), types))
@@ -76,8 +82,18 @@ def with_scratch(
     )
 
 
+def _is_blocked(kernel: Kernel, separate_products: bool) -> bool:
+    """Whether a kernel runs block by block, and may share a launch."""
+    if separate_products and isinstance(kernel, Gemm) and kernel.rows.space is Space.DST_PAIR:
+        return False
+    return kernel.rows.space in _BLOCKED
+
+
 def _dependences(
-    kernels: tuple[Kernel, ...], types: Mapping[str, Type], views: Mapping[str, str]
+    kernels: tuple[Kernel, ...],
+    blocked: Sequence[bool],
+    types: Mapping[str, Type],
+    views: Mapping[str, str],
 ) -> list[dict[int, int]]:
     """For each kernel the ones it waits for, with 0 if both may share a launch, else 1."""
     before: list[dict[int, int]] = []
@@ -89,10 +105,7 @@ def _dependences(
                 local for name, local in _touched(kernel, types) if views.get(name, name) in written
             ]
             if shared:
-                together = all(shared) and all(
-                    one.rows.space in _BLOCKED for one in (kernel, kernels[d])
-                )
-                waits[d] = 0 if together else 1
+                waits[d] = 0 if all(shared) and blocked[k] and blocked[d] else 1
         before.append(waits)
     return before
 

@@ -51,13 +51,16 @@ from hetune.variants.program.nodes import (
 )
 
 
-def lower(program: Program, *, fuse_sums: bool = True) -> Plan:
+def lower(program: Program, *, fuse_sums: bool = True, separate_products: bool = False) -> Plan:
     """Turns a verified program into a plan.
 
     Args:
         program: The program, after its passes.
         fuse_sums: Whether a sum that feeds a linear map is computed inside the product's
             kernel, tile by tile, or by a traversal of its own (which suits hubs).
+        separate_products: Whether products of destination pairs run over the whole graph, relation
+            by relation, rather than block by block: each weight is then loaded once, and their
+            results are kept (which suits thousands of relations).
 
     Raises:
         ProgramError: It has groups that no graph is split into.
@@ -68,18 +71,19 @@ def lower(program: Program, *, fuse_sums: bool = True) -> Plan:
             f"program {program.name!r} has the groups {', '.join(sorted(unknown))}: plans know "
             f"{SRC_SIDE!r} and {DST_SIDE!r} alone, rename them"
         )
-    return Lowering(program, fuse_sums).plan()
+    return Lowering(program, fuse_sums, separate_products).plan()
 
 
 class Lowering:
     """One run of `lower`; `Body` asks it for the buffers that loop bodies read."""
 
-    def __init__(self, program: Program, fuse_sums: bool) -> None:
+    def __init__(self, program: Program, fuse_sums: bool, separate_products: bool) -> None:
         self.program = program
         self.types: Mapping[str, Type] = program.types
         self.ops: Mapping[str, Op] = {let.name: let.op for let in program.lets}
         self.users = users(program)
         self._fuse_sums = fuse_sums
+        self.scatters = not separate_products
         self._kernels: list[Kernel] = []
         self._buffers: dict[str, Type] = {}
         self._views: dict[str, str] = {}
@@ -96,7 +100,9 @@ class Lowering:
         result = self.buffer(self.program.result)
         if self._views.get(result, result) in self.given:
             result = self._copy(self.program.result)
-        launches = form_launches(tuple(self._kernels), self._buffers, self._views)
+        launches = form_launches(
+            tuple(self._kernels), self._buffers, self._views, separate_products=not self.scatters
+        )
         kept = self.given | {self._views.get(result, result)}
         launches = with_scratch(launches, self._views, kept)
         scratch = {buffer.scratch for launch in launches for buffer in launch.buffers}

@@ -60,7 +60,7 @@ def _split(lowering: Context, name: str, *, root: bool = False) -> list[Term]:
             if lowering.types[x].space is Space.EDGE:
                 return [Term(name, TermKind.EDGES, x)]
             chain = multiply_chain(lowering.ops, lowering.types, x)
-            if _is_scaled_product(lowering, chain):
+            if lowering.scatters and _is_scaled_product(lowering, chain):
                 return [Term(name, TermKind.PAIRS, x)]
             return [Term(name, TermKind.EDGES, x)]
     return [Term(name, TermKind.VALUE)]

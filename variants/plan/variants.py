@@ -17,7 +17,7 @@ from hetune.variants.passes.enumerate import alternatives
 from hetune.variants.plan.lower import lower
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.prune import undominated
-from hetune.variants.program.nodes import Program
+from hetune.variants.program.nodes import Program, Space
 from hetune.variants.program.text import show
 
 Device: TypeAlias = Literal["cpu", "cuda"]
@@ -30,6 +30,8 @@ _TILES = {32: 4, 64: 4, 128: 8}
 """Rows of a product's tile on a GPU, and the warps of its program."""
 _WALKS = {512: 2, 1024: 4, 2048: 8}
 """Elements that a traversal's program holds on a GPU, and the edges that it takes at once."""
+_SEPARATE_PRODUCTS = "b256"
+"""The schedule of plans with separate products: walks alone are left to blocks, and care little."""
 _CHUNKS = (4096,)
 """Elements of a program where programs take edges, whichever nodes they lead to."""
 USUAL: dict[Device, str] = {"cpu": "b1024", "cuda": "t64-e1024"}
@@ -57,14 +59,14 @@ class Variant:
 def variants_of(program: Program, device: Device = "cpu") -> tuple[Variant, ...]:
     """The promoted variants of a layer's program for a device, in a stable order.
 
-    Plans are the same for all devices; a GPU has schedules of its own.
+    A GPU has schedules of its own, and no plans with separate products: all are separate there.
     """
     schedules = _gpu_schedules() if device == "cuda" else _cpu_schedules()
     return tuple(
         _variant(f"{name}/{schedule}", plan, schedules[schedule])
         for name, plan in _plans(program).items()
         for schedule in schedules
-        if _matters(schedules[schedule], plan)
+        if _matters(schedule, schedules[schedule], plan)
     )
 
 
@@ -97,11 +99,20 @@ def _plans(program: Program) -> dict[str, Plan]:
         plans[alternative.id] = plan
         if _has_fused_sums(plan):
             plans[f"{alternative.id}+separate-sums"] = lower(alternative.program, fuse_sums=False)
+        if _is_hybrid(plan):
+            plans[f"{alternative.id}+separate-products"] = lower(
+                alternative.program, fuse_sums=False, separate_products=True
+            )
     return undominated(plans)
 
 
-def _matters(schedule: AnySchedule, plan: Plan) -> bool:
-    """Whether a schedule that shares out edges finds any to share out."""
+def _matters(name: str, schedule: AnySchedule, plan: Plan) -> bool:
+    """Whether a schedule makes a variant of a plan that no other schedule or plan makes.
+
+    One that shares out edges has to find some.
+    """
+    if has_separate_products(plan):
+        return name == _SEPARATE_PRODUCTS
     if not isinstance(schedule, GpuSchedule) or schedule.balance != "edge":
         return True
     return any(shares_edges(as_run(launch, schedule), schedule) for launch in plan.launches)
@@ -153,6 +164,19 @@ def _variant(id: str, plan: Plan, schedule: AnySchedule) -> Variant:
 def with_schedule(variant: Variant, schedule: AnySchedule) -> Variant:
     """The variant of that id as it is where all launches run by one schedule."""
     return _variant(variant.id, variant.plan, schedule)
+
+
+def has_separate_products(plan: Plan) -> bool:
+    """Whether products of destination pairs are launches of their own."""
+    alone = (launch.kernels[0] for launch in plan.launches if len(launch.kernels) == 1)
+    return any(isinstance(k, Gemm) and k.rows.space is Space.DST_PAIR for k in alone)
+
+
+def _is_hybrid(plan: Plan) -> bool:
+    """Whether each relation's products are of its smaller side, destination pairs among them."""
+    products = (k.rows for launch in plan.launches for k in launch.kernels if isinstance(k, Gemm))
+    pairs = [rows for rows in products if rows.space in (Space.SRC_PAIR, Space.DST_PAIR)]
+    return all(rows.group for rows in pairs) and any(r.space is Space.DST_PAIR for r in pairs)
 
 
 def _has_fused_sums(plan: Plan) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from hetune.variants.graph.cuts import block_counts
 from hetune.variants.kernel.as_run import as_run
+from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.edgewise import shares_edges
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import (
@@ -80,8 +81,8 @@ The first nine and `gathered_bytes` are those of `Work`. The others:
 - `weight_groups`: runs of rows with one edge type, in all blocks; `weight_loads`: bytes of weights
   loaded for them; `weight_bytes`: bytes of the weights that are used at all;
 - `blocks`, `block_nodes`: blocks of destination nodes, hubs aside, and the nodes in one, on
-  average; `unblocked`: 1 where the launch walks source pairs, in no blocks of nodes, or runs on a
-  GPU, where all nodes are one block;
+  average; `unblocked`: 1 where the launch walks pairs or edges alone, in no blocks of nodes, or
+  runs on a GPU, where all nodes are one block;
 - `edge_balanced`: 1 where the schedule splits a node's edges; on a GPU, where there are any to
   split.
 """
@@ -95,7 +96,6 @@ gets an index of its own; the pairs that the variant has rows for; and how many 
 
 _ELEMENT = 4
 _COLUMN = {name: position for position, name in enumerate(COLUMNS)}
-_BLOCKED = (Space.DST_PAIR, Space.EDGE)
 _SOURCE_ROWS = (Space.SRC_PAIR, Space.SRC_DENSE)
 
 
@@ -304,7 +304,7 @@ class CandidateTable:
         if not isinstance(kernel, Gemm) or launch.type_of(kernel.w).space is not Space.ETYPE:
             return None
         blocks = None
-        if isinstance(schedule, Schedule) and kernel.rows.space in _BLOCKED:
+        if isinstance(schedule, Schedule) and is_node_blocked(launch):
             blocks = schedule.block_nodes
         space = Space.DST_PAIR if kernel.rows.space is Space.DST_PAIR else Space.EDGE
         return self._runs.setdefault((space, kernel.rows.group, blocks), len(self._runs))
@@ -343,7 +343,7 @@ def _structure(launch: Launch, schedule: AnySchedule) -> list[tuple[str, float]]
         block_nodes, unblocked, splits = 0, True, shares_edges(launch, schedule)
     else:
         block_nodes, splits = schedule.block_nodes, schedule.balance == "edge"
-        unblocked = all(kernel.rows.space in _SOURCE_ROWS for kernel in launch.kernels)
+        unblocked = not is_node_blocked(launch)
     return [
         ("kernels", len(launch.kernels)),
         ("gemms", len(gemms)),

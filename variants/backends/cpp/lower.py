@@ -12,7 +12,6 @@ from hetune.variants.backends.cpp.rows import (
     Shares,
     block_range,
     is_chunked,
-    is_node_blocked,
 )
 from hetune.variants.backends.cpp.target import (
     Assign,
@@ -28,6 +27,7 @@ from hetune.variants.backends.cpp.target import (
 )
 from hetune.variants.backends.cpp.traversal import TraversalLowering
 from hetune.variants.backends.slots import BufferSlot
+from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.idle import leaves_out_idle
 from hetune.variants.kernel.nodes import Gemm, Launch, Rows, Schedule
 from hetune.variants.program.nodes import Space

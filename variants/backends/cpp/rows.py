@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from hetune.variants.backends.cpp.abi import Arguments
 from hetune.variants.backends.places import node_array, own_array
-from hetune.variants.errors import KernelError
-from hetune.variants.kernel.nodes import Gemm, Launch, Rows, Traversal
+from hetune.variants.kernel.blocks import is_node_blocked
+from hetune.variants.kernel.nodes import Launch, Rows, Traversal
 from hetune.variants.program.nodes import End, Space
 
 CHUNK_ROWS = 256
@@ -31,25 +31,6 @@ class Shares:
     urgent: str = "0"
     carry_width: int = 0
     join: str = ""
-
-
-def is_node_blocked(launch: Launch) -> bool:
-    """Whether the launch's blocks are ranges of destination nodes.
-
-    Raises:
-        KernelError: several kernels, one of which cannot be blocked by destination.
-    """
-    blockable = (Space.NODE, Space.DST_PAIR, Space.EDGE)
-    if len(launch.kernels) > 1:
-        for kernel in launch.kernels:
-            if kernel.rows.space not in blockable:
-                raise KernelError(
-                    f"a kernel over {kernel.rows.space} rows shares a launch: give it its own, "
-                    "only nodes, dst_pairs and edges can be blocked by destination"
-                )
-        return True
-    (kernel,) = launch.kernels
-    return kernel.rows.space is Space.NODE or (isinstance(kernel, Gemm) and kernel.scatter)
 
 
 def is_chunked(launch: Launch) -> bool:
