@@ -41,12 +41,16 @@ from hetune.variants.kernel.text import show as show_launch
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.passes.enumerate import alternatives
 from hetune.variants.passes.pipeline import Pass
-from hetune.variants.plan.variants import Variant, device_of, variants_of
+from hetune.variants.plan.variants import (
+    SEPARATE_PRODUCTS,
+    SEPARATE_SUMS,
+    Variant,
+    device_of,
+    variants_of,
+)
 from hetune.variants.program.nodes import Program
 from hetune.variants.program.text import show as show_program
 from hetune.variants.runtime.build import layer_programs
-
-_SEPARATE_SUMS, _SEPARATE_PRODUCTS = "+separate-sums", "+separate-products"
 
 
 def variants(
@@ -163,7 +167,7 @@ def _list(program: Program, found: tuple[Variant, ...]) -> None:
     for variant in found:
         plans.setdefault(plan_of(variant.id), []).append(variant)
     for name, members in plans.items():
-        pipeline = passes[name.removesuffix(_SEPARATE_SUMS).removesuffix(_SEPARATE_PRODUCTS)]
+        pipeline = passes[name.removesuffix(SEPARATE_SUMS).removesuffix(SEPARATE_PRODUCTS)]
         launches = members[0].plan.launches
         rows.add_row(
             name,

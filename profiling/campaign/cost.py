@@ -40,7 +40,7 @@ class _Rates:
 # Those of kernels are rough: what is in cache takes a third of it, what is not a few times as much.
 _RATES = {
     "rgcn": _Rates(7, 19, 1.5e-5, 0.5e-10, 0.6e-10, 1.3e-12, 8e-12),
-    "rgat": _Rates(7, 19, 1.4e-5, 1.8e-10, 3.9e-10, 2.5e-12, 2.8e-12),
+    "rgat": _Rates(9, 21, 1.4e-5, 1.8e-10, 3.9e-10, 2.5e-12, 2.8e-12),
     "hgt": _Rates(17, 49, 2.1e-5, 0.4e-10, 16e-10, 4.3e-12, 19e-12),
     "linear": _Rates(1, 3, 1.2e-5, 0.0, 1.0e-10, 0.0, 8e-12),
     "aggregate": _Rates(1, 3, 1.2e-5, 1.0e-10, 0.6e-10, 0.0, 0.0),

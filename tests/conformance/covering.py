@@ -16,6 +16,7 @@ from itertools import product
 from tests.full import FULL
 
 from hetune.variants.frontend.adapt import adapt
+from hetune.variants.passes.enumerate import EDGE_SCORES
 from hetune.variants.plan.variants import BLOCK_NODES, variants_of
 from hetune.variants.testing.layers import LAYERS, WIDTHS
 
@@ -40,7 +41,7 @@ def chosen(name: str, width: int, heads: int) -> Callable[[str], bool]:
 
 def each_plan(variant: str) -> bool:
     """One block size for each plan: for the interpreter, and for graphs of a single block."""
-    return variant.endswith(f"/b{BLOCK_NODES[0]}")
+    return variant.endswith(f"/b{BLOCK_NODES[0]}") or EDGE_SCORES in variant
 
 
 def _is_dense(name: str, width: int, heads: int) -> bool:

@@ -66,6 +66,32 @@ REWRITES = {
           return out
         """,
     ),
+    "scores of sources may stay where sums read the rows": (
+        Compact(scores=False),
+        """
+        program p(x: node[4] feature, a: etype[4], b: etype[4])
+          xs: edge[4] = take x edge src
+          xd: edge[4] = take x edge dst
+          s: edge[] = dot xs a
+          d: edge[] = dot xd b
+          e: edge[] = add s d
+          m: edge[4] = mul e xs
+          out: node[4] = sum m node
+          return out
+        """,
+        """
+        program p(x: node[4] feature, a: etype[4], b: etype[4])
+          xs: edge[4] = take x edge src
+          s: edge[] = dot xs a
+          x_dst_pair: dst_pair[4] = take x dst_pair dst
+          d: dst_pair[] = dot x_dst_pair b
+          d_edge: edge[] = take d edge
+          e: edge[] = add s d_edge
+          m: edge[4] = mul e xs
+          out: node[4] = sum m node
+          return out
+        """,
+    ),
     "without an edge type it moves to the nodes": (
         Compact(),
         """

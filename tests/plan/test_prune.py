@@ -33,6 +33,10 @@ FITS = [
     (Cost(False, Rows(Space.EDGE), 16), Cost(True, Rows(Space.EDGE), 16), True),
     (Cost(True, Rows(Space.EDGE), 16), Cost(False, Rows(Space.EDGE), 16), False),
     (Cost(True, Rows(Space.EDGE), 17), Cost(True, Rows(Space.EDGE), 16), False),
+    # Dot products of source pairs are one more walk; the rows of edges are read anyway.
+    (Cost(False, Rows(Space.SRC_PAIR), 16), Cost(False, Rows(Space.EDGE), 16), False),
+    (Cost(False, Rows(Space.SRC_PAIR), 16), Cost(True, Rows(Space.EDGE), 16), True),
+    (Cost(False, Rows(Space.DST_PAIR), 16), Cost(False, Rows(Space.EDGE), 16), True),
 ]
 
 

@@ -33,11 +33,14 @@ class Compact:
         group: The edges whose operators are moved.
         source: ``src_pair``, or ``src_dense`` for every node of the source type.
         linear: Whether `Linear` moves too; False leaves it on the edges.
+        scores: Whether dot products of source rows move too; False leaves them on the edges, whose
+            sums read these rows as well.
     """
 
     group: str = ALL_EDGES
     source: Space = Space.SRC_PAIR
     linear: bool = True
+    scores: bool = True
 
     def __call__(self, program: Program) -> Program:
         """Applies the pass."""
@@ -53,6 +56,8 @@ class Compact:
             return None
         sides = {_side(builder, a) for a in edges}
         if len(sides) != 1 or (side := sides.pop()) is End.NONE:
+            return None
+        if isinstance(op, Dot) and side is End.SRC and not self.scores:
             return None
         if _needs_etype(builder, op):
             space = self.source if side is End.SRC else Space.DST_PAIR

@@ -17,6 +17,10 @@ from hetune.variants.program.nodes import End, Linear, Program, Space
 
 MESSAGES = ("edge", "src", "dense", "dst", "hybrid")
 SCORES = ("src", "dst", "hybrid")
+EDGE_SCORES = "edge-scores"
+"""Part of an alternative's id: dot products of source rows stay on the edges."""
+_SUMS_FIRST = ("dst", "hybrid")
+"""Messages whose sums read source rows edge by edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,9 @@ def _pipelines(program: Program) -> Iterator[tuple[str, tuple[Pass, ...]]]:
             parts += ["weights-first"] if first else []
             parts += folded.parts
             yield "+".join(parts), _pipeline(messages, score, first, folded)
+            if first and messages in _SUMS_FIRST:
+                parts.append(EDGE_SCORES)
+                yield "+".join(parts), _pipeline(messages, score, first, folded, edge_scores=True)
 
 
 def _changes(step: Pass, program: Program) -> bool:
@@ -86,7 +93,14 @@ class _Folded:
         return ["folded"] if self.whole else [f"fold-{weight}" for weight in self.weights]
 
 
-def _pipeline(messages: str, scores: str, weights_first: bool, folded: _Folded) -> tuple[Pass, ...]:
+def _pipeline(
+    messages: str,
+    scores: str,
+    weights_first: bool,
+    folded: _Folded,
+    *,
+    edge_scores: bool = False,
+) -> tuple[Pass, ...]:
     passes: list[Pass] = []
     if weights_first:
         passes.append(WeightsFirst())
@@ -109,7 +123,8 @@ def _pipeline(messages: str, scores: str, weights_first: bool, folded: _Folded) 
         passes.append(AggregateFirst())
     if messages == "hybrid":
         passes.append(AggregateFirst(DST_SIDE))
-    passes += [Compact(group, source, linear=messages != "edge") for group in groups]
+    linear = messages != "edge"
+    passes += [Compact(group, source, linear, scores=not edge_scores) for group in groups]
     return tuple(passes)
 
 

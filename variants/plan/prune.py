@@ -23,6 +23,9 @@ _NEVER_FEWER = {
 """For each space those that have at least as many rows on every graph."""
 
 
+_SOURCE_PAIRS = (Space.SRC_PAIR, Space.SRC_DENSE)
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """So many operations for each row of a domain, in a matrix product or a dot product."""
@@ -35,10 +38,20 @@ class Cost:
         """Whether this costs at most as much as the other, on every graph."""
         return (
             (other.is_matrix or not self.is_matrix)
+            and not self._is_apart_from(other)
             and other.rows.space in _NEVER_FEWER[self.rows.space]
             and other.rows.group in ("", self.rows.group)
             and self.per_row <= other.per_row
         )
+
+    def _is_apart_from(self, other: Cost) -> bool:
+        """Whether this reads source rows in a walk of its own, and the other where edges do.
+
+        Operations are not all then: the walk is one more way through the rows of the graph.
+        """
+        if self.is_matrix or other.is_matrix:
+            return False
+        return self.rows.space in _SOURCE_PAIRS and other.rows.space is Space.EDGE
 
 
 def undominated(plans: Mapping[str, Plan]) -> dict[str, Plan]:

@@ -13,7 +13,7 @@ from hetune.variants.kernel.edgewise import shares_edges
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum
 from hetune.variants.kernel.text import show_schedule
-from hetune.variants.passes.enumerate import alternatives
+from hetune.variants.passes.enumerate import EDGE_SCORES, alternatives
 from hetune.variants.plan.lower import lower
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.prune import undominated
@@ -24,14 +24,14 @@ Device: TypeAlias = Literal["cpu", "cuda"]
 """What a variant is made for."""
 DEVICES: tuple[Device, ...] = get_args(Device)
 
+SEPARATE_SUMS, SEPARATE_PRODUCTS = "+separate-sums", "+separate-products"
+"""Ends of ids of plans that are lowered so."""
 BLOCK_NODES = (256, 1024, 4096)
-"""Block sizes that are compiled for every plan on a CPU."""
+"""Block sizes that are compiled for every plan on a CPU that is not for special graphs."""
 _TILES = {32: 4, 64: 4, 128: 8}
 """Rows of a product's tile on a GPU, and the warps of its program."""
 _WALKS = {512: 2, 1024: 4, 2048: 8}
 """Elements that a traversal's program holds on a GPU, and the edges that it takes at once."""
-_SEPARATE_PRODUCTS = "b256"
-"""The schedule of plans with separate products: walks alone are left to blocks, and care little."""
 _CHUNKS = (4096,)
 """Elements of a program where programs take edges, whichever nodes they lead to."""
 USUAL: dict[Device, str] = {"cpu": "b1024", "cuda": "t64-e1024"}
@@ -59,15 +59,33 @@ class Variant:
 def variants_of(program: Program, device: Device = "cpu") -> tuple[Variant, ...]:
     """The promoted variants of a layer's program for a device, in a stable order.
 
-    A GPU has schedules of its own, and no plans with separate products: all are separate there.
+    A GPU has schedules of its own, and no plans for special graphs: products are separate there
+    anyway, and scores on edges were not tried.
     """
     schedules = _gpu_schedules() if device == "cuda" else _cpu_schedules()
     return tuple(
         _variant(f"{name}/{schedule}", plan, schedules[schedule])
         for name, plan in _plans(program).items()
-        for schedule in schedules
-        if _matters(schedule, schedules[schedule], plan)
+        for schedule in _schedules_of(name, device, schedules)
+        if _matters(schedules[schedule], plan)
     )
+
+
+def _schedules_of(plan: str, device: Device, schedules: Collection[str]) -> Collection[str]:
+    """The schedules of a plan, by its name."""
+    if not (special := _special_schedule(plan)):
+        return schedules
+    return (special,) if device == "cpu" else ()
+
+
+def _special_schedule(plan: str) -> str:
+    """The one schedule of a plan for special graphs; none where a plan may suit any.
+
+    Separate products leave walks to blocks, which care little for their size.
+    """
+    if plan.endswith(SEPARATE_PRODUCTS):
+        return "b256"
+    return "b1024" if EDGE_SCORES in plan.split("+") else ""
 
 
 def device_named(name: str) -> Device | None:
@@ -95,24 +113,22 @@ def _plans(program: Program) -> dict[str, Plan]:
     """Those that no other one beats whatever the graph, by name."""
     plans: dict[str, Plan] = {}
     for alternative in alternatives(program):
-        plan = lower(alternative.program)
-        plans[alternative.id] = plan
+        name, plan = alternative.id, lower(alternative.program)
+        forms = {name: plan}
         if _has_fused_sums(plan):
-            plans[f"{alternative.id}+separate-sums"] = lower(alternative.program, fuse_sums=False)
-        if _is_hybrid(plan):
-            plans[f"{alternative.id}+separate-products"] = lower(
+            forms[f"{name}{SEPARATE_SUMS}"] = lower(alternative.program, fuse_sums=False)
+        if _special_schedule(name):
+            forms = dict((forms.popitem(),))  # in one form, as in one schedule
+        elif _is_hybrid(plan):
+            forms[f"{name}{SEPARATE_PRODUCTS}"] = lower(
                 alternative.program, fuse_sums=False, separate_products=True
             )
+        plans |= forms
     return undominated(plans)
 
 
-def _matters(name: str, schedule: AnySchedule, plan: Plan) -> bool:
-    """Whether a schedule makes a variant of a plan that no other schedule or plan makes.
-
-    One that shares out edges has to find some.
-    """
-    if has_separate_products(plan):
-        return name == _SEPARATE_PRODUCTS
+def _matters(schedule: AnySchedule, plan: Plan) -> bool:
+    """Whether a schedule that shares out edges finds any to share out."""
     if not isinstance(schedule, GpuSchedule) or schedule.balance != "edge":
         return True
     return any(shares_edges(as_run(launch, schedule), schedule) for launch in plan.launches)
@@ -145,7 +161,14 @@ def usual(variants: Sequence[Variant], learned: Collection[str] = ()) -> Variant
             device's usual one.
     """
     device = device_of(variants)
-    plain = next((v for v in reversed(variants) if is_usual(v.id, device)), variants[-1])
+    plain = next(
+        (
+            v
+            for v in reversed(variants)
+            if is_usual(v.id, device) and not _special_schedule(plan_of(v.id))
+        ),
+        variants[-1],
+    )
     known = (v for v in variants if v.id in learned and plan_of(v.id) == plan_of(plain.id))
     return next(known, plain)
 
@@ -164,12 +187,6 @@ def _variant(id: str, plan: Plan, schedule: AnySchedule) -> Variant:
 def with_schedule(variant: Variant, schedule: AnySchedule) -> Variant:
     """The variant of that id as it is where all launches run by one schedule."""
     return _variant(variant.id, variant.plan, schedule)
-
-
-def has_separate_products(plan: Plan) -> bool:
-    """Whether products of destination pairs are launches of their own."""
-    alone = (launch.kernels[0] for launch in plan.launches if len(launch.kernels) == 1)
-    return any(isinstance(k, Gemm) and k.rows.space is Space.DST_PAIR for k in alone)
 
 
 def _is_hybrid(plan: Plan) -> bool:
