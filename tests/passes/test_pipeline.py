@@ -90,5 +90,5 @@ def test_passes_are_values():
     assert Compact() == Compact()
     assert Compact("s") != Compact()
     assert repr(Compact("s", linear=False)) == (
-        "Compact(group='s', source=<Space.SRC_PAIR: 'src_pair'>, linear=False)"
+        "Compact(group='s', source=<Space.SRC_PAIR: 'src_pair'>, linear=False, scores=True)"
     )

@@ -95,7 +95,9 @@ KEPT = {
         "vanilla",
         "src+weights-first",
         "dst+weights-first",
+        "dst+weights-first+edge-scores",
         "hybrid+weights-first",
+        "hybrid+weights-first+edge-scores",
     ],
     # Narrow results: a dot product of transformed rows is shorter than one of rows.
     rgat_program(6, 4): [
@@ -103,7 +105,9 @@ KEPT = {
         "src",
         "src+weights-first",
         "dst+weights-first",
+        "dst+weights-first+edge-scores",
         "hybrid+weights-first",
+        "hybrid+weights-first+edge-scores",
     ],
     PROGRAMS["edge weights, shared map"]: ["vanilla", "src"],
 }
