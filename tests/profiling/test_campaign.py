@@ -254,6 +254,13 @@ def test_a_sample_measures_some_variants_of_what_is_costly():
     assert units(campaign) == units(campaign)
 
 
+def test_what_a_problem_should_take_counts_all_its_variants():
+    for problem in problems(parsed(**SAMPLED)):
+        size, limits = size_of(problem.graph), Limits()
+        counted = problem_seconds(problem, size, limits, len(units_of(problem)))
+        assert problem_seconds(problem, size, limits) == counted
+
+
 def test_a_sample_leaves_out_what_would_be_given_up():
     data = {**SAMPLED, "limits": {"unit_seconds": 1e-9}}
     assert problems(parsed(**data)) == ()

@@ -89,11 +89,8 @@ def _check_order(launch: Launch) -> None:
                 "node, dst_pair or edge rows, or give the kernel a launch of its own"
             )
         for name, end in reads(kernel):
-            at_source = end is End.SRC or launch.type_of(name).space in (
-                Space.SRC_PAIR,
-                Space.SRC_DENSE,
-            )
-            own_rows = not fused and kernel.rows.space in (Space.SRC_PAIR, Space.SRC_DENSE)
+            at_source = end is End.SRC or launch.type_of(name).space.is_source_pair
+            own_rows = not fused and kernel.rows.space.is_source_pair
             if name in written and at_source and not own_rows:
                 raise KernelError(
                     f"{place}: reads {name!r} at a source that the same launch writes: split the "

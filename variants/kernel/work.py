@@ -60,7 +60,6 @@ SPECIAL = frozenset({"exp", "tanh", "sigmoid", "gelu", "div", "reciprocal"})
 """Functions that cost many operations per element."""
 
 _INDEX_BYTES = 4
-_SOURCE_PAIRS = (Space.SRC_PAIR, Space.SRC_DENSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +237,7 @@ class _Tally:
         row_bytes, space = self._row_bytes(name), self._types[name].space
         cover = self._cover(name, rows, end)
         self._touch(name, times)
-        by_pair = space in _SOURCE_PAIRS and rows.space is Space.EDGE
+        by_pair = space.is_source_pair and rows.space is Space.EDGE
         if by_pair or (space is Space.NODE and end is End.SRC):
             self._add("gathers", 1, times)
             table = Term(row_bytes, (cover,), self._all(name))

@@ -10,7 +10,6 @@ from hetune.variants.kernel.walk import reads, writes
 from hetune.variants.program.nodes import End, Space, Type
 
 _BLOCKED = (Space.NODE, Space.DST_PAIR, Space.EDGE)
-_SOURCE_PAIRS = (Space.SRC_PAIR, Space.SRC_DENSE)
 
 
 def form_launches(
@@ -113,7 +112,7 @@ def _dependences(
 def _touched(kernel: Kernel, types: Mapping[str, Type]) -> Iterator[tuple[str, bool]]:
     """The buffers that a kernel reads or writes, and whether only in the rows of its block."""
     for name, end in reads(kernel):
-        yield name, end is not End.SRC and types[name].space not in _SOURCE_PAIRS
+        yield name, end is not End.SRC and not types[name].space.is_source_pair
     for name in writes(kernel):
         yield name, True
 

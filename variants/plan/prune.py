@@ -23,9 +23,6 @@ _NEVER_FEWER = {
 """For each space those that have at least as many rows on every graph."""
 
 
-_SOURCE_PAIRS = (Space.SRC_PAIR, Space.SRC_DENSE)
-
-
 @dataclass(frozen=True, slots=True)
 class Cost:
     """So many operations for each row of a domain, in a matrix product or a dot product."""
@@ -51,7 +48,7 @@ class Cost:
         """
         if self.is_matrix or other.is_matrix:
             return False
-        return self.rows.space in _SOURCE_PAIRS and other.rows.space is Space.EDGE
+        return self.rows.space.is_source_pair and other.rows.space is Space.EDGE
 
 
 def undominated(plans: Mapping[str, Plan]) -> dict[str, Plan]:

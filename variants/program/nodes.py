@@ -40,6 +40,11 @@ class Space(StrEnum):
         """Whether every row belongs to exactly one edge type."""
         return self in (Space.EDGE, Space.SRC_PAIR, Space.SRC_DENSE, Space.DST_PAIR)
 
+    @property
+    def is_source_pair(self) -> bool:
+        """Whether every row belongs to a source node and an edge type."""
+        return self in (Space.SRC_PAIR, Space.SRC_DENSE)
+
 
 class End(StrEnum):
     """Which end of an edge a row is taken from; ``NONE`` where there is only one way."""

@@ -96,7 +96,6 @@ gets an index of its own; the pairs that the variant has rows for; and how many 
 
 _ELEMENT = 4
 _COLUMN = {name: position for position, name in enumerate(COLUMNS)}
-_SOURCE_ROWS = (Space.SRC_PAIR, Space.SRC_DENSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +243,7 @@ class CandidateTable:
         ]
         self._needed = tuple(dict.fromkeys(rows for each in needed for rows in each))
         uses = np.array([[r in each for r in self._needed] for each in needed], np.float64)
-        self._sources = uses * [r.space in _SOURCE_ROWS for r in self._needed]
+        self._sources = uses * [r.space.is_source_pair for r in self._needed]
         self._destinations = uses * [r.space is Space.DST_PAIR for r in self._needed]
         self._groups = np.array([len({r.group for r in each if r.group}) for each in needed])
         self._launches = np.bincount(self._owner, minlength=len(self.variants))
@@ -264,7 +263,7 @@ class CandidateTable:
             work += [
                 (base + _COLUMN["pair_gathers"], Term(1, gathered.rows))
                 for gathered, table in known.gathers
-                if table.cap is not None and table.cap.space in _SOURCE_ROWS
+                if table.cap is not None and table.cap.space.is_source_pair
             ]
             gathers += [(row, gathered) for gathered, _ in known.gathers]
             tables += [(row, table) for _, table in known.gathers]
