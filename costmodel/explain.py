@@ -92,6 +92,7 @@ def explanation(
             () if effects is None else _largest(effects, row),
         )
         for row in table.rows_of[position]
+        if prices.launches[row] > 0
     )
     prepare = float(prices.prepare[position] - prices.prepare.min())
     return Explanation(choice, launches, prepare)

@@ -299,6 +299,7 @@ class Selector:
         except Exception as error:  # whatever a model raises
             self._report(error)
             return self._roofline.spread(table, domain, threads)
+        bounds *= table.runs(domain)[:, None]
         low, high = (table.totals(bounds[:, side]) for side in (0, 1))
         found: np.ndarray = np.maximum(np.sqrt(high / np.maximum(low, 1e-12)), 1.0)
         return found
@@ -334,14 +335,16 @@ class Selector:
     ) -> Prices:
         families, columns, features = self._seen(table, domain)
         launches = model.predict(families, columns, features, self.machine, threads)
-        launches *= self._scale(families)
-        seconds = _finite(table.totals(launches + model.launch_seconds) + model.run_seconds)
+        runs = table.runs(domain)
+        launches *= self._scale(families) * runs
+        launched = table.totals(launches + model.launch_seconds * runs)
+        seconds = _finite(launched + model.run_seconds)
         prepare = _finite(model.prepare_seconds(table.preparation(domain)))
         replays = None
         if isinstance(self.machine, GpuModel):
             replays = replay_seconds(table, domain, columns, launches, self.machine)
             replays = _finite(replays + model.run_seconds)
-        usual = table.usual(model.manifest.usual)
+        usual = table.usual(model.manifest.usual, domain.side)
         return Prices(seconds, launches, prepare, LEARNED, replays, usual, model.manifest.tie)
 
     def _report(self, why: Exception | str) -> None:

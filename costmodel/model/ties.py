@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hetune.costmodel.data import Problem
+from hetune.costmodel.features.graph import NAMES
 from hetune.variants.errors import InputError
-from hetune.variants.plan.variants import Device, plan_of, usual, variants_of
+from hetune.variants.plan.variants import Device, Side, plan_of, usual, variants_of
 from hetune.variants.runtime.build import layer_program
 
 _TIES = tuple(1 + percent / 100 for percent in range(11))
@@ -99,15 +100,27 @@ def _fastest(measured: Sequence[Mapping[str, float]]) -> str | None:
 
 def _usual_of(problem: Problem, learned: tuple[str, ...]) -> str | None:
     widths = problem.d_in, problem.d_out, problem.heads
-    return _usual(problem.layer, *widths, problem.device, learned)
+    return _usual(problem.layer, *widths, problem.device, learned, _side_of(problem))
+
+
+def _side_of(problem: Problem) -> Side:
+    """The side that a problem's graph has alone (`Domain.side`), as its features tell."""
+    share = problem.graph_features[NAMES.index("src_side_edge_share")]
+    return "dst" if share == 0 else "src" if share == 1 else ""
 
 
 @functools.lru_cache(maxsize=256)
 def _usual(
-    layer: str, d_in: int, d_out: int, heads: int, device: Device, learned: tuple[str, ...]
+    layer: str,
+    d_in: int,
+    d_out: int,
+    heads: int,
+    device: Device,
+    learned: tuple[str, ...],
+    side: Side,
 ) -> str | None:
     try:
         program = layer_program(layer, d_in, d_out, heads)
     except InputError:
         return None
-    return usual(variants_of(program, device), learned).id
+    return usual(variants_of(program, device), learned, side).id

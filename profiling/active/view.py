@@ -42,12 +42,13 @@ class View:
     def of(cls, spec: ProblemSpec, graph: HeteroGraph, machine: Rates) -> View:
         """The view of a problem on the graph that its recipe makes."""
         variants = promoted_for(spec)
-        table = CandidateTable.of(variants)
+        table, domain = CandidateTable.of(variants), Domain(graph)
+        runs = table.runs(domain)
         return _view(
             len(variants),
             table.families,
-            table.columns(Domain(graph)),
-            table.rows_of,
+            table.columns(domain),
+            [[row for row in rows if runs[row]] for rows in table.rows_of],
             graph_features(graph),
             machine,
             spec.threads,

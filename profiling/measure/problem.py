@@ -136,6 +136,7 @@ class _Measuring:
         promoted = promoted_for(problem)
         self._table = CandidateTable.of(promoted)
         self._columns = self._table.columns(self._counted)
+        self._runs = self._table.runs(self._counted)
         self._preparation = self._table.preparation(self._counted)
         self._facts = graph_facts(graph)
         self._place = {variant.id: position for position, variant in enumerate(promoted)}
@@ -166,16 +167,15 @@ class _Measuring:
         first: dict[Run, Variant] = {}
         found = []
         for variant in self._variants:
-            run = run_of(variant.id, self._problem.device, map(tuple, self._counts(variant)))
+            counts = (columns for _, columns in self._counts(variant))
+            run = run_of(variant.id, self._problem.device, counts)
             found.append(first.setdefault(run, variant))
         return found
 
-    def _counts(self, variant: Variant) -> list[list[float]]:
-        """The columns of its launches."""
-        counts: list[list[float]] = self._columns[
-            list(self._table.rows_of[self._place[variant.id]])
-        ].tolist()
-        return counts
+    def _counts(self, variant: Variant) -> list[tuple[int, tuple[float, ...]]]:
+        """The rows and columns of the launches that it runs."""
+        rows = self._table.rows_of[self._place[variant.id]]
+        return [(row, tuple(self._columns[row].tolist())) for row in rows if self._runs[row]]
 
     def _candidates(self, variants: Iterable[Variant], inputs: Inputs) -> list[Candidate]:
         features = self._moved(inputs.features)
@@ -267,15 +267,14 @@ class _Measuring:
     ) -> Measurement:
         position, name = self._place[variant.id], measured.variant.id
         samples = taken.samples.get(name, ())
-        rows = self._table.rows_of[position]
         launches = tuple(
             LaunchRecord(
                 kernel=kernel_digest(*self._table.launches[row]),
                 family=self._table.families[row],
-                columns=tuple(counts),
+                columns=counts,
                 samples=tuple(sample.launches[step] for sample in samples),
             )
-            for step, (row, counts) in enumerate(zip(rows, self._counts(variant), strict=True))
+            for step, (row, counts) in enumerate(self._counts(variant))
         )
         times = Times(
             samples=tuple(sample.seconds for sample in samples),

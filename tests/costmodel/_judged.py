@@ -23,6 +23,7 @@ def problem(
     work: Mapping[str, float] | None = None,
     etypes: int = 4,
     largest: int = 50,
+    share: float = 0.5,
 ) -> Problem:
     """A problem from its variants' seconds; each runs one launch.
 
@@ -39,8 +40,14 @@ def problem(
         work: FLOPs of the matrix products by variant; all alike by default.
         etypes: Relations of the graph.
         largest: Edges of its largest relation.
+        share: Of its edges, those that hybrid plans transform on the source side.
     """
-    known = {"num_nodes": nodes, "num_etypes": etypes, "relation_edges_max": largest}
+    known = {
+        "num_nodes": nodes,
+        "num_etypes": etypes,
+        "relation_edges_max": largest,
+        "src_side_edge_share": share,
+    }
     return Problem(
         graph=graph,
         family=family or f"{graph}-like",

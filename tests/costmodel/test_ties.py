@@ -61,6 +61,15 @@ def test_the_usual_variant_of_a_problem_is_that_of_its_layer():
     assert usual_of(problem({"a": 1.0, USUAL: 2.0}, layer="no such")) is None
 
 
+@pytest.mark.parametrize(("share", "plan"), [(0.0, "dst+separate-sums"), (1.0, "src")])
+def test_the_usual_variant_on_one_side_is_the_plan_of_that_side(share, plan):
+    times = {USUAL: 1.0, f"{plan}/b256": 1.0, f"{plan}/b1024": 1.1, f"{plan}/b4096": 1.2}
+    found = problem(times, share=share)
+    assert usual_of(found) == 2
+    assert usual_variants([found]) == (f"{plan}/b256",)
+    assert usual_of(found, (USUAL, f"{plan}/b256")) == 1
+
+
 def sized(small: float, middle: float, large: float, plan: str = plan_of(USUAL), layer="rgcn"):
     """A problem whose plan was measured in three sizes of blocks, and another one in one."""
     times = {f"{plan}/b256": small, f"{plan}/b1024": middle, f"{plan}/b4096": large}

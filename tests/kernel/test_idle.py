@@ -2,8 +2,10 @@
 
 import pytest
 
-from hetune.variants.kernel.idle import leaves_out_idle
+from hetune.variants.kernel.idle import adds_sums_over, leaves_out_idle
+from hetune.variants.kernel.nodes import Rows
 from hetune.variants.kernel.parse import parse
+from hetune.variants.program.nodes import Space
 
 BUFFERS = """
 launch
@@ -92,3 +94,51 @@ def test_rows_by_another_name_of_the_same_scratch_count():
     renamed = RESULT.replace("read s", "read u")
     launch = parse(f"{BUFFERS}  buffer u: node[4] in scratch s\n{FIRST}{ROWS_WITH_EDGES}{renamed}")
     assert leaves_out_idle(launch) == set()
+
+
+ADDED = """
+  traverse node
+    init total: [4] sum
+    for edge@s
+      e: [4] = read edges
+      update total e
+    store y += total
+"""
+
+
+@pytest.mark.parametrize(
+    ("walk", "rows"),
+    [
+        (ADDED, Rows(Space.EDGE, "s")),
+        (
+            ADDED.replace("for edge@s", "for dst_pair").replace("edges", "pairs"),
+            Rows(Space.DST_PAIR),
+        ),
+        (ADDED.replace("+= total", "= total"), None),
+        (ADDED.replace("[4] sum", "[4] max"), None),
+        (ADDED.replace("    store", "    more: [4] = relu(total)\n    store"), None),
+        (
+            ADDED.replace("    store", "    more: [4] = read x\n    store").replace(
+                "= total", "= more"
+            ),
+            None,
+        ),
+        (
+            ADDED.replace(
+                "    store",
+                "    for edge\n      f: [4] = read edges\n      update total f\n    store",
+            ),
+            None,
+        ),
+        (
+            ADDED.replace("node", "dst_pair")
+            .replace("edge@s", "edge")
+            .replace("store y", "store pairs"),
+            None,
+        ),
+    ],
+    ids=["edges", "pairs", "stored", "maximum", "function", "other", "two loops", "no nodes"],
+)
+def test_which_walks_add_nothing_where_there_are_no_edges(walk, rows):
+    [kernel] = parse(BUFFERS + walk).kernels
+    assert adds_sums_over(kernel) == rows

@@ -11,6 +11,7 @@ import torch
 from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.plan.variants import variants_of
+from hetune.variants.program.interpret import interpret
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
@@ -88,6 +89,21 @@ def test_a_mark_stands_before_the_first_launch_and_after_each(graph, values, exe
     assert torch.equal(found, expected)
     assert len(marks) == len(executable.plan.launches) + 1
     assert all(before < after for before, after in pairwise(marks))
+
+
+def test_launches_that_the_graph_has_no_rows_for_are_left_out():
+    graph = typed_graph((30,), [(0, 0, 90)])  # one relation, which goes by its destinations
+    program = PROGRAMS["rgcn mean"]
+    values = random_parameters(program, graph)
+    variant = next(v for v in variants_of(program) if v.id.startswith("hybrid"))
+    executable = Executable(variant.plan, Domain(graph), TorchBackend(), variant.schedules)
+    marks: list[None] = []
+    weights = weights_of(variant.plan, values, graph)
+    found = executable.run({"x": values["x"].float()}, weights, mark=lambda: marks.append(None))
+    assert len(variant.plan.launches) == 2
+    assert len(marks) == 2  # before and after the one that runs
+    expected = interpret(program, values, graph)
+    torch.testing.assert_close(found, expected.float(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["hgt", "rgat, 2 heads"])

@@ -11,8 +11,9 @@ import pytest
 
 from hetune.variants.errors import MemoryLimitError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
-from hetune.variants.plan.variants import usual, variants_of
+from hetune.variants.plan.variants import DEVICES, SEPARATE_SUMS, plan_of, usual, variants_of
 from hetune.variants.runtime.choice import choose, chosen, contenders
+from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.pricing import Prices
 from hetune.variants.runtime.use import PATIENCE, Policy, Use, about_seconds
 from hetune.variants.testing.graphs import typed_graph
@@ -86,7 +87,7 @@ def test_expected_runs_can_be_told(graph):
 
 
 def test_the_question_is_put_off_until_runs_have_taken_as_long(graph):
-    first = usual(VARIANTS)
+    first = usual(VARIANTS, side=Domain(graph).side)
     told = Told((1.0,), asking_seconds=10.5 * about_seconds(first, graph) / PATIENCE)
     use = Use()
     assert set(ids(10, use, graph, Policy(told))) == {first.id}
@@ -121,6 +122,40 @@ def test_nothing_is_compiled_to_put_off_the_question(graph):
 )
 def test_the_usual_variant_is_the_one_that_adapts_most(program, expected):
     assert usual(variants_of(program)).id == expected
+
+
+@pytest.mark.parametrize("program", [rgcn_program(8, 8), rgat_program(8, 8), hgt_program(8, 8)])
+@pytest.mark.parametrize("device", DEVICES)
+def test_on_one_side_the_usual_variant_is_the_plan_of_that_side(program, device):
+    variants = variants_of(program, device)
+    hybrid = usual(variants).id
+    assert usual(variants, side="dst").id == hybrid.replace("hybrid", "dst")
+    assert usual(variants, side="src").id == hybrid.replace("hybrid", "src").replace(
+        SEPARATE_SUMS, ""
+    )
+
+
+def test_a_layer_without_hybrid_plans_has_one_usual_variant():
+    vanilla = tuple(v for v in VARIANTS if plan_of(v.id) == "vanilla")
+    assert usual(vanilla, side="dst") is usual(vanilla)
+
+
+@pytest.mark.parametrize(
+    ("edges", "side"),
+    [
+        ([(0, 1, 20)], "src"),
+        ([(1, 0, 20)], "dst"),
+        ([(0, 1, 20), (1, 0, 20)], ""),
+        ([], "dst"),
+    ],
+)
+def test_which_side_a_graph_has_alone(edges, side):
+    """Edges from 3 nodes to 50 have fewer pairs at their sources."""
+    graph = typed_graph((3, 50), edges)
+    assert Domain(graph).side == side
+    told = Told((1.0,), asking_seconds=1e9)
+    found = ids(1, Use(), graph, Policy(told))
+    assert found == [usual(VARIANTS, side=side).id]
 
 
 def all_but_usual(seconds: float) -> tuple[float, ...]:

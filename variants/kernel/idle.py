@@ -1,7 +1,8 @@
-"""Walks over nodes that may leave out those without incoming edges: nobody reads what they store.
+"""Walks over nodes that may leave some out: nothing that anybody reads would change there.
 
-Most of what a softmax or an activation does at such a node ends in scratch, which the products and
-sums behind it read at nodes with edges alone.
+Most of what a softmax or an activation does at a node without incoming edges ends in scratch, which
+the products and sums behind it read at nodes with edges alone. And a sum over no edges, added to
+what is there already, adds nothing: many nodes have no edges of a group of relations.
 """
 
 from __future__ import annotations
@@ -9,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hetune.variants.kernel.aliases import memory_of
-from hetune.variants.kernel.nodes import Gemm, Kernel, Launch, Store, Traversal
+from hetune.variants.kernel.nodes import (
+    ForEach,
+    Gemm,
+    Init,
+    Kernel,
+    Launch,
+    Rows,
+    Store,
+    Traversal,
+)
 from hetune.variants.kernel.walk import reads, touched
 from hetune.variants.program.nodes import End, Space
 
@@ -30,6 +40,27 @@ def leaves_out_idle(launch: Launch) -> frozenset[int]:
     while wrong := {place for place in found if not _is_unread(place, found, launch)}:
         found -= wrong
     return frozenset(found)
+
+
+def adds_sums_over(walk: Traversal) -> Rows | None:
+    """The rows below a node over which a walk sums, if adding these sums is all that it does.
+
+    A node without such rows keeps what it has.
+    """
+    loops = [stmt.rows for stmt in walk.body if isinstance(stmt, ForEach)]
+    if walk.rows.space is not Space.NODE or len(loops) != 1:
+        return None
+    sums = {s.name for s in walk.body if isinstance(s, Init) and s.reduce == "sum"}
+    for stmt in walk.body:
+        match stmt:
+            case ForEach():
+                continue
+            case Init(name=name) if name in sums:
+                continue
+            case Store(value=value, accumulate=True) if value in sums:
+                continue
+        return None
+    return loops[0]
 
 
 def _is_unread(place: int, others: set[int], launch: Launch) -> bool:

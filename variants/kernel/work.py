@@ -11,7 +11,8 @@ The formulas, for a row of `width` elements of 4 bytes (`element_bytes`):
 - `Traversal`: a statement runs once per row of its loop, over all rows of the domain. An
   elementwise function costs one operation per element (`leaky_relu` two; exp, tanh, sigmoid,
   gelu, div and reciprocal are counted apart), an inner product two per element, an update or
-  an adding store one.
+  an adding store one. A walk over nodes that adds sums to what is there passes by nodes that
+  have nothing to add (`idle.adds_sums_over`); others are no more than there are pairs.
 - Compulsory traffic: each distinct row of a buffer is read once and written once in a launch,
   and not read when the launch wrote it before; scratch never leaves the cache and is left out.
   The distinct nodes at one end of a set of edges are not known from counts; they are taken as
@@ -31,6 +32,7 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, fields
 from math import prod
 
+from hetune.variants.kernel.idle import adds_sums_over
 from hetune.variants.kernel.index_lists import lists_to
 from hetune.variants.kernel.nodes import (
     Apply,
@@ -157,8 +159,8 @@ def formula(launch: Launch, element_bytes: int = 4) -> Formula:
         match kernel:
             case Gemm():
                 tally.gemm(kernel)
-            case Traversal(rows, body):
-                tally.body((rows,), body, {})
+            case Traversal():
+                tally.traversal(kernel)
     return tally.formula()
 
 
@@ -232,11 +234,13 @@ class _Tally:
 
     # Accesses.
 
-    def _access(self, name: str, rows: Rows, end: End, times: Rows) -> Rows:
+    def _access(
+        self, name: str, rows: Rows, end: End, times: Rows, cap: Rows | None = None
+    ) -> Rows:
         """One access per row of `times`: counts all but the distinct rows."""
         row_bytes, space = self._row_bytes(name), self._types[name].space
         cover = self._cover(name, rows, end)
-        self._touch(name, times)
+        self._touch(name, times, cap)
         by_pair = space.is_source_pair and rows.space is Space.EDGE
         if by_pair or (space is Space.NODE and end is End.SRC):
             self._add("gathers", 1, times)
@@ -244,10 +248,10 @@ class _Tally:
             self._gathers.append((Term(row_bytes, (times,)), table))
         return cover
 
-    def _touch(self, name: str, times: Rows) -> None:
-        self._add("touched_bytes", self._row_bytes(name), times)
+    def _touch(self, name: str, times: Rows, cap: Rows | None = None) -> None:
+        self._add("touched_bytes", self._row_bytes(name), times, cap=cap)
         if name in self._scratch:
-            self._add("scratch_bytes", self._row_bytes(name), times)
+            self._add("scratch_bytes", self._row_bytes(name), times, cap=cap)
 
     def _note_read(self, name: str, cover: Rows) -> None:
         written = self._written[name]
@@ -257,11 +261,13 @@ class _Tally:
     def _read_rows(self, name: str, rows: Rows, end: End, times: Rows | None = None) -> None:
         self._note_read(name, self._access(name, rows, end, times or rows))
 
-    def _write_rows(self, name: str, rows: Rows, end: End, accumulate: bool) -> None:
-        cover = self._access(name, rows, end, rows)
+    def _write_rows(
+        self, name: str, rows: Rows, end: End, accumulate: bool, cap: Rows | None = None
+    ) -> None:
+        cover = self._access(name, rows, end, rows, cap)
         if accumulate:
-            self._note_read(name, self._access(name, rows, end, rows))
-            self._add("vector_flops", self._types[name].width, rows)
+            self._note_read(name, self._access(name, rows, end, rows, cap))
+            self._add("vector_flops", self._types[name].width, rows, cap=cap)
         self._written[name][cover] = None
 
     def _follow(self, rows: Rows) -> None:
@@ -328,16 +334,23 @@ class _Tally:
 
     # Traversals.
 
+    def traversal(self, walk: Traversal) -> None:
+        summed = adds_sums_over(walk)
+        some = None if summed is None else Rows(Space.DST_PAIR, summed.group)
+        self.body((walk.rows,), walk.body, {}, stored=some)
+
     def body(
         self,
         loops: tuple[Rows, ...],
         body: tuple[Stmt, ...],
         known: dict[str, tuple[int, ...]],
         followed: Set[tuple[str, Rows]] = frozenset(),
+        stored: Rows | None = None,
     ) -> None:
         """Count a loop's statements; `loops` are those around it, itself the last.
 
-        Lists that are `followed` already are not counted.
+        Lists that are `followed` already are not counted. The loop stores in no more turns than
+        `stored` has rows.
         """
         rows, shapes = loops[-1], dict(known)
         lists: set[tuple[str, Rows]] = set()
@@ -351,7 +364,7 @@ class _Tally:
                 case Update(name):
                     self._add("vector_flops", prod(shapes[name]), rows)
                 case Store(buffer, _, accumulate):
-                    self._write_rows(buffer, rows, End.NONE, accumulate)
+                    self._write_rows(buffer, rows, End.NONE, accumulate, stored)
                     lists |= lists_to(self._types[buffer], End.NONE, loops)
                 case ForEach(inner, nested):
                     self._follow_pointers(rows)

@@ -23,6 +23,8 @@ from hetune.variants.program.text import show
 Device: TypeAlias = Literal["cpu", "cuda"]
 """What a variant is made for."""
 DEVICES: tuple[Device, ...] = get_args(Device)
+Side: TypeAlias = Literal["", "src", "dst"]
+"""On which side of a graph hybrid plans transform all of its edge types; none: on both."""
 
 SEPARATE_SUMS, SEPARATE_PRODUCTS = "+separate-sums", "+separate-products"
 """Ends of ids of plans that are lowered so."""
@@ -149,28 +151,42 @@ def _gpu_schedules() -> dict[str, AnySchedule]:
     return found
 
 
-def usual(variants: Sequence[Variant], learned: Collection[str] = ()) -> Variant:
-    """What to run where nothing is known of the graph: the plan that adapts to it most by itself.
+def usual(
+    variants: Sequence[Variant], learned: Collection[str] = (), side: Side = ""
+) -> Variant:
+    """What to run where predictions cannot tell: the plan that adapts to graphs most by itself.
 
     Alternatives are listed from the least adaptive to the most, so it is the last plan: for layers
-    with default options the hybrid one, which decides relation by relation.
+    with default options the hybrid one, which decides relation by relation. Where it decides for
+    one side throughout, the plan of that side does the same for a little less.
 
     Args:
         variants: All of a layer.
         learned: Ids of usual variants, which tell the schedules of their plans; others have the
             device's usual one.
+        side: The side that a graph has alone.
     """
     device = device_of(variants)
-    plain = next(
-        (
-            v
-            for v in reversed(variants)
-            if is_usual(v.id, device) and not _special_schedule(plan_of(v.id))
-        ),
-        variants[-1],
+    plain = [
+        v
+        for v in reversed(variants)
+        if is_usual(v.id, device) and not _special_schedule(plan_of(v.id))
+    ] or [variants[-1]]
+    of_plan = {plan_of(v.id): v for v in reversed(plain)}
+    plan = next(
+        (name for name in _on_side(plan_of(plain[0].id), side) if name in of_plan),
+        plan_of(plain[0].id),
     )
-    known = (v for v in variants if v.id in learned and plan_of(v.id) == plan_of(plain.id))
-    return next(known, plain)
+    known = (v for v in variants if v.id in learned and plan_of(v.id) == plan)
+    return next(known, of_plan[plan])
+
+
+def _on_side(hybrid: str, side: Side) -> tuple[str, ...]:
+    """Names that the plan of one side may have; sums at sources are in one form alone."""
+    if not side:
+        return ()
+    name = hybrid.replace("hybrid", side)
+    return name, name.removesuffix(SEPARATE_SUMS)
 
 
 def _variant(id: str, plan: Plan, schedule: AnySchedule) -> Variant:

@@ -56,7 +56,10 @@ class Choice:
 
     @property
     def launches(self) -> tuple[float, ...]:
-        """Predicted seconds of each launch of the chosen variant, in order."""
+        """Predicted seconds of each launch of the chosen variant, in order; 0 for what is left out.
+
+        A launch is left out where the graph has no rows for it.
+        """
         table = self._scored.table
         rows = table.rows_of[self._scored.ids.index(self.id)]
         return tuple(self._scored.prices.launches[list(rows)].tolist())
@@ -246,7 +249,7 @@ def _reason(
     others = [i for i in seconds.argsort(kind="stable") if plan_of(scored.ids[i]) != plan]
     if not others:
         return f"the only plan; predicted by {source} for {where}"
-    gain = seconds[others[0]] / seconds[best]
+    gain = seconds[others[0]] / seconds[best] if seconds[best] else 1.0  # nothing to do at all
     return (
         f"least predicted time by {source} for {where}, {gain:.2f}x ahead of "
         f"the next plan, {plan_of(scored.ids[others[0]])}"

@@ -15,8 +15,9 @@ from hetune.variants.errors import GraphError
 from hetune.variants.graph.device_index import DeviceIndex
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.kernel.nodes import Rows
+from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
+from hetune.variants.plan.variants import Side
 from hetune.variants.program.nodes import ALL_EDGES, Space, Type
 
 
@@ -126,6 +127,18 @@ class Domain:
     def count(self, rows: Rows) -> int:
         """Rows of a loop's domain."""
         return self.rows(rows.space, rows.group)
+
+    @property
+    def side(self) -> Side:
+        """Where hybrid plans transform all of the graph's edge types, if on one side alone."""
+        of_sources = self.rows(Space.EDGE, SRC_SIDE)
+        if not of_sources:
+            return "dst"
+        return "src" if of_sources == self.graph.num_edges else ""
+
+    def runs(self, launch: Launch) -> bool:
+        """Whether a launch has anything to do: a group of relations may have no edges."""
+        return any(self.count(kernel.rows) for kernel in launch.kernels)
 
     def buffer_rows(self, kind: Type) -> int:
         """Rows of a buffer: edge buffers always have one for every edge of the graph."""

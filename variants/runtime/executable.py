@@ -1,4 +1,7 @@
-"""A plan bound to a graph: everything looked up, ready to run again and again."""
+"""A plan bound to a graph: everything looked up, ready to run again and again.
+
+Launches that have nothing to do on the graph are left out.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +50,7 @@ class Executable:
         self._runners = tuple(
             backend.bind(launch, schedule, domain)
             for launch, schedule in zip(plan.launches, schedules, strict=True)
+            if domain.runs(launch)
         )
         self.device = domain.device or torch.device("cpu")
         self.workspace = Workspace.of(domain.graph) if domain.device is None else None
@@ -71,7 +75,8 @@ class Executable:
                 executable's device.
             weights: What `weights_of` gives for the plan.
             out: Where to write the result: float32, contiguous, [rows, *row shape].
-            mark: Called before the first launch and after each, to note the time.
+            mark: Called before the first launch and after each that the graph has rows for
+                (`Domain.runs`), to note the time.
 
         Raises:
             InputError: A tensor's dtype, shape or device does not fit.

@@ -24,7 +24,7 @@ class Prices:
 
     Attributes:
         seconds: Of a run, float64 [variants].
-        launches: Of each row of the table, float64 [rows].
+        launches: Of each row of the table, float64 [rows]; 0 where it has nothing to do.
         prepare: Seconds of indexing and binding before the first run, float64 [variants].
         source: Who predicts, for a reader: "the roofline model".
         replays: Seconds of a run that is replayed as one CUDA graph, copies of features and result
@@ -83,12 +83,12 @@ class RooflinePricer:
 
     def price(self, table: CandidateTable, domain: Domain, threads: int) -> Prices:
         """Predictions for all variants of a table on a graph."""
-        columns, replays = table.columns(domain), None
+        columns, runs, replays = table.columns(domain), table.runs(domain), None
         if table.device == "cuda":
-            launches = gpu_roofline_seconds(columns, self.gpu)
+            launches = gpu_roofline_seconds(columns, self.gpu) * runs
             replays = replay_seconds(table, domain, columns, launches, self.gpu)
         else:
-            launches = roofline_seconds(columns, self.machine, threads)
+            launches = roofline_seconds(columns, self.machine, threads) * runs
         nothing = np.zeros(len(table.variants))
         return Prices(table.totals(launches), launches, nothing, "the roofline model", replays)
 
@@ -110,10 +110,12 @@ def replay_seconds(
         table: Of variants for a GPU.
         domain: The graph.
         columns: The table's on the graph.
-        launches: Seconds of its rows where the host starts their kernels, float64 [rows].
+        launches: Seconds of its rows where the host starts their kernels, float64 [rows]; 0 where
+            it starts none.
         gpu: The card's rates.
     """
     copied = copied_bytes(table.variants[0].plan.program, domain)
     # The copies are kernels of their own, and starting the graph takes what a kernel takes.
     around = (len(copied) + 1) * gpu.launch_seconds + 2 * sum(copied) / gpu.memory_rate
-    return table.totals(gpu_replay_seconds(columns, launches, gpu)) + around
+    parts = np.where(launches > 0, gpu_replay_seconds(columns, launches, gpu), 0.0)
+    return table.totals(parts) + around

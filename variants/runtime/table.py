@@ -30,7 +30,7 @@ from hetune.variants.kernel.nodes import (
 )
 from hetune.variants.kernel.walk import statements
 from hetune.variants.kernel.work import Formula, Term, formula, limit_of
-from hetune.variants.plan.variants import Device, Variant, device_of, usual
+from hetune.variants.plan.variants import Device, Side, Variant, device_of, usual
 from hetune.variants.program.nodes import ALL_EDGES, Space
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_columns import GPU_COLUMNS, GpuColumns
@@ -91,7 +91,7 @@ PREPARATION = ("nodes", "edges", "regrouped_edges", "source_pairs", "destination
 """What the time before a variant's first run depends on.
 
 The graph's nodes and edges; `regrouped_edges`: its edges once for every group of relations that
-gets an index of its own; the pairs that the variant has rows for; and how many launches it has.
+gets an index of its own; the pairs that the variant has rows for; and how many launches it runs.
 """
 
 _ELEMENT = 4
@@ -147,7 +147,7 @@ class CandidateTable:
         )
         self.launches = tuple(rows)
         self.families = tuple(_family(launch) for launch, _ in self._as_run())
-        self._usual: dict[tuple[str, ...], int] = {}
+        self._usual: dict[tuple[tuple[str, ...], Side], int] = {}
         self._counted: dict[Rows, int] = {}
         self._runs: dict[tuple[Space, str, int | None], int] = {}
         self._formulas: dict[Launch, Formula] = {}
@@ -160,15 +160,22 @@ class CandidateTable:
         """The table of these variants, remembered."""
         return CandidateTable(variants)
 
-    def usual(self, learned: tuple[str, ...] = ()) -> int:
+    def usual(self, learned: tuple[str, ...] = (), side: Side = "") -> int:
         """The position of the usual variant: `plan.variants.usual`, remembered."""
-        if learned not in self._usual:
-            self._usual[learned] = self.variants.index(usual(self.variants, learned))
-        return self._usual[learned]
+        key = learned, side
+        if key not in self._usual:
+            self._usual[key] = self.variants.index(usual(self.variants, learned, side))
+        return self._usual[key]
 
     def totals(self, seconds: np.ndarray) -> np.ndarray:
         """Sums over the launches of each variant, float64 [variants], of a value by row."""
         return np.bincount(self._owner, seconds[self._owned], minlength=len(self.variants))
+
+    def runs(self, domain: Domain) -> np.ndarray:
+        """Whether the launch of each row has anything to do on a graph, bool [rows]."""
+        walked = np.array([*map(domain.count, self._walked)], np.float64)
+        found: np.ndarray = self._walks @ walked > 0
+        return found
 
     def columns(self, domain: Domain) -> np.ndarray:
         """The numbers of every row on a graph, float64 [rows, `column_names(self.device)`]."""
@@ -198,7 +205,7 @@ class CandidateTable:
         found[:, 0], found[:, 1] = graph.num_nodes, graph.num_edges
         found[:, 2] = graph.num_edges * self._groups
         found[:, 3], found[:, 4] = self._sources @ needed, self._destinations @ needed
-        found[:, 5] = self._launches
+        found[:, 5] = self.totals(self.runs(domain).astype(np.float64))
         return found
 
     def _add_gathers(self, found: np.ndarray, counts: np.ndarray) -> None:
@@ -246,7 +253,9 @@ class CandidateTable:
         self._sources = uses * [r.space.is_source_pair for r in self._needed]
         self._destinations = uses * [r.space is Space.DST_PAIR for r in self._needed]
         self._groups = np.array([len({r.group for r in each if r.group}) for each in needed])
-        self._launches = np.bincount(self._owner, minlength=len(self.variants))
+        walks = [{kernel.rows for kernel in launch.kernels} for launch, _ in self.launches]
+        self._walked = tuple(dict.fromkeys(rows for each in walks for rows in each))
+        self._walks = np.array([[r in each for r in self._walked] for each in walks], np.float64)
         self._owned = np.array([row for rows in self.rows_of for row in rows], np.intp)
         self._fixed = np.zeros((len(self.launches), len(COLUMNS)))
         work: list[tuple[int, Term]] = []

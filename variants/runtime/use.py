@@ -15,9 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.variants import Variant, usual
+from hetune.variants.plan.variants import Side, Variant, usual
 from hetune.variants.runtime.choice import Chosen, chosen, contenders
 from hetune.variants.runtime.pricing import Pricer
+from hetune.variants.runtime.scored import domain_of
+from hetune.variants.runtime.table import CandidateTable
 
 _TRIALS = 4
 """Calls that each contender gets; the first of them warms up and does not count."""
@@ -97,7 +99,7 @@ class Use:
             if policy.explore:
                 return self._explored(variants, graph, policy)
             if not self.asked:
-                first = usual(variants)
+                first = usual(variants, side=_side(variants, graph))
                 if self._is_early(first, graph, policy, is_ready):
                     self.current = Chosen(first, cuda_graph=False)
                     return self.current, None
@@ -167,6 +169,10 @@ def about_seconds(variant: Variant, graph: HeteroGraph) -> float:
     row = program.type_of(program.result).width * _ELEMENT
     rows = graph.num_edges / _EDGE_RATE + graph.num_nodes / _NODE_RATE
     return len(variant.plan.launches) * _LAUNCH_SECONDS + rows * row
+
+
+def _side(variants: tuple[Variant, ...], graph: HeteroGraph) -> Side:
+    return domain_of(CandidateTable.of(variants), graph).side
 
 
 def _is_power_of_two(number: int) -> bool:

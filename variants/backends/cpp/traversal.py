@@ -16,6 +16,7 @@ from hetune.variants.backends.cpp.values import Value, apply, piece_name, row_pi
 from hetune.variants.backends.describe import describe_traversal
 from hetune.variants.backends.places import VARIABLES, segment_array
 from hetune.variants.errors import KernelError
+from hetune.variants.kernel.idle import adds_sums_over
 from hetune.variants.kernel.nodes import (
     Apply,
     Def,
@@ -86,8 +87,9 @@ class TraversalLowering:
         frame = Frame(rows, VARIABLES[rows.space], last="stop - 1")
         self._lower_body(frame, self.traversal.body)
         turn = (*frame.ahead, *frame.body)
-        if self.leaves_out_idle:
-            n, ends = frame.variable, self.args.index("", "indptr")
+        needed = Rows(Space.EDGE) if self.leaves_out_idle else adds_sums_over(self.traversal)
+        if needed:
+            n, ends = frame.variable, segment_array(self.args, rows, needed)
             turn = (If(f"{ends}[{n}] == {ends}[{n} + 1]", (Do("continue"),)), *turn)
         loop = For("int64_t", frame.variable, first, "stop", turn)
         body = (Let("const int64_t", "stop", stop), *self.preamble, loop)
