@@ -3,7 +3,8 @@
     python benchmarks/revisions.py [OLD] [--new COMMIT] [--layers rgcn,rgat,hgt] \\
         [--graphs mag_0.1] [--widths 64] [--rounds 21]
 
-Each commit has a copy of its own and a process of its own, which runs once when it is asked to.
+Each commit has a copy of its own and a process of its own, which runs twice when it is asked to:
+once to wake its threads, once for the clock.
 Both run the variant that the later one's selector chooses for very many runs (the other chooses
 its own where it has no such variant). Without --new it is the checkout as it stands.
 """

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from hetune.costmodel.data import Problem
 from hetune.costmodel.features.graph import NAMES
 from hetune.variants.errors import InputError
-from hetune.variants.plan.variants import Device, Side, plan_of, usual, variants_of
+from hetune.variants.plan.variants import SIDES, Device, Side, plan_of, usual, variants_of
 from hetune.variants.runtime.build import layer_program
 
 _TIES = tuple(1 + percent / 100 for percent in range(11))
@@ -56,14 +56,13 @@ def tie_of(regrets: Callable[[float], NDArray[np.float64]]) -> float:
 def usual_variants(problems: Sequence[Problem]) -> tuple[str, ...]:
     """Ids of usual plans, each in the schedule in which it is fastest as a rule, sorted.
 
-    That is the one with the least median of regrets among the plan's schedules. Problems count in
-    which as many of these were measured as in any, and did not all run the same. A plan of which
-    there is no such problem is left out.
+    That is the one with the least median of regrets among the plan's schedules, on graphs of one
+    side and of both. Problems count in which as many of these were measured as in any, and did not
+    all run the same. A plan of which there is no such problem is left out.
     """
     by_plan: dict[str, list[dict[str, float]]] = {}
     for problem in problems:
-        if (plain := _usual_of(problem, ())) is not None:
-            plan = plan_of(plain)
+        for plan in _usual_plans(problem):
             times = {c.variant: c.seconds for c in problem.candidates if plan_of(c.variant) == plan}
             by_plan.setdefault(plan, []).append(times)
     return tuple(sorted(filter(None, map(_fastest, by_plan.values()))))
@@ -84,6 +83,8 @@ def usual_of(problem: Problem, learned: tuple[str, ...] = ()) -> int | None:
 def _fastest(measured: Sequence[Mapping[str, float]]) -> str | None:
     """The one with the least median of regrets; of equals, with the least mean logarithm."""
     most = max(map(len, measured))
+    if not most:
+        return None
     names = next(times.keys() for times in measured if len(times) == most)
     compared = [
         {name: math.log(seconds / min(times.values())) for name, seconds in times.items()}
@@ -98,9 +99,18 @@ def _fastest(measured: Sequence[Mapping[str, float]]) -> str | None:
     return min(names, key=loss) if compared else None
 
 
+def _usual_plans(problem: Problem) -> set[str]:
+    """The plans of a problem's layer that are usual on some graph."""
+    found = (_usual(*_program_of(problem), (), side) for side in SIDES)
+    return {plan_of(variant) for variant in found if variant is not None}
+
+
 def _usual_of(problem: Problem, learned: tuple[str, ...]) -> str | None:
-    widths = problem.d_in, problem.d_out, problem.heads
-    return _usual(problem.layer, *widths, problem.device, learned, _side_of(problem))
+    return _usual(*_program_of(problem), learned, _side_of(problem))
+
+
+def _program_of(problem: Problem) -> tuple[str, int, int, int, Device]:
+    return problem.layer, problem.d_in, problem.d_out, problem.heads, problem.device
 
 
 def _side_of(problem: Problem) -> Side:

@@ -103,6 +103,13 @@ def test_plans_learn_apart():
     assert found == (f"{hgt}/b4096", f"{plan_of(USUAL)}/b256")
 
 
+def test_a_plan_of_one_side_learns_from_all_graphs():
+    plan = "dst+separate-sums"
+    found = problem({f"{plan}/b256": 1.0, f"{plan}/b1024": 1.1, f"{plan}/b4096": 1.2}, share=0.5)
+    assert usual_variants([found]) == (f"{plan}/b256",)
+    assert usual_of(found) is None  # here the hybrid plan is the usual one
+
+
 def test_the_usual_variant_is_the_learned_one_of_its_plan():
     plan = plan_of(USUAL)
     found = problem({"a": 1.0, f"{plan}/b256": 2.0, USUAL: 3.0})

@@ -135,6 +135,21 @@ def test_on_one_side_the_usual_variant_is_the_plan_of_that_side(program, device)
     )
 
 
+@pytest.mark.parametrize(
+    ("learned", "expected"),
+    [
+        ((), "dst+separate-sums/b1024"),
+        (("hybrid+separate-sums/b256",), "dst+separate-sums/b256"),
+        (("hybrid+separate-sums/b256", "dst+separate-sums/b4096"), "dst+separate-sums/b4096"),
+        (("dst/b256", "src/b4096"), "dst+separate-sums/b1024"),
+    ],
+)
+def test_the_plan_of_one_side_has_the_schedule_of_the_hybrid_one_unless_it_has_learned_another(
+    learned, expected
+):
+    assert usual(VARIANTS, learned, "dst").id == expected
+
+
 def test_a_layer_without_hybrid_plans_has_one_usual_variant():
     vanilla = tuple(v for v in VARIANTS if plan_of(v.id) == "vanilla")
     assert usual(vanilla, side="dst") is usual(vanilla)

@@ -25,6 +25,7 @@ Device: TypeAlias = Literal["cpu", "cuda"]
 DEVICES: tuple[Device, ...] = get_args(Device)
 Side: TypeAlias = Literal["", "src", "dst"]
 """On which side of a graph hybrid plans transform all of its edge types; none: on both."""
+SIDES: tuple[Side, ...] = get_args(Side)
 
 SEPARATE_SUMS, SEPARATE_PRODUCTS = "+separate-sums", "+separate-products"
 """Ends of ids of plans that are lowered so."""
@@ -162,23 +163,32 @@ def usual(
 
     Args:
         variants: All of a layer.
-        learned: Ids of usual variants, which tell the schedules of their plans; others have the
-            device's usual one.
+        learned: Ids of usual variants, which tell the schedules of their plans. Others have the
+            device's usual one, and plans of one side that of the plan that they stand for.
         side: The side that a graph has alone.
     """
     device = device_of(variants)
-    plain = [
-        v
-        for v in reversed(variants)
-        if is_usual(v.id, device) and not _special_schedule(plan_of(v.id))
-    ] or [variants[-1]]
-    of_plan = {plan_of(v.id): v for v in reversed(plain)}
-    plan = next(
-        (name for name in _on_side(plan_of(plain[0].id), side) if name in of_plan),
-        plan_of(plain[0].id),
+    plain = next(
+        (
+            v
+            for v in reversed(variants)
+            if is_usual(v.id, device) and not _special_schedule(plan_of(v.id))
+        ),
+        variants[-1],
     )
-    known = (v for v in variants if v.id in learned and plan_of(v.id) == plan)
-    return next(known, of_plan[plan])
+    hybrid = _learned(plain, variants, learned)
+    _, slash, schedule = hybrid.id.rpartition("/")
+    by_id = {v.id: v for v in variants}
+    for plan in _on_side(plan_of(hybrid.id), side):
+        if like := by_id.get(f"{plan}{slash}{schedule}"):
+            return _learned(like, variants, learned)
+    return hybrid
+
+
+def _learned(like: Variant, variants: Sequence[Variant], learned: Collection[str]) -> Variant:
+    """The variant of the same plan that was learned; itself if none was."""
+    plan = plan_of(like.id)
+    return next((v for v in variants if v.id in learned and plan_of(v.id) == plan), like)
 
 
 def _on_side(hybrid: str, side: Side) -> tuple[str, ...]:

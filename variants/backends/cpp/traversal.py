@@ -87,8 +87,9 @@ class TraversalLowering:
         frame = Frame(rows, VARIABLES[rows.space], last="stop - 1")
         self._lower_body(frame, self.traversal.body)
         turn = (*frame.ahead, *frame.body)
-        needed = Rows(Space.EDGE) if self.leaves_out_idle else adds_sums_over(self.traversal)
-        if needed:
+        needed = adds_sums_over(self.traversal)
+        if needed or self.leaves_out_idle:
+            needed = needed or Rows(Space.EDGE)
             n, ends = frame.variable, segment_array(self.args, rows, needed)
             turn = (If(f"{ends}[{n}] == {ends}[{n} + 1]", (Do("continue"),)), *turn)
         loop = For("int64_t", frame.variable, first, "stop", turn)
