@@ -23,6 +23,8 @@ from hetune.variants.plan.variants import SIDES, Device, Side, plan_of, usual, v
 from hetune.variants.runtime.build import layer_program
 
 _TIES = tuple(1 + percent / 100 for percent in range(11))
+_TRIMMED = 0.2
+"""Share of problems at either end that do not count where schedules are compared."""
 
 
 def unless_tied(seconds: ArrayLike, usual: int | None, tie: float) -> int:
@@ -56,8 +58,8 @@ def tie_of(regrets: Callable[[float], NDArray[np.float64]]) -> float:
 def usual_variants(problems: Sequence[Problem]) -> tuple[str, ...]:
     """Ids of usual plans, each in the schedule in which it is fastest as a rule, sorted.
 
-    That is the one with the least median of regrets among the plan's schedules, on graphs of one
-    side and of both. Problems count in which as many of these were measured as in any, and did not
+    That is the one with the least trimmed mean of regrets among the plan's schedules, on graphs of
+    one side and of both. Problems count in which as many of these were measured as in any, and did not
     all run the same. A plan of which there is no such problem is left out.
     """
     by_plan: dict[str, list[dict[str, float]]] = {}
@@ -81,7 +83,7 @@ def usual_of(problem: Problem, learned: tuple[str, ...] = ()) -> int | None:
 
 
 def _fastest(measured: Sequence[Mapping[str, float]]) -> str | None:
-    """The one with the least median of regrets; of equals, with the least mean logarithm."""
+    """The one with the least trimmed mean of the logarithms of regrets."""
     most = max(map(len, measured))
     if not most:
         return None
@@ -92,9 +94,10 @@ def _fastest(measured: Sequence[Mapping[str, float]]) -> str | None:
         if times.keys() == names and len(set(times.values())) > 1
     ]
 
-    def loss(name: str) -> tuple[float, float]:
-        of_problems = [losses[name] for losses in compared]
-        return statistics.median(of_problems), statistics.fmean(of_problems)
+    def loss(name: str) -> float:
+        of_problems = sorted(losses[name] for losses in compared)
+        left_out = int(_TRIMMED * len(of_problems))
+        return statistics.fmean(of_problems[left_out : len(of_problems) - left_out])
 
     return min(names, key=loss) if compared else None
 

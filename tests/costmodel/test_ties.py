@@ -78,7 +78,7 @@ def sized(small: float, middle: float, large: float, plan: str = plan_of(USUAL),
 
 def test_usual_variants_have_the_size_that_is_fastest_as_a_rule():
     plan = plan_of(USUAL)
-    often = [sized(1.0, 1.1, 1.2), sized(1.0, 1.1, 1.2), sized(9.0, 1.0, 1.2)]
+    often = [*[sized(1.0, 1.1, 1.2)] * 4, sized(9.0, 1.0, 1.2)]  # what is far off does not count
     assert usual_variants(often) == (f"{plan}/b256",)
     assert usual_variants([sized(1.2, 1.0, 1.3), *often[:1]]) == (f"{plan}/b1024",)
     assert usual_variants([]) == ()
