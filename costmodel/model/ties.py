@@ -59,8 +59,8 @@ def usual_variants(problems: Sequence[Problem]) -> tuple[str, ...]:
     """Ids of usual plans, each in the schedule in which it is fastest as a rule, sorted.
 
     That is the one with the least trimmed mean of regrets among the plan's schedules, on graphs of
-    one side and of both. Problems count in which as many of these were measured as in any, and did not
-    all run the same. A plan of which there is no such problem is left out.
+    one side and of both. Problems count in which as many of these were measured as in any, and did
+    not all run the same. A plan of which there is no such problem is left out.
     """
     by_plan: dict[str, list[dict[str, float]]] = {}
     for problem in problems:

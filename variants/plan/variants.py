@@ -152,9 +152,7 @@ def _gpu_schedules() -> dict[str, AnySchedule]:
     return found
 
 
-def usual(
-    variants: Sequence[Variant], learned: Collection[str] = (), side: Side = ""
-) -> Variant:
+def usual(variants: Sequence[Variant], learned: Collection[str] = (), side: Side = "") -> Variant:
     """What to run where predictions cannot tell: the plan that adapts to graphs most by itself.
 
     Alternatives are listed from the least adaptive to the most, so it is the last plan: for layers
