@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from hetune.costmodel.data import Problem
 from hetune.costmodel.features.graph import NAMES
 from hetune.variants.errors import InputError
-from hetune.variants.plan.variants import SIDES, Device, Side, plan_of, usual, variants_of
+from hetune.variants.plan.variants import SIDES, Device, Side, plan_of, side_of, usual, variants_of
 from hetune.variants.runtime.build import layer_program
 
 _TIES = tuple(1 + percent / 100 for percent in range(11))
@@ -109,17 +109,12 @@ def _usual_plans(problem: Problem) -> set[str]:
 
 
 def _usual_of(problem: Problem, learned: tuple[str, ...]) -> str | None:
-    return _usual(*_program_of(problem), learned, _side_of(problem))
+    share = problem.graph_features[NAMES.index("src_side_edge_share")]
+    return _usual(*_program_of(problem), learned, side_of(share))
 
 
 def _program_of(problem: Problem) -> tuple[str, int, int, int, Device]:
     return problem.layer, problem.d_in, problem.d_out, problem.heads, problem.device
-
-
-def _side_of(problem: Problem) -> Side:
-    """The side that a problem's graph has alone (`Domain.side`), as its features tell."""
-    share = problem.graph_features[NAMES.index("src_side_edge_share")]
-    return "dst" if share == 0 else "src" if share == 1 else ""
 
 
 @functools.lru_cache(maxsize=256)

@@ -43,12 +43,11 @@ class View:
         """The view of a problem on the graph that its recipe makes."""
         variants = promoted_for(spec)
         table, domain = CandidateTable.of(variants), Domain(graph)
-        runs = table.runs(domain)
         return _view(
             len(variants),
             table.families,
             table.columns(domain),
-            [[row for row in rows if runs[row]] for rows in table.rows_of],
+            table.rows_on(domain),
             graph_features(graph),
             machine,
             spec.threads,

@@ -136,7 +136,7 @@ class _Measuring:
         promoted = promoted_for(problem)
         self._table = CandidateTable.of(promoted)
         self._columns = self._table.columns(self._counted)
-        self._runs = self._table.runs(self._counted)
+        self._rows = self._table.rows_on(self._counted)
         self._preparation = self._table.preparation(self._counted)
         self._facts = graph_facts(graph)
         self._place = {variant.id: position for position, variant in enumerate(promoted)}
@@ -174,8 +174,8 @@ class _Measuring:
 
     def _counts(self, variant: Variant) -> list[tuple[int, tuple[float, ...]]]:
         """The rows and columns of the launches that it runs."""
-        rows = self._table.rows_of[self._place[variant.id]]
-        return [(row, tuple(self._columns[row].tolist())) for row in rows if self._runs[row]]
+        rows = self._rows[self._place[variant.id]]
+        return [(row, tuple(self._columns[row].tolist())) for row in rows]
 
     def _candidates(self, variants: Iterable[Variant], inputs: Inputs) -> list[Candidate]:
         features = self._moved(inputs.features)

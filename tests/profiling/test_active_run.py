@@ -133,15 +133,16 @@ class Foretold:
         problem = units[0].problem
         graph, promoted = build(problem.graph), promoted_for(problem)
         table = CandidateTable.of(promoted)
-        columns, runs = table.columns(Domain(graph)), table.runs(Domain(graph))
+        columns = table.columns(Domain(graph))
         seconds = roofline_of(columns, default_rates(problem.device), problem.threads)
-        rows_of = {v.id: rows for v, rows in zip(promoted, table.rows_of, strict=True)}
+        rows_of = {
+            v.id: rows for v, rows in zip(promoted, table.rows_on(Domain(graph)), strict=True)
+        }
         found = []
         for unit in units:
             launches = tuple(
                 LaunchRecord("k", table.families[row], tuple(columns[row]), (seconds[row],) * 7)
                 for row in rows_of[unit.variant]
-                if runs[row]
             )
             total = sum(launch.samples[0] for launch in launches)
             times = Times(samples=(total,) * 7, launches=launches)

@@ -120,8 +120,7 @@ def test_what_runs_on_a_card_is_timed_by_its_events(rig, layer, heads):
     graph = build(GRAPH)
     [found] = measure_problem(problem, graph, [variant], STAMP, limits=LIMITS, bench=rig.bench())
     table, domain = CandidateTable.of(promoted_for(problem)), Domain(graph)
-    runs = table.runs(domain)
-    rows = [row for row in table.rows_of[table.variants.index(variant)] if runs[row]]
+    rows = table.rows_on(domain)[table.variants.index(variant)]
     count = len(rows)
     assert (found.status, found.error) == (Status.OK, "")
     assert found.samples == (pytest.approx(2e-3 * count),) * 7

@@ -183,6 +183,14 @@ def usual(variants: Sequence[Variant], learned: Collection[str] = (), side: Side
     return hybrid
 
 
+def side_of(share: float) -> Side:
+    """The side that a graph has alone, by the share of its edges that hybrid plans take at sources.
+
+    A graph without edges has the side that ties go to.
+    """
+    return "dst" if share == 0 else "src" if share == 1 else ""
+
+
 def _learned(like: Variant, variants: Sequence[Variant], learned: Collection[str]) -> Variant:
     """The variant of the same plan that was learned; itself if none was."""
     plan = plan_of(like.id)

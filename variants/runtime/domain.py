@@ -17,7 +17,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
-from hetune.variants.plan.variants import Side
+from hetune.variants.plan.variants import Side, side_of
 from hetune.variants.program.nodes import ALL_EDGES, Space, Type
 
 
@@ -131,10 +131,7 @@ class Domain:
     @property
     def side(self) -> Side:
         """Where hybrid plans transform all of the graph's edge types, if on one side alone."""
-        of_sources = self.rows(Space.EDGE, SRC_SIDE)
-        if not of_sources:
-            return "dst"
-        return "src" if of_sources == self.graph.num_edges else ""
+        return side_of(self.rows(Space.EDGE, SRC_SIDE) / max(self.graph.num_edges, 1))
 
     def runs(self, launch: Launch) -> bool:
         """Whether a launch has anything to do: a group of relations may have no edges."""

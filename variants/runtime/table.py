@@ -173,14 +173,17 @@ class CandidateTable:
 
     def runs(self, domain: Domain) -> np.ndarray:
         """Whether the launch of each row has anything to do on a graph, bool [rows]."""
-        walked = np.array([*map(domain.count, self._walked)], np.float64)
-        found: np.ndarray = self._walks @ walked > 0
+        found: np.ndarray = self._walks.values(self._counts(domain)) > 0
         return found
+
+    def rows_on(self, domain: Domain) -> tuple[tuple[int, ...], ...]:
+        """As `rows_of`, without launches that have nothing to do on a graph."""
+        runs = self.runs(domain)
+        return tuple(tuple(row for row in rows if runs[row]) for rows in self.rows_of)
 
     def columns(self, domain: Domain) -> np.ndarray:
         """The numbers of every row on a graph, float64 [rows, `column_names(self.device)`]."""
-        counts = np.array([*map(domain.count, self._counted), math.inf], np.float64)
-        found = self._fixed.copy()
+        counts, found = self._counts(domain), self._fixed.copy()
         rows = len(found)
         work = np.bincount(
             self._work.target, self._work.values(counts), minlength=rows * len(COLUMNS)
@@ -207,6 +210,9 @@ class CandidateTable:
         found[:, 3], found[:, 4] = self._sources @ needed, self._destinations @ needed
         found[:, 5] = self.totals(self.runs(domain).astype(np.float64))
         return found
+
+    def _counts(self, domain: Domain) -> np.ndarray:
+        return np.array([*map(domain.count, self._counted), math.inf], np.float64)
 
     def _add_gathers(self, found: np.ndarray, counts: np.ndarray) -> None:
         amount, table = self._gathered.values(counts), self._tables.values(counts)
@@ -253,15 +259,16 @@ class CandidateTable:
         self._sources = uses * [r.space.is_source_pair for r in self._needed]
         self._destinations = uses * [r.space is Space.DST_PAIR for r in self._needed]
         self._groups = np.array([len({r.group for r in each if r.group}) for each in needed])
-        walks = [{kernel.rows for kernel in launch.kernels} for launch, _ in self.launches]
-        self._walked = tuple(dict.fromkeys(rows for each in walks for rows in each))
-        self._walks = np.array([[r in each for r in self._walked] for each in walks], np.float64)
         self._owned = np.array([row for rows in self.rows_of for row in rows], np.intp)
         self._fixed = np.zeros((len(self.launches), len(COLUMNS)))
         work: list[tuple[int, Term]] = []
         gathers: list[tuple[int, Term]] = []
         tables: list[tuple[int, Term]] = []
         typed: list[tuple[int, int, int]] = []
+        walks = [
+            (row, Term(1, tuple(kernel.rows for kernel in launch.kernels)))
+            for row, (launch, _) in enumerate(self.launches)
+        ]
         for row, (launch, schedule) in enumerate(self._as_run()):
             for name, position in _structure(launch, schedule):
                 self._fixed[row, _COLUMN[name]] = position
@@ -282,11 +289,11 @@ class CandidateTable:
                 if (run := self._run(kernel, launch, schedule)) is not None
                 and isinstance(kernel, Gemm)
             ]
-        for _, term in (*work, *gathers, *tables):
+        for _, term in (*work, *gathers, *tables, *walks):
             for rows in (*term.rows, *((term.cap,) if term.cap else ())):
                 self._counted.setdefault(rows, len(self._counted))
         self._work, self._gathered = self._terms(work), self._terms(gathers)
-        self._tables = self._terms(tables)
+        self._tables, self._walks = self._terms(tables), self._terms(walks)
         columns = np.array(typed, np.intp).reshape(-1, 3).T
         self._typed = _Weights(columns[0], columns[1], columns[2].astype(np.float64))
         self._blocked = self._by_rows()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.variants import Side, Variant, usual
+from hetune.variants.plan.variants import Variant, usual
 from hetune.variants.runtime.choice import Chosen, chosen, contenders
 from hetune.variants.runtime.pricing import Pricer
 from hetune.variants.runtime.scored import domain_of
@@ -99,7 +99,7 @@ class Use:
             if policy.explore:
                 return self._explored(variants, graph, policy)
             if not self.asked:
-                first = usual(variants, side=_side(variants, graph))
+                first = self.current.variant if self.current else _usual_on(graph, variants)
                 if self._is_early(first, graph, policy, is_ready):
                     self.current = Chosen(first, cuda_graph=False)
                     return self.current, None
@@ -171,8 +171,8 @@ def about_seconds(variant: Variant, graph: HeteroGraph) -> float:
     return len(variant.plan.launches) * _LAUNCH_SECONDS + rows * row
 
 
-def _side(variants: tuple[Variant, ...], graph: HeteroGraph) -> Side:
-    return domain_of(CandidateTable.of(variants), graph).side
+def _usual_on(graph: HeteroGraph, variants: tuple[Variant, ...]) -> Variant:
+    return usual(variants, side=domain_of(CandidateTable.of(variants), graph).side)
 
 
 def _is_power_of_two(number: int) -> bool:
