@@ -1,6 +1,6 @@
 """The graphs of the benchmarks on a GPU: real ones where their files are, else drawn, full size."""
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from _graphs import data_folder, sort_edges
 
@@ -35,7 +35,9 @@ def origin(name: str) -> str:
     return "file" if _is_there(name) else "drawn"
 
 
+@cache
 def _made(name: str) -> HeteroGraph:
+    """In memory from then on: drawing the largest takes longer than what is measured on it."""
     if name in AWKWARD:
         return AWKWARD[name]()
     if _is_there(name):

@@ -1,6 +1,7 @@
 """Work in units, each of whose results is written when it is there: an interrupted run goes on."""
 
 import json
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _gpu_workers import side_by_side
 
 from hetune.variants.registry.whole import write_whole
 
@@ -20,10 +22,17 @@ UNIT_S = 55.0
 
 @dataclass(frozen=True)
 class Unit:
-    """A piece of work of at most a minute or so."""
+    """A piece of work of at most a minute or so.
+
+    Attributes:
+        key: Its name.
+        run: What it does, and what comes of it.
+        alone: Whether its times count, so that nothing else may run meanwhile.
+    """
 
     key: str
     run: Callable[[], dict[str, Any]]
+    alone: bool = True
 
 
 class Held:
@@ -57,7 +66,13 @@ def run_unit(unit: Unit) -> dict[str, Any]:
 
 
 def work(
-    units: Sequence[Unit], held: Held, *, device: str, limit: float = LIMIT, again: bool = False
+    units: Sequence[Unit],
+    held: Held,
+    *,
+    device: str,
+    limit: float = LIMIT,
+    again: bool = False,
+    jobs: int = 1,
 ) -> int:
     """Runs what is missing, until the limit.
 
@@ -67,19 +82,31 @@ def work(
         device: What they run on.
         limit: Seconds after which no unit begins.
         again: Whether failed units run again.
+        jobs: How many processes run what need not run alone, before all else.
 
     Returns:
         0 if all are there and good, 1 if one has failed, 3 if some are left.
     """
-    deadline = time.monotonic() + limit
-    for unit in units:
+
+    def keep(key: str, result: dict[str, Any]) -> None:
+        held.put(key, result)
+        print(f"{key}: {result.get('failed') or result.get('skipped') or 'ok'}", flush=True)
+
+    def missing(unit: Unit) -> bool:
         known = held.units.get(unit.key)
-        if known is not None and not (again and "failed" in known):
-            continue
+        return known is None or (again and "failed" in known)
+
+    deadline = time.monotonic() + limit
+    wanted = [unit for unit in units if missing(unit)]
+    if jobs > 1:
+        together = [unit.key for unit in wanted if not unit.alone]
+        for key, result in side_by_side(together, jobs, deadline):
+            keep(key, result)
+        wanted = [unit for unit in wanted if unit.alone]
+    for unit in wanted:
         if time.monotonic() > deadline:
             break
-        held.put(unit.key, result := run_unit(unit))
-        print(f"{unit.key}: {result.get('failed') or result.get('skipped') or 'ok'}", flush=True)
+        keep(unit.key, result := run_unit(unit))
         if "failed" in result and not answers(device):
             print("the card answers no more in this process: start again", flush=True)
             break
@@ -89,6 +116,17 @@ def work(
     for key in bad:
         print(f"failed: {key}: {held.units[key]['failed'][:200]}")
     return 1 if bad else 3 if left else 0
+
+
+def serve(units: Sequence[Unit], device: str) -> None:
+    """A worker's part: runs the units that standard input names, until the card is lost."""
+    known, out = {unit.key: unit for unit in units}, sys.stdout
+    sys.stdout = sys.stderr  # whatever a unit prints is no result
+    for line in sys.stdin:
+        result = run_unit(known[line.rstrip("\n")])
+        print(json.dumps(result), file=out, flush=True)
+        if "failed" in result and not answers(device):
+            break
 
 
 def answers(device: str) -> bool:

@@ -33,7 +33,7 @@ from _gpu_roofline import Roofline
 from _gpu_run import hold, no_gpu
 from _gpu_serve import Serving
 from _gpu_timing import in_turns, peak_bytes, stopwatch
-from _gpu_units import LIMIT, Unit, work
+from _gpu_units import LIMIT, Unit, serve, work
 from _peers.problem import LAYERS as PEER_LAYERS
 from torch import nn
 
@@ -73,22 +73,29 @@ class Check:
         shapes = [(n, h) for n, layer in LAYERS.items() for h in layer.heads if h <= 2]
         awkward = SANITIZED if self.device == "cpu" else tuple(AWKWARD)
         found = [
-            Unit(f"awkward/{n}/{h}/{g}", lambda n=n, h=h, g=g: self.correct(n, g, 7, h))
+            Unit(
+                f"awkward/{n}/{h}/{g}",
+                lambda n=n, h=h, g=g: self.correct(n, g, 7, h),
+                alone=False,
+            )
             for (n, h), g in itertools.product(shapes, awkward)
         ]
         if self.device != "cpu":
-            found.append(Unit("ahead", self.ahead))
+            found.append(Unit("ahead", self.ahead, alone=False))
             found += [
-                Unit(f"replay/{n}/{g}", lambda n=n, g=g: self.replayed(n, g))
+                Unit(f"replay/{n}/{g}", lambda n=n, g=g: self.replayed(n, g), alone=False)
                 for n, g in itertools.product(_TIMED_LAYERS, ("several blocks", "aifb"))
             ]
             tools = ("memcheck", "racecheck", "synccheck")
-            found += [Unit(f"sanitizer/{t}", lambda t=t: self.sanitized(t)) for t in tools]
+            found += [
+                Unit(f"sanitizer/{t}", lambda t=t: self.sanitized(t), alone=False) for t in tools
+            ]
         right = [g for g in self.graphs if g in REAL or self.device == "cpu"]
         found += [
             Unit(
                 f"correct/{n}/{h}/{g}/{w}",
                 lambda n=n, h=h, g=g, w=w: self.correct(n, g, w, h, prepare=True),
+                alone=False,
             )
             for g, w, (n, h) in itertools.product(right, self.widths, shapes)
         ]
@@ -242,6 +249,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="list the units, and run none")
     parser.add_argument("--again", action="store_true", help="run failed units again")
     parser.add_argument("--jit", action="store_true", help="compile nothing ahead of time")
+    parser.add_argument("--jobs", type=int, help="processes for what need not run alone")
+    parser.add_argument("--worker", action="store_true", help="run what standard input names")
     parser.add_argument("--sample", action="store_true", help="what the sanitizer looks at")
     parser.add_argument(
         "--judge", type=Path, metavar="FOLDER", help="train on a campaign's folder, and judge"
@@ -266,8 +275,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.sample:
         check.sample()
         return 0
+    if given.worker:
+        serve(units, given.device)
+        return 0
+    jobs = given.jobs or (1 if given.device == "cpu" else max((os.cpu_count() or 1) * 3 // 4, 1))
     held = hold(given.out, given.device)
-    status = work(units, held, device=given.device, limit=given.limit, again=given.again)
+    status = work(units, held, device=given.device, limit=given.limit, again=given.again, jobs=jobs)
     for line in (
         *peers_lines(held.units),
         *roofline_lines(held.units),

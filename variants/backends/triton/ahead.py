@@ -63,7 +63,7 @@ class TritonCompiler:
     @property
     def flags(self) -> tuple[str, ...]:
         """What the script asks of Triton beside what the text says."""
-        return ("aligned=16", "fp_fusion=1")
+        return ("aligned=16", "fp_fusion=1", "line_info=0")
 
     @property
     def link_flags(self) -> tuple[str, ...]:
@@ -95,7 +95,12 @@ class TritonCompiler:
     def _run(self, arguments: list[str], private: str) -> str:
         hidden = ("TRITON_INTERPRET", "PYTHONPATH")
         environment = {k: v for k, v in os.environ.items() if k not in hidden}
-        environment |= {"TRITON_CACHE_DIR": str(Path(private, "cache")), "TMPDIR": private}
+        environment |= {
+            "TRITON_CACHE_DIR": str(Path(private, "cache")),
+            # Nobody has the file whose lines they are, and they are more than half of a cubin.
+            "TRITON_DISABLE_LINE_INFO": "1",
+            "TMPDIR": private,
+        }
         try:
             done = subprocess.run(  # noqa: S603  our own interpreter and script
                 [sys.executable, "-I", str(_SCRIPT), *arguments],

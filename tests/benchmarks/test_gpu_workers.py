@@ -1,0 +1,48 @@
+"""Workers of the GPU's check: results come back, and one that dies or hangs loses one unit."""
+
+import sys
+import time
+
+import _gpu_workers
+from _gpu_workers import side_by_side
+
+WORKER = """
+import json, os, sys, time
+for line in sys.stdin:
+    key = line.strip()
+    if key == "dies":
+        os._exit(9)
+    if key == "hangs":
+        time.sleep(60)
+    print(json.dumps({"key": key, "process": os.getpid()}), flush=True)
+"""
+COMMAND = [sys.executable, "-c", WORKER]
+
+
+def run(keys, jobs=1, deadline=None):
+    deadline = time.monotonic() + 60 if deadline is None else deadline
+    return dict(side_by_side(keys, jobs, deadline, COMMAND))
+
+
+def test_each_unit_has_its_result_from_as_many_processes_as_jobs():
+    found = run([f"unit {n}" for n in range(20)], jobs=3)
+    assert {key: result["key"] for key, result in found.items()} == {key: key for key in found}
+    assert len(found) == 20
+    assert 1 <= len({result["process"] for result in found.values()}) <= 3
+
+
+def test_a_worker_that_dies_loses_its_unit_alone():
+    found = run(["one", "dies", "two"])
+    assert found["dies"] == {"failed": "its process ended with status 9 and no result"}
+    assert found["one"]["process"] != found["two"]["process"]
+
+
+def test_a_worker_that_hangs_is_killed(monkeypatch):
+    monkeypatch.setattr(_gpu_workers, "WORKER_S", 0.5)
+    found = run(["hangs", "one"])
+    assert "status -9" in found["hangs"]["failed"]
+    assert found["one"]["key"] == "one"
+
+
+def test_no_unit_begins_after_the_deadline():
+    assert run(["one", "two"], deadline=time.monotonic() - 1) == {}
