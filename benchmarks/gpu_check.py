@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from _gpu_units import LIMIT, Unit, serve, work
 from _peers.problem import LAYERS as PEER_LAYERS
 from torch import nn
 
+from hetune.profiling.calibrate.gpu_rates import measure_gpu
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.precision import PRECISIONS
 from hetune.variants.backends.triton.toolkit import interpreting
@@ -104,6 +105,8 @@ class Check:
         peers = Cells(self.device, self.rounds, ahead_of_time=self.ahead_of_time)
         widths = self.widths[:1]
         found += peers.units(self.graphs, PEER_LAYERS, widths)
+        if self.device != "cpu":
+            found.append(Unit("rates", lambda: asdict(measure_gpu(torch.device(self.device)))))
         large = [g for g in self.graphs if g in LARGE or self.device == "cpu"]
         if self.device != "cpu" or interpreting():
             found += Roofline(self.device, self.rounds).units(large)
