@@ -20,9 +20,8 @@ def peers_lines(units: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """For each layer, width and precision: milliseconds, the best peer, and ratios to it."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for key in units:
-        kind, graph, *rest = key.split("/")
-        if kind.partition("-")[0] == "peers" and "best_plan" in units[key]:
-            layer, width = rest
+        if key.startswith("peers") and "best_plan" in units[key]:
+            kind, graph, layer, width = key.split("/")
             groups.setdefault((kind, layer, width), []).append(graph)
     lines = []
     for (kind, layer, width), graphs in groups.items():

@@ -1,5 +1,6 @@
 """The service on a GPU: answers against float64, what a request costs, and a card that is full."""
 
+import copy
 import statistics
 import tempfile
 import time
@@ -49,7 +50,8 @@ class Serving:
         except ModuleNotFoundError as error:
             return {"skipped": f"the service needs {error.name}"}
         graph = graph_named(name, "cpu")
-        x, layers, expected = problem(graph, width)
+        x, layers = problem(graph, width)
+        expected = answer(x, layers, graph, self.device)
         nodes = torch.arange(0, graph.num_nodes, max(graph.num_nodes // 7, 1))
         with tempfile.TemporaryDirectory() as folder:
             service = self._service(folder, layers)
@@ -81,7 +83,7 @@ class Serving:
     def full(self, width: int) -> dict[str, Any]:
         """A card that others have filled is an answer, and the next request is served."""
         graph = graph_named("mag", "cpu")
-        x, layers, _ = problem(graph, width, answers=False)
+        x, layers = problem(graph, width)
         with tempfile.TemporaryDirectory() as folder:
             service = self._service(folder, layers)
             id = service.graphs.add(graph)
@@ -113,18 +115,21 @@ class Serving:
         return service
 
 
-def problem(
-    graph: HeteroGraph, width: int, answers: bool = True
-) -> tuple[Tensor, list[nn.Module], Tensor]:
-    """Features, two layers with an activation between them, and what they give in float64."""
+def problem(graph: HeteroGraph, width: int) -> tuple[Tensor, list[nn.Module]]:
+    """Features, and two layers with an activation between them, on the CPU."""
     x = torch.randn(graph.num_nodes, width, generator=torch.Generator().manual_seed(0))
     first = randomized(RGCN(width, width, graph.num_etypes)).eval()
     last = randomized(RGAT(width, width, graph.num_etypes)).eval()
-    expected = x.double()
-    if answers:
-        with torch.no_grad():
-            expected = interpreted(last, interpreted(first, x, graph).relu(), graph)
-    return x, [first, nn.ReLU(), last], expected
+    return x, [first, nn.ReLU(), last]
+
+
+def answer(x: Tensor, layers: list[nn.Module], graph: HeteroGraph, device: str) -> Tensor:
+    """What the layers give in float64, computed on a device."""
+    first, _, last = (copy.deepcopy(layer).to(device) for layer in layers)
+    there = graph.to(device)
+    with torch.no_grad():
+        found = interpreted(last, interpreted(first, x.to(device), there).relu(), there)
+    return found.cpu()
 
 
 def _error(found: Tensor, expected: Tensor) -> float:

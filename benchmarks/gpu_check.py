@@ -50,7 +50,7 @@ from hetune.variants.testing.conformance import (
     interpreted,
     relative_error,
 )
-from hetune.variants.testing.graphs import AWKWARD
+from hetune.variants.testing.graphs import AWKWARD, long_sums
 from hetune.variants.testing.layers import LAYERS, randomized
 
 RESULTS = Path(__file__).resolve().parent / "results" / "gpu_check.json"
@@ -82,6 +82,10 @@ class Check:
             for (n, h), g in itertools.product(shapes, awkward)
         ]
         if self.device != "cpu":
+            found += [
+                Unit(f"hub/{n}/{h}", lambda n=n, h=h: self.summed(n, h), alone=False)
+                for n, h in shapes
+            ]
             found.append(Unit("ahead", self.ahead, alone=False))
             found += [
                 Unit(f"replay/{n}/{g}", lambda n=n, g=g: self.replayed(n, g), alone=False)
@@ -100,7 +104,7 @@ class Check:
             )
             for g, w, (n, h) in itertools.product(right, self.widths, shapes)
         ]
-        served = right[:2] if self.device == "cpu" else ("several blocks", "aifb", "mag")
+        served = right[:2] if self.device == "cpu" else ("several blocks", "aifb", "biokg")
         found += Serving(self.device, self.rounds).units(served, self.widths[0])
         peers = Cells(self.device, self.rounds, ahead_of_time=self.ahead_of_time)
         widths = self.widths[:1]
@@ -138,6 +142,13 @@ class Check:
                 out = layer(x, at, variant=next(v for v in layer.variants if each_plan(v)))
             found[f"error_{precision}"] = relative_error(out.flatten(1), expected)
         return found
+
+    def summed(self, name: str, heads: int) -> dict[str, Any]:
+        """Every plan where a node has hundreds of thousands of edges, and features no signs."""
+        graph = long_sums().to(self.device)
+        module = randomized(LAYERS[name].make(graph, 7, heads)).eval().to(self.device)
+        x = features(module, graph).abs()
+        return {"variants": check_variants(module, graph, TritonBackend(), keep=each_plan, x=x)}
 
     def ahead(self) -> dict[str, Any]:
         """Kernels compiled ahead for this card are loaded by its driver, and are right."""

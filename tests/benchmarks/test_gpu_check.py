@@ -63,7 +63,7 @@ def test_the_units_of_a_gpu(capsys):
     keys = capsys.readouterr().out.splitlines()
     expected = {
         "ahead",
-        "serve/mag",
+        "serve/biokg",
         "serve/full",
         "sanitizer/memcheck",
         "correct/hgt/2/fb15k237/64",

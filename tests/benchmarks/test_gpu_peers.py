@@ -139,6 +139,7 @@ def test_what_the_cells_say():
             "peers/am/rgcn/64": unit(1.0, 6.0),
             "compiled/am/rgcn/64": {"candidates": [compiled]},
             "peers/bgs/rgcn/64": {"failed": "ValueError"},
+            "ahead": {"plans": 6},
         }
     )
     assert lines[0] == "rgcn, width 64, ieee"

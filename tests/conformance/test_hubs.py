@@ -6,12 +6,10 @@ from functools import cache
 
 import pytest
 import torch
-from torch import Tensor
 
 from hetune.variants.frontend.adapt import adapt
-from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.testing.conformance import check_variants
-from hetune.variants.testing.graphs import typed_graph
+from hetune.variants.testing.graphs import long_sums
 from hetune.variants.testing.layers import LAYERS, randomized
 
 from .covering import chosen
@@ -21,16 +19,7 @@ SHAPES = [(name, 7, 2 if 2 in layer.heads else 1) for name, layer in LAYERS.item
 """All plans of these are compiled for the matrix anyway."""
 
 
-@cache
-def hub() -> HeteroGraph:
-    """Nearly all edges are of one type and lead to one node."""
-
-    def mostly_to_first(src: Tensor, dst: Tensor) -> tuple[Tensor, Tensor]:
-        return src, torch.where(torch.arange(len(dst)) % 50 != 0, 0, dst)
-
-    return typed_graph(
-        (2000, 500), [(0, 0, 300_000), (1, 0, 6_000), (0, 1, 3_000)], ends=mostly_to_first
-    )
+hub = cache(long_sums)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape[0])

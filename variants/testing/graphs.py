@@ -66,6 +66,16 @@ def _from_first(src: Tensor, dst: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(torch.arange(len(src)) % 3 == 0, 0, src), dst
 
 
+def _nearly_all_to_first(src: Tensor, dst: Tensor) -> tuple[Tensor, Tensor]:
+    return src, torch.where(torch.arange(len(dst)) % 50 != 0, 0, dst)
+
+
+def long_sums(edges: int = 300_000) -> HeteroGraph:
+    """Nearly all of so many edges, and of a few others, are of one type and lead to one node."""
+    relations = [(0, 0, edges), (1, 0, edges // 50), (0, 1, edges // 100)]
+    return typed_graph((2000, 500), relations, ends=_nearly_all_to_first)
+
+
 def _loops(src: Tensor, dst: Tensor) -> tuple[Tensor, Tensor]:
     return src, src
 

@@ -3,6 +3,8 @@
 import ctypes
 import io
 import json
+import struct
+import threading
 import zipfile
 
 import pytest
@@ -69,7 +71,7 @@ def test_a_kernel_is_loaded_and_started():
     kernels["kernel_0"]((7, 2, 1), (0x1000, 0x2000, 33), 5)
     name, (_, *sizes, shared, stream, _, extra) = library.calls[-1]
     assert (name, sizes) == ("cuLaunchKernel", [7, 2, 1, 128, 1, 1])
-    assert (shared, stream.value, extra) == (65536, 5, None)
+    assert (shared, stream, extra) == (65536, 5, None)
     assert library.given == [0x1000, 0x2000, 33, None, 5]
 
 
@@ -121,5 +123,26 @@ def test_who_is_at_fault(refuses, status, is_kernel_s):
 
 def test_arguments_are_counted():
     start = Driver(Library()).load(archive())["kernel_0"]
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(struct.error, match="5 items"):
         start((1, 1, 1), (1, 2), 0)
+
+
+def test_parameters_lie_where_c_has_them_and_are_each_thread_s_own():
+    library = Library()
+    start = Driver(library).load(archive(types="*fp32 i32 i32 i32"))["kernel_0"]
+    places = []
+
+    def run(first):
+        start((1, 1, 1), (first, 2, 3, 4), 0)
+        places.append(list(library.calls[-1][1][-2]))
+
+    for first in (0x1000, 0x2000):
+        thread = threading.Thread(target=run, args=(first,))
+        thread.start()
+        thread.join()
+    run(0x3000)
+    run(0x3000)
+    offsets = [[place - each[0] for place in each] for each in places]
+    assert offsets == [[0, 8, 12, 16, 24, 32]] * 4
+    assert places[2] == places[3]
+    assert ctypes.c_int32.from_address(places[3][3]).value == 4

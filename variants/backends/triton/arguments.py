@@ -24,6 +24,8 @@ class Tiling:
         only: Just the nodes with an edge at that end.
         by_length: Whether the rows of a type, which are dst_pairs, are in the order of how many
             edges they have, most first.
+        most_edges: A row with more edges comes in parts, each with at most so many; 0 for whole
+            rows.
     """
 
     rows: Rows
@@ -31,11 +33,12 @@ class Tiling:
     size: int
     only: End = End.NONE
     by_length: bool = False
+    most_edges: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TilesSlot:
-    """A field of `Tiles`: rows, first, last or type; int32."""
+    """A field of `Tiles`: rows, begin, end, first, last or type; int32."""
 
     tiling: Tiling
     field: str

@@ -39,6 +39,10 @@ from hetune.variants.registry import KernelSource, Registry
 
 _ALIGNMENT = 16
 """Bytes at which pointers of kernels that were compiled ahead must lie."""
+_ELEMENT = 4
+"""Bytes of a float32."""
+_APART = 128
+"""Elements that parts of a launch's own memory begin at multiples of."""
 _log = logging.getLogger(__name__)
 
 
@@ -107,26 +111,32 @@ class TritonBackend:
         module = module_of(code.source)
         device = _index(place, "").device
         loaded = self._loaded(code.source, device)
-        calls = tuple(
-            _Call(getattr(module, k.function.name), loaded.get(k.function.name), k, place)
-            for k in code.kernels
-        )
         scratch = whole_scratch(code.launch, place.count)
         temporary = {b.name: b.scratch for b in code.launch.buffers if b.scratch}
         for slot in {s for k in code.kernels for s in k.pointers if isinstance(s, CarrySlot)}:
             scratch[slot.name] = -(-place.count(slot.rows) // slot.chunk) * slot.width
             temporary[slot.name] = slot.name
+        parts, elements = dict[str, slice](), 0
+        for name, size in scratch.items():
+            parts[name] = slice(elements, elements + size)
+            elements += -(-size // _APART) * _APART
+        own = {name: parts[of] for name, of in temporary.items()}
+        calls = tuple(
+            _Call(getattr(module, k.function.name), loaded.get(k.function.name), k, place, own)
+            for k in code.kernels
+        )
+
+        def allocated() -> Tensor:
+            return torch.empty(elements, dtype=torch.float32, device=device)
+
+        nothing = None if elements else allocated()
 
         def run(buffers: Mapping[str, Tensor]) -> None:
-            if temporary:
-                memory = {
-                    name: torch.empty(size, dtype=torch.float32, device=device)
-                    for name, size in scratch.items()
-                }
-                buffers = {**buffers, **{name: memory[of] for name, of in temporary.items()}}
+            memory = allocated() if nothing is None else nothing
             with _current(device):
+                stream = torch.cuda.current_stream().cuda_stream if loaded else 0
                 for call in calls:
-                    call(buffers)
+                    call(buffers, memory, stream)
 
         return run
 
@@ -178,10 +188,25 @@ def _current(device: torch.device) -> Any:
 
 
 class _Call:
-    """Starts one kernel of a launch: from the registry where it is there, else through Triton."""
+    """Starts one kernel of a launch: from the registry where it is there, else through Triton.
 
-    def __init__(self, kernel: Any, loaded: Start | None, lowered: Lowered, place: Place) -> None:
-        self._kernel, self._loaded = kernel, loaded
+    Args:
+        kernel: Triton's.
+        loaded: What starts it without Triton.
+        lowered: What it is called with.
+        place: The graph.
+        own: Which part of the launch's own memory a buffer has.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        loaded: Start | None,
+        lowered: Lowered,
+        place: Place,
+        own: Mapping[str, slice],
+    ) -> None:
+        self._kernel, self._loaded, self._own = kernel, loaded, own
         self._options = {
             "num_warps": lowered.function.warps,
             "num_stages": lowered.function.stages,
@@ -193,19 +218,43 @@ class _Call:
         ]
         self._counts = tuple(_count(of, place) for of in lowered.counts)
         self._grid = _programs(lowered, place)
+        names = [(i, of) for i, of in enumerate(self._pointers) if isinstance(of, str)]
+        self._given = [(i, name) for i, name in names if name not in own]
+        self._offsets = [(i, own[name].start * _ELEMENT) for i, name in names if name in own]
+        # Addresses of what stays where it is, and room for those of every run.
+        self._arguments = [0 if isinstance(p, str) else p.data_ptr() for p in self._pointers]
+        self._arguments += self._counts
+        known = self._arguments[: len(self._pointers)]
+        self._aligned = not any(address % _ALIGNMENT for address in known)
 
-    def __call__(self, buffers: Mapping[str, Tensor]) -> None:
+    def __call__(self, buffers: Mapping[str, Tensor], memory: Tensor, stream: int) -> None:
+        """Starts it.
+
+        Args:
+            buffers: The launch's, but for its own memory.
+            memory: Its own.
+            stream: The current one's handle.
+        """
         if not all(self._grid):
             return
-        pointers = [buffers[p] if isinstance(p, str) else p for p in self._pointers]
-        if self._loaded is not None:
-            addresses = tuple(tensor.data_ptr() for tensor in pointers)
+        if self._loaded is not None and self._aligned:
+            arguments, low, start = self._arguments.copy(), 0, memory.data_ptr()
+            for i, name in self._given:
+                arguments[i] = address = buffers[name].data_ptr()
+                low |= address
+            for i, offset in self._offsets:
+                arguments[i] = start + offset
             # What is compiled ahead takes for granted that rows begin where vectors may.
-            if not any(address % _ALIGNMENT for address in addresses):
-                stream = torch.cuda.current_stream().cuda_stream
-                self._loaded(self._grid, (*addresses, *self._counts), stream)
+            if not low % _ALIGNMENT:
+                self._loaded(self._grid, arguments, stream)
                 return
+        pointers = [self._tensor(p, buffers, memory) for p in self._pointers]
         self._kernel[self._grid](*pointers, *self._counts, **self._options)
+
+    def _tensor(self, of: Tensor | str, buffers: Mapping[str, Tensor], memory: Tensor) -> Tensor:
+        if not isinstance(of, str):
+            return of
+        return memory[self._own[of]] if of in self._own else buffers[of]
 
 
 def _index(place: Place, group: str) -> DeviceIndex:

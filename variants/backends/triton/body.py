@@ -56,6 +56,8 @@ class BodyLowering:
         self.blocks = Blocks(launch, self.args)
         self.values: dict[str, Value] = {}
         self.reductions: dict[str, str] = {}
+        self.lost: dict[str, str] = {}
+        """What each sum has too much, by the rounding of its last addition."""
         self.below: dict[str, list[str]] = {}
         """Of each running maximum, the sums below it."""
         self.helpers: set[str] = set()
@@ -112,6 +114,9 @@ class BodyLowering:
         name = self.args.local(stmt.name)
         self.blocks.emit(Let(name, f"tl.full({sizes}, {start}, tl.float32)"))
         self.values[stmt.name] = Value(name, stmt.shape, ("n", *row_axes(stmt.shape)))
+        if stmt.reduce == "sum":
+            self.lost[stmt.name] = lost = self.args.local(f"{stmt.name}_lost")
+            self.blocks.emit(Let(lost, f"tl.full({sizes}, 0.0, tl.float32)"))
 
     def _update(self, name: str, value: Value) -> None:
         """Add up the rows that there are; the lanes of others hold anything."""
@@ -126,7 +131,8 @@ class BodyLowering:
         if "u" in axes:
             term = f"{reduce}({term}, axis=1)"
         if reduce == "tl.sum":
-            self.blocks.emit(Let(total.text, f"{total.text} + {term}"))
+            for statement in compensated(total.text, self.lost[name], term, self.args):
+                self.blocks.emit(statement)
         elif name in self.below:
             self._raise(name, f"tl.maximum({total.text}, {term})")
         else:
@@ -141,7 +147,8 @@ class BodyLowering:
         for below in self.below[name]:
             total = self.values[below]
             factor = Value(fade, top.shape, top.axes).over(total.axes)
-            self.blocks.emit(Let(total.text, f"{total.text} * {factor}"))
+            for sum in (total.text, self.lost[below]):
+                self.blocks.emit(Let(sum, f"{sum} * {factor}"))
         self.blocks.emit(Let(top.text, new))
 
     def _store(self, stmt: Store) -> None:
@@ -230,6 +237,21 @@ class BodyLowering:
         if last in axes:
             product = f"tl.sum({product}, axis={axes.index(last)})"
         self._define(name, longer.shape[:-1], tuple(a for a in axes if a != last), product)
+
+
+def compensated(total: str, lost: str, term: str, args: Arguments) -> list[Statement]:
+    """Adds a term to a sum, and to the next one what this addition rounds away.
+
+    A sum of any number of terms is as exact as one of a few (Kahan, Further remarks on reducing
+    truncation errors, 1965); such loops wait for memory, and not for arithmetic.
+    """
+    added, grown = args.local(f"{total}_added"), args.local(f"{total}_grown")
+    return [
+        Let(added, f"{term} - {lost}"),
+        Let(grown, f"{total} + {added}"),
+        Let(lost, f"({grown} - {total}) - {added}"),
+        Let(total, grown),
+    ]
 
 
 def sums_below(traversal: Traversal) -> dict[str, list[str]]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import ctypes
 import io
 import json
+import struct
+import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +19,7 @@ from typing import Any
 
 from hetune.variants.errors import CompileError
 
-Start = Callable[[tuple[int, int, int], tuple[int, ...], int], None]
+Start = Callable[[tuple[int, int, int], Sequence[int], int], None]
 """Starts a kernel: grid, arguments (addresses and counts in order), stream."""
 
 _MAX_DYNAMIC_SHARED = 8
@@ -90,46 +92,52 @@ class Driver:
         shared, threads = int(how["shared"]), int(how["num_warps"]) * _WARP
         if shared > _STATIC_LIMIT:
             self._call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, shared)
-        kinds = [
-            ctypes.c_void_p if kind[0] == "*" else ctypes.c_int32 for kind in how["types"].split()
-        ]
+        # Kernels end with pointers to scratch memory, of which there is none.
+        kinds = ["P" if kind[0] == "*" else "i" for kind in how["types"].split()] + ["P", "P"]
+        form, own = struct.Struct("".join(kinds)), _Own(kinds)
+        current, launch = self.library.cuCtxGetCurrent, self.library.cuLaunchKernel
 
-        def start(grid: tuple[int, int, int], arguments: tuple[int, ...], stream: int) -> None:
-            self._enter(context)
-            values = [kind(value) for kind, value in zip(kinds, arguments, strict=True)]
-            # Kernels end with pointers to scratch memory, of which there is none.
-            values += [ctypes.c_void_p(), ctypes.c_void_p()]
-            pointers = (ctypes.c_void_p * len(values))(
-                *(ctypes.addressof(value) for value in values)
-            )
+        def start(grid: tuple[int, int, int], arguments: Sequence[int], stream: int) -> None:
+            form.pack_into(own.memory, 0, *arguments, 0, 0)
+            # A fresh thread has no context, and torch turns to other devices.
+            current(own.context_place)
+            if own.context.value != context.value:
+                self._call("cuCtxSetCurrent", context)
             block = threads, 1, 1
-            self._call(
-                "cuLaunchKernel",
-                function,
-                *grid,
-                *block,
-                shared,
-                ctypes.c_void_p(stream),
-                pointers,
-                None,
-            )
+            status = launch(function, *grid, *block, shared, stream, own.pointers, None)
+            if status:
+                raise self._error("cuLaunchKernel", status)
 
         return start
-
-    def _enter(self, context: ctypes.c_void_p) -> None:
-        """Makes a context this thread's, which a fresh one has none of: torch looks at devices."""
-        now = ctypes.c_void_p()
-        self._call("cuCtxGetCurrent", ctypes.byref(now))
-        if now.value != context.value:
-            self._call("cuCtxSetCurrent", context)
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.library, name)(*arguments)
         if status:
-            text = ctypes.c_char_p()
-            self.library.cuGetErrorString(status, ctypes.byref(text))
-            said = text.value.decode() if text.value else f"error {status}"
-            raise DriverError(f"{name}: {said}", is_kernel_s=status in _OF_KERNELS)
+            raise self._error(name, status)
+
+    def _error(self, name: str, status: int) -> DriverError:
+        text = ctypes.c_char_p()
+        self.library.cuGetErrorString(status, ctypes.byref(text))
+        said = text.value.decode() if text.value else f"error {status}"
+        return DriverError(f"{name}: {said}", is_kernel_s=status in _OF_KERNELS)
+
+
+class _Own(threading.local):
+    """What each thread starts a kernel with: memory for its parameters, and pointers to them.
+
+    Args:
+        kinds: The parameters, as `struct` calls them; each lies where C would have it.
+    """
+
+    def __init__(self, kinds: Sequence[str]) -> None:
+        self.memory = ctypes.create_string_buffer(struct.calcsize("".join(kinds)))
+        first = ctypes.addressof(self.memory)
+        ends = [struct.calcsize("".join(kinds[: i + 1])) for i in range(len(kinds))]
+        self.pointers = (ctypes.c_void_p * len(kinds))(
+            *(first + end - struct.calcsize(kind) for end, kind in zip(ends, kinds, strict=True))
+        )
+        self.context = ctypes.c_void_p()
+        self.context_place = ctypes.byref(self.context)
 
 
 @cache
@@ -140,8 +148,11 @@ def cuda_driver() -> Driver:
         CompileError: There is none.
     """
     try:
-        return Driver(ctypes.CDLL("libcuda.so.1"))
+        library = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
         raise CompileError(
             f"there is no CUDA driver here ({error}): install NVIDIA's, or run on the CPU"
         ) from error
+    one, count = ctypes.c_void_p, ctypes.c_uint
+    library.cuLaunchKernel.argtypes = (one, *(count,) * 7, one, one, one)
+    return Driver(library)

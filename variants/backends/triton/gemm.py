@@ -6,6 +6,7 @@ from hetune.variants.backends.checks import check_gemm
 from hetune.variants.backends.describe import describe_gemm
 from hetune.variants.backends.places import node_array, own_array, type_array
 from hetune.variants.backends.triton.arguments import Arguments, Grid, Tiling
+from hetune.variants.backends.triton.body import compensated
 from hetune.variants.backends.triton.tail import Tile, lower_tail
 from hetune.variants.backends.triton.target import Do, For, Function, Let, Statement, assigned
 from hetune.variants.backends.triton.values import HELPERS, apply
@@ -14,6 +15,8 @@ from hetune.variants.kernel.nodes import Direct, Gather, Gemm, Launch, Rows, Seg
 from hetune.variants.kernel.widths import power_of_two
 from hetune.variants.program.nodes import End, Space
 
+MOST_SUMMED = 1024
+"""Edges that a row of a product sums: a program waits for the longest of its rows."""
 _LEAST = 16
 """Least extent of every axis of a `tl.dot`."""
 
@@ -37,7 +40,9 @@ class GemmLowering:
         self.k = _tile(gemm.k, most_k)
         self.size = schedule.tile_rows
         self.tiled = self.typed or gemm.only is not End.NONE or self._sums
-        self.tiling = Tiling(gemm.rows, self.typed, self.size, gemm.only, self._sums)
+        # Products of the parts of a row's sum add up where its product is one of a sum's terms.
+        most = MOST_SUMMED if self._sums and gemm.scatter and gemm.bias is None else 0
+        self.tiling = Tiling(gemm.rows, self.typed, self.size, gemm.only, self._sums, most)
         check_gemm(gemm, launch)
 
     @property
@@ -152,10 +157,9 @@ class GemmLowering:
         gemm, args = self.gemm, self.args
         match gemm.x:
             case SegmentSum():
-                pointer = args.index(gemm.rows.group, "dst_pair_indptr")
                 return [
-                    Let("begin", self._at(pointer, "row")),
-                    Let("end", self._at(pointer, "row + 1")),
+                    Let("begin", self._at(args.tiles(self.tiling, "begin"), "i")),
+                    Let("end", self._at(args.tiles(self.tiling, "end"), "i")),
                     Let("most", "tl.max(end - begin, axis=0)"),
                 ]
             case Gather(buffer, end):
@@ -185,7 +189,8 @@ class GemmLowering:
             return [Let("x_tile", f"tl.load({place}, mask={mask}, other=0.0)"), *self._active()]
         mask = " & ".join(["edge_in[:, None]", *bounds])
         return [
-            Let("x_tile", f"tl.zeros([{self.size}, {self.k}], tl.float32)"),
+            Let("x_tile", zeros := f"tl.zeros([{self.size}, {self.k}], tl.float32)"),
+            Let("x_lost", zeros),
             For("step", "most", tuple(self._summand(gemm.x, mask))),
         ]
 
@@ -217,8 +222,7 @@ class GemmLowering:
                 place = f"{args.buffer(x.weight)} + position.to(tl.int64) * {gemm.heads} + head"
             body.append(Let("share", f"tl.load({place}, mask=edge_in, other=0.0)"))
             summand = f"share[:, None] * {summand}"
-        body.append(Let("x_tile", f"x_tile + {summand}"))
-        return body
+        return [*body, *compensated("x_tile", "x_lost", summand, args)]
 
     # --- the result ---------------------------------------------------------------------
 

@@ -20,12 +20,17 @@ class Tiles:
 
     Attributes:
         rows: Row ids, all of one type side by side, [rows].
+        begin: Where each row's edges begin, in the order of the index, [rows]; empty where rows
+            are not by length.
+        end: Where they end, [rows] as well.
         first: Where each tile begins in `rows`, [T].
         last: Where it ends, [T].
         type: Type of its rows, [T]; all 0 where types do not matter.
     """
 
     rows: Tensor
+    begin: Tensor
+    end: Tensor
     first: Tensor
     last: Tensor
     type: Tensor
@@ -51,11 +56,15 @@ def _tiles(tiling: Tiling, graph: HeteroGraph, index: DeviceIndex) -> Tiles:
     rows, types = _rows_and_types(tiling, graph, index)
     if not tiling.typed:
         types = torch.zeros_like(rows)
-    order = torch.arange(rows.numel(), device=rows.device)
+    begin = end = torch.empty(0, dtype=torch.int32, device=rows.device)
     if tiling.by_length:
-        length = index.dst_pair_indptr.diff()[rows.long()]
-        order = torch.argsort(length, descending=True, stable=True)
-    order = order[torch.argsort(types[order], stable=True)]
+        rows, begin, end = _parts(rows, index.dst_pair_indptr, tiling.most_edges)
+        types = types[rows.long()]
+        order = torch.argsort(end - begin, descending=True, stable=True)
+        order = order[torch.argsort(types[order], stable=True)]
+        begin, end = begin[order], end[order]
+    else:
+        order = torch.argsort(types, stable=True)
     rows = rows[order]
     num_types = max(graph.num_ntypes, graph.num_etypes, 1) if tiling.typed else 1
     counts = torch.bincount(types.long(), minlength=num_types)
@@ -65,7 +74,19 @@ def _tiles(tiling: Tiling, graph: HeteroGraph, index: DeviceIndex) -> Tiles:
     piece = torch.arange(len(type), device=rows.device) - (pieces.cumsum(0) - pieces)[type]
     first = starts[type] + piece * tiling.size
     last = torch.minimum(first + tiling.size, ends[type])
-    return Tiles(rows.int(), first.int(), last.int(), type.int())
+    return Tiles(rows.int(), begin.int(), end.int(), first.int(), last.int(), type.int())
+
+
+def _parts(rows: Tensor, indptr: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows with where their edges begin and end; one for each `most` edges, if that is not 0."""
+    begin, end = indptr[:-1][rows.long()], indptr[1:][rows.long()]
+    if not most:
+        return rows, begin, end
+    counts = torch.clamp((end - begin + most - 1) // most, min=1)
+    place = torch.repeat_interleave(torch.arange(rows.numel(), device=rows.device), counts)
+    part = torch.arange(place.numel(), device=rows.device) - (counts.cumsum(0) - counts)[place]
+    begin = begin[place] + part * most
+    return rows[place], begin, torch.minimum(begin + most, end[place])
 
 
 def _rows_and_types(
