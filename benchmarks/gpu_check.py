@@ -33,7 +33,7 @@ from _gpu_roofline import Roofline
 from _gpu_run import hold, no_gpu
 from _gpu_serve import Serving
 from _gpu_timing import in_turns, peak_bytes, stopwatch
-from _gpu_units import LIMIT, Unit, serve, work
+from _gpu_units import LIMIT, UNIT_S, Unit, serve, work
 from _peers.problem import LAYERS as PEER_LAYERS
 from torch import nn
 
@@ -67,6 +67,7 @@ class Check:
     widths: Sequence[int]
     rounds: int
     ahead_of_time: bool = True
+    unit_s: float = UNIT_S
     folder: Path = RESULTS.parent / "gpu_campaign"
 
     def units(self) -> list[Unit]:
@@ -106,14 +107,16 @@ class Check:
         ]
         served = right[:2] if self.device == "cpu" else ("several blocks", "aifb", "biokg")
         found += Serving(self.device, self.rounds).units(served, self.widths[0])
-        peers = Cells(self.device, self.rounds, ahead_of_time=self.ahead_of_time)
+        peers = Cells(
+            self.device, self.rounds, unit_s=self.unit_s, ahead_of_time=self.ahead_of_time
+        )
         widths = self.widths[:1]
         found += peers.units(self.graphs, PEER_LAYERS, widths)
         if self.device != "cpu":
             found.append(Unit("rates", lambda: asdict(measure_gpu(torch.device(self.device)))))
         large = [g for g in self.graphs if g in LARGE or self.device == "cpu"]
         if self.device != "cpu" or interpreting():
-            found += Roofline(self.device, self.rounds).units(large)
+            found += Roofline(self.device, self.rounds, unit_s=self.unit_s).units(large)
         found += [
             Unit(f"time/{n}/{g}/{w}", lambda n=n, g=g, w=w: self.times(n, g, w))
             for g, w, n in itertools.product(self.graphs, self.widths, _TIMED_LAYERS)
@@ -258,6 +261,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--widths", default="64,32,128", help="with commas")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds")
+    parser.add_argument(
+        "--unit-limit", type=float, default=UNIT_S, help="seconds of one cell or roofline"
+    )
     parser.add_argument("--only", default="", help="units whose keys begin so, with commas")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--list", action="store_true", help="list the units, and run none")
@@ -278,7 +284,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     widths = [int(width) for width in given.widths.split(",")]
     graphs = given.graphs.split(",")
     folder = given.out.parent / "gpu_campaign"
-    check = Check(given.device, graphs, widths, given.rounds, not given.jit, folder)
+    check = Check(
+        given.device, graphs, widths, given.rounds, not given.jit, given.unit_limit, folder
+    )
     only = tuple(given.only.split(","))
     units = [unit for unit in check.units() if unit.key.startswith(only)]
     if given.list:
