@@ -10,11 +10,12 @@ import importlib.util
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from _gpu_graphs import graph_named
 from _gpu_units import Unit
@@ -30,7 +31,7 @@ from hetune.profiling.measure.problem import measure_problem, units_of
 from hetune.profiling.measure.record import Stamp
 from hetune.profiling.measure.reference import Reference
 from hetune.profiling.measure.stopwatch import WallStopwatch
-from hetune.profiling.records import Status
+from hetune.profiling.records import Measurement, Status
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.profiling.units import Unit as Measured
 from hetune.profiling.wire import measurement_from_json, measurement_to_json
@@ -39,10 +40,12 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.registry.whole import write_whole
 from hetune.variants.runtime.build import layer_program
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.table import CandidateTable
 
 NEEDED = ("xgboost", "sqlalchemy", "alembic")
 """What training needs beyond what measuring does."""
-_MACHINE = "machine.json"
+MACHINE = "machine.json"
 HELD_OUT = "benchmark graphs"
 """Family of the graphs that no model is trained on."""
 LAYERS = ("rgcn", "rgat", "hgt")
@@ -74,22 +77,56 @@ class Profiling:
         """The campaign's problems, those on held-out graphs, and what a model makes of both."""
         campaign = load(self.preset, device="cuda")
         found = [
-            Unit(
-                _key("campaign", problem),
-                lambda p=problem, m=members: self.measure(_key("campaign", p), p, m, campaign),
-            )
-            for problem, members in _by_problem(campaign).items()
+            Unit(key, lambda k=key, p=p: self.measure(k, p, _members(p, campaign), campaign))
+            for key, p in _campaigned(campaign).items()
         ]
-        for graph in self.graphs:
-            for layer in LAYERS:
-                problem = _held_out(graph, layer, self.width)
-                found.append(
-                    Unit(
-                        _key("held-out", problem),
-                        lambda p=problem: self.measure(_key("held-out", p), p, units_of(p)),
-                    )
-                )
+        found += [
+            Unit(key, lambda k=key, p=p: self.measure(k, p, units_of(p)))
+            for key, p in self._held_out().items()
+        ]
         return [*found, Unit("selection", self.selection)]
+
+    def recount(self) -> int:
+        """Counts anew what measured launches amount to, where what is counted has changed.
+
+        Times stay as they are.
+
+        Returns:
+            How many files there were.
+
+        Raises:
+            ValueError: A graph is not the one that was measured.
+        """
+        known = _campaigned(load(self.preset, device="cuda")) | self._held_out()
+        there = {key: path for key in known if (path := self._path(key)).is_file()}
+        for key, path in there.items():
+            problem, found = known[key], read_measurements(path)
+            graph = _graph(problem, self.device)
+            if any(each.graph_fingerprint != graph.fingerprint for each in found):
+                raise ValueError(f"{path}: another graph was measured; set HETUNE_DATA as then")
+            variants, domain = _promoted(problem), Domain(graph)
+            table = CandidateTable.of(variants)
+            columns, runs = table.columns(domain), table.runs(domain)
+            rows_of = {v.id: r for v, r in zip(variants, table.rows_of, strict=True)}
+            write_measurements(
+                path,
+                [
+                    _counted(m, columns[[r for r in rows_of[m.variant] if runs[r]]])
+                    if m.launches
+                    else m
+                    for m in found
+                ],
+            )
+        return len(there)
+
+    def _held_out(self) -> dict[str, ProblemSpec]:
+        problems = [
+            _held_out(graph, layer, self.width) for graph in self.graphs for layer in LAYERS
+        ]
+        return {_key("held-out", problem): problem for problem in problems}
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key.replace('/', '~')}.jsonl.gz"
 
     def measure(
         self,
@@ -113,10 +150,8 @@ class Profiling:
             bench=_bench(self.device),
         )
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self.folder / _MACHINE, json.dumps(machine.as_dict(), indent=1).encode(), 0o644)
-        lines = "\n".join(json.dumps(measurement_to_json(each)) for each in found)
-        packed = gzip.compress(lines.encode(), mtime=0)
-        write_whole(self.folder / f"{key.replace('/', '~')}.jsonl.gz", packed, 0o644)
+        write_whole(self.folder / MACHINE, json.dumps(machine.as_dict(), indent=1).encode(), 0o644)
+        write_measurements(self._path(key), found)
         well = [each for each in found if each.status is Status.OK]
         best = min(well, key=lambda each: min(each.samples), default=None)
         losses = {each.variant: f"{each.status}: {each.error}" for each in found if each.error}
@@ -182,11 +217,26 @@ def into_store(folder: Path, store: Any) -> int:
     """
     machine, count = _machine(folder), 0
     for path in sorted(folder.glob("*.jsonl.gz")):
-        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
-        found = [measurement_from_json(json.loads(line)) for line in lines]
+        found = read_measurements(path)
         store.add(found, machine)
         count += len(found)
     return count
+
+
+def read_measurements(path: Path) -> list[Measurement]:
+    """What a file holds.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    return [measurement_from_json(json.loads(line)) for line in lines]
+
+
+def write_measurements(path: Path, found: Sequence[Measurement]) -> None:
+    """Writes a file, as a whole."""
+    lines = "\n".join(json.dumps(measurement_to_json(each)) for each in found)
+    write_whole(path, gzip.compress(lines.encode(), mtime=0), 0o644)
 
 
 def selection_lines(held: Mapping[str, Any]) -> list[str]:
@@ -216,14 +266,21 @@ def _score(score: Any) -> dict[str, float]:
 
 
 def _machine(folder: Path) -> Fingerprint:
-    return Fingerprint.from_dict(json.loads((folder / _MACHINE).read_text()))
+    return Fingerprint.from_dict(json.loads((folder / MACHINE).read_text()))
 
 
-def _by_problem(campaign: Campaign) -> dict[ProblemSpec, list[Measured]]:
-    found: dict[ProblemSpec, list[Measured]] = {}
-    for unit in units(campaign):
-        found.setdefault(unit.problem, []).append(unit)
-    return found
+def _counted(each: Measurement, columns: np.ndarray) -> Measurement:
+    """A measurement with other numbers of what its launches amount to."""
+    launches = zip(each.launches, columns.tolist(), strict=True)
+    return replace(each, launches=tuple(replace(one, columns=tuple(row)) for one, row in launches))
+
+
+def _campaigned(campaign: Campaign) -> dict[str, ProblemSpec]:
+    return {_key("campaign", p): p for p in dict.fromkeys(u.problem for u in units(campaign))}
+
+
+def _members(problem: ProblemSpec, campaign: Campaign) -> list[Measured]:
+    return [unit for unit in units(campaign) if unit.problem == problem]
 
 
 def _held_out(graph: str, layer: str, width: int) -> ProblemSpec:

@@ -40,7 +40,7 @@ from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.toolkit import interpreting
 from hetune.variants.exhaustion import is_out_of_memory
 from hetune.variants.frontend.adapt import adapt
-from hetune.variants.plan.variants import is_usual
+from hetune.variants.plan.variants import SHARED_OUT, is_usual
 from hetune.variants.registry import BuildReport
 from hetune.variants.runtime.backends import backend_named
 from hetune.variants.runtime.build import build
@@ -182,16 +182,14 @@ class Cell:
     def _plans(
         self, layer: CompiledLayer, problem: Problem, want: Tensor
     ) -> tuple[dict[str, Any], str | None]:
-        """All plans by what they take, and the fastest that is right."""
+        """All plans, in up to two schedules, by what they take, and the fastest that is right."""
         plans: dict[str, Any] = {}
         watch = stopwatch(self.cells.device)
         for variant in filter(each_plan, layer.variants):
-            name = variant.rpartition("/")[0]
-            record = self._guarded(
+            plans[variant] = self._guarded(
                 lambda v=variant: self._plan(_call(layer, problem, v), problem, want, watch)
             )
-            plans[name] = {"variant": variant, **record}
-        right = {p["variant"]: p["median_ms"] for p in plans.values() if p["status"] == "ok"}
+        right = {name: p["median_ms"] for name, p in plans.items() if p["status"] == "ok"}
         return plans, min(right, key=right.__getitem__, default=None)
 
     def _plan(self, run: Run, problem: Problem, want: Tensor, watch: Stopwatch) -> dict[str, Any]:
@@ -269,8 +267,8 @@ class Cell:
 
 
 def each_plan(variant: str) -> bool:
-    """Whether it is its plan's variant in the usual schedule."""
-    return is_usual(variant, "cuda")
+    """Whether it is its plan's variant in the usual schedule, or shared out by edges."""
+    return is_usual(variant, "cuda") or variant.endswith(f"/{SHARED_OUT}")
 
 
 def _repeated(run: Run) -> Run:

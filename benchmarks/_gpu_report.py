@@ -65,7 +65,9 @@ def _joined(
 def _row(cell: Mapping[str, Any], ratios: dict[str, list[float]]) -> str:
     """Adds the cell's ratios, too."""
     known = {c["name"]: c for c in cell["candidates"] if c["status"] == "ok"}
-    plan = cell["plans"][cell["best_plan"].rpartition("/")[0]]
+    # Results of before 26 November 2026 name plans without a schedule.
+    best = cell["best_plan"]
+    plan = cell["plans"].get(best) or cell["plans"][best.rpartition("/")[0]]
     own = {"best plan": {**plan, "ratio": 1.0}}
     own |= {name: known[f"hetune/{name}"] for name in _OWN if f"hetune/{name}" in known}
     peers = [
@@ -73,15 +75,15 @@ def _row(cell: Mapping[str, Any], ratios: dict[str, list[float]]) -> str:
         for name, c in known.items()
         if not name.startswith("hetune/") and c["precision"] == cell["precision"]
     ]
-    best = min(peers, key=lambda c: c["ratio"] or math.inf, default=None)
+    peer = min(peers, key=lambda c: c["ratio"] or math.inf, default=None)
     times = [f"{own[name]['median_ms']:.4f}" if name in own else "" for name in _OWN]
     over = []
     for name in _OWN:
-        if best is not None and name in own:
-            ratios[name].append(best["ratio"] / own[name]["ratio"])
-        over.append(f"{ratios[name][-1]:.2f}" if best is not None and name in own else "")
+        if peer is not None and name in own:
+            ratios[name].append(peer["ratio"] / own[name]["ratio"])
+        over.append(f"{ratios[name][-1]:.2f}" if peer is not None and name in own else "")
     cells = "".join(f"{text:>16}" for text in (*times, *over))
-    return f"{cells}  {best['name'] if best else 'no peer ran'}"
+    return f"{cells}  {peer['name'] if peer else 'no peer ran'}"
 
 
 def _verdict(layer: str, name: str, values: list[float]) -> str:

@@ -54,6 +54,8 @@ SUMS = (
     GpuSchedule(elements=512),
     GpuSchedule(hub_edges=128),
     GpuSchedule(edges=16, elements=4096),
+    GpuSchedule(balance="edge"),
+    GpuSchedule(balance="edge", hub_elements=2048),
 )
 
 

@@ -1,6 +1,7 @@
 """The service on a GPU: answers against float64, what a request costs, and a card that is full."""
 
 import copy
+import gc
 import statistics
 import tempfile
 import time
@@ -87,6 +88,8 @@ class Serving:
         with tempfile.TemporaryDirectory() as folder:
             service = self._service(folder, layers)
             id = service.graphs.add(graph)
+            gc.collect()
+            torch.cuda.empty_cache()  # of which torch would serve it
             count = torch.cuda.mem_get_info()[0] - _LEFT
             taken = torch.empty(count, dtype=torch.uint8, device="cuda")
             with _raising(DeviceMemoryError):

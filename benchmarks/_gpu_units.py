@@ -14,6 +14,7 @@ from _gpu_workers import side_by_side
 
 from hetune.variants.registry.whole import write_whole
 
+_ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 480.0
 """Seconds after which no unit begins."""
 UNIT_S = 55.0
@@ -61,7 +62,8 @@ def run_unit(unit: Unit) -> dict[str, Any]:
         result = unit.run()
     except Exception as error:
         last = traceback.format_exc().splitlines()[-4:]
-        result = {"failed": f"{type(error).__name__}: {error}"[:2000], "where": last}
+        where = [line.replace(f"{_ROOT}/", "") for line in last]
+        result = {"failed": f"{type(error).__name__}: {error}"[:2000], "where": where}
     return {**result, "seconds": round(time.perf_counter() - start, 2)}
 
 

@@ -14,6 +14,7 @@ With TRITON_INTERPRET=1 and --device cpu the same code runs, slowly, on small gr
 
 import argparse
 import itertools
+import json
 import os
 import shutil
 import subprocess
@@ -24,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _gpu import clocks
-from _gpu_campaign import Profiling, into_store, judged, selection_lines
+from _gpu import clocks, commit
+from _gpu_campaign import MACHINE, Profiling, into_store, judged, selection_lines
 from _gpu_graphs import LARGE, REAL, TIMED, graph_named
 from _gpu_peers import Cells, compile_ahead, each_plan
 from _gpu_report import peers_lines, roofline_lines
@@ -42,6 +43,7 @@ from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.precision import PRECISIONS
 from hetune.variants.backends.triton.toolkit import interpreting
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.registry.whole import write_whole
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.testing.conformance import (
     TOLERANCE,
@@ -213,7 +215,7 @@ class Check:
             check_variants(module, at, TritonBackend(), keep=each_plan)
 
     def times(self, name: str, graph: str, width: int) -> dict[str, Any]:
-        """Milliseconds of every plan, in two precisions."""
+        """Milliseconds of every plan, in up to two schedules, and in two precisions."""
         module, at = self.problem(name, graph, width, 1)
         if self.ahead_of_time:
             compile_ahead(module, self.device, ("ieee", "tf32"))
@@ -224,8 +226,7 @@ class Check:
                 backend = TritonBackend(precision)
                 layer = compile_layer(module, backend=backend, cuda_graph=False)
                 for variant in filter(each_plan, layer.variants):
-                    plan = f"{variant.rpartition('/')[0]} {precision}"
-                    found["plans"][plan] = self._timed(
+                    found["plans"][f"{variant} {precision}"] = self._timed(
                         lambda v=variant, run=layer: run(x, at, variant=v)
                     )
         found["clocks_mhz"] = clocks(self.device)
@@ -276,11 +277,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--judge", type=Path, metavar="FOLDER", help="train on a campaign's folder, and judge"
     )
     parser.add_argument(
+        "--recount", type=Path, metavar="FOLDER", help="count a campaign's launches anew"
+    )
+    parser.add_argument(
         "--store", help="with --judge: add the measurements to this store, for `hetune train`"
     )
     given = parser.parse_args(arguments)
+    if given.recount is not None:
+        graphs = given.graphs.split(",")
+        print(f"{Profiling(given.recount, given.device, graphs).recount()} files counted anew")
+        return 0
     if given.judge is not None:
-        return _judge(given.judge, given.store)
+        return _judge(given.judge, given.store, given.out if given.out != RESULTS else None)
     widths = [int(width) for width in given.widths.split(",")]
     graphs = given.graphs.split(",")
     folder = given.out.parent / "gpu_campaign"
@@ -312,14 +320,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _judge(folder: Path, store: str | None) -> int:
-    """What needs no GPU of what a campaign on one has left behind."""
+def _judge(folder: Path, store: str | None, out: Path | None) -> int:
+    """What needs no GPU of what a campaign on one has left; kept in a file if one is named."""
     if store is not None:
         from hetune.profiling.store.store import Store
 
         with Store.open(store) as opened:
             print(f"{into_store(folder, opened)} measurements in {opened.place}")
-    print("\n".join(selection_lines({"selection": judged(folder)})))
+    found = judged(folder)
+    print("\n".join(selection_lines({"selection": found})))
+    if out is not None:
+        measured = json.loads((folder / MACHINE).read_text())
+        kept = {"measured_on": measured, "commit": commit(), **found}
+        write_whole(out, f"{json.dumps(kept, indent=1)}\n".encode(), 0o644)
     return 0
 
 

@@ -31,6 +31,8 @@ _AMOUNTS = (
     "scatter_bytes",
     "gemm_rows",
     "edge_visits",
+    "chain",
+    "chain_bytes",
 )
 _PLAIN = ("kernels", "starts", "gemms", "segment_sums", "k", "n", "edge_balanced")
 _GRAPH = (

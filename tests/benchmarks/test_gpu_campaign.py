@@ -7,7 +7,15 @@ from pathlib import Path
 import _gpu_campaign
 import gpu_check
 import pytest
-from _gpu_campaign import HELD_OUT, Profiling, into_store, judged, selection_lines
+from _gpu_campaign import (
+    HELD_OUT,
+    Profiling,
+    into_store,
+    judged,
+    read_measurements,
+    selection_lines,
+    write_measurements,
+)
 from tests.costmodel import _synthetic_gpu
 
 from hetune.profiling.measure.limits import Limits
@@ -72,6 +80,21 @@ def test_problems_are_measured_and_kept(preset, tmp_path):
         kept = list(store.measurements(device="cuda"))
     assert {m.variant for m in kept} == set(KEPT)
     assert {m.family for m in kept} == {"clique", "benchmark graphs"}
+
+    # What launches amount to can be counted anew; times stay, and so do files.
+    paths = sorted(made.folder.glob("*.gz"))
+    before = [path.read_bytes() for path in paths]
+    for path in paths:
+        forgotten = [
+            replace(m, launches=tuple(replace(launch, columns=(0.0,)) for launch in m.launches))
+            for m in read_measurements(path)
+        ]
+        write_measurements(path, forgotten)
+    assert made.recount() == 2
+    assert [path.read_bytes() for path in paths] == before
+    write_measurements(paths[0], [replace(m, graph_fingerprint="0") for m in forgotten])
+    with pytest.raises(ValueError, match="another graph was measured"):
+        made.recount()
 
 
 def test_a_model_of_the_campaign_is_judged_on_the_graphs_held_out(tmp_path, monkeypatch):

@@ -35,10 +35,10 @@ def test_it_goes_on_where_it_was(tmp_path, capsys):
     assert served.get("skipped") or max(served["errors"].values()) < 2e-5
     assert len(held["units"]) == 3
     for unit in held["units"].values():
-        assert unit["variants"] == 6
+        assert unit["variants"] == 10  # six plans, four of them also shared out by edges
         assert unit["error_ieee"] < 1e-5
-    assert len(timed["plans"]) == 12
-    assert len(timed["plans"]["vanilla ieee"]["times_ms"]) == 2
+    assert len(timed["plans"]) == 20
+    assert len(timed["plans"]["vanilla/t64-e1024 ieee"]["times_ms"]) == 2
     assert {"edges", "nodes", "clocks_mhz"} <= set(timed)
     # All of it is known now, so nothing runs.
     assert gpu_check.main(arguments) == 0

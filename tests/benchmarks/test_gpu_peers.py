@@ -13,6 +13,8 @@ from _gpu_peers import Cell, Cells
 from _gpu_report import peers_lines
 from _peers.problem import Candidate
 
+from hetune.variants.plan.variants import SHARED_OUT, USUAL
+
 GRAPH = "duplicate edges"
 
 
@@ -31,8 +33,9 @@ def test_a_cell_has_every_plan_and_every_peer(monkeypatch):
     monkeypatch.setattr(_gpu_peers, "each_plan", keep)
     found = cell().measure(compiled=False)
     assert found["reference"] == "PyG"
-    assert set(found["plans"]) == some
-    assert found["best_plan"] in {plan["variant"] for plan in found["plans"].values()}
+    schedules = {USUAL["cuda"], SHARED_OUT}
+    assert set(found["plans"]) == {f"{plan}/{schedule}" for plan in some for schedule in schedules}
+    assert found["best_plan"] in found["plans"]
     known = {c["name"]: c for c in found["candidates"]}
     assert {
         "hetune/compile",

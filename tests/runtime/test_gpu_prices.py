@@ -12,7 +12,14 @@ from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_prog
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Schedule
-from hetune.variants.plan.variants import DEVICES, USUAL, device_of, usual, variants_of
+from hetune.variants.plan.variants import (
+    DEVICES,
+    SHARED_OUT,
+    USUAL,
+    device_of,
+    usual,
+    variants_of,
+)
 from hetune.variants.runtime import devices
 from hetune.variants.runtime.choice import choose
 from hetune.variants.runtime.devices import torch_device
@@ -69,10 +76,16 @@ def test_devices_share_plans_and_have_schedules_of_their_own(variants):
 def test_the_usual_variant_is_one_of_the_device(device):
     found = variants_of(PROGRAMS["rgat"], device)
     assert device_of(found) == device
-    assert usual(found).id == f"hybrid+weights-first+separate-sums/{USUAL[device]}"
     assert [s.id for s in found if s.id.endswith(USUAL[device])]
-    if device == "cuda":
-        assert usual(found).schedules[0] == GpuSchedule()
+    if device == "cpu":
+        assert usual(found).id == f"hybrid+weights-first+separate-sums/{USUAL[device]}"
+    else:
+        for side in ("", "src", "dst"):
+            chosen = usual(found, side=side)
+            assert chosen.id == f"src+weights-first/{SHARED_OUT}"
+            assert chosen.schedules[0].balance == "edge"
+        learned = "src+weights-first/t32-e512"
+        assert usual(found, [learned]).id == learned
 
 
 def test_columns_count_programs(variants, graph):

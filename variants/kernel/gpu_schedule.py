@@ -84,6 +84,23 @@ class GpuSchedule:
         room = max(1, self.elements // ((self.edges if has_loops else 1) * width))
         return self.nodes or 1 << (room.bit_length() - 1)
 
+    def rows_of_sum(self) -> int:
+        """Rows of a Gemm's tile where it sums edges first: both tiles are in registers at once."""
+        return min(self.tile_rows, _MOST_SUMS)
+
+    def k_of_sum(self) -> int:
+        """Columns of such a sum: its edges are walked once for each so many."""
+        return max(self.tile_k, _MOST_SUMS)
+
+    def edges_of_hub(self, width: int) -> int:
+        """Edges of a hub that its program takes at once.
+
+        Args:
+            width: Elements of the widest value that it holds for an edge.
+        """
+        room = max(self.edges, self.hub_elements // width)
+        return min(MOST_EDGES, 1 << (room.bit_length() - 1))
+
     def edges_of_chunk(self, width: int) -> int:
         """Edges that a program takes of a Traversal that is shared out by edges.
 
@@ -97,6 +114,12 @@ class GpuSchedule:
 AnySchedule: TypeAlias = Schedule | GpuSchedule
 """Of a launch, for a CPU or for a GPU."""
 
+MOST_SUMMED = 1024
+"""Edges that a row of a product sums: a program waits for the longest of its rows."""
+_MOST_SUMS = 64
+"""Rows and columns of a tile of sums: larger ones do not fit into registers."""
+MOST_EDGES = 256
+"""Edges that a program takes at once."""
 _LEAST_CHUNK = 16
 """Edges: of each chunk, parts of two nodes may be left."""
 _LEAST = {

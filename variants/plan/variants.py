@@ -38,7 +38,9 @@ _WALKS = {512: 2, 1024: 4, 2048: 8}
 _CHUNKS = (4096,)
 """Elements of a program where programs take edges, whichever nodes they lead to."""
 USUAL: dict[Device, str] = {"cpu": "b1024", "cuda": "t64-e1024"}
-"""The schedule to take where nothing is known of the graph, as variants' ids name it."""
+"""The schedule that every plan has, and that its form is shown in, as variants' ids name it."""
+SHARED_OUT = "t64-c4096"
+"""The usual one on GPUs of plans that have it: no hub, of which nothing is known, slows it down."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +165,7 @@ def usual(variants: Sequence[Variant], learned: Collection[str] = (), side: Side
         variants: All of a layer.
         learned: Ids of usual variants, which tell the schedules of their plans. Others have the
             device's usual one, and plans of one side that of the plan that they stand for.
-        side: The side that a graph has alone.
+        side: The side that a graph has alone. On GPUs all have that of the sources.
     """
     device = device_of(variants)
     plain = next(
@@ -177,6 +179,9 @@ def usual(variants: Sequence[Variant], learned: Collection[str] = (), side: Side
     hybrid = _learned(plain, variants, learned)
     _, slash, schedule = hybrid.id.rpartition("/")
     by_id = {v.id: v for v in variants}
+    if device == "cuda":
+        # Rows of sources are summed in order, by chunks; those of destinations by atomic additions.
+        side, schedule = "src", SHARED_OUT
     for plan in _on_side(plan_of(hybrid.id), side):
         if like := by_id.get(f"{plan}{slash}{schedule}"):
             return _learned(like, variants, learned)

@@ -9,11 +9,19 @@ import numpy as np
 
 from hetune.variants.kernel.edgewise import edge_loop
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
-from hetune.variants.kernel.nodes import ForEach, Gemm, Launch, Rows, Traversal
+from hetune.variants.kernel.nodes import (
+    ForEach,
+    Gemm,
+    Launch,
+    Rows,
+    SegmentSum,
+    Traversal,
+)
 from hetune.variants.kernel.together import together
 from hetune.variants.kernel.widths import widest
 from hetune.variants.program.nodes import ALL_EDGES, Space
 from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.gpu_chains import Chain, Longest, chains_of
 
 GPU_COLUMNS = (
     "starts",
@@ -24,6 +32,8 @@ GPU_COLUMNS = (
     "walks",
     "walk_elements",
     "walk_edges",
+    "chain",
+    "chain_bytes",
 )
 """Names of a row's numbers on a GPU, after `COLUMNS`.
 
@@ -34,9 +44,13 @@ GPU_COLUMNS = (
   and head; `tile_rows`, `tile_columns`, `warps`: as in the schedule;
 - `walks`: programs of its traversals: one for so many rows, or so many edges where edges are
   shared out; those of hubs are not counted;
-- `walk_elements`, `walk_edges`: as in the schedule.
+- `walk_elements`, `walk_edges`: as in the schedule;
+- `chain`: steps that the slowest program of each kernel takes one after the other, summed over the
+  kernels: loads of edges or pairs each of which waits for the one before; `chain_bytes`: what
+  they load.
 """
 
+_ELEMENT = 4
 _BY_RELATION = {Space.EDGE: "edges", Space.SRC_PAIR: "src_pairs", Space.DST_PAIR: "dst_pairs"}
 
 
@@ -51,6 +65,7 @@ class GpuColumns:
         self._fixed = np.zeros((len(launches), len(GPU_COLUMNS)))
         self._tiles: dict[tuple[Rows, int], list[tuple[int, int]]] = {}
         self._walks: dict[tuple[Rows, int], list[int]] = {}
+        self._chains: list[tuple[int, Chain]] = []
         for row, (launch, schedule) in enumerate(launches):
             assert isinstance(schedule, GpuSchedule)
             self._add(row, launch, schedule)
@@ -67,16 +82,24 @@ class GpuColumns:
             count = math.ceil(domain.count(rows) / size)
             for row in users:
                 found[row, walks] += count
+        chain, longest = GPU_COLUMNS.index("chain"), Longest.of(domain)
+        for row, each in self._chains:
+            steps = each.steps(longest, domain)
+            found[row, chain : chain + 2] += steps, _ELEMENT * steps * each.elements
         return found
 
     def _add(self, row: int, launch: Launch, schedule: GpuSchedule) -> None:
         starts = 0
         for kernel, *others in together(launch.kernels, schedule):
             starts += 1
+            chains = chains_of((kernel, *others), launch, schedule)
+            self._chains += [(row, chain) for chain in chains]
             if isinstance(kernel, Gemm):
                 starts += bool(kernel.fill)
                 columns = math.ceil(kernel.n / schedule.tile_columns)
-                uses = self._tiles.setdefault((kernel.rows, schedule.tile_rows), [])
+                sums = isinstance(kernel.x, SegmentSum)
+                size = schedule.rows_of_sum() if sums else schedule.tile_rows
+                uses = self._tiles.setdefault((kernel.rows, size), [])
                 uses.append((row, columns * kernel.heads))
             elif (loop := edge_loop(kernel, schedule)) is not None:
                 starts += 2
@@ -96,6 +119,8 @@ class GpuColumns:
             0,
             schedule.elements,
             schedule.edges,
+            0,
+            0,
         )
 
 

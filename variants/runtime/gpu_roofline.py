@@ -2,7 +2,8 @@
 
 It answers until models are trained on measurements of a card. A kernel takes the longer of its
 arithmetic and its traffic, for a card does both at the same time, and starting it; a card that has
-fewer programs than it could run is used in part.
+fewer programs than it could run is used in part. Then the slowest program is waited for, whose
+steps are one after the other (`gpu_chains`).
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _LEAST_SHARE = 0.02
 class GpuModel:
     """Rates of a whole card, and its cache.
 
-    The defaults are of the order of a data sheet's for a card with compute capability 9.0; none of
-    them was measured. Only their proportions decide a choice.
+    The defaults are an H100's in a virtual machine: products and copies as `make gpu-check` has
+    them, starting kernels and steps as they fit the times of 35 problems best (ADR 58), and the
+    others of the order of a data sheet's. Only their proportions decide a choice.
 
     Attributes:
         matrix_flops: Floating-point operations of matrix products per second, in float32 without
@@ -39,17 +41,21 @@ class GpuModel:
         launch_seconds: Starting a kernel.
         node_seconds: Starting one that is part of a CUDA graph.
         programs: How many programs keep the card busy.
+        step_seconds: A step of a program that waits for the one before.
+        program_rate: Bytes per second that one program loads.
     """
 
-    matrix_flops: float = 40e12
+    matrix_flops: float = 51e12
     vector_flops: float = 20e12
     special: float = 4e12
     cache_bytes: int = 48 << 20
     cache_rate: float = 6e12
-    memory_rate: float = 3e12
-    launch_seconds: float = 5e-6
+    memory_rate: float = 2.8e12
+    launch_seconds: float = 16e-6
     node_seconds: float = 1.5e-6
     programs: int = 528
+    step_seconds: float = 0.5e-6
+    program_rate: float = 8e9
 
     def rates(self, working_set: np.ndarray) -> np.ndarray:
         """Bytes per second of rows picked from sets of so many bytes."""
@@ -106,7 +112,8 @@ def gpu_roofline_seconds(
     # The last wave of programs is waited for, however few it has.
     waves = np.ceil(programs / gpu.programs) / np.maximum(programs / gpu.programs, 1.0)
     busy = np.maximum(arithmetic, traffic) * waves / share
-    seconds: np.ndarray = busy + of["starts"] * gpu.launch_seconds
+    waited = of["chain"] * gpu.step_seconds + of["chain_bytes"] / gpu.program_rate
+    seconds: np.ndarray = busy + waited + of["starts"] * gpu.launch_seconds
     return seconds
 
 

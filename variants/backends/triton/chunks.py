@@ -15,10 +15,9 @@ from hetune.variants.backends.triton.arguments import CarrySlot, Grid
 from hetune.variants.backends.triton.blocks import Frame
 from hetune.variants.backends.triton.body import LOWEST, BodyLowering, sums_below
 from hetune.variants.backends.triton.target import Do, For, Function, Let, Statement
-from hetune.variants.backends.triton.traversal import MOST_EDGES
 from hetune.variants.backends.triton.values import Axis, Value, lift, row_axes
 from hetune.variants.kernel.edgewise import part_width
-from hetune.variants.kernel.gpu_schedule import GpuSchedule
+from hetune.variants.kernel.gpu_schedule import MOST_EDGES, GpuSchedule
 from hetune.variants.kernel.nodes import (
     ForEach,
     Init,

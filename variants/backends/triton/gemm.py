@@ -10,13 +10,12 @@ from hetune.variants.backends.triton.body import compensated
 from hetune.variants.backends.triton.tail import Tile, lower_tail
 from hetune.variants.backends.triton.target import Do, For, Function, Let, Statement, assigned
 from hetune.variants.backends.triton.values import HELPERS, apply
-from hetune.variants.kernel.gpu_schedule import GpuSchedule
+from hetune.variants.kernel.gpu_schedule import MOST_SUMMED, GpuSchedule
 from hetune.variants.kernel.nodes import Direct, Gather, Gemm, Launch, Rows, SegmentSum
 from hetune.variants.kernel.widths import power_of_two
 from hetune.variants.program.nodes import End, Space
 
-MOST_SUMMED = 1024
-"""Edges that a row of a product sums: a program waits for the longest of its rows."""
+_WARPS_OF_SUMS = 4
 _LEAST = 16
 """Least extent of every axis of a `tl.dot`."""
 
@@ -35,10 +34,8 @@ class GemmLowering:
         self.helpers: set[str] = set()
         self.typed = launch.type_of(gemm.w).space is not Space.SHARED
         self.columns = _tile(gemm.n, schedule.tile_columns)
-        # A sum is walked once for each tile along k.
-        most_k = max(schedule.tile_k, 128) if isinstance(gemm.x, SegmentSum) else schedule.tile_k
-        self.k = _tile(gemm.k, most_k)
-        self.size = schedule.tile_rows
+        self.k = _tile(gemm.k, schedule.k_of_sum() if self._sums else schedule.tile_k)
+        self.size = schedule.rows_of_sum() if self._sums else schedule.tile_rows
         self.tiled = self.typed or gemm.only is not End.NONE or self._sums
         # Products of the parts of a row's sum add up where its product is one of a sum's terms.
         most = MOST_SUMMED if self._sums and gemm.scatter and gemm.bias is None else 0
@@ -61,7 +58,10 @@ class GemmLowering:
 
         A sum and its product are in registers at once; with fewer warps they would not fit.
         """
-        most = self.schedule.warps * (2 if self._sums else 1)
+        most = self.schedule.warps
+        if self._sums:
+            # As many as those of a product of as many rows, and twice that.
+            most = 2 * min(most, _WARPS_OF_SUMS)
         return max(1, min(most, self.size * self.columns // 256))
 
     def function(self) -> Function:

@@ -12,9 +12,6 @@ from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import ForEach, Launch, Traversal
 from hetune.variants.program.nodes import Space
 
-MOST_EDGES = 256
-"""Edges of a hub in flight."""
-
 
 class TraversalLowering(BodyLowering):
     """Lowers Traversals over the same rows, one after the other, into one kernel."""
@@ -42,8 +39,7 @@ class TraversalLowering(BodyLowering):
         self.hubs = Hubs(schedule.hub_edges) if schedule.hub_edges and self.ordered else None
         self.hubs_only = hubs
         if hubs:
-            self.size, room = 1, max(schedule.edges, schedule.hub_elements // self.width)
-            self.edges = min(MOST_EDGES, 1 << (room.bit_length() - 1))
+            self.size, self.edges = 1, schedule.edges_of_hub(self.width)
 
     @property
     def grid(self) -> Grid:

@@ -1,0 +1,116 @@
+"""How many steps the slowest program of a kernel takes, and what that adds to a prediction."""
+
+import numpy as np
+import pytest
+import torch
+
+from hetune.variants.frontend.layers import rgat_program, rgcn_program
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
+from hetune.variants.kernel.parse import parse
+from hetune.variants.plan.variants import variants_of
+from hetune.variants.program.nodes import Space
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.gpu_chains import Chain, Longest, chains_of
+from hetune.variants.runtime.gpu_roofline import GpuModel, gpu_roofline_seconds
+from hetune.variants.runtime.table import CandidateTable, column_names
+from hetune.variants.testing.graphs import typed_graph
+
+NAMES = column_names("cuda")
+NODE, PAIR, EDGE = Space.NODE, Space.DST_PAIR, Space.EDGE
+
+
+def star(edges: int):
+    """So many edges of one type that lead to one node, and as many again that lead to others."""
+    return typed_graph(
+        (edges,),
+        [(0, 0, edges), (0, 0, edges)],
+        ends=lambda src, dst: (src, torch.where(torch.arange(len(dst)) % 2 == 0, 0, dst)),
+    )
+
+
+WALK = """
+launch
+  buffer x: node[64]
+  buffer y: node[64]
+  traverse node
+    init total: [64] sum
+    for edge
+      row: [64] = read x[src]
+      update total row
+    store y = total
+"""
+PRODUCT = """
+launch
+  buffer x: node[96]
+  buffer w: etype[96,64]
+  buffer y: node[64]
+  gemm y[dst_pair -> node] += sum(x[src]) @ w heads=1 k=96 n=64
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "schedule", "expected"),
+    [
+        # Other nodes have fewer than 512 edges, four of which a program takes at once.
+        (
+            WALK,
+            GpuSchedule(),
+            [
+                Chain(EDGE, NODE, "", 4, 4 * 4 * 64, most=512),
+                Chain(EDGE, NODE, "", 64, 64 * 64, least=512),
+            ],
+        ),
+        (WALK, GpuSchedule(hub_edges=0), [Chain(EDGE, NODE, "", 4, 4 * 4 * 64)]),
+        (WALK, GpuSchedule(balance="edge"), [Chain(EDGE, NODE, "", 64 * 64, 64 * 64)]),
+        (
+            PRODUCT,
+            GpuSchedule(tile_rows=128),
+            [Chain(EDGE, PAIR, "", 1, 64 * 64, most=1024, passes=2)],
+        ),
+    ],
+    ids=["walk", "no hubs", "by edges", "product"],
+)
+def test_the_chains_of_a_kernel(text, schedule, expected):
+    launch = parse(text)
+    assert list(chains_of(launch.kernels, launch, schedule)) == expected
+
+
+def test_steps_follow_from_the_longest_row():
+    graph = star(6000)
+    domain = Domain(graph)
+    longest = Longest.of(domain)
+    degree = int(torch.bincount(graph.dst.long()).max())
+    assert longest == Longest(degree, min(degree, 6000))
+    assert Chain(EDGE, NODE, "", 4, 1, most=512).steps(longest, domain) == 128
+    assert Chain(EDGE, NODE, "", 64, 1, least=512).steps(longest, domain) == -(-degree // 64)
+    assert Chain(EDGE, NODE, "", 64, 1, least=degree + 1).steps(longest, domain) == 0
+    assert Chain(PAIR, NODE, "", 1, 1).steps(longest, domain) == 2
+    assert Chain(EDGE, PAIR, "", 1, 1, most=1024, passes=2).steps(longest, domain) == 2048
+
+
+def test_an_empty_graph_has_no_steps():
+    graph = typed_graph((4, 3), [(0, 1, 0)])
+    domain = Domain(graph)
+    longest = Longest.of(domain)
+    assert Chain(EDGE, NODE, "s", 4, 1).steps(longest, domain) == 0
+
+
+@pytest.mark.parametrize("program", [rgcn_program(32, 32), rgat_program(16, 16)], ids=str)
+def test_hubs_cost_schedules_by_nodes_more_than_those_by_edges(program):
+    """On graphs with as many edges; where there is no hub, chains hardly matter."""
+    variants = variants_of(program, "cuda")
+    table, gpu = CandidateTable.of(variants), GpuModel()
+    chain = NAMES.index("chain")
+
+    def seconds(graph) -> tuple[dict[str, float], np.ndarray]:
+        columns = table.columns(Domain(graph))  # the caller holds the graph
+        found = table.totals(gpu_roofline_seconds(columns, gpu))
+        return {v.id: float(s) for v, s in zip(variants, found, strict=True)}, columns
+
+    even, _ = seconds(typed_graph((40_000,), [(0, 0, 40_000), (0, 0, 40_000)]))
+    hub, columns = seconds(star(40_000))
+    assert columns[:, chain].max() > 500
+    plan = "src" if "src/t64-e1024" in hub else "src+weights-first"
+    assert hub[f"{plan}/t64-e1024"] > 1.5 * even[f"{plan}/t64-e1024"]
+    assert hub[f"{plan}/t64-c4096"] < 1.1 * even[f"{plan}/t64-c4096"]
+    assert min(hub, key=hub.__getitem__).endswith("c4096")
