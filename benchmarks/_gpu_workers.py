@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from typing import Any
 
-WORKER_S = 180.0
+WORKER_S = 420.0
 """Seconds after which a worker is killed that has not answered."""
 
 

@@ -107,6 +107,8 @@ class Check:
             )
             for g, w, (n, h) in itertools.product(right, self.widths, shapes)
         ]
+        if self.device != "cpu":
+            found.append(Unit("rates", lambda: asdict(measure_gpu(torch.device(self.device)))))
         served = right[:2] if self.device == "cpu" else ("several blocks", "aifb", "biokg")
         found += Serving(self.device, self.rounds).units(served, self.widths[0])
         peers = Cells(
@@ -114,8 +116,6 @@ class Check:
         )
         widths = self.widths[:1]
         found += peers.units(self.graphs, PEER_LAYERS, widths)
-        if self.device != "cpu":
-            found.append(Unit("rates", lambda: asdict(measure_gpu(torch.device(self.device)))))
         large = [g for g in self.graphs if g in LARGE or self.device == "cpu"]
         if self.device != "cpu" or interpreting():
             found += Roofline(self.device, self.rounds, unit_s=self.unit_s).units(large)

@@ -30,7 +30,8 @@ class Longest:
     def of(cls, domain: Domain) -> Longest:
         """Those of a graph."""
         index = domain.index(ALL_EDGES)
-        node = int(index.in_degree.max()) if index.in_degree.numel() else 0
+        degree = index.in_degree
+        node = index.step("largest degree", lambda: int(degree.max()) if degree.numel() else 0)
         return cls(node, min(node, int(index.relation_stats.edges.max(initial=0))))
 
 

@@ -65,7 +65,7 @@ class GpuColumns:
         self._fixed = np.zeros((len(launches), len(GPU_COLUMNS)))
         self._tiles: dict[tuple[Rows, int], list[tuple[int, int]]] = {}
         self._walks: dict[tuple[Rows, int], list[int]] = {}
-        self._chains: list[tuple[int, Chain]] = []
+        self._chains: dict[Chain, list[int]] = {}
         for row, (launch, schedule) in enumerate(launches):
             assert isinstance(schedule, GpuSchedule)
             self._add(row, launch, schedule)
@@ -83,17 +83,18 @@ class GpuColumns:
             for row in users:
                 found[row, walks] += count
         chain, longest = GPU_COLUMNS.index("chain"), Longest.of(domain)
-        for row, each in self._chains:
+        for each, walkers in self._chains.items():
             steps = each.steps(longest, domain)
-            found[row, chain : chain + 2] += steps, _ELEMENT * steps * each.elements
+            np.add.at(found[:, chain], walkers, steps)
+            np.add.at(found[:, chain + 1], walkers, _ELEMENT * steps * each.elements)
         return found
 
     def _add(self, row: int, launch: Launch, schedule: GpuSchedule) -> None:
         starts = 0
         for kernel, *others in together(launch.kernels, schedule):
             starts += 1
-            chains = chains_of((kernel, *others), launch, schedule)
-            self._chains += [(row, chain) for chain in chains]
+            for chain in chains_of((kernel, *others), launch, schedule):
+                self._chains.setdefault(chain, []).append(row)
             if isinstance(kernel, Gemm):
                 starts += bool(kernel.fill)
                 columns = math.ceil(kernel.n / schedule.tile_columns)

@@ -71,7 +71,7 @@ def test_products_with_functions_of_their_rows_compile(capability, precision, tm
 
 
 def test_the_largest_tile_of_variants_fits_small_cards(tmp_path):
-    """Programs have 99 KB of shared memory on sm_86, sm_89 and sm_120; a sum takes a third of it."""
+    """Programs have 99 KB of shared memory on sm_86, sm_89 and sm_120; a sum takes a third."""
     launch = parse(RGCN.format(d=256))
     text = emit(launch, GpuSchedule(tile_rows=128, warps=8)).source.text
     TritonCompiler(89).compile(text, tmp_path / "out")

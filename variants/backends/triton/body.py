@@ -147,8 +147,8 @@ class BodyLowering:
         for below in self.below[name]:
             total = self.values[below]
             factor = Value(fade, top.shape, top.axes).over(total.axes)
-            for sum in (total.text, self.lost[below]):
-                self.blocks.emit(Let(sum, f"{sum} * {factor}"))
+            for held in (total.text, self.lost[below]):
+                self.blocks.emit(Let(held, f"{held} * {factor}"))
         self.blocks.emit(Let(top.text, new))
 
     def _store(self, stmt: Store) -> None:
