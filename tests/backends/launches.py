@@ -284,3 +284,23 @@ launch
 
 FUNCTIONS = ("relu", "gelu", "exp", "sigmoid", "tanh", "one_minus", "scale", "leaky_relu")
 """What a product's operand may go through."""
+
+WALK = """
+launch
+  buffer x: node[{d}]
+  buffer y: node[{d}]
+  traverse node
+    init total: [{d}] sum
+    for edge
+      row: [{d}] = read x[src]
+      update total row
+    store y = total
+"""
+
+PAIRS = """
+launch
+  buffer x: node[{k}]
+  buffer w: etype[{k},{n}]
+  buffer y: node[{n}]
+  gemm y[dst_pair -> node] += sum(x[src]) @ w heads=1 k={k} n={n}
+"""

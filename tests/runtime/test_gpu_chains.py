@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from tests.backends.launches import PAIRS, WALK
 
 from hetune.variants.frontend.layers import rgat_program, rgcn_program
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
@@ -16,6 +17,7 @@ from hetune.variants.runtime.table import CandidateTable, column_names
 from hetune.variants.testing.graphs import typed_graph
 
 NAMES = column_names("cuda")
+SUM, PRODUCT = WALK.format(d=64), PAIRS.format(k=96, n=64)
 NODE, PAIR, EDGE = Space.NODE, Space.DST_PAIR, Space.EDGE
 
 
@@ -28,40 +30,20 @@ def star(edges: int):
     )
 
 
-WALK = """
-launch
-  buffer x: node[64]
-  buffer y: node[64]
-  traverse node
-    init total: [64] sum
-    for edge
-      row: [64] = read x[src]
-      update total row
-    store y = total
-"""
-PRODUCT = """
-launch
-  buffer x: node[96]
-  buffer w: etype[96,64]
-  buffer y: node[64]
-  gemm y[dst_pair -> node] += sum(x[src]) @ w heads=1 k=96 n=64
-"""
-
-
 @pytest.mark.parametrize(
     ("text", "schedule", "expected"),
     [
         # Other nodes have fewer than 512 edges, four of which a program takes at once.
         (
-            WALK,
+            SUM,
             GpuSchedule(),
             [
                 Chain(EDGE, NODE, "", 4, 4 * 4 * 64, most=512),
                 Chain(EDGE, NODE, "", 64, 64 * 64, least=512),
             ],
         ),
-        (WALK, GpuSchedule(hub_edges=0), [Chain(EDGE, NODE, "", 4, 4 * 4 * 64)]),
-        (WALK, GpuSchedule(balance="edge"), [Chain(EDGE, NODE, "", 64 * 64, 64 * 64)]),
+        (SUM, GpuSchedule(hub_edges=0), [Chain(EDGE, NODE, "", 4, 4 * 4 * 64)]),
+        (SUM, GpuSchedule(balance="edge"), [Chain(EDGE, NODE, "", 64 * 64, 64 * 64)]),
         (
             PRODUCT,
             GpuSchedule(tile_rows=128),

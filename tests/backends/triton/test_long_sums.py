@@ -17,28 +17,10 @@ from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.testing.graphs import typed_graph
 
-from ..launches import RGCN
+from ..launches import PAIRS, RGCN, WALK
 
 CPU = torch.device("cpu")
 PLAIN = GpuSchedule(nodes=1, edges=1, hub_edges=0)
-NODES = """
-launch
-  buffer x: node[2]
-  buffer y: node[2]
-  traverse node
-    init total: [2] sum
-    for edge
-      row: [2] = read x[src]
-      update total row
-    store y = total
-"""
-PAIRS = """
-launch
-  buffer x: node[2]
-  buffer w: etype[2,2]
-  buffer y: node[2]
-  gemm y[dst_pair -> node] += sum(x[src]) @ w heads=1 k=2 n=2
-"""
 
 
 def hub(edges: int):
@@ -67,11 +49,13 @@ def test_long_rows_come_in_parts(small, most):
 
 def test_products_of_parts_add_up(check, small, monkeypatch):
     monkeypatch.setattr(gemm, "MOST_SUMMED", 3)
-    for text in (RGCN.format(d=7), PAIRS):
+    for text in (RGCN.format(d=7), PAIRS.format(k=2, n=2)):
         check(parse(text), small)
 
 
-@pytest.mark.parametrize("text", [NODES, PAIRS], ids=["walk", "product"])
+@pytest.mark.parametrize(
+    "text", [WALK.format(d=2), PAIRS.format(k=2, n=2)], ids=["walk", "product"]
+)
 def test_equal_terms_lose_nothing(text, monkeypatch):
     """Whose roundings all go one way: summed one by one they were wrong by 4e-5."""
     pytest.importorskip("triton", minversion="3.7.1")
