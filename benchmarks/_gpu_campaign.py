@@ -77,8 +77,11 @@ class Profiling:
         """The campaign's problems, those on held-out graphs, and what a model makes of both."""
         campaign = load(self.preset, device="cuda")
         found = [
-            Unit(key, lambda k=key, p=p: self.measure(k, p, _members(p, campaign), campaign))
-            for key, p in _campaigned(campaign).items()
+            Unit(
+                _key("campaign", problem),
+                lambda p=problem, m=members: self.measure(_key("campaign", p), p, m, campaign),
+            )
+            for problem, members in _by_problem(campaign).items()
         ]
         found += [
             Unit(key, lambda k=key, p=p: self.measure(k, p, units_of(p)))
@@ -97,7 +100,8 @@ class Profiling:
         Raises:
             ValueError: A graph is not the one that was measured.
         """
-        known = _campaigned(load(self.preset, device="cuda")) | self._held_out()
+        drawn = _by_problem(load(self.preset, device="cuda"))
+        known = {_key("campaign", problem): problem for problem in drawn} | self._held_out()
         there = {key: path for key in known if (path := self._path(key)).is_file()}
         for key, path in there.items():
             problem, found = known[key], read_measurements(path)
@@ -275,12 +279,11 @@ def _counted(each: Measurement, columns: np.ndarray) -> Measurement:
     return replace(each, launches=tuple(replace(one, columns=tuple(row)) for one, row in launches))
 
 
-def _campaigned(campaign: Campaign) -> dict[str, ProblemSpec]:
-    return {_key("campaign", p): p for p in dict.fromkeys(u.problem for u in units(campaign))}
-
-
-def _members(problem: ProblemSpec, campaign: Campaign) -> list[Measured]:
-    return [unit for unit in units(campaign) if unit.problem == problem]
+def _by_problem(campaign: Campaign) -> dict[ProblemSpec, list[Measured]]:
+    found: dict[ProblemSpec, list[Measured]] = {}
+    for unit in units(campaign):
+        found.setdefault(unit.problem, []).append(unit)
+    return found
 
 
 def _held_out(graph: str, layer: str, width: int) -> ProblemSpec:

@@ -1,4 +1,4 @@
-"""Which Traversals can be shared out by edges instead of rows."""
+"""Which kernels can be shared out by edges instead of rows."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import (
     Def,
     ForEach,
+    Gemm,
     Init,
     Kernel,
     Launch,
     Rows,
+    SegmentSum,
     Store,
     Traversal,
     Update,
 )
 from hetune.variants.kernel.widths import widest
 from hetune.variants.program.nodes import Space
+
+MOST_SUMMED = 1024
+"""Edges that a row of a product sums."""
 
 
 def edge_loop(kernel: Kernel, schedule: GpuSchedule) -> ForEach | None:
@@ -43,6 +48,16 @@ def edge_loop(kernel: Kernel, schedule: GpuSchedule) -> ForEach | None:
         and all(isinstance(stmt, Def | Store) for stmt in after)
     )
     return loop if fits else None
+
+
+def most_summed(gemm: Gemm) -> int:
+    """Edges that a row of a product that sums them has at most; 0 if it has all of its pair's.
+
+    A program waits for the longest of its rows, so a pair with more comes as several rows, where
+    their products add up: where rows are scattered, and nothing is added to each of them.
+    """
+    sums = isinstance(gemm.x, SegmentSum)
+    return MOST_SUMMED if sums and gemm.scatter and gemm.bias is None else 0
 
 
 def shares_edges(launch: Launch, schedule: GpuSchedule) -> bool:

@@ -84,13 +84,21 @@ class GpuSchedule:
         room = max(1, self.elements // ((self.edges if has_loops else 1) * width))
         return self.nodes or 1 << (room.bit_length() - 1)
 
-    def rows_of_sum(self) -> int:
-        """Rows of a Gemm's tile where it sums edges first: both tiles are in registers at once."""
-        return min(self.tile_rows, _MOST_SUMS)
+    def rows_of_tile(self, sums: bool) -> int:
+        """Rows of a Gemm's tile.
 
-    def k_of_sum(self) -> int:
-        """Columns of such a sum: its edges are walked once for each so many."""
-        return max(self.tile_k, _MOST_SUMS)
+        Args:
+            sums: Whether its operand is a sum over edges: both tiles are in registers at once.
+        """
+        return min(self.tile_rows, _MOST_SUMS) if sums else self.tile_rows
+
+    def k_of_tile(self, sums: bool) -> int:
+        """Terms of a Gemm that are in registers at once; a sum's edges are walked for each so many.
+
+        Args:
+            sums: As above.
+        """
+        return max(self.tile_k, _MOST_SUMS) if sums else self.tile_k
 
     def edges_of_hub(self, width: int) -> int:
         """Edges of a hub that its program takes at once.
@@ -114,8 +122,6 @@ class GpuSchedule:
 AnySchedule: TypeAlias = Schedule | GpuSchedule
 """Of a launch, for a CPU or for a GPU."""
 
-MOST_SUMMED = 1024
-"""Edges that a row of a product sums: a program waits for the longest of its rows."""
 _MOST_SUMS = 64
 """Rows and columns of a tile of sums: larger ones do not fit into registers."""
 MOST_EDGES = 256

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hetune.variants.kernel.edgewise import edge_loop
-from hetune.variants.kernel.gpu_schedule import MOST_EDGES, MOST_SUMMED, GpuSchedule
+from hetune.variants.kernel.edgewise import edge_loop, most_summed
+from hetune.variants.kernel.gpu_schedule import MOST_EDGES, GpuSchedule
 from hetune.variants.kernel.nodes import ForEach, Gemm, Kernel, Launch, SegmentSum, Traversal
 from hetune.variants.kernel.walk import statements
 from hetune.variants.kernel.widths import widest
@@ -83,12 +83,16 @@ def chains_of(kernels: Sequence[Kernel], launch: Launch, schedule: GpuSchedule) 
     first = kernels[0]
     if isinstance(first, Gemm):
         if isinstance(first.x, SegmentSum):
-            width = min(first.k, schedule.k_of_sum())
-            passes = math.ceil(first.k / width)
-            elements = schedule.rows_of_sum() * width
-            most = MOST_SUMMED if first.scatter and first.bias is None else 0
-            group = first.rows.group
-            yield Chain(Space.EDGE, Space.DST_PAIR, group, 1, elements, most=most, passes=passes)
+            width = min(first.k, schedule.k_of_tile(True))
+            yield Chain(
+                Space.EDGE,
+                Space.DST_PAIR,
+                first.rows.group,
+                at_once=1,
+                elements=schedule.rows_of_tile(True) * width,
+                most=most_summed(first),
+                passes=math.ceil(first.k / width),
+            )
         return
     walks = [kernel for kernel in kernels if isinstance(kernel, Traversal)]
     width = widest(walks, launch)

@@ -98,8 +98,7 @@ class GpuColumns:
             if isinstance(kernel, Gemm):
                 starts += bool(kernel.fill)
                 columns = math.ceil(kernel.n / schedule.tile_columns)
-                sums = isinstance(kernel.x, SegmentSum)
-                size = schedule.rows_of_sum() if sums else schedule.tile_rows
+                size = schedule.rows_of_tile(isinstance(kernel.x, SegmentSum))
                 uses = self._tiles.setdefault((kernel.rows, size), [])
                 uses.append((row, columns * kernel.heads))
             elif (loop := edge_loop(kernel, schedule)) is not None:

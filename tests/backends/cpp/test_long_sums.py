@@ -7,17 +7,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
 
-SUM = """
-launch
-  buffer x: node[{d}]
-  buffer y: node[{d}]
-  traverse node
-    init acc: [{d}] sum
-    for edge
-      h: [{d}] = read x[src]
-      update acc h
-    store y = acc
-"""
+from ..launches import WALK
 
 TWO_LOOPS = """
 launch
@@ -69,7 +59,7 @@ launch
 """
 
 LOOPS = {
-    "sum": SUM,
+    "sum": WALK,
     "two loops": TWO_LOOPS,
     "nested": NESTED,
     "segments": SEGMENTS,
@@ -97,13 +87,13 @@ def test_hub(text, d, check, hub):
     check(parse(text.format(d=d)), only=hub, of=torch.abs)
 
 
-@pytest.mark.parametrize("text", [SUM, NESTED], ids=["sum", "nested"])
+@pytest.mark.parametrize("text", [WALK, NESTED], ids=["sum", "nested"])
 def test_rows_wider_than_the_registers(text, check, hub):
     check(parse(text.format(d=350)), only={"hub": _first_edges(hub["hub"])}, of=torch.abs)
 
 
 def test_shared_out_by_edges(check, hub):
-    check(parse(SUM.format(d=7)), Schedule(balance="edge"), only=hub, of=torch.abs)
+    check(parse(WALK.format(d=7)), Schedule(balance="edge"), only=hub, of=torch.abs)
 
 
 @pytest.mark.parametrize("d", [1, 7])
@@ -118,7 +108,7 @@ def test_ends_of_parts(edges, check):
     dst = torch.cat((torch.zeros(edges), torch.ones(3))).long()
     src = torch.arange(edges + 3) % 4
     graph = HeteroGraph(src, dst, src % 3, torch.zeros(4, dtype=torch.int64), num_ntypes=3)
-    check(parse(SUM.format(d=3)), only={"row": graph})
+    check(parse(WALK.format(d=3)), only={"row": graph})
     check(parse(TWO_LOOPS.format(d=3)), only={"row": graph})
 
 

@@ -10,7 +10,8 @@ from hetune.variants.backends.triton.body import compensated
 from hetune.variants.backends.triton.tail import Tile, lower_tail
 from hetune.variants.backends.triton.target import Do, For, Function, Let, Statement, assigned
 from hetune.variants.backends.triton.values import HELPERS, apply
-from hetune.variants.kernel.gpu_schedule import MOST_SUMMED, GpuSchedule
+from hetune.variants.kernel.edgewise import most_summed
+from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Direct, Gather, Gemm, Launch, Rows, SegmentSum
 from hetune.variants.kernel.widths import power_of_two
 from hetune.variants.program.nodes import End, Space
@@ -34,12 +35,12 @@ class GemmLowering:
         self.helpers: set[str] = set()
         self.typed = launch.type_of(gemm.w).space is not Space.SHARED
         self.columns = _tile(gemm.n, schedule.tile_columns)
-        self.k = _tile(gemm.k, schedule.k_of_sum() if self._sums else schedule.tile_k)
-        self.size = schedule.rows_of_sum() if self._sums else schedule.tile_rows
+        self.k = _tile(gemm.k, schedule.k_of_tile(self._sums))
+        self.size = schedule.rows_of_tile(self._sums)
         self.tiled = self.typed or gemm.only is not End.NONE or self._sums
-        # Products of the parts of a row's sum add up where its product is one of a sum's terms.
-        most = MOST_SUMMED if self._sums and gemm.scatter and gemm.bias is None else 0
-        self.tiling = Tiling(gemm.rows, self.typed, self.size, gemm.only, self._sums, most)
+        self.tiling = Tiling(
+            gemm.rows, self.typed, self.size, gemm.only, self._sums, most_summed(gemm)
+        )
         check_gemm(gemm, launch)
 
     @property
