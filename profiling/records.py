@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 
 from hetune.variants.plan.variants import Device
 
-PROTOCOL = 1
-"""Version of how units are measured: times taken under different protocols are not compared."""
+PROTOCOLS: Mapping[Device, int] = MappingProxyType({"cpu": 2, "cuda": 1})
+"""Version of how units are measured, by device: times of different protocols are not compared."""
 
 
 class Status(StrEnum):
@@ -69,7 +71,7 @@ class Measurement:
         relative_error: Largest difference from the interpreter, as a share of the largest output.
         peak_bytes: Of a run's temporaries, scratch and result.
         drift: How far the reference kernel's time moved over the rounds that count, as a share.
-        protocol: `PROTOCOL` when it was measured.
+        protocol: That of `PROTOCOLS` when it was measured.
         code_version: hetune's version and commit.
         measured_at: When, in UTC.
         device: What the variant is for: ``"cpu"`` or ``"cuda"``.

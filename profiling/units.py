@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from hetune.profiling.records import PROTOCOL
+from hetune.profiling.records import PROTOCOLS
 from hetune.variants.plan.variants import Device
 
 
@@ -71,11 +71,10 @@ class Unit:
         """SHA-256 of everything that decides what is measured, the machine excepted."""
         problem, graph = self.problem, self.problem.graph
         facts: list[object] = [
-            PROTOCOL,
+            PROTOCOLS[problem.device],
             [graph.family, graph.kind, *map(list, graph.options)],
             [problem.layer, problem.d_in, problem.d_out, problem.heads, problem.threads],
             [self.variant, self.plan],
+            problem.device,
         ]
-        if problem.device != "cpu":  # units of CPUs are older than devices
-            facts.append(problem.device)
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()

@@ -22,6 +22,11 @@ from hetune.variants.plan.variants import DEVICES, Device, Variant
 from hetune.variants.runtime.build import sources_of
 from hetune.variants.runtime.devices import torch_device
 
+_BRIEF = 2e-3
+"""Seconds. Of a briefer run on a CPU a good part goes by until its code and rows are in caches that
+another variant has used: nothing of it where a layer runs again and again.
+"""
+
 Told = Callable[[int, int, str], None]
 """How many kernels are compiled, how many there are, and the last one's name."""
 
@@ -43,6 +48,7 @@ class Bench:
         compile: Compiles the kernels of variants, several at once. One that does not compile is
             the loss of those that need it.
         compiles_late: Whether a first run may compile or load kernels, and says nothing therefore.
+        brief_seconds: A run that takes less is timed right after another one of the same variant.
         free_bytes: What a run may hold where no limit is given.
         clocks: As in `hetune.profiling.records.Measurement`, those of now.
         check: Called after a failure; raises `WorkerError` where it has cost this process the
@@ -55,6 +61,7 @@ class Bench:
     device: torch.device | None = None
     compile: Callable[[Sequence[Variant], Told], object] = _nothing
     compiles_late: bool = False
+    brief_seconds: float = 0.0
     free_bytes: Callable[[], int] = usable_memory
     clocks: Callable[[], tuple[float, ...]] = tuple
     check: Callable[[], None] = lambda: None
@@ -102,7 +109,7 @@ def cpu_bench() -> Bench:
         primitives()
         backend.registry.build(sources_of(variants, backend), progress=told)
 
-    return Bench(backend, WallStopwatch(), Reference(), compile=compile)
+    return Bench(backend, WallStopwatch(), Reference(), compile=compile, brief_seconds=_BRIEF)
 
 
 def gpu_bench(device: torch.device) -> Bench:

@@ -87,18 +87,20 @@ class Candidate:
         return self.loss is None
 
     @property
-    def runs_left(self) -> int:
-        """How many more warm runs it has time for."""
+    def samples_left(self) -> int:
+        """How many more samples it has time for."""
         left = self._limits.unit_seconds - self._spent
-        return max(0, int(left / max(self.run_seconds, 1e-9)))
+        return max(0, int(left / max(self._runs_each * self.run_seconds, 1e-9)))
 
     def sample(self) -> Sample | None:
-        """Runs once; None if it has no times from now on."""
-        if not self.runs_left:
+        """Runs, and times the last run; None if it has no times from now on."""
+        if not self.samples_left:
             limit = self._limits.unit_seconds
             self.give_up(Status.TIMEOUT, f"its runs take longer than the limit of {limit:g} s")
             return None
         try:
+            for _ in range(self._runs_each - 1):
+                self._timed()
             return self._timed()
         except Exception as error:  # as above
             self.fail(error)
@@ -106,7 +108,7 @@ class Candidate:
 
     def sample_more(self) -> Sample | None:
         """As `sample`, but who has no time left keeps the times that it has."""
-        return self.sample() if self.runs_left else None
+        return self.sample() if self.samples_left else None
 
     def give_up(self, status: Status, error: str) -> None:
         """It has no times, for this reason."""
@@ -120,6 +122,10 @@ class Candidate:
         """
         self.loss = loss_of(error)
         self._bench.check()
+
+    @property
+    def _runs_each(self) -> int:
+        return 2 if self.run_seconds < self._bench.brief_seconds else 1
 
     def _check(self, oracle: Oracle) -> None:
         first = self._timed(lambda found: oracle.error(found.cpu())).seconds

@@ -227,7 +227,7 @@ class _Measuring:
         if not candidates:
             return Rounds({}, {}, 0)
         by_name = {c.variant.id: c for c in candidates}
-        spare = min(c.runs_left for c in candidates) - limits.rounds
+        spare = min(c.samples_left for c in candidates) - limits.rounds
         first = take_rounds(
             {name: c.sample for name, c in by_name.items()},
             limits.rounds,
@@ -243,7 +243,7 @@ class _Measuring:
         near = {n: s for n, s in medians.items() if s <= _NEAR * min(medians.values())}
         left = limits.problem_seconds - sum(limits.rounds * s for s in medians.values())
         more = min(limits.most_rounds - limits.rounds, int(left / max(sum(near.values()), 1e-9)))
-        spare = min((by_name[name].runs_left for name in near), default=0)
+        spare = min((by_name[name].samples_left for name in near), default=0)
         more = min(more, spare)
         if len(near) < 2 or more < 1:
             return first

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from hetune.profiling.measure.candidate import Loss
-from hetune.profiling.records import PROTOCOL, LaunchRecord, Measurement, Status
+from hetune.profiling.records import PROTOCOLS, LaunchRecord, Measurement, Status
 from hetune.profiling.units import Unit
 from hetune.variants.kernel.nodes import Launch, Schedule
 from hetune.variants.kernel.text import show, show_schedule
@@ -93,7 +93,7 @@ def record(
         relative_error=times.relative_error,
         peak_bytes=times.peak_bytes,
         drift=0.0 if loss else times.drift,
-        protocol=PROTOCOL,
+        protocol=PROTOCOLS[problem.device],
         code_version=stamp.code_version,
         measured_at=datetime.now(UTC),
         device=problem.device,

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.profiling.alike import Run, run_of
-from hetune.profiling.records import PROTOCOL, Measurement, Status
+from hetune.profiling.records import PROTOCOLS, Measurement, Status
 from hetune.profiling.store.store import Store
 from hetune.profiling.store.summary import TIME, quantile, standard_error
+from hetune.variants.plan.variants import Device
 from hetune.variants.runtime.build import LAYERS
 
 _log = logging.getLogger(__name__)
@@ -21,9 +22,9 @@ def problems(
     store: Store,
     machine: str | None = None,
     *,
-    device: str = "cpu",
+    device: Device = "cpu",
     layers: Collection[str] = LAYERS,
-    protocol: int = PROTOCOL,
+    protocol: int | None = None,
     share: float = TIME,
 ) -> tuple[Problem, ...]:
     """What a store knows of the inputs of the selector, sorted by graph, layer and widths.
@@ -40,12 +41,14 @@ def problems(
         machine: As in `Store.measurements`; with `ALL`, each machine has problems of its own.
         device: What variants are for: ``"cpu"`` or ``"cuda"``.
         layers: Layers, and single kernels if they are named: these are no inputs of the selector.
-        protocol: The version that counts; of others, a log line says how many there are.
+        protocol: The version that counts, that of `PROTOCOLS` if None; of others, a log line says
+            how many there are.
         share: The quantile of its samples that is a time.
 
     Raises:
         StoreError: As `Store.measurements`.
     """
+    protocol = PROTOCOLS[device] if protocol is None else protocol
     groups: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
     others = 0
     for found in store.measurements(machine, status=Status.OK, device=device, layers=layers):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hetune.costmodel.fingerprint import Fingerprint
-from hetune.profiling.records import PROTOCOL, LaunchRecord, Measurement, Status
+from hetune.profiling.records import PROTOCOLS, LaunchRecord, Measurement, Status
 
 MACHINE = Fingerprint(
     cpu="A processor",
@@ -43,6 +43,7 @@ def measurement(number: int = 0, **changes: Any) -> Measurement:
     """
     if changes.get("status", Status.OK) is not Status.OK:
         changes = {"samples": (), "launches": (), "error": "it failed", **changes}
+    changes = {"protocol": PROTOCOLS[changes.get("device", "cpu")], **changes}
     seconds = 0.001 * (1 + number / 7)
     launch = LaunchRecord(
         kernel=f"{number:016x}",
@@ -74,7 +75,7 @@ def measurement(number: int = 0, **changes: Any) -> Measurement:
         relative_error=3e-7,
         peak_bytes=123_456,
         drift=0.01,
-        protocol=PROTOCOL,
+        protocol=PROTOCOLS["cpu"],
         code_version="0.1.0 (0123abc)",
         measured_at=datetime(2026, 1, 2, 3, 4, 5, 678901, UTC) + timedelta(seconds=number),
     )

@@ -16,7 +16,7 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import SETUP, measure_problem, program_of, units_of
 from hetune.profiling.measure.record import Stamp, kernel_digest
 from hetune.profiling.measure.stopwatch import WallStopwatch
-from hetune.profiling.records import PROTOCOL, Measurement, Status
+from hetune.profiling.records import PROTOCOLS, Measurement, Status
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.variants.backends.base import Place, Runner
 from hetune.variants.backends.torch.backend import TorchBackend
@@ -154,7 +154,7 @@ def test_records_say_what_was_measured(graph, variants, measure):
         relative_error=0.0,
         peak_bytes=found.peak_bytes,
         drift=0.0,
-        protocol=PROTOCOL,
+        protocol=PROTOCOLS["cpu"],
         code_version="1.0",
         measured_at=STAMP,
     )
@@ -183,6 +183,29 @@ def test_variants_that_run_the_same_are_measured_once(small, variants):
         assert one.samples == found[0].samples == (pytest.approx(0.02),) * 7
         assert [la.samples for la in one.launches] == [la.samples for la in found[0].launches]
     assert len({one.launches[0].kernel for one in found}) == 3
+
+
+def test_a_brief_run_is_timed_right_after_another_one(graph, variants):
+    rig = Rig(seconds={256: 0.01, 1024: 0.05, 4096: 0.05})
+    bench = replace(rig.bench(), brief_seconds=0.02)
+    found = measure_problem(PROBLEM, graph, variants, STAMP, bench=bench)
+    # One run is checked, one warms up; the brief variant's rounds have two each.
+    expected = {256: 2 + 2 * 7, 1024: 2 + 7, 4096: 2 + 7}
+    assert {block: rig.runs.count(block) for block in BLOCKS} == expected
+    assert [m.samples for m in found] == [(pytest.approx(s),) * 7 for s in (0.01, 0.05, 0.05)]
+    rounds = rig.runs[len(BLOCKS) * 2 :]
+    first = [place for place, block in enumerate(rounds) if block == 256][::2]
+    assert len(first) == 7
+    assert all(rounds[place + 1] == 256 for place in first)
+
+
+def test_runs_that_warm_up_spend_a_candidate_s_time(graph, variants):
+    rig = Rig(seconds={256: 0.01, 1024: 0.01, 4096: 0.01})
+    bench, limits = replace(rig.bench(), brief_seconds=0.02), Limits(unit_seconds=0.205)
+    found = measure_problem(PROBLEM, graph, variants, STAMP, bench=bench, limits=limits)
+    # Two runs before the rounds, and two in each.
+    assert [len(m.samples) for m in found] == [9, 9, 9]
+    assert rig.now == pytest.approx(3 * 0.2)
 
 
 def test_what_goes_wrong_with_one_goes_wrong_with_those_that_run_the_same(small, variants):

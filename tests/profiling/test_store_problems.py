@@ -9,7 +9,7 @@ from tests.costmodel import _synthetic
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem, count_graphs
 from hetune.costmodel.model.rows import Rows
-from hetune.profiling.records import LaunchRecord, Status
+from hetune.profiling.records import PROTOCOLS, LaunchRecord, Status
 from hetune.profiling.store.problems import problems
 from hetune.profiling.store.store import ALL, Store
 from hetune.profiling.store.summary import standard_error
@@ -84,7 +84,8 @@ def test_variants_that_run_the_same_code_on_the_same_blocks_share_their_samples(
     launches = {c.variant: c.launches[0].seconds for c in problem.candidates}
     assert launches["hybrid/b1"] == launches["hybrid/b2"] == 0.75
     # A GPU's columns do not tell all of its schedules apart.
-    on_gpu = [replace(one, device="cuda", unit=f"cuda{one.unit}") for one in given]
+    changes = {"device": "cuda", "protocol": PROTOCOLS["cuda"]}
+    on_gpu = [replace(one, unit=f"cuda{one.unit}", **changes) for one in given]
     store.add(on_gpu, MACHINE)
     [problem] = problems(store, device="cuda", share=0.5)
     assert [c.seconds for c in problem.candidates] == [3.0, 2.0, 4.0]
@@ -193,7 +194,7 @@ def test_protocols_are_not_mixed(store, caplog):
     with caplog.at_level(logging.WARNING):
         assert [c.variant for p in problems(store) for c in p.candidates] == ["hybrid/b1"]
     assert "2 measurements" in caplog.text
-    assert "another protocol than 1" in caplog.text
+    assert "another protocol than 2" in caplog.text
     [old] = problems(store, protocol=0)
     assert len(old.candidates) == 2
 

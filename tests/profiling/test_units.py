@@ -2,17 +2,18 @@
 
 from dataclasses import replace
 
+import pytest
+
 from hetune.profiling.testing.jobs import some_units
 
-KEY = "6fd72be9fb56730622ed61edac55f24b77715825c258d907685a7d79f06cb899"
+KEYS = {
+    "cpu": "6d7a4d7e00817d20f051b1616619b523a7e00df8ff91945c5139db65a26fd9f7",
+    "cuda": "82f410919e03aae294960830328f119dcb77dc82e32b3300fb654cce08c1d1d5",
+}
 
 
-def test_keys_of_cpus_are_those_of_before_there_were_devices():
+@pytest.mark.parametrize("device", KEYS)
+def test_a_unit_that_is_measured_as_before_keeps_its_key(device):
+    """Stores know by it what is done: it changes with the protocol."""
     unit = some_units(1)[0]
-    assert unit.problem.device == "cpu"
-    assert unit.key == KEY
-
-
-def test_another_device_is_another_unit():
-    unit = some_units(1)[0]
-    assert replace(unit, problem=replace(unit.problem, device="cuda")).key != KEY
+    assert replace(unit, problem=replace(unit.problem, device=device)).key == KEYS[device]
