@@ -39,11 +39,10 @@ def measurement(number: int = 0, **changes: Any) -> Measurement:
     Args:
         number: Which unit: other numbers give other units and other times.
         **changes: Fields with other values. A status other than ok clears what only good
-            measurements have, unless it is given.
+            measurements have, unless it is given; a device brings its protocol, likewise.
     """
     if changes.get("status", Status.OK) is not Status.OK:
         changes = {"samples": (), "launches": (), "error": "it failed", **changes}
-    changes = {"protocol": PROTOCOLS[changes.get("device", "cpu")], **changes}
     seconds = 0.001 * (1 + number / 7)
     launch = LaunchRecord(
         kernel=f"{number:016x}",
@@ -75,7 +74,7 @@ def measurement(number: int = 0, **changes: Any) -> Measurement:
         relative_error=3e-7,
         peak_bytes=123_456,
         drift=0.01,
-        protocol=PROTOCOLS["cpu"],
+        protocol=PROTOCOLS[changes.get("device", "cpu")],
         code_version="0.1.0 (0123abc)",
         measured_at=datetime(2026, 1, 2, 3, 4, 5, 678901, UTC) + timedelta(seconds=number),
     )

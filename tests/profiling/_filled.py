@@ -14,7 +14,7 @@ def fill(path, found, prefix=""):
             store.add(
                 [
                     dataclasses.replace(
-                        measurement(0),
+                        measurement(0, device=problem.device),
                         unit=f"{prefix}{problem.family}-{number}-{candidate.variant}",
                         graph=problem.graph,
                         graph_fingerprint=f"{prefix}{problem.graph}",
@@ -24,7 +24,6 @@ def fill(path, found, prefix=""):
                         d_in=problem.d_in,
                         d_out=problem.d_out,
                         variant=candidate.variant,
-                        device=problem.device,
                         samples=(candidate.seconds,) * 7,
                         launches=tuple(
                             LaunchRecord("k", launch.family, launch.columns, (launch.seconds,) * 7)
