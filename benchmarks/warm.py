@@ -4,13 +4,14 @@
 
 Profiling takes samples of variants in turns, and whoever serves a graph runs one of them again and
 again. Here a sample is a run after so many others of the same variant (`AFTER`); variants and
-numbers take turns, in random order. For each number the table says how far samples of a variant lie
+numbers take turns, in rounds as profiling has them. For each number the table says how far samples of a variant lie
 apart (third quartile over first), and how much is lost by whoever takes the variant whose samples
 have the least first quartile: over the one with the least after as many runs as are tried, of which
 half of the samples choose and the other half judge.
 """
 
 import argparse
+import functools
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ from rich.progress import track
 from rich.table import Table
 
 from hetune.profiling.measure.inputs import random_inputs
+from hetune.profiling.measure.rounds import take_rounds
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import variants_of
@@ -78,20 +80,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def sampled(graph: HeteroGraph, layer: str, options: argparse.Namespace) -> dict[str, Any]:
     """What samples of a layer's variants say, by `AFTER`."""
     runs = _runs(graph, layer, options.width)
-    rng = np.random.default_rng(0)
     for run in runs.values():
         run()  # loads code and takes memory
     once = {variant: _seconds(run) for variant, run in runs.items()}
     near = [v for v in runs if once[v] <= _SLOWEST * min(once.values())]
-    # Two halves of each: one chooses, one judges.
-    seconds = np.zeros((len(AFTER), len(near), 2, options.rounds))
-    for turn in range(2 * options.rounds):
-        for number in rng.permutation(len(AFTER)):
-            for place in rng.permutation(len(near)):
-                run = runs[near[place]]
-                for _ in range(AFTER[number]):
-                    run()
-                seconds[number, place, turn % 2, turn // 2] = _seconds(run)
+    samplers = {
+        f"{variant} after {number}": functools.partial(_seconds, runs[variant], number)
+        for number in AFTER
+        for variant in near
+    }
+    taken = take_rounds(samplers, 2 * options.rounds).samples
+    seconds = np.array([taken[name] for name in samplers]).reshape(len(AFTER), len(near), -1)
     return judged(near, seconds)
 
 
@@ -100,12 +99,11 @@ def judged(variants: Sequence[str], seconds: np.ndarray) -> dict[str, Any]:
 
     Args:
         variants: Their ids.
-        seconds: float64 [`AFTER`, variants, halves, rounds].
+        seconds: float64 [`AFTER`, variants, rounds]. Those of even rounds choose, the others judge.
     """
-    everything = seconds.reshape(len(AFTER), len(variants), -1)
-    low, high = np.quantile(everything, [0.25, 0.75], axis=2)
-    chosen = np.quantile(seconds[:, :, 0], 0.25, axis=2).argmin(axis=1)
-    truth = np.quantile(seconds[-1, :, 1], 0.25, axis=1)
+    low, high = np.quantile(seconds, [0.25, 0.75], axis=2)
+    chosen = np.quantile(seconds[:, :, ::2], 0.25, axis=2).argmin(axis=1)
+    truth = np.quantile(seconds[-1, :, 1::2], 0.25, axis=1)
     return {
         "variants": len(variants),
         "best_ms": round(float(truth.min()) * 1e3, 4),
@@ -151,7 +149,10 @@ def _runs(graph: HeteroGraph, layer: str, width: int) -> dict[str, Callable[[], 
     return found
 
 
-def _seconds(run: Callable[[], object]) -> float:
+def _seconds(run: Callable[[], object], after: int = 0) -> float:
+    """What a run takes after so many others."""
+    for _ in range(after):
+        run()
     start = time.perf_counter()
     run()
     return time.perf_counter() - start

@@ -9,8 +9,8 @@ from hetune.variants.testing.graphs import typed_graph
 
 
 def test_who_chooses_by_samples_is_judged_by_the_others():
-    seconds = np.ones((len(warm.AFTER), 2, 2, 4))
-    seconds[0, 0, 0] = 3.0  # looks slow without runs before, and is the fastest
+    seconds = np.ones((len(warm.AFTER), 2, 8))
+    seconds[0, 0, ::2] = 3.0  # looks slow without runs before, and is the fastest
     seconds[1:, 1] = 1.5
     found = warm.judged(["a", "b"], seconds)
     assert found["chosen"] == ["b", "a", "a", "a"]
@@ -19,8 +19,8 @@ def test_who_chooses_by_samples_is_judged_by_the_others():
 
 
 def test_spread_is_that_of_a_variant_s_own_samples():
-    seconds = np.ones((len(warm.AFTER), 1, 2, 4))
-    seconds[0] = [[1.0, 1.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0]]
+    seconds = np.ones((len(warm.AFTER), 1, 8))
+    seconds[0] = [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]
     seconds[1] *= 3
     found = warm.judged(["a"], seconds)
     assert found["spread"] == [2.0, 1.0, 1.0, 1.0]
