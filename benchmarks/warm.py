@@ -4,10 +4,10 @@
 
 Profiling takes samples of variants in turns, and whoever serves a graph runs one of them again and
 again. Here a sample is a run after so many others of the same variant (`AFTER`); variants and
-numbers take turns, in rounds as profiling has them. For each number the table says how far samples of a variant lie
-apart (third quartile over first), and how much is lost by whoever takes the variant whose samples
-have the least first quartile: over the one with the least after as many runs as are tried, of which
-half of the samples choose and the other half judge.
+numbers take turns, in rounds as profiling has them. For each number the table says how far samples
+of a variant lie apart (third quartile over first), and how much is lost by whoever takes the
+variant whose samples have the least first quartile: over the one with the least after as many runs
+as are tried, of which half of the samples choose and the other half judge.
 """
 
 import argparse
