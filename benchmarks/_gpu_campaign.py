@@ -200,7 +200,7 @@ def judged(folder: Path) -> dict[str, Any]:
     seen = [problem for problem in known if problem.family == HELD_OUT]
     calibration = load_calibration(device="cuda")
     is_here = calibration is not None and calibration.fingerprint == machine.digest
-    card = calibration.machine if is_here else GpuModel()
+    card = (calibration.measured or calibration.machine) if is_here else GpuModel()
     report = judge(
         training,
         seen,

@@ -28,7 +28,7 @@ in the result (`_selection_steady`).
 import argparse
 import json
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ from hetune.costmodel.model.bundle import load, save
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
-from hetune.profiling.records import Status
+from hetune.profiling.records import PROTOCOLS, Measurement, Status
 from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
 from hetune.profiling.store.summary import TIME
@@ -124,9 +124,8 @@ def _specs(options: argparse.Namespace, console: Console) -> tuple[ProblemSpec, 
 
 
 def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> int:
-    found = store.measurements(options.machine, status=Status.OK)
     left_out = unsteady(
-        m for m in found if m.family.startswith(REAL) and m.threads == options.threads
+        m for m in _counting(store, options.machine) if m.threads == options.threads
     )
     training, judged = _problems(store, options, TIME, left_out)
     if not judged or not training:
@@ -191,8 +190,17 @@ def _problems(
     sessions = []
     for place in options.finals:
         with Store.open(place) as finals:
-            sessions.append(problems_of(finals, options.machine, share=share))
+            shaken = unsteady(_counting(finals, options.machine))
+            found = problems_of(finals, options.machine, share=share)
+            sessions.append([p for p in found if key(p) not in shaken])
     return training, settle(judged, sessions)
+
+
+def _counting(store: Store, machine: str | None) -> Iterator[Measurement]:
+    """What was measured on real graphs, as it is measured now."""
+    for found in store.measurements(machine, status=Status.OK, device="cpu"):
+        if found.protocol == PROTOCOLS["cpu"] and found.family.startswith(REAL):
+            yield found
 
 
 def _model(
@@ -217,8 +225,11 @@ def _fingerprint(store: Store, digest: str) -> Fingerprint:
 def _rates(digest: str) -> MachineModel:
     """The calibrated rates where these are known of the machine that was measured."""
     calibration = load_calibration()
-    known = calibration is not None and calibration.fingerprint == digest
-    return calibration.machine if calibration is not None and known else MachineModel()
+    if calibration is None or calibration.fingerprint != digest:
+        return MachineModel()
+    measured = calibration.measured or calibration.machine
+    assert isinstance(measured, MachineModel)
+    return measured
 
 
 def _refuse_seen(model: CostModel, judged: Sequence[Problem]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hetune.costmodel.calibration import load_calibration
@@ -76,7 +76,7 @@ def judge(
     And what asking it takes (`with_asking`).
 
     Args:
-        model: Fitted to the data: others are fitted alike to parts of these.
+        model: Fitted to the data: others are fitted alike to parts of these, and choose by its tie.
         data: What was measured.
         folds: Parts that families are dealt into.
         progress: Called before each fold with how many are done, and how many there are.
@@ -88,7 +88,8 @@ def judge(
 
     def fit(training: Sequence[Problem]) -> CostModel:
         rates, machine = data.rates, papers.fingerprint
-        return CostModel.fit(training, rates, machine, target=papers.target, folds=0)
+        fitted = CostModel.fit(training, rates, machine, target=papers.target, folds=0)
+        return CostModel(fitted.families, replace(fitted.manifest, tie=papers.tie))
 
     report = cross_validate(
         data.problems,

@@ -29,7 +29,13 @@ from hetune.profiling.memory import lift_memory_limit, limit_memory
 from hetune.profiling.records import Measurement
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.profiling.wire import Json, Order, facts_to_json, measurement_to_json
-from hetune.variants.errors import CompileError, HetuneError, RegistryError, WorkerError
+from hetune.variants.errors import (
+    CompileError,
+    HetuneError,
+    RegistryError,
+    SourceError,
+    WorkerError,
+)
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Device, Variant
 
@@ -96,7 +102,8 @@ class Worker:
             found = self._measured(order, graph, bench)
         except WorkerError:
             raise
-        except (CompileError, RegistryError) as error:  # a kernel's own is its variant's result
+        # A kernel's own is its variant's result; a file may be there again.
+        except (CompileError, RegistryError, SourceError) as error:
             self._send({"refused": str(error)})
             return
         except Exception as error:  # whatever a problem raises is the result of its units

@@ -13,6 +13,7 @@ HetuneError
 ├── RegistryError         the registry's folder cannot be used
 ├── StoreError            the store of profiling records cannot be reached, read or written
 ├── CampaignError         a profiling campaign, or a graph of one, is described wrongly
+│   └── SourceError       a file of graphs cannot be read now, or is not what it was
 ├── WorkerError           the process that measures or trains is lost
 ├── ModelError            a cost model cannot be fitted, read or kept
 │   └── PromotionError    a cost model may not become the champion, or there is none before it
@@ -87,6 +88,10 @@ class StoreError(HetuneError, OSError):
 
 class CampaignError(HetuneError, ValueError):
     """A profiling campaign, or the recipe of one of its graphs, is described wrongly."""
+
+
+class SourceError(CampaignError):
+    """A file that a campaign measures on cannot be read now, or is not what it was."""
 
 
 class WorkerError(HetuneError, RuntimeError):

@@ -167,7 +167,7 @@ def score(outcomes: Sequence[Outcome], name: str) -> Score:
         regret=_geometric_mean(regret),
         regret_p95=float(np.quantile(regret, 0.95)),
         regret_max=float(regret.max()),
-        top1=_share(o.picks[name].variant == o.picks[ORACLE].variant for o in outcomes),
+        top1=float(np.mean(regret <= 1)),
         in_noise=_share(not _clearly_slower(o.picks[name], o.picks[ORACLE]) for o in outcomes),
         worse=float(np.mean(over_fixed < 1)),
         clearly_worse=_share(_clearly_slower(o.picks[name], o.picks[FIXED]) for o in outcomes),

@@ -31,8 +31,9 @@ def floor(problem: Problem, draws: int = 200) -> float:
         problem: What was measured.
         draws: How often all times are drawn.
     """
-    times = np.array([c.seconds for c in problem.candidates])
-    errors = np.array([c.error for c in problem.candidates])
+    # Names of one run share its samples, and its luck.
+    runs = dict.fromkeys((c.seconds, c.error) for c in problem.candidates)
+    times, errors = np.array(tuple(runs)).T
     anew = times * np.exp(errors / times * _normal(problem, "floor", (draws, times.size)))
     return float(np.exp(np.mean(np.log(anew[:, times.argmin()] / anew.min(axis=1)))))
 

@@ -103,9 +103,9 @@ class CostModel:
                 f"is that of {fingerprint.digest}: give the one that they were measured on"
             )
         held_out = [HeldOut.of(rows, each, folds) for each in targets] if folds else []
-        metrics = {str(h.target): train.score(rows, h.seconds) for h in held_out}
+        ties = {h.target: tie_of(functools.partial(rows.regrets, h.seconds)) for h in held_out}
+        metrics = {str(h.target): train.score(rows, h.seconds, ties[h.target]) for h in held_out}
         best = train.best(held_out, metrics) if held_out else None
-        tie = tie_of(functools.partial(rows.regrets, best.seconds)) if best else 1.0
         families = train.fit_families(rows, best.target if best else targets[0], best)
         manifest = Manifest(
             format=FORMAT,
@@ -126,7 +126,7 @@ class CostModel:
             files={},
             device=rows.device,
             usual=rows.usual,
-            tie=tie,
+            tie=ties[best.target] if best else 1.0,
         )
         return cls(families, manifest)
 

@@ -133,14 +133,14 @@ def fit_families(rows: Rows, target: Target, held_out: HeldOut | None) -> dict[s
     return found
 
 
-def score(rows: Rows, seconds: NDArray[np.float64]) -> dict[str, float]:
-    """How good predictions of rows are.
+def score(rows: Rows, seconds: NDArray[np.float64], tie: float = 1.0) -> dict[str, float]:
+    """How good predictions of rows are, and what is chosen by them under a tie.
 
     Returns:
         `regret` (geometric mean over the problems), `regret_p95`, `regret_max`, and `error`:
         weighted root mean square of log(predicted / measured).
     """
-    regrets = rows.regrets(seconds)
+    regrets = rows.regrets(seconds, tie)
     errors = np.log(seconds / rows.seconds)
     return {
         "regret": float(np.exp(np.log(regrets).mean())),

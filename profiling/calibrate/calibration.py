@@ -12,6 +12,7 @@ from hetune.costmodel.features.devices import Rates, default_rates, device_of
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.best import ForeignModelWarning, is_at_home, load_best
+from hetune.profiling.alone import alone
 from hetune.profiling.calibrate.correction import Observed, correct, error, predictions
 from hetune.profiling.calibrate.few import observe
 from hetune.profiling.calibrate.gpu_rates import measure_gpu
@@ -49,8 +50,8 @@ def calibrate(
 ) -> Found:
     """Measures this machine, and corrects the cost model that answers on it; nothing is saved.
 
-    Works with torch's number of threads. Takes a quarter of a minute on two idle cores, and again
-    as long where kernels have to be compiled first.
+    Works with torch's number of threads, and waits for whoever else measures on this machine. Takes
+    a quarter of a minute on two idle cores, and again as long where kernels have to be compiled.
 
     Args:
         quick: Measure rates only, in a few seconds.
@@ -60,14 +61,16 @@ def calibrate(
     Raises:
         CompileError: There is no compiler, or no Triton for a GPU.
         VariantError: A GPU is to be measured, and there is none.
+        WorkerError: The lock of those who measure cannot be taken.
     """
     with warnings.catch_warnings():
         # That the model is of another machine is what is about to be mended.
         warnings.simplefilter("ignore", ForeignModelWarning)
         model = load_best(device=device)
-    measured = _measured(device, quick, progress)
     at_home = model is not None and is_at_home(model)
-    observed = () if quick or at_home else observe(progress=progress, device=device)
+    with alone():
+        measured = _measured(device, quick, progress)
+        observed = () if quick or at_home else observe(progress=progress, device=device)
     return Found(_calibration(model, measured, observed), measured, at_home)
 
 

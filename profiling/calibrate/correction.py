@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hetune.costmodel.features.devices import Rates, roofline_of
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.profiling.records import Measurement, Status
+from hetune.profiling.store.summary import TIME, quantile
 
 _BELIEF = 8
 """So many launches that say "no correction" are taken to have been measured before."""
@@ -27,7 +28,7 @@ class Observed:
     Attributes:
         families: Kernel family of each launch.
         columns: `hetune.variants.runtime.table.COLUMNS` of each; float64 [launches, columns].
-        seconds: Least measured time, for what else runs only ever adds some; float64 [launches].
+        seconds: Measured time, the quantile that cost models predict (`TIME`); float64 [launches].
         graph_features: `hetune.costmodel.features.graph.NAMES` of the graph; float64.
         threads: How many shared a launch.
     """
@@ -53,7 +54,7 @@ class Observed:
         return cls(
             tuple(launch.family for launch in launches),
             np.array([launch.columns for launch in launches], np.float64),
-            np.array([min(launch.samples) for launch in launches]),
+            np.array([quantile(launch.samples, TIME) for launch in launches]),
             np.array(measurements[0].graph_features, np.float64),
             measurements[0].threads,
         )

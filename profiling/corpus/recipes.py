@@ -69,14 +69,15 @@ def build(recipe: GraphRecipe) -> HeteroGraph:
     """The graph that a recipe makes, equal to the last bit in every process.
 
     Raises:
-        CampaignError: There is no such kind, an option does not fit, or a file has changed.
+        CampaignError: There is no such kind, or an option does not fit.
+        SourceError: A file is not there, or has changed.
         GraphError: A file cannot be read as a graph.
     """
     maker = _maker(recipe.kind, dict(recipe.options), recipe.name)
     try:
         return maker.make()
     except CampaignError as error:
-        raise CampaignError(f"graph {recipe.name!r}: {error}") from error
+        raise type(error)(f"graph {recipe.name!r}: {error}") from error
 
 
 def size_of(recipe: GraphRecipe) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hetune.profiling.corpus.options import option, share
-from hetune.variants.errors import CampaignError
+from hetune.variants.errors import SourceError
 from hetune.variants.graph.generate import generate
 from hetune.variants.graph.generate_specs import SPECS
 from hetune.variants.graph.hetero import HeteroGraph
@@ -43,12 +43,13 @@ class File:
         """The graph.
 
         Raises:
-            CampaignError: The file has changed since its digest was taken.
-            GraphError: It cannot be read.
+            SourceError: The file is not there, or has changed since its digest was taken.
+            GraphError: It cannot be read as a graph.
         """
         if self.digest and digest_of(Path(self.path)) != self.digest:
-            raise CampaignError(
-                f"{self.path} has changed since the campaign was read: start the campaign anew"
+            raise SourceError(
+                f"{self.path} has changed since the campaign was read: put back what it was, or "
+                "start the campaign anew"
             )
         graph = load(self.path, format=self.format or None)
         if self.canonical:
@@ -107,7 +108,7 @@ def digest_of(path: Path) -> str:
     """Digest of a file's bytes, or of all names and bytes in a folder, in hex.
 
     Raises:
-        CampaignError: It cannot be read.
+        SourceError: It cannot be read.
     """
     digest = hashlib.blake2b(digest_size=16)
     try:
@@ -120,4 +121,4 @@ def digest_of(path: Path) -> str:
                 digest.update(hashlib.file_digest(file, "blake2b").digest())
         return digest.hexdigest()
     except OSError as error:
-        raise CampaignError(f"{path} cannot be read ({error}): check the path") from error
+        raise SourceError(f"{path} cannot be read ({error}): check the path") from error

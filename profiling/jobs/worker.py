@@ -81,11 +81,14 @@ class JobWorker:
         if quiet is not None and supervisor is not None:
             supervisor.look = quiet.check
 
-    def step(self) -> bool:
-        """Works on one unit, if there is one and no other worker of this machine has one.
+    def step(self, *, wait: bool = False) -> bool:
+        """Works on one unit, if there is one and nobody else on this machine measures or asks.
 
         What a problem of the unit raises is the unit's failure, and not raised here. Whatever ends
         it otherwise, as Ctrl-C does, gives the unit back first.
+
+        Args:
+            wait: Wait until nobody else does.
 
         Returns:
             Whether there was one.
@@ -94,7 +97,7 @@ class JobWorker:
             HetuneError: The lender cannot be asked (`AWAY`), and the unit is lent again once the
                 lease has ended; or it does not lend to this worker; or the lock cannot be taken.
         """
-        with alone(self._lock, wait=False) as is_alone:
+        with alone(self._lock, wait=wait) as is_alone:
             if not is_alone:
                 return False
             devices = devices_here()
@@ -127,7 +130,7 @@ class JobWorker:
             if self._quiet is not None and not self._quiet.wait(stopped):
                 return
             try:
-                if self.step():
+                if self.step(wait=until_idle):
                     continue
             except AWAY as error:
                 if until_idle:

@@ -151,10 +151,11 @@ class _Measuring:
         memory = self._limits.memory_bytes or self._bench.free_bytes()
         admitted = [c for c in candidates if self._admit(c, oracle, memory)]
         keep_affordable(admitted, self._limits)
+        self._beat(SETUP)
         before = self._bench.clocks()
         taken = self._rounds([c for c in admitted if c.loss is None])
-        after = self._bench.clocks()
         self._beat(SETUP)
+        after = self._bench.clocks()
         clocks = before + after if before and after else ()
         measured = {c.variant.id: c for c in candidates}
         return [

@@ -90,6 +90,7 @@ def _input(measurement: Measurement) -> tuple[object, ...]:
 
 
 def _problem(members: list[Measurement], share: float) -> Problem:
+    members = sorted(members, key=lambda member: member.measured_at)  # some are imported later
     first, newest = members[0], members[-1]
     newest_of = {member.variant: member for member in members}
     candidates = {

@@ -133,13 +133,19 @@ def test_the_floor_rises_with_noise_and_with_ties():
     def floor(times, iqr):
         return noise.floor(problem(times, iqr=iqr))
 
-    tied, apart = {"a": 1.0, "b": 1.0, "c": 1.0}, {"a": 1.0, "b": 2.0, "c": 2.0}
+    tied, apart = {"a": 1.0, "b": 1.0001, "c": 1.0002}, {"a": 1.0, "b": 2.0, "c": 2.0}
     assert 1 < floor(tied, 0.05) < floor(tied, 0.2) < 1.2
     assert floor(apart, 0.05) == 1
 
 
+def test_names_of_one_run_are_lucky_together_and_as_good_as_each_other():
+    named = problem({"a": 1.0, "a again": 1.0, "b": 2.0}, iqr=0.2)
+    assert noise.floor(named) == noise.floor(problem({"a": 1.0, "b": 2.0}, iqr=0.2)) == 1
+    assert evaluate([named], {"judged": lambda _: "a again"}).score("judged").top1 == 1
+
+
 def test_the_floor_of_many_is_a_geometric_mean_and_repeatable():
-    noisy = [problem({"a": 1.0, "b": 1.0}, graph=name, iqr=0.1) for name in "xyz"]
+    noisy = [problem({"a": 1.0, "b": 1.001}, graph=name, iqr=0.1) for name in "xyz"]
     first, again = (noise_floor(evaluate(noisy, {}).outcomes) for _ in range(2))
     floors = [noise.floor(p) for p in noisy]
     assert first == again == pytest.approx(math.prod(floors) ** (1 / 3))

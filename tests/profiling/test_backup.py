@@ -148,6 +148,20 @@ def test_what_is_no_backup_changes_nothing(path, tmp_path, harm, said):
     assert content(path) == before
 
 
+def test_a_log_that_a_kill_has_left_is_not_taken_for_the_new_backup_s(path, tmp_path):
+    file, log = tmp_path / "backup.db", tmp_path / "backup.db-wal"
+    backup(path, file)
+    with Store.open(file) as written:
+        written.add([measurement(7)], MACHINE)
+        left = log.read_bytes()
+    with Store.open(path) as store:
+        store.add([measurement(9)], MACHINE)
+    log.write_bytes(left)
+    assert backup(path, file) == 6
+    assert not log.exists()
+    assert content(file) == content(path)
+
+
 @pytest.mark.parametrize("harm", [damaged, of_a_newer_release])
 def test_what_cannot_be_opened_any_more_is_replaced(path, tmp_path, harm):
     before, file = content(path), tmp_path / "backup.db"

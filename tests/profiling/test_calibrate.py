@@ -11,6 +11,7 @@ import torch
 
 from hetune.costmodel.calibration import ROOFLINE
 from hetune.costmodel.fingerprint import this_machine
+from hetune.profiling.alone import alone
 from hetune.profiling.calibrate import calibration, few, probes
 from hetune.profiling.calibrate.caches import DEFAULT, Caches, detect
 from hetune.profiling.calibrate.correction import Observed, correct, error, predictions
@@ -219,7 +220,7 @@ def test_distinct_launches_of_units_with_times_are_looked_at():
     assert found is not None
     assert found.families == ("fused", "product")
     assert found.columns.tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    assert found.seconds.tolist() == [1.0, 5.0]
+    assert found.seconds.tolist() == [1.5, 5.0]  # lower quartiles
     assert (found.graph_features.tolist(), found.threads) == ([1.0], 2)
     assert Observed.of(units[2:]) is None
 
@@ -287,6 +288,20 @@ def calibrate(monkeypatch):
         return calibration.calibrate(**options)
 
     return run
+
+
+def test_nobody_else_measures_meanwhile(calibrate, monkeypatch):
+    seen = []
+
+    def measure(**given):
+        with alone(wait=False) as is_alone:
+            seen.append(is_alone)
+        return MEASURED
+
+    calibrate(None)
+    monkeypatch.setattr(calibration, "measure_machine", measure)
+    calibration.calibrate()
+    assert seen == [False]
 
 
 def test_a_foreign_model_is_corrected_for_the_measured_rates(calibrate):

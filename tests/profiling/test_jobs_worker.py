@@ -1,6 +1,7 @@
 """Workers of jobs: what they measure, and what becomes of it whatever happens."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -8,6 +9,7 @@ import pytest
 from filelock import FileLock
 
 from hetune.costmodel.fingerprint import this_machine
+from hetune.profiling.alone import alone
 from hetune.profiling.corpus import recipe
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import State
@@ -91,6 +93,18 @@ def test_it_measures_what_is_not_known(store, queue, fake, worker):
     assert fake.limits == Limits(rounds=9)
     assert queue.get(job.id).state is State.SUCCEEDED
     assert {m.campaign for m in store.measurements()} == {"smoke", "mine"}
+
+
+def test_who_works_until_idle_waits_for_others_who_measure(queue, worker, tmp_path):
+    job = queue.submit_units("mine", units())
+    with ThreadPoolExecutor(1) as pool:
+        with alone(tmp_path / "lock"):
+            assert not worker.step()
+            done = pool.submit(worker.run, lambda _: False, until_idle=True)
+            with pytest.raises(TimeoutError):
+                done.result(0.3)
+        done.result(60)
+    assert queue.get(job.id).state is State.SUCCEEDED
 
 
 def test_what_is_known_whole_is_not_measured(store, queue, fake, worker):

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -219,6 +220,17 @@ def test_the_newest_code_of_a_variant_counts(store):
     new = measurement(2, variant="vanilla", graph_features=(1.0, 2.0))
     store.add([old], MACHINE)
     store.add([new], MACHINE)
+    [problem] = problems(store)
+    assert problem.graph_features == (1.0, 2.0)
+    assert [c.seconds for c in problem.candidates] == [np.quantile(new.samples, 0.25)]
+
+
+def test_what_was_measured_before_and_is_added_later_does_not_count(store):
+    new = measurement(2, variant="vanilla", graph_features=(1.0, 2.0))
+    before = new.measured_at - timedelta(days=30)
+    old = measurement(1, variant="vanilla", graph_features=(1.0,), measured_at=before)
+    store.add([new], MACHINE)
+    store.add([old], MACHINE)
     [problem] = problems(store)
     assert problem.graph_features == (1.0, 2.0)
     assert [c.seconds for c in problem.candidates] == [np.quantile(new.samples, 0.25)]

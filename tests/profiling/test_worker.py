@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from hetune.profiling.corpus import build, recipe
+from hetune.profiling.corpus.sources import digest_of
 from hetune.profiling.heartbeat import SETTING_UP, Heartbeat
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import graph_facts, units_of
@@ -122,6 +123,22 @@ def test_a_graph_that_cannot_be_made(faulty):
     assert endings(found) == ["failed"] * 4
     assert "no kind 'nothing'" in found[0].error
     assert (found[0].graph_fingerprint, found[0].graph_features) == ("", ())
+
+
+def test_a_file_that_is_not_there_or_another_is_no_result(faulty, tmp_path):
+    path = tmp_path / "graph.tsv"
+    path.write_text("a\tr\tb\n")
+    options = (("digest", digest_of(path)), ("path", str(path)))
+    of_file = replace(problem(), graph=replace(problem("-").graph, kind="file", options=options))
+    wanted = [replace(unit, problem=of_file) for unit in units("-")]
+    path.write_text("a\tr\tc\n")
+    with pytest.raises(WorkerError, match=r"has changed .* put back what it was"):
+        faulty.measure(wanted, STAMP)
+    path.unlink()
+    with pytest.raises(WorkerError, match="cannot be read"):
+        faulty.measure(wanted, STAMP)
+    path.write_text("a\tr\tb\n")
+    assert endings(faulty.measure(wanted, STAMP)) == ["ok"] * 4
 
 
 def test_what_libraries_print_is_no_answer(faulty):
