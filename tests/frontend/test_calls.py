@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.frontend.adapt import adapt
@@ -15,6 +16,8 @@ from hetune.variants.graph import HeteroGraph
 from .conftest import METADATA, TYPED
 
 geometric = pytest.importorskip("torch_geometric.nn")
+EdgeIndex = pytest.importorskip("torch_geometric").EdgeIndex
+Index = pytest.importorskip("torch_geometric").Index
 
 X = torch.arange(32.0).view(4, 8)
 EDGES = torch.tensor([[0, 1, 2], [3, 3, 0]])
@@ -42,6 +45,36 @@ def test_flat(module, args, kwargs):
     assert rows_of(adapter, call, graph) is X
     out = torch.ones(4, 4)
     assert result_of(adapter, call, graph, out) is out
+
+
+def test_ids_that_are_wrapped_are_those_within():
+    raw, types = EDGES.clone(), TYPES.clone()
+    call = read_call(
+        adapt(FLAT[0]),
+        (X, EdgeIndex(raw, sparse_size=(4, 4)), Index(types, dim_size=2)),
+        {},
+    )
+    assert call.tensors[0] is raw
+    assert call.tensors[1] is types
+    x_dict, edges = TYPED["relation_without_edges"]
+    x_dict = {name: x.float() for name, x in x_dict.items()}
+    wrapped = {key: EdgeIndex(value) for key, value in edges.items()}
+    call = read_call(adapt(HGT(8, 4, METADATA)), (x_dict, wrapped), {})
+    assert set(map(id, call.tensors)) == set(map(id, edges.values()))
+
+
+def test_tensors_without_memory_are_not_read():
+    adapter = adapt(FLAT[0])
+    with FakeTensorMode():
+        x, edges, types = torch.ones(4, 8), torch.ones(2, 3).long(), torch.ones(3).long()
+    for name, args in (
+        ("x", (x, EDGES, TYPES)),
+        ("x", (x, HeteroGraph(*EDGES, TYPES))),
+        ("edge_index", (X, edges, TYPES)),
+        ("edge_type", (X, EDGES, types)),
+    ):
+        reason = f"{name} is a FakeTensor, which has no memory that kernels could read"
+        assert read_call(adapter, args, {}) == Unsupported(reason)
 
 
 def test_reversed_flow_turns_edges_and_graphs_around():

@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter, Unsupported
@@ -226,6 +227,31 @@ def test_an_aggregation_that_is_replaced_is_noticed():
     assert adapter.refusal() is None
     conv.aggr_module = geometric.aggr.SumAggregation()
     assert adapter.refusal() == "aggr_module was replaced: compile it anew"
+
+
+def test_parts_and_methods_that_are_replaced_are_noticed():
+    def adapted():
+        conv = HGTConv(4, 4, METADATA, 2)
+        return conv, adapt(conv)
+
+    conv, adapter = adapted()
+    assert adapter.refusal() is None
+    name = METADATA[0][0]
+    conv.out_lin.lins[name] = geometric.Linear(4, 4)
+    assert adapter.refusal() == f"out_lin.lins.{name} was replaced: compile it anew"
+    conv, adapter = adapted()
+    conv.kqv_lin = geometric.HeteroDictLinear(dict.fromkeys(METADATA[0], 4), 12)
+    assert adapter.refusal() == "kqv_lin was replaced: compile it anew"
+    conv, adapter = adapted()
+    conv.message = lambda **_: None
+    assert adapter.refusal() == "its method 'message' was replaced"
+
+
+def test_parameters_without_memory_are_refused():
+    conv = RGCNConv(4, 4, 2)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        conv.bias = torch.nn.Parameter(torch.zeros(4))
+    assert adapt(conv) == Unsupported("a parameter is a FakeTensor, which has no memory")
 
 
 def test_inference_tensors_never_look_unchanged():

@@ -96,6 +96,7 @@ def test_empty_dictionaries():
     empty = from_edge_index_dict({WRITES: pairs()})
     assert (empty.num_nodes, empty.num_edges, empty.num_etypes) == (0, 0, 1)
     assert to_edge_index_dict(empty)[WRITES].shape == (2, 0)
+    assert to_edge_index_dict(g) == {}
 
 
 @pytest.mark.parametrize(
@@ -108,6 +109,8 @@ def test_empty_dictionaries():
         ({CITES: pairs((0, 5))}, {"num_nodes_dict": {"paper": 3}}, r"\)\]\[1\]\[0\] is 5.*3 paper"),
         ({CITES: pairs((-1, 0))}, {}, r"\[0\]\[0\] is -1"),
         ({CITES: pairs((0, 0))}, {"num_nodes_dict": {"paper": -2}}, "is -2: give a count"),
+        ({CITES: pairs((0, 3 << 30))}, {}, "3221225473 paper nodes, .* give num_nodes_dict"),
+        ({CITES: pairs((0, 0))}, {"num_nodes_dict": {"paper": 1 << 40}}, "number of nodes is 1099"),
         ({CITES: pairs((0, 0))}, {"metadata": (["paper"], [])}, "which metadata lacks"),
         ({CITES: torch.stack([torch.zeros(1).long()] * 2), WRITES: "x"}, {}, "is a str"),
     ],

@@ -181,6 +181,22 @@ def test_what_few_edges_change_is_merged(monkeypatch) -> None:
     assert not GraphIndex.of(many).is_built("order")
 
 
+def test_what_is_lent_is_merged_all_the_same() -> None:
+    rng = np.random.default_rng(0)
+    src, dst, etype = (rng.integers(0, n, 30_000) for n in (500, 500, 5))
+    graph = HeteroGraph(src, dst, etype, num_nodes=500, num_etypes=5)
+    index = GraphIndex.of(graph)
+    assert index.edge_id.numel() == graph.num_edges
+    index.lend_all()
+    assert not index.is_built("order")
+    found = edited(graph, add={"0": np.array([[3], [4]])})
+    assert GraphIndex.of(found).is_built("order")
+    assert_as_built_anew(found)
+    held = GraphIndex.of(found).nbytes
+    GraphIndex.of(found).lend_all()  # without effect: more edits may follow
+    assert GraphIndex.of(found).nbytes == held
+
+
 def test_parallel_edges_go_together_or_one_by_one() -> None:
     graph, twice = library(), {"writes": torch.tensor([[1], [2]])}
     assert edges_of(edited(graph, remove=twice))[:2] == [(0, 0, 0), (0, 2, 3)]

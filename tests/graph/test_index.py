@@ -453,3 +453,60 @@ def test_out_of_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_native, "library", Library)
     with pytest.raises(MemoryError, match="while indexing a graph"):
         index_native.histogram(torch.zeros(3, dtype=torch.int32), 1)
+
+
+def test_lent_indexes_are_there_as_long_as_somebody_uses_them() -> None:
+    graph = random_graph(40_000, 3_000, 30)
+    whole, some = GraphIndex.of(graph), GraphIndex.of(graph, (1, 4, 9))
+    expected = everything(GraphIndex.of(random_graph(40_000, 3_000, 30), (1, 4, 9)))
+    assert_same(everything(some), expected)
+    stats = whole.relation_stats
+    used, before = whole.src, whole.nbytes
+    groups = row_groups(whole, "edge", None)
+    builds = whole.builds_of_graph
+    assert builds == whole.builds + some.builds
+
+    some.lend_all()  # of all indexes of the graph, whichever is asked
+    assert whole.relation_stats is stats
+    assert row_groups(whole, "edge", None).rows is groups.rows
+    assert not whole.is_built("order")  # most of its columns are gone, and `src` is not
+    assert used.nbytes + groups.rows.nbytes <= whole.nbytes < before / 2
+    assert whole.builds_of_graph == builds
+    assert_same(everything(some), expected)
+    assert torch.equal(whole.src, used)
+    assert whole.is_built("order")
+    assert whole.builds_of_graph > builds
+
+    held = whole.nbytes
+    whole.lend_all()  # what was built again has shown that it is needed
+    assert whole.nbytes == held
+
+
+def test_indexes_that_are_kept_are_not_lent() -> None:
+    index = GraphIndex.of(graph := random_graph(40_000, 3_000, 30))
+    index.keep_all()
+    held = index.edge_id.nbytes
+    index.lend_all()
+    assert GraphIndex.of(graph).is_built("order")
+    assert index.nbytes > held
+
+
+def test_indexes_are_lent_while_others_build() -> None:
+    graph = random_graph(40_000, 3_000, 30)
+    expected = GraphIndex(graph).src_pair_of_edge
+    start = threading.Barrier(4)
+    seen: list[bool] = []
+
+    def ask() -> None:
+        start.wait()
+        for _ in range(20):
+            seen.append(torch.equal(GraphIndex.of(graph).src_pair_of_edge, expected))
+            with GraphIndex.of(graph)._lock:  # again and again, which `lend_all` does not
+                GraphIndex.of(graph).lend()
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert seen == [True] * 80

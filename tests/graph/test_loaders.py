@@ -69,6 +69,15 @@ def test_npz(tmp_path: Path):
     assert load(path, split="valid").num_edges == 0
 
 
+def test_npz_of_arrays_that_do_not_fit_together(tmp_path: Path):
+    for name in ("dst", "etype", "split"):
+        arrays = flat()
+        arrays[name] = arrays[name][:2]
+        path = write(tmp_path / "g.npz", npz_bytes(**arrays))
+        with pytest.raises(GraphFileError, match=f"{name} has another length than src"):
+            load(path, split="train")
+
+
 def test_npz_needs_only_edges(tmp_path: Path):
     path = write(tmp_path / "g.npz", npz_bytes(src=np.array([0]), dst=np.array([1])))
     assert load(path).num_nodes == 2

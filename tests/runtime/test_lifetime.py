@@ -11,8 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.index import GraphIndex
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.pricing import RooflinePricer
 from hetune.variants.runtime.workspace import ResultMemory
 from hetune.variants.testing.graphs import typed_graph
 
@@ -123,3 +126,75 @@ def test_threads_share_one_graph_of_edge_tensors(rgcn, x, edges):
 
     with ThreadPoolExecutor(8) as pool:
         assert all(torch.equal(found, expected) for found in pool.map(run, range(32)))
+
+
+def held(graph: HeteroGraph) -> int:
+    """Bytes of all the graph's indexes, tensors that they share counted for each."""
+    return sum(index.nbytes for index in GraphIndex.of(graph)._of_graph())
+
+
+def large_graph() -> HeteroGraph:
+    return typed_graph((3000, 2000), [(0, 1, 20_000), (1, 0, 30_000), (0, 0, 9_000)])
+
+
+def test_indexes_that_no_kernel_reads_go_once_runs_repeat(rgcn):
+    graph, x = large_graph(), torch.randn(5000, 8)
+    layer, other = compile_layer(rgcn, expected_runs=1e6), compile_layer(rgcn, expected_runs=1e6)
+    first = layer(x, graph)
+    indexed = held(graph)
+    assert torch.equal(layer(x, graph), first)
+    read = held(graph)
+    assert read < 0.6 * indexed
+    assert torch.equal(other(x, graph), first)
+    assert held(graph) == read
+    for variant in layer.variants:  # what they need beyond that is there again
+        if variant.endswith("b256"):
+            assert torch.allclose(layer(x, graph, variant=variant), first, atol=1e-5)
+    assert held(graph) > read
+
+
+def test_indexes_stay_as_long_as_layers_take_turns_to_index(rgcn):
+    graph, x = large_graph(), torch.randn(5000, 8)
+    source, destination = (
+        next(v for v in compile_layer(rgcn).variants if v.startswith(side))
+        for side in ("src", "dst")
+    )
+    layer = compile_layer(rgcn)
+    layer(x, graph, variant=source)
+    layer(x, graph, variant=destination)
+    indexed = held(graph)
+    layer(x, graph, variant=source)
+    assert held(graph) == indexed  # the other one was indexed since its last run
+    layer(x, graph, variant=destination)
+    assert held(graph) < indexed
+
+
+def test_indexes_stay_where_a_choice_is_to_come(rgcn):
+    graph, x = large_graph(), torch.randn(5000, 8)
+    layer = compile_layer(rgcn, pricer=RooflinePricer(asking_seconds=3600.0))
+    layer(x, large_graph())  # its kernels are there now, so that the question is put off
+    layer(x, graph)
+    indexed = held(graph)
+    for _ in range(5):
+        layer(x, graph)
+    assert held(graph) == indexed
+
+
+def test_indexes_stay_for_who_reads_them_in_every_run(rgcn):
+    graph, x = large_graph(), torch.randn(5000, 8)
+    layer = compile_layer(rgcn, backend="torch")
+    variant = layer.variants[0]
+    layer(x, graph, variant=variant)
+    builds = GraphIndex.of(graph).builds_of_graph
+    for _ in range(3):
+        layer(x, graph, variant=variant)
+    assert GraphIndex.of(graph).builds_of_graph == builds
+
+
+def test_what_a_layer_knows_of_a_graph_goes_with_the_layer(rgcn, x, graph):
+    layer = compile_layer(rgcn)
+    layer(x, graph)
+    assert layer in graph._owned
+    del layer
+    gc.collect()
+    assert not graph._owned

@@ -68,6 +68,11 @@ class Backend(Protocol):
         """Whether it walks a `DeviceIndex` on the tensors' device, rather than the CPU's."""
         ...
 
+    @property
+    def keeps_indexes(self) -> bool:
+        """Whether what it has bound holds on to the indexes that it reads."""
+        ...
+
     def refusal(self, device: torch.device) -> str:
         """Why it does not run on tensors of a device; "" if it does."""
         ...

@@ -60,7 +60,8 @@ class Adapter:
         self.is_reversed = is_reversed
         self._weights = weights
         self._options = _options(module)
-        self._aggregation = module._modules.get("aggr_module")
+        self._named_parts = dict(module.named_modules())
+        self._parts = [*self._named_parts.values()]
         self._is_there = {name: t is not None for name, t in module._parameters.items()}
         self._version: ParametersVersion | None = None
 
@@ -95,15 +96,22 @@ class Adapter:
     def refusal(self) -> str | None:
         """Why the module cannot be replaced right now, or None.
 
-        What may change after it was adapted: options, dtype, hooks, training mode with dropout.
+        What may change after it was adapted: options, parts, methods, dtype, hooks, training mode
+        with dropout.
         """
         own, parameters = vars(self.module), self.module._parameters
         for name, value in self._options.items():
             if own.get(name) != value:
                 now = own.get(name)
                 return f"{name} is {now!r}, and was {value!r} when it was compiled: compile it anew"
-        if self.module._modules.get("aggr_module") is not self._aggregation:
-            return "aggr_module was replaced: compile it anew"
+        if _parts(self.module) != self._parts:  # modules are equal to themselves alone
+            now = dict(self.module.named_modules())
+            names = [*self._named_parts, *now]
+            name = next(n for n in names if now.get(n) is not self._named_parts.get(n))
+            return f"{name} was replaced: compile it anew"
+        for name in METHODS:
+            if name in own:
+                return f"its method {name!r} was replaced"
         for name, is_there in self._is_there.items():
             if (parameters.get(name) is not None) != is_there:
                 return f"{name} was {'removed' if is_there else 'added'}: compile it anew"
@@ -160,14 +168,28 @@ def _tensors(module: nn.Module) -> list[Tensor]:
     ]
 
 
+METHODS = ("forward", "message", "aggregate", "update")
+"""What an instance may have of its own in place of its class's."""
+
+
+def is_wrapper(tensor: Tensor) -> bool:
+    """Whether a tensor has no memory that kernels could read, as a `FakeTensor` has none."""
+    kind = type(tensor)
+    return kind is not Tensor and kind.__torch_dispatch__ is not Tensor.__torch_dispatch__
+
+
 def refusal(module: nn.Module) -> str | None:
     """Why a module of a supported class cannot be replaced in the state it is in, or None."""
     is_hooked = False
     for part in _parts(module):  # in plain loops: every call of a layer asks
         for group in (part._parameters, part._buffers):
             for tensor in group.values():
-                if tensor is not None and tensor.dtype is not torch.float32:
+                if tensor is None:
+                    continue
+                if tensor.dtype is not torch.float32:
                     return _wrong_dtype(module)
+                if is_wrapper(tensor):
+                    return f"a parameter is a {type(tensor).__name__}, which has no memory"
         own = vars(part)
         for attribute in _HOOKS:
             if own.get(attribute):

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.adapter import Adapter, Unsupported
+from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
 
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
@@ -86,12 +86,16 @@ def _read_flat(x: object, edges: object, edge_type: object) -> Call | Unsupporte
         return Unsupported(reason)
     if isinstance(edges, HeteroGraph):
         return Call(x, edges)
+    edges = _unwrapped(edges)
     if (reason := _edge_refusal("edge_index", edges)) is not None:
         return Unsupported(reason)
+    edge_type = _unwrapped(edge_type)
     if not isinstance(edge_type, Tensor) or edge_type.dtype not in _INTEGERS:
         return Unsupported(
             f"edge_type is {_kind(edge_type)}: only tensors of {_NAMES} are supported"
         )
+    if (reason := _wrapped("edge_type", edge_type)) is not None:
+        return Unsupported(reason)
     assert isinstance(edges, Tensor)
     return Call(x, (edges, edge_type))
 
@@ -114,23 +118,37 @@ def _read_hetero(x: object, edges: object) -> Call | Unsupported:
         return Call(x, edges)
     if not isinstance(edges, Mapping):
         return Unsupported(f"edge_index_dict is {_kind(edges)}: only dictionaries are supported")
-    for key, value in edges.items():
+    found: dict[CanonicalEtype, Any] = {key: _unwrapped(ids) for key, ids in edges.items()}
+    for key, value in found.items():
         if (reason := _edge_refusal(f"edge_index_dict[{key}]", value)) is not None:
             return Unsupported(reason)
-    return Call(x, edges)
+    return Call(x, found)
 
 
 def _feature_refusal(name: str, x: Tensor) -> str | None:
     if x.layout is not torch.strided or x.dtype is not torch.float32 or x.dim() != 2:
         return f"{name} is {_kind(x)}: only float32 tensors [N, width] are supported"
+    return _wrapped(name, x)
+
+
+def _wrapped(name: str, tensor: Tensor) -> str | None:
+    if is_wrapper(tensor):
+        return f"{name} is a {type(tensor).__name__}, which has no memory that kernels could read"
     return None
+
+
+def _unwrapped(ids: object) -> object:
+    """The tensor that PyG's `EdgeIndex` or `Index` wraps, which counts the writes to it."""
+    is_wrapped = isinstance(ids, Tensor) and hasattr(ids, "as_tensor")
+    return ids.as_tensor() if is_wrapped else ids  # type: ignore[attr-defined]
 
 
 def _edge_refusal(name: str, edges: object) -> str | None:
     usable = isinstance(edges, Tensor) and edges.layout is torch.strided
     if not (usable and edges.dtype in _INTEGERS and edges.dim() == 2 and edges.shape[0] == 2):  # type: ignore[attr-defined]
         return f"{name} is {_kind(edges)}: only tensors [2, E] of {_NAMES} are supported"
-    return None
+    assert isinstance(edges, Tensor)
+    return _wrapped(name, edges)
 
 
 def _kind(value: object) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from hetune.variants.frontend.adapter import Adapter, Unsupported, as_rows, refusal
+from hetune.variants.frontend.adapter import METHODS, Adapter, Unsupported, as_rows, refusal
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 
 _PACKAGE = "torch_geometric.nn.conv."
@@ -34,9 +34,9 @@ def _general_refusal(module: Any) -> str | None:
         return "lazy parameters are not initialized yet: call the module once"
     if module.decomposed_layers != 1:
         return f"decomposed_layers={module.decomposed_layers}"
-    replaced = {"forward", "message", "aggregate", "update"} & vars(module).keys()
-    if replaced:
-        return f"its method {replaced.pop()!r} was replaced"
+    for name in METHODS:
+        if name in vars(module):
+            return f"its method {name!r} was replaced"
     for part in module.modules():
         kind = type(part)
         if not kind.__module__.startswith(("torch_geometric.", "torch.nn.modules.")):

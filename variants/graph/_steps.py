@@ -1,7 +1,8 @@
-"""What is built when it is first asked for: once, kept, timed and accounted for."""
+"""What is built when it is asked for: kept, until it is lent; timed and accounted for."""
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, cast
@@ -10,47 +11,77 @@ import torch
 
 _T = TypeVar("_T")
 
+_SMALL_BYTES = 1 << 16
+"""Tensors of no more are kept in any case: what they are made of may be large."""
+
 
 class Steps:
     """Named results of building, safe to ask for from several threads.
 
     Attributes:
         build_seconds: What has been built, and the seconds that took.
+        builds: How often something was.
     """
 
     def __init__(self) -> None:
         """Starts with nothing built."""
         self.build_seconds: dict[str, float] = {}
+        self.builds = 0
         self._lock = threading.RLock()
         self._built: dict[str, Any] = {}
+        self._borrowed: dict[str, Callable[[], Any]] = {}
+        self._lent: list[weakref.ref[torch.Tensor]] = []
         self._nested_seconds = 0.0
 
     def step(self, name: str, build: Callable[[], _T]) -> _T:
-        """What `build` yields, built and timed once; the time excludes steps it triggers."""
-        if name not in self._built:
+        """What `build` yields, built and timed where it is not there; without steps it triggers."""
+        found = self._found(name)
+        if found is None:
             with self._lock:
-                if name not in self._built:
+                found = self._found(name)
+                if found is None:
                     outer, self._nested_seconds = self._nested_seconds, 0.0
                     start = time.perf_counter()
                     try:
-                        built = build()
+                        found = build()
                         seconds = time.perf_counter() - start
                         self.build_seconds[name] = seconds - self._nested_seconds
-                        self._built[name] = built
+                        self.builds += 1
+                        self._built[name] = found
                     finally:
                         self._nested_seconds = outer + time.perf_counter() - start
-        return cast(_T, self._built[name])
+        return cast(_T, found)
 
     def is_built(self, name: str) -> bool:
-        """Whether a step is done."""
-        return name in self._built
+        """Whether a step is done, and what it yielded is there."""
+        return self._found(name) is not None
+
+    def lend(self) -> None:
+        """Keeps large tensors from now on only as long as somebody else does.
+
+        What is asked for when they are gone is built again, and kept.
+        """
+        with self._lock:
+            for name, value in tuple(self._built.items()):
+                tensors = tuple(_tensors((value,)))
+                if any(map(_is_large, tensors)):
+                    self._lent += map(weakref.ref, tensors)
+                    self._borrowed[name] = _borrowed(value)
+                    del self._built[name]
+
+    def _found(self, name: str) -> Any:
+        """What a step has yielded; None if it has not, or that is gone."""
+        found = self._built.get(name)
+        if found is None and name in self._borrowed:
+            found = self._borrowed[name]()
+        return found
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensors that have been built."""
+        """Bytes of the tensors that have been built and are there."""
         with self._lock:
-            found = {t.data_ptr(): t.nbytes for t in _tensors(self._built.values())}
-        return sum(found.values())
+            there = (*_tensors(self._built.values()), *(lent() for lent in self._lent))
+        return sum({t.data_ptr(): t.nbytes for t in there if t is not None}.values())
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:
@@ -61,3 +92,30 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(value)
         elif is_dataclass(value):
             yield from _tensors(getattr(value, field.name) for field in fields(value))
+
+
+def _is_large(tensor: torch.Tensor) -> bool:
+    return tensor.nbytes > _SMALL_BYTES
+
+
+def _borrowed(value: Any) -> Callable[[], Any]:
+    """Yields a value as long as somebody keeps its large tensors; None after that."""
+    if isinstance(value, torch.Tensor) and _is_large(value):
+        return weakref.ref(value)
+    if isinstance(value, tuple):
+        return _together(value, getattr(value, "_make", tuple))
+    if is_dataclass(value):
+        make = cast(Callable[..., Any], type(value))
+        parts = tuple(getattr(value, field.name) for field in fields(value))
+        return _together(parts, lambda found: make(*found))
+    return lambda: value
+
+
+def _together(values: tuple[Any, ...], make: Callable[[list[Any]], Any]) -> Callable[[], Any]:
+    parts = tuple(map(_borrowed, values))
+
+    def found() -> Any:
+        there = [part() for part in parts]
+        return None if any(each is None for each in there) else make(there)
+
+    return found

@@ -1,6 +1,6 @@
 """How an index is cut for parallel work: blocks of nodes, and rows of a space by type.
 
-Every cut is built once and kept by the index; none depends on the number of threads.
+Every cut is kept by the index, as all that it is asked for; none depends on the number of threads.
 """
 
 import functools

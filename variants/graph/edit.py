@@ -48,7 +48,7 @@ def edited(
     If the graph is indexed and few of its edges change, so is the result: the canonical order of
     its edges and their source pairs, which would have to be sorted, are merged from the graph's.
     All else is derived anew when it is asked for. A graph that is not indexed is, if anything is
-    to go.
+    to go. Runs on the result let go of none of its indexes, which the next edit takes up.
 
     Args:
         graph: The graph; it stays as it is.
@@ -96,7 +96,8 @@ def edited(
         validate=False,
     )
     changes = len(removed) + len(added.etype)
-    if index.is_built("order") and changes * _MERGE_COST <= graph.num_edges:
+    GraphIndex.of(result).keep_all()  # more edits may follow
+    if "order" in index.build_seconds and changes * _MERGE_COST <= graph.num_edges:
         GraphIndex.of(result).step(
             "order", lambda: merged_order(index, removed, gone, added, numbers)
         )

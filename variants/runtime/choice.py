@@ -93,10 +93,12 @@ class Chosen:
     Attributes:
         variant: What.
         cuda_graph: Whether its runs are to be replayed as one CUDA graph; None: nobody has asked.
+        is_settled: Whether other variants are not to be looked at or tried on this graph for now.
     """
 
     variant: Variant
     cuda_graph: bool | None = None
+    is_settled: bool = True
 
 
 def choose(

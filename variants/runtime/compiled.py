@@ -6,7 +6,6 @@ import copy
 import math
 import pickle
 import time
-import uuid
 import warnings
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +17,12 @@ from torch import Tensor, nn
 from hetune.variants.backends.base import Backend
 from hetune.variants.errors import InputError, MemoryLimitError, VariantError
 from hetune.variants.frontend.adapt import adapt
-from hetune.variants.frontend.adapter import Adapter, ParametersVersion, Unsupported
+from hetune.variants.frontend.adapter import (
+    Adapter,
+    ParametersVersion,
+    Unsupported,
+    is_wrapper,
+)
 from hetune.variants.frontend.calls import Call, graph_of, read_call, result_of, rows_of
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
@@ -124,7 +128,6 @@ class CompiledLayer(nn.Module):
         self._weights: dict[Hashable, _Weights] = {}
         self._graphs = GraphCache()
         self._warned: set[str] = set()
-        self._identity = uuid.uuid4()
         if isinstance(adapter, Unsupported):
             self._warn(adapter.reason, stacklevel=4)
         else:
@@ -164,8 +167,8 @@ class CompiledLayer(nn.Module):
             MemoryLimitError: No variant fits the limit, or this one does not.
         """
         check_demands(memory_limit)
-        if out is not None and not isinstance(out, Tensor):
-            raise InputError(f"out is a {type(out).__name__}: give a tensor")
+        if out is not None and (not isinstance(out, Tensor) or is_wrapper(out)):
+            raise InputError(f"out is a {type(out).__name__}: give a tensor that has memory")
         reason = transform()
         prepared = self._prepare(args, kwargs) if reason is None else Unsupported(reason)
         if not isinstance(prepared, Unsupported) and self._needs_gradients(prepared[1]):
@@ -258,8 +261,8 @@ class CompiledLayer(nn.Module):
     ) -> tuple[Chosen, Callable[[float], None] | None]:
         if variant is None:
             policy = self._policy_for(memory_limit)
-            key = "use", self._identity, policy.memory_limit, kernel_threads()
-            use = graph.cached(key, Use)
+            key = "use", policy.memory_limit, kernel_threads()
+            use = graph.cached(key, Use, owner=self)
             chosen, tell = use.next(tuple(self._promoted.values()), graph, policy, self._is_ready)
             if tell is not None and not settle(graph.device):
                 tell = None  # somebody records the run, whose time says nothing
@@ -306,12 +309,12 @@ class CompiledLayer(nn.Module):
         out: Tensor | None,
     ) -> Tensor:
         executable, must = self._executable(chosen.variant, graph), self._policy.cuda_graph
+        if chosen.is_settled:
+            executable.tidy()
         if must is False:
             return executable.run(features, weights, out)
         recorder = self._recorder
-        replays = graph.cached(
-            ("replays", self._identity), lambda: Replays(must or False, recorder)
-        )
+        replays = graph.cached("replays", lambda: Replays(must or False, recorder), owner=self)
         return replays.run(
             executable,
             features,

@@ -115,4 +115,4 @@ def _identity(tensor: Tensor) -> object:
     if not tensor.is_inference():
         return id(tensor)
     content = tensor.detach().cpu().contiguous().numpy().tobytes()
-    return tensor.shape, str(tensor.dtype), hashlib.blake2b(content).digest()
+    return str(tensor.device), tensor.shape, str(tensor.dtype), hashlib.blake2b(content).digest()

@@ -18,7 +18,7 @@ from hetune.variants.graph.streams import settle
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.plan.nodes import Plan
-from hetune.variants.program.nodes import Param
+from hetune.variants.program.nodes import ALL_EDGES, Param
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.given import constants_of
 from hetune.variants.runtime.memory import ELEMENT, Layout, copied_bytes, layout_of
@@ -54,6 +54,8 @@ class Executable:
         )
         self.device = domain.device or torch.device("cpu")
         self.workspace = Workspace.of(domain.graph) if domain.device is None else None
+        self._builds = -1
+        self._is_tidy = domain.device is not None or not backend.keeps_indexes
         settle(domain.device)
 
     @property
@@ -98,6 +100,19 @@ class Executable:
                     runner(buffers)
                     mark()
         return result
+
+    def tidy(self) -> None:
+        """Lets go of indexes that no kernel reads, if none was built since this was called before.
+
+        To be called before a run, where no choice is to come: choosing and indexing need more than
+        kernels do. Once, and on the CPU alone.
+        """
+        if not self._is_tidy:
+            index = self._domain.index(ALL_EDGES)
+            before, self._builds = self._builds, index.builds_of_graph
+            if before == self._builds:
+                index.lend_all()
+                self._is_tidy = True
 
     def inputs(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The features that the program takes, checked and contiguous.

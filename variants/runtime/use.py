@@ -101,7 +101,7 @@ class Use:
             if not self.asked:
                 first = self.current.variant if self.current else _usual_on(graph, variants)
                 if self._is_early(first, graph, policy, is_ready):
-                    self.current = Chosen(first, cuda_graph=False)
+                    self.current = Chosen(first, cuda_graph=False, is_settled=False)
                     return self.current, None
             learns = policy.expected_runs is None
             if not self.asked or (learns and _is_power_of_two(self.calls)):
@@ -150,7 +150,7 @@ class Use:
         if not waiting or len(self._contenders) == 1:
             return self.current, None
         trial = min(waiting, key=lambda v: len(self._trials[v.id]))
-        return Chosen(trial), lambda seconds: self._tell(trial, seconds)
+        return Chosen(trial, is_settled=False), lambda seconds: self._tell(trial, seconds)
 
     def _tell(self, variant: Variant, seconds: float) -> None:
         times = self._trials[variant.id]

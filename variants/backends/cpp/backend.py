@@ -52,6 +52,7 @@ class CppBackend:
 
     name = "cpp"
     indexes_on_device = False
+    keeps_indexes = True
     target: Device = "cpu"
     schedule = None
 

@@ -21,6 +21,7 @@ class TorchBackend:
 
     name = "torch"
     indexes_on_device = False
+    keeps_indexes = False
     target: Device = "cpu"
     schedule = None
 
@@ -47,10 +48,14 @@ class TorchBackend:
 
 
 def _scratch(launch: Launch, place: Place) -> dict[str, Tensor]:
-    """Memory for all rows of scratch buffers: the interpreter runs all blocks at once."""
+    """Memory for all rows of scratch buffers: the interpreter runs all blocks at once.
+
+    It is full of NaN: what is read but never written shows.
+    """
     sizes = whole_scratch(launch, place.count)
     memory = {
-        name: torch.empty(size, dtype=torch.float32, device="cpu") for name, size in sizes.items()
+        name: torch.full((size,), torch.nan, dtype=torch.float32, device="cpu")
+        for name, size in sizes.items()
     }
     found: dict[str, Tensor] = {}
     for buffer in launch.buffers:

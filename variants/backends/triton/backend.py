@@ -67,6 +67,7 @@ class TritonBackend:
     """
 
     indexes_on_device = True
+    keeps_indexes = True
     target: Device = "cuda"
 
     def __init__(

@@ -7,7 +7,7 @@ from itertools import accumulate
 import torch
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph._arrays import as_ids, check_range
+from hetune.variants.graph._arrays import as_ids, check_count, check_found, check_range
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 
 
@@ -85,6 +85,8 @@ def to_edge_index_dict(graph: HeteroGraph) -> dict[CanonicalEtype, torch.Tensor]
     Raises:
         GraphError: The graph is not canonical.
     """
+    if not graph.num_etypes:
+        return {}
     offsets = dict(zip(graph.ntype_names, graph.node_offsets, strict=False))
     order = torch.argsort(graph.etype, stable=True)
     counts = torch.bincount(graph.etype, minlength=graph.num_etypes).tolist()
@@ -134,13 +136,14 @@ def _node_counts(
     num_nodes_dict: Mapping[str, int] | None,
     x_dict: Mapping[str, torch.Tensor] | None,
 ) -> dict[str, int]:
-    largest = dict.fromkeys(ntypes, -1)
+    largest, entries = dict.fromkeys(ntypes, -1), dict.fromkeys(ntypes, 0)
     given = num_nodes_dict or {}
     features = x_dict or {}
     for (source, _, target), ends in edges.items():
         for ntype, ids in zip((source, target), ends, strict=True):
             if ntype not in given and ntype not in features and ids.numel():
                 largest[ntype] = max(largest[ntype], int(ids.max()))
+                entries[ntype] += ids.numel()
     counts = {}
     for ntype in ntypes:
         if ntype in given:
@@ -149,6 +152,9 @@ def _node_counts(
             counts[ntype] = int(features[ntype].shape[0])
         else:
             counts[ntype] = largest[ntype] + 1
+            mend = f"mend the id, or give num_nodes_dict[{ntype!r}]"
+            check_found(f"{ntype} nodes", counts[ntype], entries[ntype], mend)
         if counts[ntype] < 0:
             raise GraphError(f"num_nodes_dict[{ntype!r}] is {counts[ntype]}: give a count")
+    check_count("the number of nodes", sum(counts.values()))
     return counts

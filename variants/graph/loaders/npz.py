@@ -54,11 +54,12 @@ def _take(path: Path, arrays: dict[str, np.ndarray], split: str) -> dict[str, np
         raise GraphFileError(f"split is {split!r}: one of {', '.join(SPLITS)}")
     if "split" not in arrays:
         raise GraphFileError(f"{path} has no array 'split': leave split out")
-    if arrays["split"].shape != arrays["src"].shape:
-        raise GraphFileError(f"{path}: split has another length than src: write it again")
+    per_edge = {name: arrays[name] for name in ("src", "dst", "etype", "split") if name in arrays}
+    for name, array in per_edge.items():
+        if array.shape != arrays["src"].shape:
+            raise GraphFileError(f"{path}: {name} has another length than src: write it again")
     chosen = arrays["split"] == SPLITS.index(split)
-    per_edge = {name: arrays[name][chosen] for name in ("src", "dst", "etype") if name in arrays}
-    return arrays | per_edge
+    return arrays | {name: array[chosen] for name, array in per_edge.items()}
 
 
 def _check_sizes(path: Path) -> None:
