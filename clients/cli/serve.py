@@ -172,6 +172,7 @@ def serve(
                 soft_wrap=True,
             ),
         )
+    server.leave_threads()
 
 
 @contextmanager

@@ -102,7 +102,7 @@ def explain(
         DeviceName, typer.Option(help="What variants are for; a GPU need not be here.")
     ] = DeviceName.cpu,
 ) -> None:
-    """Say which variant would run on a graph, and why; nothing is compiled."""
+    """Say which variant would run on a graph, and why; no kernel is compiled."""
     use_threads(threads)
     job = Job(
         GraphSource(graph, format, scale, inverse, self_loops, seed, read_options(read)),

@@ -152,7 +152,8 @@ def put_model(
     Args:
         name: Letters, digits, dots, dashes and underscores.
         layers: Of `hetune.nn`, or of PyG that `hetune.nn.from_pyg` takes; each followed by at most
-            one of `torch.nn.ReLU`, `ELU`, `GELU` and `Tanh`.
+            one of `torch.nn.LayerNorm` and `BatchNorm1d`, then at most one of `ReLU`, `ELU`,
+            `GELU` and `Tanh`. `Dropout` does nothing at inference, and is left out.
         version: Its number.
         jumping: "cat" or "max" for a model that gives out what all layers do, side by side or the
             largest of each column; by default it gives out what the last layer does.

@@ -1,4 +1,4 @@
-"""Safetensors containers in memory, read without copying: tensors are views of the content.
+"""Safetensors containers: in memory, read without copying, or in files.
 
 Nothing in it is trusted: lengths, shapes and offsets are checked before a tensor is made.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from io import BufferedReader
 from typing import TypeAlias
 
 import numpy as np
@@ -22,6 +24,8 @@ Content: TypeAlias = bytes | bytearray | memoryview
 LENGTH_BYTES = 8
 MOST_HEADER = 1 << 24
 """Bytes; a longer header is refused."""
+MOST_FILE_HEADER = 100_000_000
+"""As the safetensors library has it: names of 100,000 types take some room."""
 DTYPES = {
     "BOOL": torch.bool,
     "U8": torch.uint8,
@@ -78,12 +82,8 @@ def tensors_in(content: Content) -> tuple[dict[str, str], dict[str, Tensor]]:
     Raises:
         MalformedError: It is no container.
     """
-    text = _header(content)
-    read = _layout_again if len(text) <= _OFTEN_BYTES else _layout
-    layout, start = read(text), LENGTH_BYTES + len(text)
-    if layout.end != len(content) - start:
-        left = len(content) - start
-        raise _malformed(f"its tensors take {layout.end} bytes, and {left} are there")
+    start = _start(content[:LENGTH_BYTES], MOST_HEADER, len(content))
+    layout = _layout_of(bytes(content[LENGTH_BYTES:start]), len(content) - start)
     data = np.frombuffer(content, dtype=np.uint8)
     if not data.flags.writeable:
         data = data.copy()
@@ -91,12 +91,69 @@ def tensors_in(content: Content) -> tuple[dict[str, str], dict[str, Tensor]]:
     return dict(layout.metadata), tensors
 
 
-def _header(content: Content) -> bytes:
-    length = int.from_bytes(content[:LENGTH_BYTES], "little")
-    start = LENGTH_BYTES + length
-    if not 0 < length <= MOST_HEADER or start > len(content):
-        raise _malformed(f"the length of its header, {length}, is none")
-    return bytes(content[LENGTH_BYTES:start])
+def metadata_from(file: BufferedReader) -> dict[str, str]:
+    """The metadata of a container in a file, whose tensors are not read.
+
+    Raises:
+        MalformedError: It is no container.
+        OSError: It cannot be read.
+    """
+    layout, _ = _head(file)
+    return dict(layout.metadata)
+
+
+def tensors_from(file: BufferedReader) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """The metadata and the tensors of a container in a file: the latter have memory of their own.
+
+    Args:
+        file: Open at its beginning. It is not asked for by name, which may lead to another one.
+
+    Returns:
+        As `tensors_in`.
+
+    Raises:
+        MalformedError: It is no container.
+        OSError: It cannot be read.
+        RuntimeError: There is no memory for a tensor.
+    """
+    layout, start = _head(file)
+    tensors = {}
+    for entry in layout.entries:
+        tensors[entry.name] = tensor = _new(entry)
+        file.seek(start + entry.begin)
+        if tensor.numel() and file.readinto(bytes_of(tensor)) != tensor.nbytes:
+            raise _malformed(f"{entry.name!r} is not there as a whole")
+    return dict(layout.metadata), tensors
+
+
+def bytes_of(tensor: Tensor) -> memoryview:
+    """The memory of a contiguous tensor on the host."""
+    # NumPy's steps take less than torch's, but it has no bfloat16.
+    numbers = tensor.view(torch.int16) if tensor.dtype is torch.bfloat16 else tensor
+    return numbers.numpy().reshape(-1).view(np.uint8).data
+
+
+def _head(file: BufferedReader) -> tuple[_Layout, int]:
+    """What is in a file, and where tensors begin."""
+    size = os.fstat(file.fileno()).st_size
+    start = _start(file.read(LENGTH_BYTES), MOST_FILE_HEADER, size)
+    return _layout_of(file.read(start - LENGTH_BYTES), size - start), start
+
+
+def _start(length: Content, most: int, size: int) -> int:
+    """Where tensors begin, in a container of that size."""
+    found = int.from_bytes(length, "little")
+    if not 0 < found <= most or LENGTH_BYTES + found > size:
+        raise _malformed(f"the length of its header, {found}, is none")
+    return LENGTH_BYTES + found
+
+
+def _layout_of(text: bytes, left: int) -> _Layout:
+    """What a header says of so many bytes that follow it."""
+    layout = _layout_again(text) if len(text) <= _OFTEN_BYTES else _layout(text)
+    if layout.end != left:
+        raise _malformed(f"its tensors take {layout.end} bytes, and {left} are there")
+    return layout
 
 
 def _layout(text: bytes) -> _Layout:
@@ -143,9 +200,8 @@ def _entry(name: str, given: object) -> _Entry:
 
 
 def _tensor(entry: _Entry, data: np.ndarray, start: int) -> Tensor:
-    count = math.prod(entry.shape)
-    if count == 0:
-        return _empty(entry)
+    if entry.begin == entry.end:
+        return _new(entry)
     numbers = data[start + entry.begin : start + entry.end]
     if (start + entry.begin) % entry.dtype.itemsize:
         numbers = numbers.copy()
@@ -154,10 +210,14 @@ def _tensor(entry: _Entry, data: np.ndarray, start: int) -> Tensor:
     return found.view(torch.bfloat16) if entry.dtype is torch.bfloat16 else found
 
 
-def _empty(entry: _Entry) -> Tensor:
+def _new(entry: _Entry) -> Tensor:
+    """Memory for a tensor, which is not filled in."""
     try:
         return torch.empty(entry.shape, dtype=entry.dtype, device="cpu")
-    except RuntimeError:  # strides that overflow
+    except RuntimeError:
+        if entry.begin != entry.end:  # there is no memory
+            raise
+        # Strides that overflow.
         raise _malformed(f"{entry.name!r} has a shape that nothing can have") from None
 
 

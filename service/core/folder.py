@@ -103,6 +103,8 @@ class Folder:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             draft.replace(path)
             sync_folder(path.parent)
+            if path.parent != self.root:  # it may have been created just now
+                sync_folder(self.root)
 
     def io(self, verb: str, *, may_miss: bool = True) -> _Translated:
         """Turns the system's errors into ours, but for a file that is not there and may be missing.

@@ -17,6 +17,7 @@ from pathlib import Path
 from hetune.service.core.folder import Folder
 from hetune.service.core.message import Pieces
 from hetune.variants.errors import MalformedError, NotFoundError, TooLargeError
+from hetune.variants.registry.whole import sync_folder
 
 ID_PATTERN = r"[0-9a-f]{32}"
 FEATURES_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -177,12 +178,12 @@ class GraphFiles:
             self._unlink(graph, features)
 
     def put_aside(self, path: Path) -> None:
-        """Keeps a damaged file from being read again.
+        """Keeps a damaged file from being read again, if it is there still.
 
         Raises:
             FolderError: The folder cannot be written.
         """
-        with self.folder.io("write"):
+        with self.folder.io("write"), suppress(FileNotFoundError):
             path.replace(path.with_suffix(".damaged"))
 
     def is_pinned(self, graph: str) -> bool:
@@ -202,6 +203,7 @@ class GraphFiles:
                 self._pin_of(graph).touch(mode=0o600)
             else:
                 self._pin_of(graph).unlink(missing_ok=True)
+            sync_folder(self.folder.root)
 
     def _paths(self) -> Iterator[Path]:
         yield from self.folder.root.glob(f"*{_SUFFIX}")
@@ -229,6 +231,8 @@ class GraphFiles:
             if total <= self._quota:
                 return
             if file.path in kept or file.path not in left or self.is_pinned(file.graph):
+                continue
+            if _was_used_since(file):
                 continue
             _log.info("%s goes, for graphs are over their limit", file.path)
             self._unlink(file.graph, file.features)
@@ -274,6 +278,14 @@ def _graph_path(root: Path, graph: str) -> Path:
     if not re.fullmatch(ID_PATTERN, graph):
         raise NotFoundError(f"{graph[:64]!r} is no id of a graph: ids have 32 digits, 0-9 and a-f")
     return root / f"{graph}{_SUFFIX}"
+
+
+def _was_used_since(file: GraphFile) -> bool:
+    """Whether a file was used, or replaced, after it was listed."""
+    try:
+        return file.path.stat().st_mtime_ns != file.used
+    except FileNotFoundError:
+        return False
 
 
 def _file(status: os.stat_result, path: Path, *, is_graph: bool) -> GraphFile:

@@ -96,11 +96,13 @@ class GraphStore:
             FolderError: It cannot be written.
         """
         key, path = graph.fingerprint, self.files.path(graph.fingerprint)
-        if not path.exists():
-            check_limit("bytes on disk", _array_bytes(graph), self._limits.stored_bytes)
-            self.files.publish(Pieces(header_of(graph).model_dump_json(), arrays_of(graph)), key)
+        with self.files.folder.locked():  # or it may go for others once it is seen to be there
+            if not path.exists():
+                check_limit("bytes on disk", _array_bytes(graph), self._limits.stored_bytes)
+                content = Pieces(header_of(graph).model_dump_json(), arrays_of(graph))
+                self.files.publish(content, key)
+            self.files.touch(key)
         self._loaded.add(path, graph)
-        self.files.touch(key)
         return key
 
     def get(self, key: str) -> HeteroGraph:

@@ -10,6 +10,8 @@ from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import Trains
 from hetune.profiling.store.store import Store
 
+_CLOSE_SECONDS = 1.0
+
 
 class Measurements:
     """Opened when they are first asked for: a database that is away keeps nobody from running.
@@ -51,11 +53,18 @@ class Measurements:
         return self._open()[2]
 
     def close(self) -> None:
-        """Gives the connections back; who asks again opens new ones."""
-        with self._opening:
+        """Gives the connections back; who asks again opens new ones.
+
+        Where they cannot be opened for so long that this is over before, they are left.
+        """
+        if not self._opening.acquire(timeout=_CLOSE_SECONDS):
+            return
+        try:
             if self._opened is not None:
                 self._opened[0].close()
             self._opened = None
+        finally:
+            self._opening.release()
 
     def _open(self) -> tuple[Store, JobQueue, Leases]:
         with self._opening:

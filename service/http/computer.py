@@ -35,8 +35,8 @@ class Computer:
         return task
 
     def close(self) -> None:
-        """Waits for what is under way; the rest is not begun."""
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        """What is under way goes on, and is not waited for; the rest is not begun."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _count(self, by: int) -> None:
         with self._counting:

@@ -61,6 +61,6 @@ def router(work: Work) -> APIRouter:
     ) -> PromotedModel:
         """Makes a cost model the champion, unless it loses to the present one."""
         with work.changing.entered():
-            return await work.aside(lambda: models.promote(id, machine))
+            return await work.change(lambda: models.promote(id, machine))
 
     return routes

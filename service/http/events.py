@@ -7,14 +7,15 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 
 from fastapi.responses import StreamingResponse
 
 from hetune.service.core.documents import Document
 from hetune.service.core.job_documents import JobDocument
-from hetune.service.core.jobs import Jobs
 from hetune.service.http.asgi import Receive, Scope, Send
 from hetune.service.http.gate import Gate
+from hetune.service.http.work import Work
 from hetune.variants.errors import HetuneError
 
 MEDIA_TYPE = "text/event-stream"
@@ -48,31 +49,27 @@ class EventStream(StreamingResponse):
 
 
 async def job_events(
-    jobs: Jobs,
-    id: int,
-    after: int,
-    stopping: Callable[[], bool],
-    left: Callable[[], Awaitable[bool]],
+    work: Work, id: int, after: int, left: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[bytes]:
     """What happens to a job: `log` for each line, `job` for each change of its state and progress.
 
     Ends with the job: the last event is the `job` that says how it ended.
 
     Args:
-        jobs: Where the job is.
+        work: Of the service that has the job.
         id: Its number.
         after: Only lines of the log with larger numbers, which are the events' ids.
-        stopping: Whether the service is.
         left: Whether the client has.
     """
+    jobs, stopping = work.service.jobs, work.stopping
     until = time.monotonic() + MOST_SECONDS
     said: JobDocument | None = None
     last = time.monotonic()
     try:
-        while time.monotonic() < until and not stopping() and not await left():
+        while time.monotonic() < until and not stopping.is_set() and not await left():
             # First the state: what is in the log when a job has ended is all that there will be.
-            job = await asyncio.to_thread(jobs.get, id)
-            page = await asyncio.to_thread(jobs.log, id, after=after, limit=_PAGE)
+            job = await work.ask(partial(jobs.get, id))
+            page = await work.ask(partial(jobs.log, id, after=after, limit=_PAGE))
             for line in page.lines:
                 yield _event(LOG_EVENT, line, line.number)
             after = page.after

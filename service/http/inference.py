@@ -65,9 +65,7 @@ def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
                 content = await work.compute(
                     lambda: _infer(service, waiting, wanted), deadline, times
                 )
-        if isinstance(content, Pieces):
-            return PiecesResponse(content, wanted.value, work.computing)
-        return Response(content, media_type=wanted.value)
+        return PiecesResponse(content, wanted.value, work.computing)
 
     return infer
 

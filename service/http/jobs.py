@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -44,42 +43,42 @@ def router(work: Work) -> APIRouter:
         with work.changing.entered():
             body = bytes(await read(request, media, limits))
             asked = _under(parse(JobRequest, body), idempotency_key)
-            job = await work.aside(lambda: jobs.submit(asked))
+            job = await work.change(lambda: jobs.submit(asked))
         response.headers["Location"] = f"/v1/profiling/jobs/{job.id}"
         return job
 
     @routes.get("")
-    def list_jobs(
+    async def list_jobs(
         state: State | None = None,
         before: Annotated[int | None, Query(ge=1, le=LARGEST_ID)] = None,
         limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100,
     ) -> JobList:
         """Jobs, the latest first, page by page."""
-        return jobs.list(state=state, before=before, limit=limit)
+        return await work.ask(lambda: jobs.list(state=state, before=before, limit=limit))
 
     @routes.get("/{id}")
-    def get_job(id: int) -> JobDocument:
+    async def get_job(id: int) -> JobDocument:
         """A job, and how far it is."""
-        return jobs.get(id)
+        return await work.ask(lambda: jobs.get(id))
 
     @routes.delete("/{id}")
-    def cancel_job(id: int) -> JobDocument:
+    async def cancel_job(id: int) -> JobDocument:
         """Cancels a job: what was measured stays, and what is being measured is finished."""
-        return jobs.cancel(id)
+        return await work.ask(lambda: jobs.cancel(id))
 
     @routes.get("/{id}/log")
-    def job_log(
+    async def job_log(
         id: int, after: After = 0, limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = MOST_LISTED
     ) -> JobLog:
         """What happened to a job, in order, page by page."""
-        return jobs.log(id, after=after, limit=limit)
+        return await work.ask(lambda: jobs.log(id, after=after, limit=limit))
 
     @routes.get("/{id}/results")
-    def job_results(
+    async def job_results(
         id: int, after: After = 0, limit: Annotated[int, Query(ge=1, le=MOST_RESULTS)] = 20
     ) -> JobResults:
         """What is known of a job's problems, page by page."""
-        return jobs.results(id, after=after, limit=limit)
+        return await work.ask(lambda: jobs.results(id, after=after, limit=limit))
 
     @routes.get(
         "/{id}/events",
@@ -98,12 +97,11 @@ def router(work: Work) -> APIRouter:
         """A job's log and state as they change, until the job ends (server-sent events)."""
         told = _told(last_event_id)
         after = after if told is None else told
-        job = await asyncio.to_thread(jobs.get, id)
-        news = await asyncio.to_thread(jobs.log, id, after=after, limit=1)
+        job = await work.ask(lambda: jobs.get(id))
+        news = await work.ask(lambda: jobs.log(id, after=after, limit=1))
         if told is not None and job.state.is_final and not news.lines:
             return Response(status_code=204)
-        events = job_events(jobs, id, after, work.stopping.is_set, request.is_disconnected)
-        return EventStream(events, work.watching)
+        return EventStream(job_events(work, id, after, request.is_disconnected), work.watching)
 
     return routes
 

@@ -6,11 +6,15 @@ import asyncio
 import contextlib
 import gc
 import ipaddress
+import logging
+import os
 import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import uvicorn
 
@@ -21,6 +25,8 @@ from hetune.variants.errors import InputError
 _BACKLOG = 128
 _CONNECTIONS = 256
 _LOOK_SECONDS = 0.1
+_IDLE_SECONDS = 0.5
+"""Until threads that have nothing to do have ended."""
 _SWITCH_SECONDS = 5e-4
 """The thread that computes gives the interpreter away in every kernel. By default it would get it
 back only after up to 5 ms of the event loop's work, each time."""
@@ -125,6 +131,8 @@ def run_until_told(
 ) -> None:
     """Serves until SIGINT or SIGTERM; a second one does not wait for requests under way.
 
+    Threads may be at work still when it returns. A further signal ends the process at once.
+
     Args:
         server: What runs.
         listener: Where it listens.
@@ -137,6 +145,7 @@ def run_until_told(
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
+        loop.set_default_executor(_Threads())
         for number in _SIGNALS:
             loop.add_signal_handler(number, stop)
         running = asyncio.ensure_future(server.serve(sockets=[listener]))
@@ -152,6 +161,30 @@ def run_until_told(
     sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve())
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # as SIGTERM is now
+
+
+def leave_threads() -> None:
+    """Ends the process here if threads are at work still: the interpreter would wait for them.
+
+    Nobody else does. Files are published by renaming, so that none is torn.
+    """
+    end = time.monotonic() + _IDLE_SECONDS
+    others = [t for t in threading.enumerate() if t is not threading.current_thread()]
+    for thread in others:
+        if not thread.daemon:
+            thread.join(max(end - time.monotonic(), 0.0))
+    if any(thread.is_alive() and not thread.daemon for thread in others):
+        logging.shutdown()
+        os._exit(0)
+
+
+class _Threads(ThreadPoolExecutor):
+    """Those of the event loop, which does not wait for them in the end."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Begins nothing more."""
+        super().shutdown(wait=False, cancel_futures=cancel_futures)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

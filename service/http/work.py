@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Self, TypeVar
@@ -24,6 +26,7 @@ from hetune.service.http.gate import Gate
 T = TypeVar("T")
 _CHANGING = 2
 _WATCHING = 32
+_ASKING = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Work:
     stopping: threading.Event
     activity: Activity | None
     _computer: Computer
+    _asking: ThreadPoolExecutor
 
     @classmethod
     def of(
@@ -84,6 +88,7 @@ class Work:
             stopping or threading.Event(),
             activity,
             Computer(),
+            ThreadPoolExecutor(_ASKING, "hetune-database"),
         )
 
     def is_idle_for(self, request: Request) -> bool:
@@ -124,6 +129,15 @@ class Work:
         """Does something in a thread of its own, beside computations."""
         return await asyncio.to_thread(self._marked, do)
 
+    async def ask(self, do: Callable[[], T]) -> T:
+        """Asks the database, in threads for that alone: where it hangs, nothing else does."""
+        run = contextvars.copy_context().run
+        return await asyncio.get_running_loop().run_in_executor(self._asking, run, do)
+
+    async def change(self, do: Callable[[], T]) -> T:
+        """Changes what is in the database, beside computations."""
+        return await self.ask(lambda: self._marked(do))
+
     def is_quiet(self) -> bool:
         """Whether nobody waits for a computation or an upload, and the service is not stopping."""
         inside = self.computing.inside + self.uploading.inside
@@ -134,9 +148,10 @@ class Work:
         return await asyncio.wrap_future(self._computer.submit(lambda: self._marked(do)))
 
     def close(self) -> None:
-        """Waits for the computation that is under way."""
+        """Begins nothing more. What is under way is not waited for."""
         self.stopping.set()
         self._computer.close()
+        self._asking.shutdown(wait=False, cancel_futures=True)
         self.service.close()
 
     def _begun(self, do: Callable[[], T], asked: float, times: Times | None) -> T:

@@ -6,7 +6,6 @@ the service's own would never find a quiet moment.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, TypeVar
@@ -52,7 +51,7 @@ def router(work: Work) -> APIRouter:
         with asking.entered():
             body = await read(request, media, replace(limits, json_bytes=SMALL_BYTES))
             found = parse(kind, bytes(body))
-            return await asyncio.to_thread(do, found)
+            return await work.ask(lambda: do(found))
 
     @routes.post(
         "",
@@ -70,7 +69,7 @@ def router(work: Work) -> APIRouter:
     async def prolong_work(unit: Number, token: Number) -> WantedDocument:
         """Prolongs a lease, and says whether the work is still wanted."""
         with asking.entered():
-            return await asyncio.to_thread(lending.heartbeat, unit, token)
+            return await work.ask(lambda: lending.heartbeat(unit, token))
 
     @routes.post("/{unit}/{token}/measurements", openapi_extra=takes(MeasuredRequest))
     async def complete_work(unit: Number, token: Number, request: Request) -> AddedDocument:
@@ -78,7 +77,7 @@ def router(work: Work) -> APIRouter:
         media = media_of(request, Media.JSON)
         with giving.entered():
             body = await read(request, media, replace(limits, json_bytes=MOST_BYTES))
-            return await work.aside(
+            return await work.change(
                 lambda: lending.complete(unit, token, parse(MeasuredRequest, bytes(body)))
             )
 

@@ -59,7 +59,7 @@ def router(work: Work) -> APIRouter:
         """Makes a cost model the champion, unless it loses to the present one."""
         with work.changing.entered():
             machine = (await read_form(request, service.limits)).text("machine") or None
-            await work.aside(lambda: models.promote(id, machine))
+            await work.change(lambda: models.promote(id, machine))
         return RedirectResponse("/ui/cost-models", _SEE_OTHER)
 
     return routes

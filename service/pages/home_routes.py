@@ -28,9 +28,9 @@ def router(work: Work, sessions: Sessions) -> APIRouter:
     service = work.service
 
     @routes.get(HOME)
-    def overview(request: Request) -> Response:
+    async def overview(request: Request) -> Response:
         """How the service is, what it keeps, what it has done."""
-        return page(request, "overview", found=overview_of(service))
+        return await work.ask(lambda: page(request, "overview", found=overview_of(service)))
 
     @routes.get("/ui/static/{name}")
     def static_file(name: str) -> Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from typing import Annotated
 
@@ -20,7 +19,7 @@ from hetune.service.pages.forms import read_form
 from hetune.service.pages.render import page
 from hetune.variants.errors import MalformedError
 
-_SEE_OTHER, _NO_CONTENT = 303, 204
+_SEE_OTHER = 303
 _LISTED = 25
 _LINES = 200
 _RESULTS = 10
@@ -34,7 +33,7 @@ def router(work: Work) -> APIRouter:
     jobs, limits, models = work.service.jobs, work.service.limits, work.service.cost_models
 
     @routes.get("")
-    def list_jobs(
+    async def list_jobs(
         request: Request,
         state: str = "",
         before: Annotated[int | None, Query(ge=1, le=LARGEST_ID)] = None,
@@ -43,16 +42,20 @@ def router(work: Work) -> APIRouter:
         if state not in ("", *State):
             raise MalformedError(f"state: take one of {', '.join(State)}")
         wanted = State(state) if state else None
-        return page(
-            request,
-            "jobs",
-            found=jobs.list(state=wanted, before=before, limit=_LISTED),
-            state=state,
-            states=tuple(State),
-            presets=PRESETS,
-            models=models.ids(),
-            key=secrets.token_hex(_KEY_BYTES),
-        )
+
+        def look() -> Response:
+            return page(
+                request,
+                "jobs",
+                found=jobs.list(state=wanted, before=before, limit=_LISTED),
+                state=state,
+                states=tuple(State),
+                presets=PRESETS,
+                models=models.ids(),
+                key=secrets.token_hex(_KEY_BYTES),
+            )
+
+        return await work.ask(look)
 
     @routes.post("")
     async def submit_job(request: Request) -> Response:
@@ -65,30 +68,34 @@ def router(work: Work) -> APIRouter:
                 "machine": form.text("machine") or None,
                 "idempotency_key": form.text("idempotency_key") or None,
             }
-            job = await work.aside(lambda: jobs.submit(parse_value(JobRequest, asked)))
+            job = await work.change(lambda: jobs.submit(parse_value(JobRequest, asked)))
         return RedirectResponse(f"/ui/jobs/{job.id}", _SEE_OTHER)
 
     @routes.get("/{id}")
-    def show_job(id: int, request: Request, results_after: Number = 0) -> Response:
+    async def show_job(id: int, request: Request, results_after: Number = 0) -> Response:
         """A job: how far it is, what happened to it, and what came of it."""
-        job = jobs.get(id)
-        log, left_out = jobs.log_end(id, limit=_LINES)
-        return page(
-            request,
-            "job",
-            job=job,
-            models=models.ids(),
-            lines=log.lines,
-            left_out=left_out,
-            told=log.after,
-            results=jobs.results(id, after=results_after, limit=_RESULTS),
-            is_first=results_after == 0,
-        )
+
+        def look() -> Response:
+            job = jobs.get(id)
+            log, left_out = jobs.log_end(id, limit=_LINES)
+            return page(
+                request,
+                "job",
+                job=job,
+                models=models.ids(),
+                lines=log.lines,
+                left_out=left_out,
+                told=log.after,
+                results=jobs.results(id, after=results_after, limit=_RESULTS),
+                is_first=results_after == 0,
+            )
+
+        return await work.ask(look)
 
     @routes.post("/{id}/cancel")
-    def cancel_job(id: int) -> Response:
+    async def cancel_job(id: int) -> Response:
         """Ends a job; what was measured stays."""
-        jobs.cancel(id)
+        await work.ask(lambda: jobs.cancel(id))
         return RedirectResponse(f"/ui/jobs/{id}", _SEE_OTHER)
 
     @routes.get("/{id}/events")
@@ -98,13 +105,13 @@ def router(work: Work) -> APIRouter:
         after: Number = 0,
         last_event_id: Annotated[str | None, Header()] = None,
     ) -> Response:
-        """What the page of a job listens to: the stream of the API, for who has a session."""
+        """What the page of a job listens to: the stream of the API, for who has a session.
+
+        A page that comes again has not seen how the job ended, or it would not: it is told.
+        """
         if last_event_id and last_event_id.isascii() and last_event_id.isdecimal():
             after = min(int(last_event_id[:18]), LARGEST_ID)
-        job = await asyncio.to_thread(jobs.get, id)
-        if job.state.is_final and last_event_id:
-            return Response(status_code=_NO_CONTENT)
-        events = job_events(jobs, id, after, work.stopping.is_set, request.is_disconnected)
-        return EventStream(events, work.watching)
+        await work.ask(lambda: jobs.get(id))  # or there is no such job
+        return EventStream(job_events(work, id, after, request.is_disconnected), work.watching)
 
     return routes

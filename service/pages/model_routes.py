@@ -52,18 +52,19 @@ def router(work: Work) -> APIRouter:
         number = models.versions(name)[-1] if version is None else version
         was_loaded = models.is_loaded(name, number)
 
-        def look() -> tuple[Model, tuple[LayerView, ...], str]:
+        def look() -> tuple[Model, list[str], tuple[LayerView, ...], str]:
             model = models.get(name, number)
+            graphs = [each.id for each in service.graphs.all()[:_MOST_GRAPHS]]
             if not graph:
-                return model, (), ""
+                return model, graphs, (), ""
             try:
                 report = service.selection.select(model, graph, explain=True)
             except (InputError, MemoryLimitError) as error:
-                return model, (), str(error)
-            return model, layer_views(model, service.graphs.get(graph), report), ""
+                return model, graphs, (), str(error)
+            return model, graphs, layer_views(model, service.graphs.get(graph), report), ""
 
         with work.computing.entered():
-            model, layers, trouble = await work.compute(look)
+            model, graphs, layers, trouble = await work.compute(look)
         return page(
             request,
             "model",
@@ -77,7 +78,7 @@ def router(work: Work) -> APIRouter:
                 for layer in model.description.layers
             ],
             weight_bytes=model.nbytes,
-            graphs=[each.id for each in service.graphs.all()[:_MOST_GRAPHS]],
+            graphs=graphs,
             graph=graph,
             layers=layers,
             trouble=trouble,

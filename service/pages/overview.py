@@ -16,7 +16,7 @@ from hetune.service.core.job_documents import JobDocument
 from hetune.service.core.metrics import Metrics
 from hetune.service.core.service import Service
 from hetune.service.http.observe import UNMATCHED
-from hetune.variants.errors import HetuneError
+from hetune.variants.errors import DeviceError, HetuneError, NotReadyError
 
 _LAST_JOBS = 5
 _LOOKED_AT = 1000
@@ -45,7 +45,7 @@ class Overview:
     """All of it.
 
     Attributes:
-        is_ready: Whether requests can be served.
+        trouble: Why requests cannot be served; None if they can.
         graphs: How many.
         graph_bytes: On disk.
         models: How many, by name.
@@ -63,7 +63,7 @@ class Overview:
         run_bytes: What temporaries, scratch and result of a layer's run may take.
     """
 
-    is_ready: bool
+    trouble: str | None
     graphs: int
     graph_bytes: int
     models: int
@@ -97,7 +97,7 @@ def overview_of(service: Service) -> Overview:
     versions = [(name, version) for name in models.names() for version in models.versions(name)]
     jobs, active = _jobs(service), service.following.active
     return Overview(
-        is_ready=_is_ready(service),
+        trouble=_trouble(service),
         graphs=len(graphs),
         graph_bytes=sum(graph.bytes for graph in graphs),
         models=len({name for name, _ in versions}),
@@ -142,13 +142,17 @@ def requests_of(metrics: Metrics) -> tuple[RouteFigures, ...]:
     return tuple(sorted(found, key=lambda each: (-each.requests, each.route)))
 
 
-def _is_ready(service: Service) -> bool:
+def _trouble(service: Service) -> str | None:
     try:
         service.check_ready()
+    except NotReadyError as error:
+        return str(error)
     except HetuneError as error:
         _log.error("the service is not ready: %s", error)
-        return False
-    return True
+        if isinstance(error, DeviceError):
+            return "the GPU that layers run on does not answer: the service's log says why"
+        return "the folder of graphs and models cannot be written: the service's log says why"
+    return None
 
 
 def _jobs(service: Service) -> tuple[JobDocument, ...] | None:

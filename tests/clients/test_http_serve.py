@@ -7,7 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 
+import httpx
 import pytest
 from tests.service._serving import tiny_graph
 
@@ -18,6 +21,19 @@ from hetune.profiling.testing.jobs import some_units
 from hetune.service.http.server import is_loopback
 
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()", "serve")
+BUSY = """
+import time
+from hetune.clients.cli.app import main
+from hetune.service.core.graphs import GraphStore
+from hetune.service.core.warm_up import WarmUp
+
+def take_long(*_):
+    print("begun", flush=True)
+    time.sleep(600)
+
+WarmUp.run = GraphStore.get = take_long
+main()
+"""
 HOST = "192.0.2.1"  # nobody has it: it is for documents
 
 
@@ -76,6 +92,43 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path, number, style, routes, mor
     assert routes(errors.splitlines()) == ["/v1/graphs"]
     assert "sesame" not in errors
     assert [p.stem for p in (tmp_path / "data" / "graphs").glob("*.safetensors")] == [id]
+
+
+@pytest.mark.parametrize(
+    ("grace", "signals"), [("1", [signal.SIGTERM]), ("600", [signal.SIGTERM, signal.SIGINT])]
+)
+def test_nothing_that_takes_long_keeps_it_from_ending(tmp_path, grace, signals):
+    """A computation and a warm-up are under way."""
+    environment = os.environ | {"HETUNE_GRACE_SECONDS": grace, "XDG_DATA_HOME": str(tmp_path)}
+    arguments = ("--port", "0", "--no-worker", "--data", str(tmp_path / "data"))
+    process = subprocess.Popen(
+        (sys.executable, "-c", BUSY, "serve", *arguments, "--store", str(tmp_path / "store.db")),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        assert process.stdout
+        lines = [process.stdout.readline(), process.stdout.readline()]
+        found = re.search(r"http://127\.0\.0\.1:\d+", "".join(lines))
+        assert found, lines
+
+        def ask():
+            with suppress(httpx.TransportError):
+                httpx.get(f"{found[0]}/v1/graphs/{'0' * 32}", timeout=60, trust_env=False)
+
+        threading.Thread(target=ask, daemon=True).start()
+        assert process.stdout.readline() == "begun\n"
+        for number in signals:
+            process.send_signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(2)
+        _, errors = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, errors
 
 
 def test_other_machines_are_let_in_with_a_key_only(hetune, monkeypatch, tmp_path):

@@ -3,20 +3,27 @@
 import html
 import re
 import shutil
+import threading
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 import httpx
 import pytest
 import torch
-from tests.service._serving import make_service, serving, tiny_features, tiny_graph
+from tests.service._serving import (
+    make_service,
+    note_who_asks,
+    serving,
+    tiny_features,
+    tiny_graph,
+)
 
 from hetune.profiling.jobs.schema import log
 from hetune.service.core.job_documents import JobRequest
 from hetune.service.http.app import application
 from hetune.service.pages import forms
 from hetune.service.pages.edges import graph_of_lines
-from hetune.variants.errors import FolderError, StoreError
+from hetune.variants.errors import DeviceError, FolderError, NotReadyError, StoreError
 
 from ._world import HOSTILE, LIMITS, campaign, work
 
@@ -139,8 +146,31 @@ def test_the_overview_says_what_does_not_work(own, service, monkeypatch):
     monkeypatch.setattr(type(service.jobs), "list", away)
     text = own.get("/").text
     assert "not ready" in text
+    assert "cannot be written" in text
     assert "their database cannot be used" in text
     assert "secret" not in text
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "is_logged"),
+    [
+        (NotReadyError("the model m is being loaded"), "the model m is being loaded", False),
+        (DeviceError("a secret of cuda:0"), "GPU that layers run on does not answer", True),
+    ],
+)
+def test_the_overview_says_why_it_is_not_ready(
+    own, service, monkeypatch, caplog, error, says, is_logged
+):
+    def fail(*_args):
+        raise error
+
+    monkeypatch.setattr(type(service), "check_ready", fail)
+    text = own.get("/").text
+    assert "not ready" in text
+    assert says in text
+    assert "secret" not in text
+    assert "cannot be written" not in text
+    assert ("the service is not ready" in caplog.text) == is_logged
 
 
 # Graphs and models.
@@ -170,6 +200,19 @@ def test_a_graph_without_edges_has_a_page(own):
     found = own.get(f"/ui/graphs/{id}")
     assert found.status_code == 200
     assert "<figure>" not in found.text
+
+
+def test_graphs_are_listed_beside_the_event_loop(own, service, monkeypatch):
+    id, threads = service.graphs.add(tiny_graph()), []
+    list_all = service.graphs.all
+
+    def noted():
+        threads.append(threading.current_thread().name)
+        return list_all()
+
+    monkeypatch.setattr(service.graphs, "all", noted)
+    assert id in own.get("/ui/models/m").text
+    assert [name.startswith("hetune-compute") for name in threads] == [True]
 
 
 def test_predicted_stands_beside_measured(own, service):
@@ -224,12 +267,27 @@ def test_a_job_from_a_form(own, service):
     assert "There are no running jobs" in own.get("/ui/jobs?state=running").text
 
 
+def test_pages_ask_the_database_in_threads_for_that_alone(own, monkeypatch):
+    names = note_who_asks(monkeypatch)
+    job = own.post("/ui/jobs", data={"preset": "smoke"}).headers["location"]
+    assert own.post(f"{job}/cancel").status_code == 303
+    for path in ("/", "/ui/jobs", job, f"{job}/events"):
+        assert own.get(path).status_code == 200
+    assert {name.partition("_")[0] for name in names} == {"hetune-database"}
+
+
 def test_events_of_a_job_are_those_of_the_api(own, service):
     job = own.post("/ui/jobs", data={"preset": "smoke"}).headers["location"]
     own.post(f"{job}/cancel")
     found = own.get(f"{job}/events").text
     assert found == own.get(job.replace("/ui/", "/v1/profiling/") + "/events").text
-    assert own.get(f"{job}/events", headers={"Last-Event-ID": "1"}).status_code == 204
+    # A page that comes again gets the lines that it has not, and in any case how the job ended.
+    last = max(map(int, re.findall(r"^id: (\d+)$", found, re.M)))
+    for told, lines in ((last - 1, 1), (last, 0)):
+        again = own.get(f"{job}/events", headers={"Last-Event-ID": str(told)})
+        assert again.status_code == 200
+        assert re.findall(r"^event: (\w+)$", again.text, re.M) == ["log"] * lines + ["job"]
+        assert found.endswith(again.text)
 
 
 @pytest.mark.parametrize("count", [1300, 3])

@@ -1,6 +1,8 @@
 """A tiny graph, a model on it, and services over temporary folders, also on a port."""
 
 import asyncio
+import os
+import resource
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.service.core.engine import Engine
 from hetune.service.core.limits import Limits
+from hetune.service.core.measurements import Measurements
 from hetune.service.core.service import Service
 from hetune.service.core.stack import describe
 from hetune.service.http.asgi import App
@@ -65,6 +68,30 @@ def make_service(
     )
     service.models.add("m", 1, *describe(tiny_layers()))
     return service
+
+
+@contextmanager
+def files_left(count: int) -> Iterator[None]:
+    """Meanwhile so many files may be opened, beside those that are open."""
+    os.close(lowest := os.open(os.devnull, os.O_RDONLY))
+    before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + count, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, most))
+
+
+def note_who_asks(monkeypatch) -> list[str]:
+    """Names of the threads that ask databases from now on."""
+    names, ask = [], Measurements._open
+
+    def noted(measurements: Measurements):
+        names.append(threading.current_thread().name)
+        return ask(measurements)
+
+    monkeypatch.setattr(Measurements, "_open", noted)
+    return names
 
 
 @contextmanager

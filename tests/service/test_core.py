@@ -1,7 +1,9 @@
 """The core, called in-process: stores, checks before memory is taken, and inference."""
 
 import json
+import os
 import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 
 import pytest
@@ -10,10 +12,11 @@ import torch
 import hetune
 from hetune import nn
 from hetune.costmodel.selector import Selector
-from hetune.service.core import message
+from hetune.service.core import graphs, message
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import parse
 from hetune.service.core.graph_document import GraphHeader, arrays_of, graph_of, header_of
+from hetune.service.core.graph_files import GraphFiles
 from hetune.service.core.graphs import GraphStore, statistics
 from hetune.service.core.limits import Limits
 from hetune.service.core.service import Service
@@ -30,6 +33,8 @@ from hetune.variants.errors import (
     TooLargeError,
     VariantError,
 )
+
+from ._serving import files_left
 
 SMALL = Limits(nodes=100, edges=100, types=10)
 
@@ -149,6 +154,57 @@ def test_a_damaged_graph_is_put_aside(tmp_path, graph, damage):
     assert path.with_suffix(".damaged").exists()
     assert store.add(graph) == key
     assert store.get(key).num_edges == graph.num_edges
+
+
+def test_a_graph_that_cannot_be_read_is_not_damaged(tmp_path, graph):
+    key = GraphStore(tmp_path, SMALL).add(graph)
+    store = GraphStore(tmp_path, SMALL)
+    with files_left(0), pytest.raises(FolderError, match="Too many open files"):
+        store.get(key)
+    with files_left(1):  # less than the safetensors library opens
+        assert store.get(key).fingerprint == key
+
+
+def test_a_damaged_graph_may_be_gone_when_it_is_to_be_put_aside(tmp_path, graph, monkeypatch):
+    def damaged(path):
+        path.unlink()
+        raise MalformedError("damaged")
+
+    key = GraphStore(tmp_path, SMALL).add(graph)
+    monkeypatch.setattr(graphs, "read", damaged)
+    with pytest.raises(NotFoundError, match="damaged"):
+        GraphStore(tmp_path, SMALL).get(key)
+
+
+def test_a_graph_that_goes_while_it_is_given_again_is_written_again(tmp_path, graph):
+    store = GraphStore(tmp_path, SMALL)
+    path = tmp_path / f"{store.add(graph)}.safetensors"
+    with ThreadPoolExecutor(1) as pool:
+        with store.files.folder.locked():
+            adding = pool.submit(store.add, graph)
+            wait([adding], 0.3)
+            path.unlink()
+        assert store.get(adding.result(60)).num_edges == graph.num_edges
+
+
+def test_a_graph_that_is_used_while_others_go_stays(tmp_path, monkeypatch):
+    one, two, three = (hetune.HeteroGraph(IDS, IDS, num_nodes=n) for n in (2, 3, 4))
+    size = GraphStore(tmp_path / "one", SMALL)
+    size.add(three)
+    store = GraphStore(tmp_path / "two", replace(SMALL, stored_bytes=2 * size.all()[0].bytes))
+    keys = [store.add(one), store.add(two)]
+    list_all = GraphFiles.all
+
+    def use_then(files):
+        found = list_all(files)
+        if len(found) == 3:  # when one of them has to go
+            os.utime(files.path(keys[0]))
+        return found
+
+    monkeypatch.setattr(GraphFiles, "all", use_then)
+    keys.append(store.add(three))
+    monkeypatch.undo()
+    assert {stored.id for stored in store.all()} == {keys[0], keys[2]}
 
 
 def test_graphs_used_longest_ago_go_first(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import hetune
+from hetune.service.core import folder
 from hetune.service.core.features import FeatureStore
 from hetune.service.core.graphs import GraphStore
 from hetune.service.core.limits import Limits
@@ -25,10 +26,10 @@ def ring(nodes: int) -> hetune.HeteroGraph:
     return hetune.HeteroGraph(ids, ids.roll(1), num_nodes=nodes)
 
 
-def opened(folder, **limits):
+def opened(root, **limits):
     """Stores over a folder."""
     limit = Limits(**limits)
-    graphs = GraphStore(folder / "graphs", limit)
+    graphs = GraphStore(root / "graphs", limit)
     return graphs, FeatureStore(graphs, limit)
 
 
@@ -42,6 +43,15 @@ def kept(stores, graph):
     """The stores, and a graph's id."""
     graphs, features = stores
     return graphs, features, graphs.add(graph)
+
+
+def test_what_is_kept_is_on_the_disk_with_its_folder(kept, monkeypatch):
+    graphs, features, id = kept
+    synced = []
+    monkeypatch.setattr(folder, "sync_folder", synced.append)
+    features.put(id, "base", X)
+    root = graphs.files.folder.root
+    assert synced == [root / f"{id}.features", root]
 
 
 def test_no_rows_fit_any_width(stores):

@@ -13,7 +13,7 @@ from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
 from hetune.service.http.app import application
 
-from ._serving import LIMITS, asking, make_service, serving
+from ._serving import LIMITS, asking, make_service, note_who_asks, serving
 from .test_http import is_problem
 
 JOBS = "/v1/profiling/jobs"
@@ -380,6 +380,17 @@ def test_what_is_computed_can_be_seen(service):
 
 
 # The database.
+
+
+def test_it_is_asked_in_threads_for_that_alone(own, monkeypatch):
+    """So that nothing else waits where it hangs."""
+    names = note_who_asks(monkeypatch)
+    job = own.post(JOBS, json={"campaign": CAMPAIGN}).headers["location"]
+    paths = (JOBS, job, f"{job}/log", f"{job}/results")
+    assert [own.get(path).status_code for path in paths] == [200] * 4
+    assert own.delete(job).status_code == own.get(f"{job}/events").status_code == 200
+    assert len(names) >= 8
+    assert {name.partition("_")[0] for name in names} == {"hetune-database"}
 
 
 def test_a_store_that_is_away_keeps_nobody_from_running(tmp_path):

@@ -1,11 +1,16 @@
-"""A container piece by piece is the container."""
+"""A container piece by piece, or from a file, is the container."""
+
+import json
 
 import pytest
 import torch
 
 from hetune.service.core import message
-from hetune.service.core.message import Pieces, pack, unpack
-from hetune.variants.errors import InputError
+from hetune.service.core.container import DTYPES, MOST_FILE_HEADER, MOST_HEADER
+from hetune.service.core.message import Pieces, pack, read, read_document, unpack
+from hetune.variants.errors import InputError, MalformedError
+
+from ._serving import files_left
 
 TENSORS = {
     "x": torch.arange(12.0).view(3, 4),
@@ -49,3 +54,68 @@ def test_pieces_are_small_and_tensors_are_not_copied():
 def test_dtypes_that_no_container_holds():
     with pytest.raises(InputError, match=r"x is torch\.complex64"):
         Pieces("{}", {"x": torch.zeros(1, dtype=torch.complex64)})
+
+
+# Files.
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A container of all dtypes."""
+    every = {f"all/{name}": torch.tensor([[1, 0], [1, 1]]).to(t) for name, t in DTYPES.items()}
+    found = tmp_path / "container"
+    found.write_bytes(b"".join(Pieces('{"a": "ü"}', TENSORS | every)))
+    return found
+
+
+def test_a_file_holds_what_memory_does(path):
+    found, expected = read(path), unpack(path.read_bytes())
+    assert found.document == expected.document == read_document(path)
+    assert list(found.tensors) == list(expected.tensors)
+    for name, tensor in expected.tensors.items():
+        assert found.tensors[name].dtype == tensor.dtype
+        assert torch.equal(found.tensors[name], tensor)
+    storages = {t.untyped_storage().data_ptr() for t in found.tensors.values() if t.numel()}
+    assert len(storages) == sum(t.numel() > 0 for t in found.tensors.values())
+
+
+def test_a_file_is_opened_once_and_one_that_cannot_be_is_not_malformed(path):
+    with files_left(1):
+        read_document(path)
+        tensors = read(path).tensors
+    assert len(tensors) == len(TENSORS) + len(DTYPES)
+    for ask in (read, read_document):
+        with files_left(0), pytest.raises(OSError, match="Too many open files"):
+            ask(path)
+        with pytest.raises(FileNotFoundError):
+            ask(path.with_name("none"))
+
+
+@pytest.mark.parametrize("ask", [read, read_document])
+@pytest.mark.parametrize("end", [0, 5, 9, -1])
+def test_files_that_are_cut_off(path, ask, end):
+    path.write_bytes(path.read_bytes()[:end])
+    with pytest.raises(MalformedError, match="no safetensors container"):
+        ask(path)
+
+
+def test_no_memory_is_no_damage(path, monkeypatch):
+    def fail(*_args, **_options):
+        raise RuntimeError("can't allocate memory")
+
+    monkeypatch.setattr(torch, "empty", fail)
+    with pytest.raises(RuntimeError, match="can't allocate"):
+        read(path)
+
+
+@pytest.mark.parametrize("ask", [read, read_document])
+def test_headers_of_files_may_be_longer_up_to_a_limit(tmp_path, ask):
+    path = tmp_path / "long"
+    text = json.dumps({"__metadata__": {"document": "x" * MOST_HEADER}}).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text)
+    assert ask(path)
+    with path.open("r+b") as file:
+        file.write((MOST_FILE_HEADER + 1).to_bytes(8, "little"))
+        file.truncate(8 + MOST_FILE_HEADER + 1)
+    with pytest.raises(MalformedError, match="length of its header"):
+        ask(path)

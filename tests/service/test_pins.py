@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import hetune
+from hetune.service.core import graph_files
 from hetune.service.core.graphs import GraphStore
 from hetune.service.core.limits import Limits
 from hetune.variants.errors import NotFoundError, TooLargeError
@@ -50,6 +51,14 @@ def test_a_graph_that_is_deleted_takes_its_pin_along(store):
     store.remove(id)
     assert store.add(ring(100)) == id
     assert [graph.pinned for graph in store.all()] == [False]
+
+
+@pytest.mark.parametrize("method", ["pin", "unpin"])
+def test_a_pin_is_on_the_disk_when_it_is_answered(method, store, monkeypatch):
+    id, synced = store.add(ring(100)), []
+    monkeypatch.setattr(graph_files, "sync_folder", synced.append)
+    getattr(store, method)(id)
+    assert synced == [store.files.folder.root]
 
 
 @pytest.mark.parametrize("method", ["pin", "unpin"])

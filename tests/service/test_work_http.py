@@ -2,6 +2,9 @@
 
 import json
 import math
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
 import httpx
@@ -19,7 +22,8 @@ from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.service.core.documents import parse
-from hetune.service.core.work_documents import LeaseDocument, MeasuredUnit
+from hetune.service.core.work import Lending
+from hetune.service.core.work_documents import LeaseDocument, MeasuredUnit, WantedDocument
 from hetune.service.http import work_routes
 from hetune.service.http.app import application
 from hetune.variants.errors import AccessError, InputError, LeaseError, UnreachableError
@@ -330,3 +334,27 @@ def test_a_worker_waits_for_its_service(url, queue, tmp_path):
         turns = iter([False] * 6)
         worker.run(lambda seconds: next(turns, True))
     assert queue.get(job.id).state is State.SUCCEEDED
+
+
+def test_a_database_that_hangs_keeps_no_upload_waiting(service, http, monkeypatch):
+    over = threading.Event()
+
+    def hang(*_):
+        over.wait(60)
+        return WantedDocument(wanted=True)
+
+    monkeypatch.setattr(Lending, "heartbeat", hang)
+    most = work_routes._MOST_ASKING
+    length = ("hetune_queue_length", {"queue": "requests of workers"})
+    with ThreadPoolExecutor(most) as pool:
+        try:
+            asked = [pool.submit(http.post, f"{LEASES}/1/1/heartbeat") for _ in range(most)]
+            until = time.monotonic() + 60
+            while service.metrics.registry.get_sample_value(*length) != most:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            created = http.post("/v1/graphs", json={"src": [0], "dst": [1]}, timeout=10)
+        finally:
+            over.set()
+    assert created.status_code == 201
+    assert {found.result().status_code for found in asked} == {200}

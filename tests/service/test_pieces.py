@@ -1,0 +1,50 @@
+"""Long answers go out piece by piece, and are known of until they are sent."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+from fastapi import Request
+
+from hetune.service.core.message import MEDIA_TYPE, Pieces
+from hetune.service.http import inference
+from hetune.service.http.work import Work
+from hetune.variants.errors import BusyError
+
+from ._serving import LIMITS, make_service, tiny_features
+
+RUN = {"graph": {"src": [0], "dst": [1]}, "features": [[0.0] * 4] * 2}
+TEXT = b"0" * (5 << 19)
+TENSORS = Pieces("{}", {"x": tiny_features().repeat(1 << 14, 2)})
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"), [(TEXT, "application/json"), (TENSORS, MEDIA_TYPE)], ids=["json", "st"]
+)
+def test_answers_of_runs_are_sent_in_pieces(tmp_path, monkeypatch, content, wanted):
+    work = Work.of(make_service(tmp_path, limits=replace(LIMITS, run_bytes=1 << 20)))
+    monkeypatch.setattr(inference, "_infer", lambda *_: content)
+    headers = [(b"content-type", b"application/json"), (b"accept", wanted.encode())]
+    scope = {"type": "http", "method": "POST", "headers": headers}
+    sizes = []
+
+    async def receive():
+        return {"type": "http.request", "body": json.dumps(RUN).encode()}
+
+    async def send(event):
+        if event["type"] == "http.response.body":
+            sizes.append(len(event["body"]))
+            with pytest.raises(BusyError, match="being read"), work.computing.entered():
+                pass
+
+    async def answer():
+        request = Request(scope, receive)
+        await (await inference.endpoint(work)("m", request))(scope, receive, send)
+
+    asyncio.run(answer())
+    assert sum(sizes) == len(content)
+    assert max(sizes) <= 1 << 20
+    with work.computing.entered():
+        pass
+    work.close()
