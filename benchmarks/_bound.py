@@ -67,9 +67,9 @@ def least_seconds(problem: Problem, machine: MachineModel, threads: int) -> floa
     if isinstance(adapter, Unsupported):
         raise ValueError(f"{problem.layer} is not supported: {adapter.reason}")
     table = CandidateTable.of(variants_of(adapter.program, "cpu"))
-    parts = dict(
-        zip(PARTS, roofline_parts(table.columns(Domain(problem.graph)), machine).T, strict=True)
-    )
+    columns = table.columns(Domain(problem.graph))
+    # As of one thread: what cores fetch from each other is traffic within caches.
+    parts = dict(zip(PARTS, roofline_parts(columns, machine, 1).T, strict=True))
     arithmetic = sum(parts[name] for name in _ARITHMETIC)
     traffic = sum(parts[name] for name in _TRAFFIC)
     launches = np.maximum(arithmetic, traffic) / threads

@@ -29,6 +29,7 @@ _RATES: dict[Device, tuple[tuple[str, str, str, float, str], ...]] = {
         ("rows from memory", "GB/s", "memory_rate", 1e9, ".1f"),
         ("a core's own cache", "MiB", "own_bytes", 2**20, ".2f"),
         ("the shared cache", "MiB", "shared_bytes", 2**20, ".1f"),
+        ("a line of another core's cache", "ns", "exchange_seconds", 1e-9, ".1f"),
         ("starting a launch", "µs", "launch_seconds", 1e-6, ".1f"),
     ),
     "cuda": (

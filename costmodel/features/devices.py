@@ -6,7 +6,7 @@ A device's rates know which device they are of, so that nothing else has to be h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,7 +20,9 @@ from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
 
 Rates: TypeAlias = MachineModel | GpuModel
 """What the roofline model takes a machine for: a core and its caches, or a GPU."""
-_MAY_BE_0 = ("launch_seconds", "unevenness")
+_MAY_BE_0 = ("exchange_seconds", "launch_seconds", "unevenness")
+_ONCE_UNKNOWN = {"exchange_seconds": 0.0}
+"""Rates that older records lack, by what these mean."""
 
 
 def known(device: str) -> Device:
@@ -54,12 +56,20 @@ def rates_from(device: Device, record: Mapping[str, Any]) -> Rates:
     """
     kind = type(default_rates(device))
     names = {field.name for field in fields(kind)}
+    record = {name: v for name, v in _ONCE_UNKNOWN.items() if name in names} | dict(record)
     if record.keys() != names:
         raise ValueError(f"rates: expected {sorted(names)}, found {sorted(record)}")
     for name, value in record.items():
         if finite(value) < 0 or (value == 0 and name not in _MAY_BE_0):
             raise ValueError(f"{name} is {value}")
     return kind(**record)
+
+
+def as_known_to(trained_with: Rates, rates: Rates) -> Rates:
+    """Rates without those that a model's training did not know: it has learned what they cost."""
+    if isinstance(rates, MachineModel) and getattr(trained_with, "exchange_seconds", None) == 0:
+        return replace(rates, exchange_seconds=0.0)
+    return rates
 
 
 def names_of(device: Device) -> tuple[str, ...]:

@@ -20,11 +20,18 @@ struct Launch {
 // The fields of `MachineModel`.
 struct Machine {
     double matrix_flops, vector_flops, special, own_bytes, shared_bytes, own_rate, shared_rate,
-        memory_rate, launch_seconds, unevenness;
+        memory_rate, exchange_seconds, launch_seconds, unevenness;
 
     double rate(double working_set) const {
         if (working_set <= own_bytes / 2) return own_rate;
         return working_set <= shared_bytes / 2 ? shared_rate : memory_rate;
+    }
+
+    double exchanged(const Launch& of, double threads) const {
+        if (of.table_bytes > shared_bytes / 2) return 0;
+        const double pairs = of.pair_gathers / std::max(of.gathers, 1.0);
+        const double lines = pairs * std::min(of.table_bytes, of.gathered_bytes / threads) / 64;
+        return lines * (threads - 1) * exchange_seconds;
     }
 };
 
@@ -77,7 +84,7 @@ double extract(const Launch& of, const Graph& graph, const Machine& machine, dou
         of.matrix_flops / machine.matrix_flops,
         of.vector_flops / machine.vector_flops,
         of.special / machine.special,
-        moved(of.gathered_bytes, table),
+        moved(of.gathered_bytes, table) + machine.exchanged(of, threads),
         moved(streamed, streamed),
         moved(of.scratch_bytes, of.scratch_bytes / of.blocks),
         moved(of.weight_loads, of.weight_bytes),

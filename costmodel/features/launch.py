@@ -124,7 +124,7 @@ def computed_by_numpy(
 ) -> tuple[np.ndarray, np.ndarray]:
     """As `launch_features`, where there is no compiler."""
     of = dict(zip(COLUMNS, columns.T, strict=True))
-    parts = roofline_parts(columns, machine)
+    parts = roofline_parts(columns, machine, threads)
     busy = np.maximum(parts.sum(axis=1, keepdims=True), 1e-12)
     compulsory = of["read_bytes"] + of["write_bytes"] + of["index_bytes"]
     flops = of["matrix_flops"] + of["vector_flops"] + of["special"]

@@ -15,6 +15,7 @@ from hetune.costmodel.data import Problem
 from hetune.costmodel.features import graph
 from hetune.costmodel.features.devices import (
     Rates,
+    as_known_to,
     device_of,
     features_of,
     names_of,
@@ -280,7 +281,8 @@ class CostModel:
                 f"the cost model is for the device {device!r}, and the rates are those of "
                 f"{device_of(machine)!r}: ask the one of that device"
             )
-        return features_of(columns, graph_features, machine, threads)
+        rates = as_known_to(self.manifest.machine, machine)
+        return features_of(columns, graph_features, rates, threads)
 
     def _family(self, name: str) -> FamilyModel | None:
         found = self.families.get(name)

@@ -28,6 +28,9 @@ from hetune.variants.runtime.workspace import allocate
 ROW_BYTES = 256
 """Of a gathered row: 64 floats."""
 
+LINE_BYTES = 64
+"""Of a cache."""
+
 _FMA_FLOPS = 384
 _BLOCKS, _SMALLEST_BLOCK = 2, 16
 
@@ -78,11 +81,14 @@ class Probe:
         run: Does it once.
         units: How much that is: operations, bytes, or launches.
         repeats: Whether several runs in a row may be timed together, until they last long enough.
+        quantile: Which of its times counts. By default that which only a tenth of them are faster
+            than: what else runs on a machine adds time, and single runs are lucky.
     """
 
     run: Callable[[], object]
     units: float
     repeats: bool = True
+    quantile: float = 0.1
 
 
 @cache
@@ -92,7 +98,12 @@ def _library() -> ctypes.CDLL:
     sizes = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p
     library.fma_peak.argtypes = sizes
     library.gather_sum.argtypes = (ctypes.c_void_p, ctypes.c_void_p, *sizes)
-    library.fma_peak.restype = library.gather_sum.restype = None
+    library.exchange.argtypes = (
+        *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64),
+        *(ctypes.c_int, ctypes.c_int, ctypes.c_void_p),
+    )
+    for function in (library.fma_peak, library.gather_sum, library.exchange):
+        function.restype = None
     return library
 
 
@@ -125,6 +136,31 @@ def gather(table: Tensor, rows: Tensor, threads: int) -> Probe:
         function(table.data_ptr(), rows.data_ptr(), rows.numel(), threads, sink.data_ptr())
 
     return Probe(run, float(rows.numel() * ROW_BYTES))
+
+
+def exchange(rows: int, threads: int, shift: int) -> Probe:
+    """Cache lines that every thread reads of rows which threads have just written.
+
+    On virtual machines it may depend on where their processors are at the time, for seconds: the
+    median counts.
+
+    Args:
+        rows: How many each thread writes, and reads.
+        threads: How many threads.
+        shift: 0: its own; 1: those of the next thread.
+
+    Raises:
+        CompileError: There is no compiler.
+    """
+    function, sink = _library().exchange, torch.zeros(16 * threads, dtype=torch.float32)
+    table = torch.zeros(threads * rows, ROW_BYTES // 4, dtype=torch.float32)
+    order = torch.from_numpy(np.random.default_rng(0).permutation(rows).astype(np.int32))
+
+    def run() -> None:
+        given = table.data_ptr(), order.data_ptr(), rows, threads, shift, sink.data_ptr()
+        function(*given)
+
+    return Probe(run, float(rows * ROW_BYTES // LINE_BYTES), quantile=0.5)
 
 
 def random_graph(nodes: int, edges: int, relations: int) -> HeteroGraph:

@@ -1,4 +1,5 @@
 // What this machine can do at best: arithmetic on registers alone, and rows gathered at random.
+#include <omp.h>
 #include <stdint.h>
 
 // Vectors as wide as a register: wider ones lie in memory, and have more than one instruction each.
@@ -54,5 +55,34 @@ EXPORT void gather_sum(const float* table, const int32_t* rows, int64_t count, i
         vector total = {};
         for (int part = 0; part < 64 / lanes; ++part) total += sums[part];
         sink[piece] = total[0] + total[lanes - 1];
+    }
+}
+
+// Every thread writes rows of 64 floats, and reads them in random order: its own, or those of the
+// next thread, which lie in the cache of another core.
+EXPORT void exchange(float* table, const int32_t* order, int64_t count, int threads, int shift,
+                     float* sink) {
+    const int64_t ahead = 16;
+#pragma omp parallel num_threads(threads)
+    {
+        const int me = omp_get_thread_num();
+        float* own = table + me * count * 64;
+        const vector value = vector{} + float(me);
+        for (int64_t at = 0; at < count * 64; at += lanes) {
+            __builtin_memcpy(own + at, &value, sizeof value);
+        }
+#pragma omp barrier
+        const float* rows = table + (me + shift) % threads * count * 64;
+        vector sums[64 / lanes] = {};
+        for (int64_t i = 0; i < count; ++i) {
+            const float* next = rows + int64_t(order[i + ahead < count ? i + ahead : i]) * 64;
+            for (int line = 0; line < 64; line += 16) __builtin_prefetch(next + line);
+            const float* row = rows + int64_t(order[i]) * 64;
+#pragma GCC unroll 16
+            for (int part = 0; part < 64 / lanes; ++part) sums[part] += load(row + part * lanes);
+        }
+        vector total = {};
+        for (int part = 0; part < 64 / lanes; ++part) total += sums[part];
+        sink[16 * me] = total[0] + total[lanes - 1];
     }
 }

@@ -1,8 +1,8 @@
 """Measuring the numbers that the roofline model takes a machine for.
 
-Short runs take turns; a rate is that of the run which only a tenth of them are faster than: what
-else runs on a machine adds time, and single runs are lucky. All threads work at once, as in a
-layer's run, and a rate is a thread's part.
+Short runs take turns; a rate is that of the run which only a tenth of them are faster than, or of
+the median (`Probe.quantile`). All threads work at once, as in a layer's run, and a rate is a
+thread's part.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from hetune.profiling.calibrate.probes import (
     ROW_BYTES,
     Probe,
     aggregation,
+    exchange,
     exponentials,
     gather,
     launch,
@@ -50,8 +51,6 @@ _STEP = 4
 """Between the sizes of tables that are tried in the shared cache."""
 _FASTER = 1.5
 """A table is in the shared cache if its rows come this much faster than from memory."""
-_QUANTILE = 0.1
-"""Of a probe's times, the one that counts."""
 _BUSY = 1.5
 """Median runs take this much longer than the fastest ones."""
 _LEAST_TABLE, _MOST_TABLE = 64 << 20, 1 << 30
@@ -131,6 +130,8 @@ def _probes(tables: Tables, threads: int) -> dict[str, Probe]:
         **{f"shared {size}": drawn(size) for size in tables.shared},
         "memory": drawn(tables.memory),
         "memory in order": gather(table, in_order, threads),
+        "kept": exchange(rows, threads, 0),
+        "exchanged": exchange(rows, threads, 1),
     }
 
 
@@ -144,7 +145,7 @@ def _sources(rows: int, rng: np.random.Generator) -> NDArray[np.int32]:
 def _low_seconds(
     probes: Mapping[str, Probe], rounds: int, seconds: float, progress: Callable[[int, int], None]
 ) -> dict[str, float]:
-    """Seconds for each unit of a probe: those that a tenth of its runs keep to."""
+    """Seconds for each unit of a probe, in the run that counts."""
     end = time.perf_counter() + seconds
     repeats = {name: _repeats(probe) for name, probe in probes.items()}
     runs = {name: _again(probe.run, repeats[name]) for name, probe in probes.items()}
@@ -157,7 +158,7 @@ def _low_seconds(
         progress(turn + 1, rounds)
     _warn_if_busy(taken)
     return {
-        name: float(np.quantile(taken[name], _QUANTILE)) / (repeats[name] * probe.units)
+        name: float(np.quantile(taken[name], probe.quantile)) / (repeats[name] * probe.units)
         for name, probe in probes.items()
     }
 
@@ -204,6 +205,7 @@ def machine_of(
     memory = 2 / ((seconds["memory"] + seconds["memory in order"]) * threads)
     shared = len(within) / (sum(seconds[f"shared {size}"] for size in within) * threads)
     own = max(rate("own"), shared)
+    exchanged = max(seconds["exchanged"] - seconds["kept"], 0.0) if threads > 1 else 0.0
     return MachineModel(
         matrix_flops=rate("matrix"),
         vector_flops=rate("vector") * _OPERATIONS_PER_BYTE,
@@ -213,5 +215,6 @@ def machine_of(
         own_rate=own,
         shared_rate=min(shared, own),
         memory_rate=min(memory, shared),
+        exchange_seconds=exchanged,
         launch_seconds=seconds["launch"],
     )

@@ -45,6 +45,13 @@ def test_rates_that_a_model_does_not_use_are_kept(calibration, tmp_path):
     assert Calibration.from_json(json.dumps(record)) == calibration
 
 
+def test_what_cores_take_to_exchange_rows_was_once_unknown(calibration):
+    record = json.loads(calibration.as_json())
+    assert record["machine"].pop("exchange_seconds") > 0
+    before = Calibration.from_json(json.dumps(record))
+    assert before.machine == replace(calibration.machine, exchange_seconds=0.0)
+
+
 def test_a_new_calibration_replaces_the_machine_s_earlier_one(calibration, tmp_path):
     calibration.save(tmp_path)
     later = replace(calibration, offsets={}, error_before=None, error_after=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,12 @@ from hetune.variants.errors import CompileError, ModelError, RegistryError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.plan.variants import DEVICES, variants_of
 from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.roofline import PARTS, MachineModel, roofline_seconds
+from hetune.variants.runtime.roofline import (
+    PARTS,
+    MachineModel,
+    roofline_parts,
+    roofline_seconds,
+)
 from hetune.variants.runtime.table import COLUMNS, CandidateTable
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 
@@ -62,6 +68,28 @@ def test_the_first_is_the_prior():
     assert shares.sum(axis=1) == pytest.approx(np.ones(len(found)))
 
 
+def test_rows_that_other_cores_have_written_are_fetched_once():
+    graph = typed_graph((200, 300), [(0, 1, 20000)])
+    table = CandidateTable.of(variants_of(rgcn_program(64, 64)))
+    columns = table.columns(Domain(graph))
+    of_pairs, gathers = (columns[:, COLUMNS.index(n)] for n in ("pair_gathers", "gathers"))
+    pairs, alone = of_pairs > 0, (of_pairs > 0) & (of_pairs == gathers)
+    assert 0 < alone.sum() <= pairs.sum() < len(pairs)
+
+    def lines(threads, machine=MACHINE):
+        parts = roofline_parts(columns, machine, threads)
+        beyond = parts - roofline_parts(columns, replace(machine, exchange_seconds=0.0), threads)
+        assert not np.delete(beyond, PARTS.index("gather"), 1).any()
+        return beyond.sum(axis=1) / machine.exchange_seconds
+
+    assert not lines(1).any()
+    assert not lines(2)[~pairs].any()
+    # Rows of 200 pairs, all of which every core reads.
+    assert lines(2)[alone].tolist() == pytest.approx([200 * 64 * 4 / 64] * int(alone.sum()))
+    assert lines(3)[alone].tolist() == pytest.approx([2 * 200 * 64 * 4 / 64] * int(alone.sum()))
+    assert not lines(2, replace(MACHINE, shared_bytes=200)).any()
+
+
 def test_gathers_miss_the_less_the_larger_the_cache():
     graph = typed_graph((2000, 300), [(0, 1, 20000)])
     small, _ = features(graph, machine=MachineModel(own_bytes=1 << 12, shared_bytes=1 << 14))
@@ -98,8 +126,8 @@ def test_the_compiled_are_those_of_numpy_whatever_the_numbers(seed, rows, thread
     columns[:, pairs] = columns[:, gathers] * random.uniform(size=rows)
     columns[:, COLUMNS.index("blocks")] = random.integers(1, 100, rows)
     columns[:, COLUMNS.index("unblocked")] = random.integers(0, 2, rows)
-    rates = np.exp(random.uniform(5, 25, 9)).tolist()
-    machine = MachineModel(*rates[:8], rates[8] * 1e-9, random.uniform())
+    rates = np.exp(random.uniform(5, 25, 10)).tolist()
+    machine = MachineModel(*rates[:8], rates[8] * 1e-9, rates[9] * 1e-9, random.uniform())
     of_graph = random.uniform(size=len(GRAPH_NAMES)) * random.integers(0, 2)
     assert_alike(columns, of_graph, machine, threads)
 

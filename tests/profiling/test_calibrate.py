@@ -70,7 +70,8 @@ def timed(tables, shared, **changed):
     seconds = {"matrix": 1e-11, "vector": 1e-11, "special": 1e-9, "launch": 5e-6, "own": 1e-11}
     for size, rate in zip(tables.shared, shared, strict=True):
         seconds[f"shared {size}"] = 1 / rate
-    return {**seconds, "memory": 1e-10, "memory in order": 1e-10, **changed}
+    exchange = {"kept": 2e-9, "exchanged": 12e-9}
+    return {**seconds, "memory": 1e-10, "memory in order": 1e-10, **exchange, **changed}
 
 
 def test_rates_are_those_of_one_thread():
@@ -87,6 +88,7 @@ def test_rates_are_those_of_one_thread():
             "own_rate": 25e9,
             "shared_rate": 10e9,
             "memory_rate": 2.5e9,
+            "exchange_seconds": 10e-9,
             "launch_seconds": 5e-6,
             "unevenness": MachineModel().unevenness,
         }
@@ -128,7 +130,9 @@ def test_a_machine_is_measured():
     )
     assert told == [(1, 2), (2, 2)]
     assert torch.get_num_threads() == before
-    assert all(0 < value < math.inf for value in asdict(machine).values())
+    rates = asdict(machine)
+    assert 0 <= rates.pop("exchange_seconds") < 1e-3
+    assert all(0 < value < math.inf for value in rates.values())
     assert machine.own_bytes == 256 * KB
     assert machine.own_rate >= machine.shared_rate >= machine.memory_rate
 
@@ -153,6 +157,18 @@ def test_probes_say_how_much_they_do():
     assert probes.fma(1000, 2).units == 1000 * 2 * 384
     rows = torch.zeros(30, dtype=torch.int32)
     assert probes.gather(torch.zeros(1, 64), rows, 2).units == 30 * 256
+    for shift in (0, 1):
+        exchange = probes.exchange(30, 2, shift)
+        assert exchange.units == 30 * 4
+        exchange.run()
+
+
+def test_one_thread_exchanges_nothing_and_no_time_is_below_none():
+    caches = Caches(MB, 32 * MB)
+    tables = Tables.of(caches)
+    for threads, changed in ((1, {}), (2, {"kept": 20e-9})):
+        seconds = timed(tables, (40e9, 40e9, 40e9), **changed)
+        assert machine_of(seconds, caches, tables, threads).exchange_seconds == 0
 
 
 # The correction.

@@ -13,7 +13,7 @@ import numpy as np
 
 from hetune.variants.runtime.table import COLUMNS
 
-_ELEMENT = 4
+_LINE = 64
 _COLUMN = {name: position for position, name in enumerate(COLUMNS)}
 
 
@@ -33,6 +33,8 @@ class MachineModel:
         own_rate: Bytes per second from a core's own cache.
         shared_rate: From the last-level cache.
         memory_rate: From memory.
+        exchange_seconds: Fetching a cache line that another core has just written, beyond what one
+            of its own takes; 0 where that is not known.
         launch_seconds: Starting and ending a parallel region.
         unevenness: How much longer threads with a single block each take than their share: the
             slower one is waited for. With more blocks a thread, it fades with their square.
@@ -46,6 +48,7 @@ class MachineModel:
     own_rate: float = 110e9
     shared_rate: float = 42e9
     memory_rate: float = 17e9
+    exchange_seconds: float = 16e-9
     launch_seconds: float = 6e-6
     unevenness: float = 0.25
 
@@ -58,17 +61,40 @@ class MachineModel:
         )
         return found
 
+    def exchanged(
+        self, gathered: np.ndarray, table: np.ndarray, pairs: np.ndarray, threads: int
+    ) -> np.ndarray:
+        """Seconds that all cores together spend on fetching rows from each other's caches.
+
+        Rows of source pairs were written just before, each by the core that had its turn, and every
+        core fetches those of the others once.
+
+        Args:
+            gathered: Bytes of rows that are gathered.
+            table: Distinct bytes that they are picked from.
+            pairs: The share of gathers that reads rows of source pairs.
+            threads: How many cores there are.
+        """
+        lines = pairs * np.minimum(table, gathered / threads) / _LINE
+        kept = table <= self.shared_bytes / 2  # else they come from memory
+        found: np.ndarray = kept * lines * (threads - 1) * self.exchange_seconds
+        return found
+
 
 PARTS = ("matrix", "vector", "special", "gather", "stream", "scratch", "weights", "scatter")
-"""What a launch's time is made of: three kinds of arithmetic, and traffic by what is moved."""
+"""What a launch's time is made of: three kinds of arithmetic, and traffic by what is moved.
+
+Gathering includes what cores fetch from each other (`MachineModel.exchanged`).
+"""
 
 
-def roofline_parts(columns: np.ndarray, machine: MachineModel) -> np.ndarray:
+def roofline_parts(columns: np.ndarray, machine: MachineModel, threads: int) -> np.ndarray:
     """Seconds that one core would spend on each part of launches, float64 [rows, `PARTS`].
 
     Args:
         columns: `CandidateTable.columns`, float64 [rows, `COLUMNS`].
         machine: Rates of a core.
+        threads: How many share a launch's blocks.
     """
     of = dict(zip(COLUMNS, columns.T, strict=True))
     table = np.minimum(of["read_bytes"], of["table_bytes"])
@@ -82,6 +108,8 @@ def roofline_parts(columns: np.ndarray, machine: MachineModel) -> np.ndarray:
         of["special"] / machine.special,
     )
     traffic = np.array(moved) / machine.rates(np.array(sets))
+    pairs = of["pair_gathers"] / np.maximum(of["gathers"], 1)
+    traffic[0] += machine.exchanged(of["gathered_bytes"], of["table_bytes"], pairs, threads)
     return np.concatenate((arithmetic, traffic)).T
 
 
@@ -99,7 +127,8 @@ def roofline_seconds(
     Returns:
         Seconds, float64 [rows]; never 0.
     """
-    busy = (roofline_parts(columns, machine) if parts is None else parts).sum(axis=1)
+    parts = roofline_parts(columns, machine, threads) if parts is None else parts
+    busy = parts.sum(axis=1)
     seconds: np.ndarray = busy * _share(columns, machine, threads) + machine.launch_seconds
     return seconds
 
