@@ -7,13 +7,11 @@ from collections.abc import Iterable
 from _selection_finals import Key, key
 
 from hetune.profiling.records import Measurement
-
-MOST_DRIFT = 0.5
-"""Share by which the reference kernel's time moved: what is measured meanwhile tells nothing."""
+from hetune.profiling.store.problems import MOST_DRIFT
 
 
 def unsteady(measurements: Iterable[Measurement]) -> frozenset[Key]:
-    """Inputs half of whose variants were measured so, by their `key`."""
+    """Inputs half of whose variants were measured so, by their `key`; `problems` lacks them."""
     drifts: dict[Key, list[float]] = defaultdict(list)
     for measurement in measurements:
         drifts[key(measurement)].append(measurement.drift)

@@ -37,7 +37,7 @@ import torch
 from _graphs import names
 from _machine import commit, fingerprint, set_threads
 from _selection_calibrated import calibrated
-from _selection_finals import Key, finalists, key, settle
+from _selection_finals import Key, finalists, settle
 from _selection_graphs import LAYERS, PAIRS, REAL, pairs, present, specs, split
 from _selection_measure import measure_all
 from _selection_plot import plot_selection
@@ -127,7 +127,7 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     left_out = unsteady(
         m for m in _counting(store, options.machine) if m.threads == options.threads
     )
-    training, judged = _problems(store, options, TIME, left_out)
+    training, judged = _problems(store, options, TIME)
     if not judged or not training:
         console.print(
             f"{store.place} holds {len(training)} problems to train on and {len(judged)} of real "
@@ -139,7 +139,7 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     about = {"split": f"trained on {_families(training)}; judged on {_families(judged)}"}
     report = judge(training, judged, lambda _: model, machine=machine, about=about)
     report = with_asking(report, model, judged, machine)
-    medians = judge(*_problems(store, options, 0.5, left_out), lambda _: model, machine=machine)
+    medians = judge(*_problems(store, options, 0.5), lambda _: model, machine=machine)
     for shown in (tables.scores_table(report), tables.comparison_table(report)):
         console.print(_rich(shown))
     for note in tables.notes(report):
@@ -183,16 +183,14 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
 
 
 def _problems(
-    store: Store, options: argparse.Namespace, share: float, left_out: Set[Key]
+    store: Store, options: argparse.Namespace, share: float
 ) -> tuple[list[Problem], list[Problem]]:
     training, judged = split(problems_of(store, options.machine, share=share))
-    judged = [p for p in judged if p.threads == options.threads and key(p) not in left_out]
+    judged = [p for p in judged if p.threads == options.threads]
     sessions = []
     for place in options.finals:
         with Store.open(place) as finals:
-            shaken = unsteady(_counting(finals, options.machine))
-            found = problems_of(finals, options.machine, share=share)
-            sessions.append([p for p in found if key(p) not in shaken])
+            sessions.append(problems_of(finals, options.machine, share=share))
     return training, settle(judged, sessions)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
@@ -14,6 +15,9 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.store.summary import TIME, quantile, standard_error
 from hetune.variants.plan.variants import Device
 from hetune.variants.runtime.build import LAYERS
+
+MOST_DRIFT = 0.5
+"""Share by which the reference kernel's time moved: what is measured meanwhile tells nothing."""
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +35,9 @@ def problems(
 
     Only measurements that ended well count, and only those of one device and one protocol: times
     of different ones are not compared. What models cannot learn from, a time of 0 seconds or a
-    variant without launches, is left out; a log line says how often. Graphs are told apart by
+    variant without launches, is left out, and so are problems that were measured while the machine
+    did something else (half of their variants with more than `MOST_DRIFT`); log lines say how
+    often. Graphs are told apart by
     family and content, not by name. Where a variant was measured more than once on a problem (its
     code has changed in between), the newest time counts; so does the newest reading of a graph's
     features.
@@ -63,7 +69,17 @@ def problems(
             store.place,
             protocol,
         )
-    grouped = [_problem(members, share) for members in groups.values()]
+    drifts = {of: statistics.median(m.drift for m in members) for of, members in groups.items()}
+    calm = [members for of, members in groups.items() if drifts[of] <= MOST_DRIFT]
+    if len(calm) < len(groups):
+        _log.warning(
+            "%d of %d problems in %s are of an unsteady machine and do not count: measure them "
+            "when it has nothing else to do",
+            len(groups) - len(calm),
+            len(groups),
+            store.place,
+        )
+    grouped = [_problem(members, share) for members in calm]
     usable = [replace(p, candidates=tuple(filter(_is_usable, p.candidates))) for p in grouped]
     left_out = sum(len(p.candidates) for p in grouped) - sum(len(p.candidates) for p in usable)
     if left_out:

@@ -236,6 +236,21 @@ def test_what_was_measured_before_and_is_added_later_does_not_count(store):
     assert [c.seconds for c in problem.candidates] == [np.quantile(new.samples, 0.25)]
 
 
+def test_what_was_measured_on_an_unsteady_machine_does_not_count(store, caplog):
+    drifts = {"busy": (0.6, 0.7, 0.0), "calm": (0.6, 0.1, 0.0)}
+    store.add(
+        [
+            measurement(10 * g + n, graph=name, graph_fingerprint=name, drift=drift)
+            for g, (name, of_variants) in enumerate(drifts.items())
+            for n, drift in enumerate(of_variants)
+        ],
+        MACHINE,
+    )
+    [problem] = problems(store)
+    assert (problem.graph, len(problem.candidates)) == ("calm", 3)
+    assert "1 of 2 problems" in caplog.text
+
+
 def test_machines_are_not_mixed(store):
     store.add([measurement(1)], MACHINE)
     store.add([measurement(2, machine=OTHER_MACHINE.digest)], OTHER_MACHINE)
