@@ -8,10 +8,17 @@ import pytest
 import torch
 
 from hetune.variants.backends.torch.backend import TorchBackend
+from hetune.variants.kernel.nodes import Schedule
+from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.walk import writes
+from hetune.variants.plan.lower import lower
+from hetune.variants.program.nodes import Space
+from hetune.variants.runtime.domain import Domain
 from hetune.variants.testing.conformance import check_same_bits, check_variants, relative_error
 from hetune.variants.testing.graphs import AWKWARD
 from hetune.variants.testing.layers import LAYERS, randomized
+from hetune.variants.testing.plans import run_plan
+from hetune.variants.testing.programs import PROGRAMS, random_parameters
 
 from .covering import each_plan
 
@@ -36,6 +43,19 @@ class Wrong(TorchBackend):
         return spoiled
 
 
+class Idle(TorchBackend):
+    """Leaves out launches over rows of a space."""
+
+    name = "idle"
+
+    def __init__(self, space) -> None:
+        self.space = space
+
+    def bind(self, launch, schedule, place):
+        run = super().bind(launch, schedule, place)
+        return (lambda buffers: None) if launch.kernels[-1].rows.space is self.space else run
+
+
 @pytest.fixture
 def case():
     graph = AWKWARD["one relation"]()
@@ -54,6 +74,42 @@ def case():
 def test_wrong_results_are_named(spoil, case):
     with pytest.raises(AssertionError, match=r"vanilla/b256: relative error .*; dst/b256: relat"):
         check_variants(*case, Wrong(spoil), keep=each_plan)
+
+
+@pytest.mark.parametrize("space", [Space.NODE, Space.SRC_PAIR], ids=["result", "temporary"])
+def test_what_nobody_writes_is_noticed(space, case):
+    with pytest.raises(AssertionError, match=r"^src/b256: relative error inf$"):
+        check_variants(*case, Idle(space), keep=lambda variant: variant == "src/b256")
+    program = PROGRAMS["rgcn mean"]
+    found = run_plan(lower(program), random_parameters(program, case[1]), case[1], Idle(Space.NODE))
+    assert found.isnan().all()
+
+
+HALF = """
+launch
+  buffer a: edge[]
+  buffer p: edge[] in scratch p
+  buffer y: node[]
+  traverse node
+    for edge@s
+      v: [] = read a
+      store p = v
+  traverse node
+    init total: [] sum
+    for edge
+      v: [] = read p
+      update total v
+    store y = total
+"""
+
+
+def test_scratch_that_nobody_writes_is_noticed():
+    graph = AWKWARD["source hub"]()
+    buffers = {"a": torch.ones(graph.num_edges), "y": torch.zeros(graph.num_nodes)}
+    TorchBackend().bind(parse(HALF), Schedule(), Domain(graph))(buffers)
+    others = Domain(graph).index("d").dst.unique().long()
+    assert len(others) > 0
+    assert buffers["y"][others].isnan().all()
 
 
 def test_wrong_oracles_are_noticed(case):

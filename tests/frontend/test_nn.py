@@ -9,8 +9,10 @@ from torch.nn.functional import leaky_relu
 from hetune.variants.errors import HetuneError, InputError, ProgramError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter, Unsupported
-from hetune.variants.frontend.nn import HGT, RGAT, RGCN
+from hetune.variants.frontend.nn import HGT, RGAT, RGCN, FlatLayer
+from hetune.variants.frontend.trace import dot, layer_program, node, softmax
 from hetune.variants.graph import from_edge_index_dict
+from hetune.variants.runtime.compiled import FallbackWarning, compile
 
 from .conftest import GRAPHS, METADATA, NUM_RELATIONS, TYPED
 
@@ -222,6 +224,32 @@ def test_a_subclass_with_its_own_forward_is_refused():
             return 2 * super().forward(x, edges, edge_type)
 
     assert adapt(Twice(4, 4, 2)) == Unsupported("Twice has a forward() of its own")
+
+
+@layer_program
+def shares(g, x):
+    return softmax(dot(g.src(x), g.dst(x)), over=g.nodes)
+
+
+class Shares(FlatLayer):
+    """Shares of each edge, in the order in which edges are given."""
+
+    kind, num_relations = "rgat", NUM_RELATIONS
+
+    def program(self):
+        return shares(x=node(2, 4))
+
+    def _parts(self):
+        return {}
+
+
+def test_what_gives_rows_of_edges_runs_as_it_is(dense):
+    layer, x = Shares(), features(dense).float()
+    reason = "its result has edge rows: only node rows are supported"
+    assert adapt(layer) == Unsupported(reason)
+    with pytest.warns(FallbackWarning, match=reason):
+        fast = compile(layer)
+    assert torch.equal(fast(x, dense), layer(x, dense))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from hetune.variants.kernel.fuse_rows import fuse_rows
 from hetune.variants.kernel.verify import verify
 
-from .rows import OF_IT, PRODUCT, RELU, launch_of, walk
+from .rows import BEFORE, OF_IT, PRODUCT, RELU, launch_of, walk
 
 NUMBER = """
     one: [] = read n
@@ -45,7 +45,8 @@ NOT_AFTER = {
     "it reads others": PRODUCT.replace("t[", "y[") + walk("x", "z ="),
     "it may read them again": PRODUCT.replace("t[", "y[")
     + walk("y", "z =").replace("    active", "    same: [2,4] = read x2\n    active"),
-    "it may store them again": PRODUCT.replace("t[", "y[")
+    "it may store them again": BEFORE
+    + PRODUCT.replace("t[", "y[")
     + walk("y", "z =")
     + "    other: [2,4] = read s_as_2x4\n    store x2 = other\n",
     "another kernel changes what it reads": PRODUCT
@@ -77,12 +78,13 @@ NOT_BEFORE = {
     "the product reads it again": walk("x", "s =")
     + BY_S.replace("y[", "own[")
     + "    row: [8] = read s\n    both: [8] = add(row, own)\n    store z = both\n",
-    "it is read before": "  traverse node\n    init acc: [8] sum\n    row: [8] = read s\n"
+    "it is read before": walk("x", "s =")
+    + "  traverse node\n    init acc: [8] sum\n    row: [8] = read s\n"
     + "    update acc row\n    store z = acc\n"
     + walk("x", "s =")
     + BY_S,
-    "it is multiplied before": BY_S + walk("x", "s ="),
-    "it is added to": walk("x", "s +=") + BY_S,
+    "it is multiplied before": walk("x", "s =") + BY_S + walk("x", "s ="),
+    "it is added to": walk("x", "s =") + walk("x", "s +=") + BY_S,
     "padding is no number": walk("x", "s =", "reciprocal(row)") + BY_S,
     "a function of two": walk("x", "s =", "mul(row, row)") + BY_S,
     "two functions": walk("x", "s =").replace(

@@ -132,6 +132,7 @@ traverse node
             (
                 Def("init", (), Read("read")),
                 Def("for", (), Apply("scale", ("init",), -2.0)),
+                Def("inf", (), Read("inf")),
                 Init("update", (), "sum"),
                 Init("below", (), "sum", "update"),
                 Update("update", "for"),
@@ -142,6 +143,7 @@ traverse node
 traverse edge
     init: [] = read read
     for: [] = scale(init, const=-2.0)
+    inf: [] = read inf
     init update: [] sum
     init below: [] sum below update
     update update for

@@ -390,6 +390,40 @@ def test_bad_buffers(text, message):
     assert message in str(caught.value)
 
 
+SCRATCH = """launch
+  buffer x: node[4]
+  buffer s: node[4] in scratch s
+  buffer s_flat: node[2,2] in scratch s
+  buffer y: node[2,2]
+"""
+FILL = "  traverse node\n    h: [4] = read x\n    store s = h\n"
+ADD = "  traverse node\n    h: [4] = read x\n    store s += h\n"
+COPY = "  traverse node\n    r: [2,2] = read s_flat\n    store y = r\n"
+SUM = (
+    "  traverse node\n    init acc: [2,2] sum\n    for edge\n      r: [2,2] = read s_flat[src]\n"
+    "      update acc r\n    store y = acc\n"
+)
+
+
+@pytest.mark.parametrize("kernels", [FILL + COPY, FILL + ADD + COPY])
+def test_scratch_has_other_names(kernels):
+    verify(parse(SCRATCH + kernels))
+
+
+@pytest.mark.parametrize(
+    ("kernels", "message"),
+    [
+        (FILL + SUM, "kernel 1 `traverse node`: reads scratch 's_flat' at a source"),
+        (COPY + FILL, "kernel 0 `traverse node`: reads scratch 's_flat' before the launch has"),
+        (ADD + COPY, "kernel 0 `traverse node`: reads scratch 's' before the launch has written"),
+    ],
+)
+def test_scratch_has_the_rows_of_a_block(kernels, message):
+    with pytest.raises(KernelError) as caught:
+        verify(parse(SCRATCH + kernels))
+    assert message in str(caught.value)
+
+
 def test_names_are_identifiers():
     launch = build("traverse node\n  h: [8] = read y\n  store y = h")
     (buffer,) = launch.buffers

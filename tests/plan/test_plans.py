@@ -291,6 +291,41 @@ def test_there_are_no_other_groups():
     )
 
 
+def test_results_have_rows_of_nodes():
+    with pytest.raises(ProgramError) as caught:
+        plan_of(
+            """
+            program p(c: edge[] feature)
+              out: edge[] = softmax c node
+              return out
+            """
+        )
+    assert str(caught.value) == (
+        "program 'p' returns edge rows: plans compute node rows alone, sum them into nodes"
+    )
+
+
+def test_nothing_times_infinity_is_no_number():
+    program = parse(
+        dedent("""
+        program p(x: node[4] feature, w: shared[4,3])
+          xs: edge[4] = take x edge src
+          m: node[4] = sum xs node
+          c: node[] = count node
+          i: node[] = reciprocal c
+          mean: node[4] = mul i m
+          out: node[3] = linear mean w
+          return out
+        """)
+    )
+    plan, graph = lower(program), AWKWARD["isolated nodes"]()
+    assert kernels(plan)[-1] == "gemm out[node] = mean @ w heads=1 k=4 n=3"
+    values = random_parameters(program, graph)
+    found, expected = run_plan(plan, values, graph), interpret(program, values, graph)
+    assert expected.isnan().any()
+    assert torch.equal(found.isnan(), expected.isnan())
+
+
 GOLDEN = {
     "rgcn-mean.txt": rgcn_program(64, 64, "mean"),
     "rgat-across.txt": rgat_program(64, 64),

@@ -7,6 +7,7 @@ from torch import nn
 from hetune.variants.frontend import pyg
 from hetune.variants.frontend.adapter import Adapter, Unsupported, refusal
 from hetune.variants.frontend.nn import HGT, FlatLayer, RelationalLayer
+from hetune.variants.program.nodes import Space
 
 
 def adapt(module: nn.Module) -> Adapter | Unsupported:
@@ -18,5 +19,13 @@ def adapt(module: nn.Module) -> Adapter | Unsupported:
         ):
             return Unsupported(f"{type(module).__name__} has a forward() of its own")
         reason = refusal(module)
-        return Unsupported(reason) if reason else module.adapter()
+        return Unsupported(reason) if reason else _adapt(module)
     return pyg.adapt(module)
+
+
+def _adapt(module: RelationalLayer) -> Adapter | Unsupported:
+    adapter = module.adapter()
+    space = adapter.program.type_of(adapter.program.result).space
+    if space is not Space.NODE:
+        return Unsupported(f"its result has {space} rows: only node rows are supported")
+    return adapter

@@ -1,10 +1,9 @@
 """Makes elementwise walks over a product's rows part of the product.
 
-For backends that run kernel after kernel, where such a walk reads from memory what the product has
-just written there, or writes what it is about to read. A walk that reads a product's rows becomes
-its tail. One that does nothing but apply a function to what only a product reads becomes that
-function of its operand, even where the product reads it several times. Rows that nobody else reads
-are not stored.
+Such a walk reads what the product has just written, or writes what it is about to read: on CPUs
+in a cache, on GPUs in memory. A walk that reads a product's rows becomes its tail. One that does
+nothing but apply a function to what only a product reads becomes that function of its operand, even
+where the product reads it several times. Rows that nobody else reads are not stored.
 """
 
 from __future__ import annotations

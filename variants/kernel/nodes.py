@@ -235,7 +235,7 @@ class Launch:
     With more than one kernel all must be *node-blocked*: their rows are nodes, or dst_pairs or
     edges (blocked by destination). No kernel may then read, at a source node or a src_pair, what
     the same launch wrote.
-    ``buffers`` are all buffers that the kernels name; ``outs`` those that they write.
+    ``buffers`` are all buffers that the kernels name.
     """
 
     kernels: tuple[Kernel, ...]

@@ -31,6 +31,8 @@ def one_walk(body: tuple[Stmt, ...], softmax: Softmax) -> tuple[Stmt, ...] | Non
 
     Rows are summed times exponentials below the running maximum, and the sums are divided when
     all edges have been walked. Neither scores nor shares are stored: nothing else may read them.
+
+    Where all scores of a row are -inf, what it sums is 0; torch and more walks give no number.
     """
     before, after = body[: softmax.first], body[softmax.last + 1 :]
     places = [i for i, s in enumerate(after) if _reads(s, softmax)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import fields
@@ -34,7 +35,7 @@ from hetune.variants.kernel.text import INDENT
 from hetune.variants.program.nodes import End, Space, Type
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>-?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|inf\b))"
+    r"\s*(?:(?P<number>-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|-inf\b)"
     r"|(?P<name>[A-Za-z_]\w*)|(?P<symbol>\+=|->|[-+*=@:,()\[\]]))"
 )
 
@@ -128,7 +129,7 @@ class _Line:
             raise self.error(f"{self.peek()!r} follows the end of the statement: remove it")
 
     def real(self) -> float:
-        return float(self._next("number", "a number"))
+        return math.inf if self.accept("inf") else float(self._next("number", "a number"))
 
     def integer(self) -> int:
         token = self._next("number", "an integer")

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.check import NAME, PAIRS
 from hetune.variants.kernel.check_gemm import GemmCheck
 from hetune.variants.kernel.check_traversal import TraversalCheck
-from hetune.variants.kernel.nodes import Buffer, Gemm, Launch, Traversal
+from hetune.variants.kernel.nodes import (
+    Buffer,
+    Def,
+    Gemm,
+    Kernel,
+    Launch,
+    Read,
+    Store,
+    Traversal,
+)
 from hetune.variants.kernel.text import show_kernel, show_type
-from hetune.variants.kernel.walk import reads, writes
+from hetune.variants.kernel.walk import product_reads, reads, statements, writes
 from hetune.variants.program.nodes import End, Space
 
 _NODE_BLOCKED = (Space.NODE, Space.EDGE, Space.DST_PAIR)
@@ -32,6 +43,7 @@ def verify(launch: Launch) -> None:
             case Traversal():
                 TraversalCheck(place, types, kernel).run()
     _check_scratch(launch)
+    _check_scratch_reads(launch)
     _check_order(launch)
     _check_used(launch)
 
@@ -75,6 +87,51 @@ def _check_scratch(launch: Launch) -> None:
             raise KernelError(
                 f"{place}: scratch {buffer.scratch!r} is shared by unequal rows: give each its own"
             )
+
+
+def _check_scratch_reads(launch: Launch) -> None:
+    """Scratch has the rows of a block, and nothing in them before the launch writes them."""
+    scratch = {buffer.name: buffer.scratch for buffer in launch.buffers if buffer.scratch}
+    written: set[str] = set()
+    for position, kernel in enumerate(launch.kernels):
+        place = f"kernel {position} `{show_kernel(kernel)}`"
+        for name, end in reads(kernel):
+            if name in scratch and end is End.SRC:
+                raise KernelError(
+                    f"{place}: reads scratch {name!r} at a source, which may be in another block: "
+                    "make it a buffer that lasts, and split the launch before this kernel"
+                )
+        for name, writes_it in _accesses(kernel):
+            if name not in scratch:
+                continue
+            if writes_it:
+                written.add(scratch[name])
+            elif scratch[name] not in written:
+                raise KernelError(
+                    f"{place}: reads scratch {name!r} before the launch has written it: store it "
+                    "first, or make it a buffer that lasts"
+                )
+
+
+def _accesses(kernel: Kernel) -> Iterator[tuple[str, bool]]:
+    """The buffers that a kernel reads (False) or writes (True), in this order."""
+    match kernel:
+        case Gemm(out=out, accumulate=accumulate, tail=body):
+            yield from ((name, False) for name, _ in product_reads(kernel))
+            if accumulate:
+                yield out, False
+            if not body:
+                yield out, True
+        case Traversal(body=body):
+            pass
+    for statement in statements(body):
+        match statement:
+            case Def(expr=Read(buffer)):
+                yield buffer, False
+            case Store(buffer, _, accumulate):
+                if accumulate:
+                    yield buffer, False
+                yield buffer, True
 
 
 def _check_order(launch: Launch) -> None:

@@ -40,8 +40,6 @@ def zero_without_edges(ops: Mapping[str, Op], name: str) -> bool:
             return True
         case Reshape(x=x) | Map(fn="relu" | "gelu" | "leaky_relu" | "scale" | "tanh", args=(x,)):
             return zero_without_edges(ops, x)
-        case Map(fn="mul", args=args):
-            return any(zero_without_edges(ops, arg) for arg in args)
-        case Map(fn="add" | "sub", args=args):
-            return all(zero_without_edges(ops, arg) for arg in args)
+        case Map(fn="add" | "sub" | "mul", args=args):
+            return all(zero_without_edges(ops, arg) for arg in args)  # 0 * inf is no number
     return False

@@ -63,13 +63,19 @@ def lower(program: Program, *, fuse_sums: bool = True, separate_products: bool =
             results are kept (which suits thousands of relations).
 
     Raises:
-        ProgramError: It has groups that no graph is split into.
+        ProgramError: It has groups that no graph is split into, or its result is in no node rows.
     """
     unknown = set(program.groups) - {SRC_SIDE, DST_SIDE}
     if unknown:
         raise ProgramError(
             f"program {program.name!r} has the groups {', '.join(sorted(unknown))}: plans know "
             f"{SRC_SIDE!r} and {DST_SIDE!r} alone, rename them"
+        )
+    space = program.type_of(program.result).space
+    if space is not Space.NODE:
+        raise ProgramError(
+            f"program {program.name!r} returns {space} rows: plans compute node rows alone, sum "
+            "them into nodes"
         )
     return Lowering(program, fuse_sums, separate_products).plan()
 

@@ -58,6 +58,8 @@ def check_variants(
 ) -> int:
     """Runs the variants of a supported module and compares them with float64 oracles.
 
+    Memory is full of NaN before each: what was never written shows, whoever ran before.
+
     Args:
         module: What to compile.
         graph: What to run it on; on the module's device, where all of this happens.
@@ -80,7 +82,11 @@ def check_variants(
     ids = [variant for variant in layer.variants if keep(variant)]
     wrong: list[str] = []
     for variant in ids:
-        found = _run(layer, x, graph, variant)
+        executable = layer._executable(layer._promoted[variant], graph)
+        for memory in executable.memory().values():
+            memory.fill_(torch.nan)
+        out = torch.full(oracles[0].shape, torch.nan, device=x.device)
+        found = _run(layer, x, graph, variant, out)
         error = max(relative_error(found, oracle) for oracle in oracles)
         if not error <= TOLERANCE:
             wrong.append(f"{variant}: relative error {error:.2e}")
@@ -118,9 +124,11 @@ def check_same_bits(
         torch.set_num_threads(before)
 
 
-def _run(layer: CompiledLayer, x: Tensor, graph: HeteroGraph, variant: str) -> Tensor:
+def _run(
+    layer: CompiledLayer, x: Tensor, graph: HeteroGraph, variant: str, out: Tensor | None = None
+) -> Tensor:
     with torch.no_grad():
-        found = layer(x, graph, variant=variant)
+        found = layer(x, graph, variant=variant, out=out)
     assert isinstance(found, Tensor)
     return found
 

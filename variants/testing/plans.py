@@ -49,6 +49,7 @@ def run_plan(
     executable = Executable(plan, domain, backend or TorchBackend(), schedules)
     for memory in executable.memory().values():
         memory.fill_(torch.nan)
-    found = executable.run(features, weights_of(plan, values, graph))
-    # A reshaped result has the shape of the buffer that it is a view of.
-    return found.view(len(found), *plan.program.type_of(plan.program.result).shape)
+    shape = plan.program.type_of(plan.program.result).shape
+    out = torch.full((graph.num_nodes, *shape), torch.nan)
+    executable.run(features, weights_of(plan, values, graph), out)
+    return out

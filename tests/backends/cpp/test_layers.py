@@ -46,6 +46,24 @@ def test_more_heads_than_a_tile_has_columns(check):
     check(parse(ATTEND.format(d=4, h=136)))
 
 
+OUTER = """
+launch
+  buffer v: edge[2,2]
+  buffer own: node[2]
+  buffer e: edge[2,2]
+  traverse node
+    of_heads: [2] = read own
+    for edge
+      row: [2,2] = read v
+      both: [2,2] = add(of_heads, row)
+      store e = both
+"""
+
+
+def test_a_node_s_row_has_fewer_axes_than_those_of_its_edges(check):
+    check(parse(OUTER))
+
+
 @pytest.mark.parametrize(
     "schedule",
     [

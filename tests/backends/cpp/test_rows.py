@@ -1,5 +1,6 @@
 """Elementwise functions before and after a product, in its own function."""
 
+import re
 from itertools import product
 
 import pytest
@@ -10,7 +11,7 @@ from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.testing_rows import random_rows
 
-from ..launches import ACTIVATED, ACTIVATED_PAIRS, FUNCTIONS, SOURCE_PAIRS
+from ..launches import ACTIVATED, ACTIVATED_PAIRS, FUNCTIONS, PAIRS, SOURCE_PAIRS
 
 SCHEDULES = {
     "default": Schedule(block_nodes=64),
@@ -61,6 +62,15 @@ def test_functions_of_an_operand(fn, check):
     text = text.format(d=19, h=1, n=19, only=" only=dst fill")
     assert len(emit(parse(text), Schedule()).launch.kernels) == 1
     check(parse(text))
+
+
+def test_arrays_of_very_wide_rows_are_not_on_the_stack(check, graphs):
+    usual, wide = (parse(PAIRS.format(k=k, n=8)) for k in (256, 8192))
+    for launch, kind in ((usual, ""), (wide, "static thread_local ")):
+        text = emit(launch, Schedule()).source.text
+        arrays = re.findall(r"alignas\(64\) (.*)float (\w+)\[", text)
+        assert arrays == [(kind, "sums"), (kind, "columns")]
+    check(wide, only={"sparse": graphs["sparse"]})
 
 
 @pytest.mark.parametrize("seed", every(3, range(16)))

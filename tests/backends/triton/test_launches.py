@@ -1,5 +1,6 @@
 """The launches that layers are made of, at awkward widths, with heads, and random ones."""
 
+import math
 import re
 from itertools import product
 
@@ -51,20 +52,53 @@ def test_a_random_launch_equals_the_interpreter(seed, check, small):
     check(random_launch(seed, (1, 3, 7, 16)), small, SMALL if seed % 2 else None)
 
 
-TANH = """
+FUNCTION = """
 launch
   buffer x: node[5]
   buffer y: node[5]
   traverse node
     row: [5] = read x
-    squashed: [5] = tanh(row)
-    store y = squashed
+    value: [5] = {fn}(row)
+    store y = value
 """
 
 
 @pytest.mark.parametrize("factor", [1e-4, 1e-2, 0.6, 1.0, 1e4])
 def test_tanh_is_exact_where_it_is_small(factor, check, small):
-    check(parse(TANH), small, factors={"x": factor})
+    check(parse(FUNCTION.format(fn="tanh")), small, factors={"x": factor})
+
+
+@pytest.mark.parametrize("fn", ["exp", "sigmoid", "tanh", "gelu", "relu"])
+def test_what_is_no_number_stays_so(fn, check, small):
+    check(parse(FUNCTION.format(fn=fn)), small, factors={"x": math.nan})
+
+
+SUMS_OF_EDGES = """
+launch
+  buffer x: node[3]
+  buffer v: edge[3]
+  buffer e: edge[3]
+  buffer y: node[3]
+  traverse node
+    init total: [3] sum
+    for edge
+      given: [3] = read v
+      sent: [3] = read x[src]
+      init both: [3] sum
+      init most: [3] max
+      update both given
+      update both sent
+      update most sent
+      some: [3] = mul(both, most)
+      store e = some
+      update total some
+    store y = total
+"""
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_edges_in_flight_have_sums_of_their_own(schedule, check, small):
+    check(parse(SUMS_OF_EDGES), small, SCHEDULES[schedule])
 
 
 FILLED = """

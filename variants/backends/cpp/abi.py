@@ -14,13 +14,17 @@ from hetune.variants.kernel.nodes import Rows
 from hetune.variants.program.nodes import End, Space
 
 KEYWORDS = frozenset(
-    """and auto bool break case char class const continue default delete do double else enum
-    explicit export extern false float for friend goto if inline int long mutable namespace new
-    not operator or private protected public register return short signed sizeof static struct
-    switch template this throw true try typedef union unsigned using virtual void volatile
-    while xor""".split()  # noqa: SIM905
+    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
+    char32_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
+    constinit continue decltype default delete do double dynamic_cast else enum explicit export
+    extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
+    nullptr operator or or_eq private protected public register reinterpret_cast requires return
+    short signed sizeof static static_assert static_cast struct switch template this thread_local
+    throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while
+    xor xor_eq
+    Context EXPORT INLINE INLINE_LAMBDA NOINLINE NULL int32_t int64_t""".split()  # noqa: SIM905
 )
-"""Words that are no names in C++."""
+"""Words that are no names in C++20, and what the prelude and generated structs are made of."""
 
 
 @dataclass(frozen=True, slots=True)

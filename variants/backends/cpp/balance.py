@@ -68,8 +68,8 @@ class EdgeBalancedLowering:
     def __init__(self, launch: Launch, name: str, schedule: Schedule, arguments: Arguments) -> None:
         if not supports_edge_balance(launch):
             raise KernelError(
-                "balance=edge needs a launch of one Traversal over nodes with one loop over edges "
-                "that only updates sums: use balance=node"
+                "balance=edge needs a launch of one Traversal over nodes with one loop over edges, "
+                "which has no loops or sums of its own: use balance=node"
             )
         (kernel,) = launch.kernels
         assert isinstance(kernel, Traversal)

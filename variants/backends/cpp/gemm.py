@@ -40,6 +40,9 @@ _DOT_WIDTH = 8
 _DOT_DEPTH = 16
 """Outputs up to this width of products at least that deep are vectorised along k."""
 
+_MOST_STACK = 3 << 18
+"""Bytes that arrays may have on the stack of a thread, which may have no more than a few MiB."""
+
 
 class GemmLowering:
     """Lowers one Gemm of a launch into the functions that run a block of it."""
@@ -82,6 +85,16 @@ class GemmLowering:
         gemm = self.gemm
         everywhere = gemm.only is End.NONE
         return gemm.rows.space is Space.NODE and self.by_type is Space.SHARED and everywhere
+
+    @property
+    def _array(self) -> str:
+        """What arrays begin with: those of very wide rows are no part of the stack."""
+        gemm = self.gemm
+        per_row = (gemm.k if self.operand.is_computed else 0) + (gemm.n if self.tail else 0)
+        columns = gemm.k * gemm.n if self.by_dot else 0
+        # Tiles of all heights may become part of one function.
+        size = 4 * gemm.heads * (sum(self.tilings) * per_row + columns)
+        return f"alignas(64) {'static thread_local ' if size > _MOST_STACK else ''}float"
 
     def functions(self) -> tuple[Function, ...]:
         """Functions in the order of their definition; the last one runs a block."""
@@ -133,7 +146,7 @@ class GemmLowering:
             return [Let("const float*", "columns", "w")]
         return [
             Comment("columns of w, each contiguous"),
-            Let("alignas(64) float", f"columns[{heads * k * n}]"),
+            Let(self._array, f"columns[{heads * k * n}]"),
             Do(f"transpose<{heads}, {k}, {n}>(w, columns)"),
         ]
 
@@ -178,7 +191,7 @@ class GemmLowering:
         return tuple(self._tile(name, columns) for name, columns in named.items())
 
     def _tile(self, name: str, columns: Columns) -> Function:
-        body = self.operand.setup(self._row)
+        body = self.operand.setup(self._row, self._array)
         ahead: tuple[str, ...] = ()
         if self.asks_by_lines:
             # Behind the last rows there are these again.
@@ -186,7 +199,7 @@ class GemmLowering:
             ahead = ("int32_t ahead",)
         width = self.gemm.heads * self.gemm.n
         if self.tail:
-            body.append(Let("alignas(64) float", f"done[M][{width}]"))
+            body.append(Let(self._array, f"done[M][{width}]"))
         body += self._dot_products() if self.by_dot else self._products(columns)
         if self.tail:
             body.append(For("int", "m", "0", "M", (self.tail.call(self._row, "done[m]"),)))

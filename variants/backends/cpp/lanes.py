@@ -6,7 +6,6 @@ are read and written by whole vectors, others row by row; sums are kept per lane
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from hetune.variants.backends.cpp.parts import in_parts
@@ -34,12 +33,14 @@ def row_width(loop: ForEach, values: dict[str, Value], launch: Launch, lanes: in
     """Floats in the rows of a loop that can go across edges; 0 if it cannot.
 
     All rows that differ between edges must have one width, a power of two of which a vector
-    holds several, and no edge may depend on another one but by sums.
+    holds several, and no edge may depend on another one but by sums. Rows from outside are as wide,
+    or single numbers.
     """
     if loop.rows.space is not Space.EDGE:
         return 0
     widths: set[int] = set()
     operands: set[str] = set()
+    own = {stmt.name for stmt in loop.body if isinstance(stmt, Def)}
     for stmt in loop.body:
         match stmt:
             case Def(shape=shape, expr=Apply(args=args)):
@@ -56,19 +57,12 @@ def row_width(loop: ForEach, values: dict[str, Value], launch: Launch, lanes: in
             case _:
                 return 0
     width = max(widths, default=0)
-    if any(len(values[name].names) > 1 for name in operands if name in values):
+    outer = [values[name] for name in operands - own]
+    if any(len(value.names) > 1 or prod(value.shape) not in (1, width) for value in outer):
         return 0
     if widths != {width} or width > min(_WIDEST, lanes // 2) or width & (width - 1):
         return 0
     return width
-
-
-@dataclass(slots=True)
-class _Lane:
-    """A value in the loop: its C++ name, and whether all edges share it."""
-
-    name: str
-    common: bool
 
 
 class LaneLoop:
@@ -87,7 +81,8 @@ class LaneLoop:
         self.reductions = reductions
         self.width = width
         self.lanes = lanes
-        self.inside: dict[str, _Lane] = {}
+        self.inside: dict[str, str] = {}
+        """C++ names of values in the loop."""
         self.sums: dict[str, str] = {}
         self.stored: set[str] = set()
 
@@ -129,10 +124,10 @@ class LaneLoop:
     def _lower(self, stmt: Stmt) -> None:
         match stmt:
             case Def(name=name, expr=Read() as read):
-                self._define(name, *self._read(read))
+                self._define(name, self._read(read))
             case Def(name=name, expr=Apply(fn, args, const)):
                 operands = tuple(self._operand(arg) for arg in args)
-                self._define(name, apply(fn, operands, const, "V"), False)
+                self._define(name, apply(fn, operands, const, "V"))
             case Update(name=name, value=value):
                 if name not in self.sums:
                     self.sums[name] = self.scopes.unique(f"{name}_lanes")
@@ -145,14 +140,13 @@ class LaneLoop:
             case _:
                 raise AssertionError(f"{stmt} does not go across edges")
 
-    def _define(self, name: str, value: str, common: bool) -> None:
-        unique = self.scopes.unique(name)
-        self.inside[name] = _Lane(unique, common)
+    def _define(self, name: str, value: str) -> None:
+        self.inside[name] = unique = self.scopes.unique(name)
         self.scopes.emit(Let("const V", unique, value))
 
     def _operand(self, name: str) -> str:
         if name in self.inside:
-            return self.inside[name].name
+            return self.inside[name]
         return f"repeat<V>({self._row_name(name)})"
 
     def _row_name(self, name: str) -> str:
@@ -160,20 +154,20 @@ class LaneLoop:
         ((_, text),) = self.outer[name].names
         return text
 
-    def _read(self, read: Read) -> tuple[str, bool]:
+    def _read(self, read: Read) -> str:
         scopes, row = self.scopes, self.scopes.locate(read)
         base, kind = scopes.args.buffer(read.buffer), vector_type(self.width)
         if row.frame is not scopes.inner:
             frame = scopes.frames[-2] if read.buffer in self.stored else row.frame
             pointer = scopes.pointer(frame, read.buffer, row, "const float*", "in")
-            return f"repeat<V>(load<{kind}>({pointer}))", True
+            return f"repeat<V>(load<{kind}>({pointer}))"
         match row.path:
             case ():
-                return f"load<V>({self._place(base)})", False
+                return f"load<V>({self._place(base)})"
             case ((_, array),):
-                return f"gather<V, {self.width}>({base}, {array} + e)", False
+                return f"gather<V, {self.width}>({base}, {array} + e)"
             case _:
-                return self._gather_far(base, row), False
+                return self._gather_far(base, row)
 
     def _gather_far(self, base: str, row: Row[Frame]) -> str:
         """Rows behind two arrays: the second's entries are looked up first."""

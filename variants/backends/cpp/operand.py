@@ -80,14 +80,20 @@ class Operand:
         pointer = self._operand_pointer(row)
         return [Let("const float*", "next[M]"), each_row(Assign("next[m]", pointer))]
 
-    def setup(self, row: str) -> list[Statement]:
-        """Pointers to the rows of a tile; ``row`` is its row m."""
+    @property
+    def is_computed(self) -> bool:
+        """Whether a tile computes its rows, into an array of its own."""
+        x = self.gemm.x
+        return isinstance(x, SegmentSum) or (isinstance(x, Direct) and x.fn != "")
+
+    def setup(self, row: str, array: str) -> list[Statement]:
+        """Pointers to a tile's rows: ``row`` is its row m, ``array`` what arrays begin with."""
         gemm = self.gemm
         pointers = Let("const float*", "x[M]")
         width = gemm.heads * gemm.k
         if isinstance(gemm.x, Direct) and gemm.x.fn:
             return [
-                Let("alignas(64) float", f"active[M][{width}]"),
+                Let(array, f"active[M][{width}]"),
                 For("int", "m", "0", "M", tuple(self._activate(gemm.x, row, width))),
                 pointers,
                 each_row(Assign("x[m]", "active[m]")),
@@ -96,7 +102,7 @@ class Operand:
             pointer = Assign("x[m]", self._operand_pointer(row))
             return [pointers, each_row(pointer)]
         total = (
-            Let("alignas(64) float", f"sums[M][{width}]"),
+            Let(array, f"sums[M][{width}]"),
             Let("const float*", "summed[M]"),
             For(
                 "int",

@@ -107,13 +107,15 @@ class BodyLowering:
 
     def _declare(self, stmt: Init) -> None:
         self.reductions[stmt.name] = stmt.reduce
-        sizes = [self.size, *(power_of_two(extent) for extent in stmt.shape if extent > 1)]
+        lanes = self.blocks.inner.lanes
+        sizes = [self.size, self.edges][: len(lanes)]
+        sizes += [power_of_two(extent) for extent in stmt.shape if extent > 1]
         start = "0.0" if stmt.reduce == "sum" else 'float("-inf")'
         if stmt.name in self.below:
             start = LOWEST
         name = self.args.local(stmt.name)
         self.blocks.emit(Let(name, f"tl.full({sizes}, {start}, tl.float32)"))
-        self.values[stmt.name] = Value(name, stmt.shape, ("n", *row_axes(stmt.shape)))
+        self.values[stmt.name] = Value(name, stmt.shape, (*lanes, *row_axes(stmt.shape)))
         if stmt.reduce == "sum":
             self.lost[stmt.name] = lost = self.args.local(f"{stmt.name}_lost")
             self.blocks.emit(Let(lost, f"tl.full({sizes}, 0.0, tl.float32)"))
@@ -128,7 +130,7 @@ class BodyLowering:
             inside = Value(frame.inside, (), frame.lanes).over(axes)
             term = f"tl.where({inside}, {term}, {neutral})"
         reduce = "tl.sum" if self.reductions[name] == "sum" else "tl.max"
-        if "u" in axes:
+        if "u" in axes and "u" not in total.axes:
             term = f"{reduce}({term}, axis=1)"
         if reduce == "tl.sum":
             for statement in compensated(total.text, self.lost[name], term, self.args):

@@ -125,7 +125,7 @@ def apply(fn: str, args: tuple[str, ...], const: float | None) -> str:
         case "max":
             return f"tl.maximum({args[0]}, {args[1]})"
         case "relu":
-            return f"tl.maximum({args[0]}, 0.0)"
+            return f"tl.where({args[0]} < 0.0, 0.0, {args[0]})"  # keeps what is no number
         case "exp" | "sigmoid":
             return f"tl.{fn}({args[0]})"
         case "leaky_relu":
