@@ -37,52 +37,46 @@ EXPORT void fma_peak(int64_t turns, int threads, float* sink) {
     }
 }
 
-// The sum of rows of 64 floats in random order: as fast as rows can be gathered.
+// The sum of some rows of 64 floats, in any order: as fast as rows can be gathered.
+static inline float sum_of_rows(const float* table, const int32_t* rows, int64_t first,
+                                int64_t stop) {
+    const int64_t ahead = 16;
+    vector sums[64 / lanes] = {};
+    for (int64_t i = first; i < stop; ++i) {
+        const float* next = table + int64_t(rows[i + ahead < stop ? i + ahead : i]) * 64;
+        for (int line = 0; line < 64; line += 16) __builtin_prefetch(next + line);
+        const float* row = table + int64_t(rows[i]) * 64;
+#pragma GCC unroll 16
+        for (int part = 0; part < 64 / lanes; ++part) sums[part] += load(row + part * lanes);
+    }
+    vector total = {};
+    for (int part = 0; part < 64 / lanes; ++part) total += sums[part];
+    return total[0] + total[lanes - 1];
+}
+
 EXPORT void gather_sum(const float* table, const int32_t* rows, int64_t count, int threads,
                        float* sink) {
-    const int64_t ahead = 16, pieces = pieces_per_thread * threads;
+    const int64_t pieces = pieces_per_thread * threads;
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int64_t piece = 0; piece < pieces; ++piece) {
         const int64_t first = count * piece / pieces, stop = count * (piece + 1) / pieces;
-        vector sums[64 / lanes] = {};
-        for (int64_t i = first; i < stop; ++i) {
-            const float* next = table + int64_t(rows[i + ahead < stop ? i + ahead : i]) * 64;
-            for (int line = 0; line < 64; line += 16) __builtin_prefetch(next + line);
-            const float* row = table + int64_t(rows[i]) * 64;
-#pragma GCC unroll 16
-            for (int part = 0; part < 64 / lanes; ++part) sums[part] += load(row + part * lanes);
-        }
-        vector total = {};
-        for (int part = 0; part < 64 / lanes; ++part) total += sums[part];
-        sink[piece] = total[0] + total[lanes - 1];
+        sink[piece] = sum_of_rows(table, rows, first, stop);
     }
 }
 
-// Every thread writes rows of 64 floats, and reads them in random order: its own, or those of the
-// next thread, which lie in the cache of another core.
+// Every thread writes rows, and reads them in random order: its own, or those of the next thread,
+// which lie in the cache of another core.
 EXPORT void exchange(float* table, const int32_t* order, int64_t count, int threads, int shift,
                      float* sink) {
-    const int64_t ahead = 16;
 #pragma omp parallel num_threads(threads)
     {
         const int me = omp_get_thread_num();
-        float* own = table + me * count * 64;
         const vector value = vector{} + float(me);
+        float* own = table + me * count * 64;
         for (int64_t at = 0; at < count * 64; at += lanes) {
             __builtin_memcpy(own + at, &value, sizeof value);
         }
 #pragma omp barrier
-        const float* rows = table + (me + shift) % threads * count * 64;
-        vector sums[64 / lanes] = {};
-        for (int64_t i = 0; i < count; ++i) {
-            const float* next = rows + int64_t(order[i + ahead < count ? i + ahead : i]) * 64;
-            for (int line = 0; line < 64; line += 16) __builtin_prefetch(next + line);
-            const float* row = rows + int64_t(order[i]) * 64;
-#pragma GCC unroll 16
-            for (int part = 0; part < 64 / lanes; ++part) sums[part] += load(row + part * lanes);
-        }
-        vector total = {};
-        for (int part = 0; part < 64 / lanes; ++part) total += sums[part];
-        sink[16 * me] = total[0] + total[lanes - 1];
+        sink[me] = sum_of_rows(table + (me + shift) % threads * count * 64, order, 0, count);
     }
 }
