@@ -36,8 +36,8 @@ def problems(
     Only measurements that ended well count, and only those of one device and one protocol: times
     of different ones are not compared. What models cannot learn from, a time of 0 seconds or a
     variant without launches, is left out, and so are problems that were measured while the machine
-    did something else (half of their variants with more than `MOST_DRIFT`); log lines say how
-    often. Graphs are told apart by
+    did something else (half of their variants with more than `MOST_DRIFT`), unless they are the
+    most; log lines say how often. Graphs are told apart by
     family and content, not by name. Where a variant was measured more than once on a problem (its
     code has changed in between), the newest time counts; so does the newest reading of a graph's
     features.
@@ -69,17 +69,19 @@ def problems(
             store.place,
             protocol,
         )
-    drifts = {of: statistics.median(m.drift for m in members) for of, members in groups.items()}
-    calm = [members for of, members in groups.items() if drifts[of] <= MOST_DRIFT]
+    calm = {of: members for of, members in groups.items() if _is_calm(members)}
     if len(calm) < len(groups):
+        counts = 2 * len(calm) < len(groups)  # or too little would be left
         _log.warning(
-            "%d of %d problems in %s are of an unsteady machine and do not count: measure them "
-            "when it has nothing else to do",
+            "%d of %d problems in %s are of an unsteady machine and %s: measure when it has "
+            "nothing else to do",
             len(groups) - len(calm),
             len(groups),
             store.place,
+            "count all the same, for they are the most" if counts else "do not count",
         )
-    grouped = [_problem(members, share) for members in calm]
+        groups = groups if counts else calm
+    grouped = [_problem(members, share) for members in groups.values()]
     usable = [replace(p, candidates=tuple(filter(_is_usable, p.candidates))) for p in grouped]
     left_out = sum(len(p.candidates) for p in grouped) - sum(len(p.candidates) for p in usable)
     if left_out:
@@ -103,6 +105,10 @@ def _input(measurement: Measurement) -> tuple[object, ...]:
         measurement.heads,
         measurement.threads,
     )
+
+
+def _is_calm(members: Iterable[Measurement]) -> bool:
+    return statistics.median(member.drift for member in members) <= MOST_DRIFT
 
 
 def _problem(members: list[Measurement], share: float) -> Problem:

@@ -66,6 +66,7 @@ class Rig:
     yardstick: Drifting = Drifting()
     now: float = 0.0
     name: str = "rig"
+    keeps_indexes: bool = False
 
     def bind(self, launch: Launch, schedule: Schedule, place: Place) -> Runner:
         block = schedule.block_nodes

@@ -236,7 +236,8 @@ def test_what_was_measured_before_and_is_added_later_does_not_count(store):
     assert [c.seconds for c in problem.candidates] == [np.quantile(new.samples, 0.25)]
 
 
-def test_what_was_measured_on_an_unsteady_machine_does_not_count(store, caplog):
+def test_what_was_measured_on_an_unsteady_machine_does_not_count(store, caplog, monkeypatch):
+    monkeypatch.setattr("hetune.profiling.store.problems.MOST_DRIFT", 0.5)
     drifts = {"busy": (0.6, 0.7, 0.0), "calm": (0.6, 0.1, 0.0)}
     store.add(
         [
@@ -249,6 +250,13 @@ def test_what_was_measured_on_an_unsteady_machine_does_not_count(store, caplog):
     [problem] = problems(store)
     assert (problem.graph, len(problem.candidates)) == ("calm", 3)
     assert "1 of 2 problems" in caplog.text
+    assert "do not count" in caplog.text
+    for n, name in enumerate(("worse", "worst")):
+        unsteady = measurement(90 + n, graph=name, graph_fingerprint=name, drift=0.9)
+        store.add([unsteady], MACHINE)
+    assert len(problems(store)) == 4
+    assert "3 of 4 problems" in caplog.text
+    assert "count all the same" in caplog.text
 
 
 def test_machines_are_not_mixed(store):
