@@ -21,14 +21,14 @@ judges a model that is there already, with the rates that it was trained with: a
 nobody has calibrated it. On another machine than it was trained on, `--calibrated` judges it as it
 chooses after `hetune calibrate`. What selection itself costs is measured by `choosing.py`.
 
-Inputs that were measured while the machine was busy with something else are not judged, and named
-in the result (`_selection_steady`).
+Inputs that were measured while the machine was busy with something else are not judged
+(`hetune.profiling.store.problems`), and named in the result.
 """
 
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,10 @@ import torch
 from _graphs import names
 from _machine import commit, fingerprint, set_threads
 from _selection_calibrated import calibrated
-from _selection_finals import Key, finalists, settle
+from _selection_finals import Key, finalists, key, settle
 from _selection_graphs import LAYERS, PAIRS, REAL, pairs, present, specs, split
 from _selection_measure import measure_all
 from _selection_plot import plot_selection
-from _selection_steady import unsteady
 from rich.console import Console
 from rich.table import Table
 
@@ -57,7 +56,7 @@ from hetune.costmodel.model.bundle import load, save
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
-from hetune.profiling.records import PROTOCOLS, Measurement, Status
+from hetune.profiling.records import PROTOCOLS, Status
 from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
 from hetune.profiling.store.summary import TIME
@@ -124,10 +123,8 @@ def _specs(options: argparse.Namespace, console: Console) -> tuple[ProblemSpec, 
 
 
 def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> int:
-    left_out = unsteady(
-        m for m in _counting(store, options.machine) if m.threads == options.threads
-    )
     training, judged = _problems(store, options, TIME)
+    left_out = _inputs(store, options) - {key(problem) for problem in judged}
     if not judged or not training:
         console.print(
             f"{store.place} holds {len(training)} problems to train on and {len(judged)} of real "
@@ -194,11 +191,15 @@ def _problems(
     return training, settle(judged, sessions)
 
 
-def _counting(store: Store, machine: str | None) -> Iterator[Measurement]:
-    """What was measured on real graphs, as it is measured now."""
-    for found in store.measurements(machine, status=Status.OK, device="cpu"):
-        if found.protocol == PROTOCOLS["cpu"] and found.family.startswith(REAL):
-            yield found
+def _inputs(store: Store, options: argparse.Namespace) -> Set[Key]:
+    """All that were measured on real graphs, as they are measured now."""
+    return {
+        key(found)
+        for found in store.measurements(options.machine, status=Status.OK, device="cpu")
+        if found.protocol == PROTOCOLS["cpu"]
+        and found.family.startswith(REAL)
+        and found.threads == options.threads
+    }
 
 
 def _model(

@@ -21,8 +21,6 @@ from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
 Rates: TypeAlias = MachineModel | GpuModel
 """What the roofline model takes a machine for: a core and its caches, or a GPU."""
 _MAY_BE_0 = ("exchange_seconds", "launch_seconds", "unevenness")
-_ONCE_UNKNOWN = {"exchange_seconds": 0.0}
-"""Rates that older records lack, by what these mean."""
 
 
 def known(device: str) -> Device:
@@ -56,7 +54,8 @@ def rates_from(device: Device, record: Mapping[str, Any]) -> Rates:
     """
     kind = type(default_rates(device))
     names = {field.name for field in fields(kind)}
-    record = {name: v for name, v in _ONCE_UNKNOWN.items() if name in names} | dict(record)
+    if device == "cpu":
+        record = {"exchange_seconds": 0.0, **record}  # which older ones do not know
     if record.keys() != names:
         raise ValueError(f"rates: expected {sorted(names)}, found {sorted(record)}")
     for name, value in record.items():

@@ -157,11 +157,8 @@ def _publish(draft: Path, file: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-    for log in (
-        "-wal",
-        "-shm",
-        "-journal",
-    ):  # of an old file: SQLite would take it for the new one's
+    # An old file's: SQLite would take them for the new one's.
+    for log in ("-wal", "-shm", "-journal"):
         Path(f"{file}{log}").unlink(missing_ok=True)
     draft.replace(file)
     sync_folder(file.parent)

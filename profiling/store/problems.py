@@ -37,10 +37,9 @@ def problems(
     of different ones are not compared. What models cannot learn from, a time of 0 seconds or a
     variant without launches, is left out, and so are problems that were measured while the machine
     did something else (half of their variants with more than `MOST_DRIFT`), unless they are the
-    most; log lines say how often. Graphs are told apart by
-    family and content, not by name. Where a variant was measured more than once on a problem (its
-    code has changed in between), the newest time counts; so does the newest reading of a graph's
-    features.
+    most; log lines say how often. Graphs are told apart by family and content, not by name. Where a
+    variant was measured more than once on a problem (its code has changed in between), the newest
+    time counts; so does the newest reading of a graph's features.
 
     Args:
         store: Where the measurements are.

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ import selection
 from _selection_calibrated import calibrated
 from _selection_finals import finalists, key, settle
 from _selection_graphs import FEW, GRAPHS, PAIRS, specs, split
-from _selection_steady import unsteady
 
 from hetune.costmodel.calibration import Calibration
 from hetune.costmodel.data import CandidateSample, Problem
@@ -26,6 +26,7 @@ from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model import bundle
 from hetune.costmodel.selector import Selector
 from hetune.profiling.store.store import Store
+from hetune.profiling.testing.records import MACHINE as MEASURED_ON
 from hetune.profiling.testing.records import measurement
 from hetune.variants.frontend.layers import rgat_program
 from hetune.variants.plan.variants import variants_of
@@ -159,13 +160,24 @@ def test_of_several_sessions_medians_count_whatever_the_machine_did():
     assert found.candidates[0].error > 0.05 * found.candidates[0].seconds  # sessions disagree
 
 
-def test_inputs_of_an_unsteady_machine_are_left_out():
+def test_inputs_of_an_unsteady_machine_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("hetune.profiling.store.problems.MOST_DRIFT", 0.5)
     first = problem("busy", "real/rdf", FIRST)
+    first = dataclasses.replace(first, machine=MEASURED_ON.digest)
     same = ("family", "layer", "d_in", "d_out", "heads", "threads", "machine")
-    once = dataclasses.replace(measurement(0), **{name: getattr(first, name) for name in same})
-    busy = [dataclasses.replace(once, graph="busy", drift=drift) for drift in (0.6, 0.7, 0.0)]
-    calm = [dataclasses.replace(once, graph="calm", drift=drift) for drift in (0.6, 0.1, 0.0)]
-    found = unsteady([*busy, *calm])
+    facts = {name: getattr(first, name) for name in same}
+    drifts = [("busy", d) for d in (0.6, 0.7, 0.0)] + [("calm", d) for d in (0.6, 0.1, 0.0)]
+    options = SimpleNamespace(machine=None, threads=first.threads, finals=[])
+    with Store.open(tmp_path / "store.db") as store:
+        store.add(
+            [
+                measurement(n, graph=graph, graph_fingerprint=graph, drift=drift, **facts)
+                for n, (graph, drift) in enumerate(drifts)
+            ],
+            MEASURED_ON,
+        )
+        _, judged = selection._problems(store, options, 0.5)
+        found = selection._inputs(store, options) - {key(each) for each in judged}
     assert found == {key(first)}
     assert selection.named(found) == ["rgcn/busy/64x64"]
 

@@ -115,7 +115,7 @@ class Adapter:
         for name, is_there in self._is_there.items():
             if (parameters.get(name) is not None) != is_there:
                 return f"{name} was {'removed' if is_there else 'added'}: compile it anew"
-        return refusal(self.module)
+        return refusal(self.module, self._parts)
 
 
 class ParametersVersion:
@@ -178,10 +178,15 @@ def is_wrapper(tensor: Tensor) -> bool:
     return kind is not Tensor and kind.__torch_dispatch__ is not Tensor.__torch_dispatch__
 
 
-def refusal(module: nn.Module) -> str | None:
-    """Why a module of a supported class cannot be replaced in the state it is in, or None."""
+def refusal(module: nn.Module, parts: Sequence[nn.Module] | None = None) -> str | None:
+    """Why a module of a supported class cannot be replaced in the state it is in, or None.
+
+    Args:
+        module: The module.
+        parts: The module and all that it consists of, where that is known.
+    """
     is_hooked = False
-    for part in _parts(module):  # in plain loops: every call of a layer asks
+    for part in parts or _parts(module):  # in plain loops: every call of a layer asks
         for group in (part._parameters, part._buffers):
             for tensor in group.values():
                 if tensor is None:

@@ -84,6 +84,47 @@ class Steps:
         return sum({t.data_ptr(): t.nbytes for t in there if t is not None}.values())
 
 
+class Lending:
+    """Steps that belong together, all of a graph's indexes: what is kept of them."""
+
+    def __init__(self) -> None:
+        """Starts with none."""
+        self._lock = threading.Lock()
+        self._members: weakref.WeakSet[Steps] = weakref.WeakSet()
+        self._keeps_all = False
+
+    def join(self, steps: Steps) -> None:
+        """Makes steps belong to the others, without keeping them alive."""
+        with self._lock:
+            self._members.add(steps)
+
+    @property
+    def builds(self) -> int:
+        """How often something was built."""
+        return sum(steps.builds for steps in self._all())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors that have been built and are there; shared ones count for each."""
+        return sum(steps.nbytes for steps in self._all())
+
+    def lend(self) -> None:
+        """Lends all of them (`Steps.lend`), once. Without effect after `keep_all`."""
+        with self._lock:
+            is_first, self._keeps_all = not self._keeps_all, True
+        for steps in self._all() if is_first else ():
+            steps.lend()
+
+    def keep_all(self) -> None:
+        """Keeps everything for good, whoever uses it, from now on."""
+        with self._lock:
+            self._keeps_all = True
+
+    def _all(self) -> tuple[Steps, ...]:
+        with self._lock:
+            return tuple(self._members)
+
+
 def _tensors(values: Any) -> Iterator[torch.Tensor]:
     for value in values:
         if isinstance(value, torch.Tensor):

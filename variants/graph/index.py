@@ -18,7 +18,7 @@ from hetune.variants.graph._order import (
     select_pairs,
     sort_edges,
 )
-from hetune.variants.graph._steps import Steps
+from hetune.variants.graph._steps import Lending, Steps
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.row_groups import as_int32
 
@@ -43,7 +43,7 @@ class RelationStats:
 class GraphIndex(Steps):
     """Indexes of a set of a graph's edges: all of them, or those of some relations.
 
-    Everything is built when it is first asked for, once, and kept, until `lend_all`; all tensors
+    Everything is built when it is first asked for, once, and kept, until that is lent; all tensors
     are int32, on the CPU, and must not be written to. The *canonical order* of edges is by (dst,
     etype, src), equal ones as the graph has them. Safe to use from several threads. Keeps the
     graph's arrays alive, but not the graph, which owns its indexes. Let E be the number of edges of
@@ -55,6 +55,7 @@ class GraphIndex(Steps):
         num_edges: E.
         num_nodes: N.
         num_etypes: R.
+        lending: What is kept of all indexes of the graph.
     """
 
     def __init__(self, graph: HeteroGraph, relations: tuple[int, ...] | None = None) -> None:
@@ -66,13 +67,11 @@ class GraphIndex(Steps):
         self._node_offsets = np.asarray(graph.node_offsets)
         self._edges = self._edges_of(graph)
         self._whole = None if relations is None else self._whole_of(graph)
-        self._limited: weakref.WeakSet[GraphIndex] = weakref.WeakSet()
-        self._keeps_all = False
+        self.lending: Lending = Lending() if self._whole is None else self._whole.lending
+        self.lending.join(self)
         self.num_edges = graph.num_edges
         if relations is not None:
             self.num_edges = int(self.whole._edges_per_relation[list(relations)].sum())
-            with self.whole._lock:
-                self.whole._limited.add(self)
 
     @classmethod
     def of(cls, graph: HeteroGraph, relations: tuple[int, ...] | None = None) -> "GraphIndex":
@@ -111,32 +110,6 @@ class GraphIndex(Steps):
         if graph is None:
             raise GraphError("the graph of this index has been freed: keep a reference to it")
         return graph
-
-    # What is kept.
-
-    @property
-    def builds_of_graph(self) -> int:
-        """How often something was built in any index of the graph."""
-        return sum(index.builds for index in self._of_graph())
-
-    def lend_all(self) -> None:
-        """Keeps large tensors of all indexes of the graph only as long as somebody else does.
-
-        Once: what has to be built again afterwards is kept. Without effect after `keep_all`.
-        """
-        whole = self.whole
-        with whole._lock:
-            is_first, whole._keeps_all = not whole._keeps_all, True
-        for index in self._of_graph() if is_first else ():
-            index.lend()
-
-    def keep_all(self) -> None:
-        """Keeps everything for good, whoever uses it, from now on."""
-        self.whole._keeps_all = True
-
-    def _of_graph(self) -> "list[GraphIndex]":
-        with self.whole._lock:
-            return [self.whole, *self.whole._limited]
 
     # Edges in canonical order.
 

@@ -108,10 +108,10 @@ class Executable:
         kernels do. Once, and on the CPU alone.
         """
         if not self._is_tidy:
-            index = self._domain.index(ALL_EDGES)
-            before, self._builds = self._builds, index.builds_of_graph
+            lending = self._domain.index(ALL_EDGES).lending
+            before, self._builds = self._builds, lending.builds
             if before == self._builds:
-                index.lend_all()
+                lending.lend()
                 self._is_tidy = True
 
     def inputs(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
