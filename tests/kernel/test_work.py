@@ -35,7 +35,7 @@ def count(rows):
     return COUNTS[rows.space, rows.group]
 
 
-def of(buffers, kernels):
+def of(buffers, kernels, count=count):
     lines = [f"  buffer {b}" for b in buffers.split("; ")]
     lines += [f"  {line}" for line in kernels.strip("\n").splitlines()]
     launch = parse("\n".join(["launch", *lines]))
@@ -221,6 +221,62 @@ traverse node
         ),
     ),
 ]
+
+
+FEW = [
+    (
+        # 4 pairs know at most 4 of the 10 nodes: so many are read and multiplied; all are written.
+        "x: node[3]; w: ntype[3,5]; y: node[5]",
+        "gemm y[node] = x @ w heads=1 k=3 n=5 only=src fill",
+        Work(
+            matrix_flops=2 * 4 * 15,
+            read_bytes=4 * (4 * 3 + 3 * 15),
+            write_bytes=4 * 10 * 5,
+            index_bytes=4 * 4,
+            touched_bytes=4 * (4 * 3 + 3 * 15 + 10 * 5),
+        ),
+    ),
+    (
+        # Without fill, what is added to is read and written at nodes with an edge alone.
+        "x: node[3]; w: ntype[3,5]; b: shared[5]; y: node[5]",
+        "gemm y[node] += x @ w + b heads=1 k=3 n=5 only=dst",
+        Work(
+            matrix_flops=2 * 4 * 15,
+            vector_flops=2 * 4 * 5,
+            read_bytes=4 * (4 * 3 + 3 * 15 + 5 + 4 * 5),
+            write_bytes=4 * 4 * 5,
+            index_bytes=4 * 4,
+            touched_bytes=4 * (4 * 3 + 3 * 15 + 4 * 5 + 2 * 4 * 5),
+        ),
+    ),
+    (
+        # A walk that adds sums of a group passes by nodes that have none: 4 are read and written.
+        "x: node[3]; y: node[3]",
+        """
+traverse node
+  init acc: [3] sum
+  for edge@s
+    h: [3] = read x[src]
+    update acc h
+  store y += acc
+""",
+        Work(
+            vector_flops=6 * 3 + 4 * 3,
+            read_bytes=4 * (4 * 3 + 4 * 3),
+            write_bytes=4 * 4 * 3,
+            index_bytes=4 * (11 + 6),
+            gathered_bytes=4 * 6 * 3,
+            gathers=6,
+            touched_bytes=4 * (6 * 3 + 2 * 4 * 3),
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("buffers", "kernels", "expected"), FEW)
+def test_work_of_nodes_with_an_edge(buffers, kernels, expected):
+    few = {Space.EDGE: 6, Space.SRC_PAIR: 4, Space.DST_PAIR: 4, Space.SRC_DENSE: 4}
+    assert of(buffers, kernels, lambda rows: few.get(rows.space, count(rows))) == expected
 
 
 @pytest.mark.parametrize(("buffers", "kernels", "expected"), CASES)

@@ -7,7 +7,8 @@ The formulas, for a row of `width` elements of 4 bytes (`element_bytes`):
 - `Gemm` over M rows: 2 M heads k n matrix operations; one vector operation per element of the
   product for each of scale, bias and adding up. A `SegmentSum` over E edges adds E heads k
   operations, twice that with a weight. A tail counts as a `Traversal` of the rows does, and an
-  operand's function once for each of its elements.
+  operand's function once for each of its elements. Of M nodes limited to those with an edge
+  (``only``) no more than there are pairs are read, multiplied and, without ``fill``, written.
 - `Traversal`: a statement runs once per row of its loop, over all rows of the domain. An
   elementwise function costs one operation per element (`leaky_relu` two; exp, tanh, sigmoid,
   gelu, div and reciprocal are counted apart), an inner product two per element, an update or
@@ -234,45 +235,45 @@ class _Tally:
 
     # Accesses.
 
-    def _access(
-        self, name: str, rows: Rows, end: End, times: Rows, cap: Rows | None = None
-    ) -> Rows:
-        """One access per row of `times`: counts all but the distinct rows."""
+    def _access(self, name: str, rows: Rows, end: End, cap: Rows | None = None) -> Rows:
+        """One access per row, but no more than `cap` has: counts all but the distinct rows."""
         row_bytes, space = self._row_bytes(name), self._types[name].space
         cover = self._cover(name, rows, end)
-        self._touch(name, times, cap)
+        if cap is not None and cover == rows:
+            cover = cap
+        self._touch(name, rows, cap)
         by_pair = space.is_source_pair and rows.space is Space.EDGE
         if by_pair or (space is Space.NODE and end is End.SRC):
-            self._add("gathers", 1, times)
+            self._add("gathers", 1, rows)
             table = Term(row_bytes, (cover,), self._all(name))
-            self._gathers.append((Term(row_bytes, (times,)), table))
+            self._gathers.append((Term(row_bytes, (rows,)), table))
         return cover
 
-    def _touch(self, name: str, times: Rows, cap: Rows | None = None) -> None:
-        self._add("touched_bytes", self._row_bytes(name), times, cap=cap)
+    def _touch(self, name: str, rows: Rows, cap: Rows | None = None) -> None:
+        self._add("touched_bytes", self._row_bytes(name), rows, cap=cap)
         if name in self._scratch:
-            self._add("scratch_bytes", self._row_bytes(name), times, cap=cap)
+            self._add("scratch_bytes", self._row_bytes(name), rows, cap=cap)
 
     def _note_read(self, name: str, cover: Rows) -> None:
         written = self._written[name]
         if cover not in written and self._all(name) not in written:
             self._read[name][cover] = None
 
-    def _read_rows(self, name: str, rows: Rows, end: End, times: Rows | None = None) -> None:
-        self._note_read(name, self._access(name, rows, end, times or rows))
+    def _read_rows(self, name: str, rows: Rows, end: End, cap: Rows | None = None) -> None:
+        self._note_read(name, self._access(name, rows, end, cap))
 
     def _write_rows(
         self, name: str, rows: Rows, end: End, accumulate: bool, cap: Rows | None = None
     ) -> None:
-        cover = self._access(name, rows, end, rows, cap)
+        cover = self._access(name, rows, end, cap)
         if accumulate:
-            self._note_read(name, self._access(name, rows, end, rows, cap))
+            self._note_read(name, self._access(name, rows, end, cap))
             self._add("vector_flops", self._types[name].width, rows, cap=cap)
         self._written[name][cover] = None
 
-    def _follow(self, rows: Rows) -> None:
+    def _follow(self, rows: Rows, cap: Rows | None = None) -> None:
         """An index list with an entry for each row."""
-        self._add("index_bytes", _INDEX_BYTES, rows)
+        self._add("index_bytes", _INDEX_BYTES, rows, cap=cap)
 
     def _follow_pointers(self, outer: Rows) -> None:
         self._add("index_bytes", _INDEX_BYTES, outer, _ONE)
@@ -284,17 +285,17 @@ class _Tally:
         width = gemm.heads * gemm.n
         limit = limit_of(gemm)
         self._add("matrix_flops", 2 * width * gemm.k, rows, cap=limit)
-        self._operand(gemm)
+        self._operand(gemm, limit)
         for name in (gemm.scale, gemm.bias):
             if name is not None:
-                self._read_rows(name, rows, End.NONE)
+                self._read_rows(name, rows, End.NONE, limit)
                 self._add("vector_flops", width, rows, cap=limit)
         weight = self._cover(gemm.w, rows, End.NONE)
         self._touch(gemm.w, weight)
         self._note_read(gemm.w, weight)
         typed = self._types[gemm.w].space is not Space.SHARED
         if typed:
-            self._follow(rows)  # the types of rows
+            self._follow(rows, limit)  # the types of rows
         if gemm.scatter:
             self._follow(rows)  # the destinations of rows
         by_position = isinstance(gemm.x, Direct) or gemm.scale is not None or not gemm.scatter
@@ -307,15 +308,16 @@ class _Tally:
             self.body((rows,), gemm.tail, {}, known)
         else:
             end = End.DST if gemm.scatter else End.NONE
-            self._write_rows(gemm.out, rows, end, gemm.accumulate)
+            written = rows if gemm.fill else limit
+            self._write_rows(gemm.out, rows, end, gemm.accumulate, written)
 
-    def _operand(self, gemm: Gemm) -> None:
+    def _operand(self, gemm: Gemm, limit: Rows) -> None:
         rows = gemm.rows
         match gemm.x:
             case Direct(buffer, fn):
-                self._read_rows(buffer, rows, End.NONE)
+                self._read_rows(buffer, rows, End.NONE, limit)
                 if fn:
-                    self._function(fn, gemm.heads * gemm.k, rows, limit_of(gemm))
+                    self._function(fn, gemm.heads * gemm.k, rows, limit)
             case Gather(buffer, end):
                 self._read_rows(buffer, rows, end)
                 self._follow(rows)
