@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import abstractmethod
 from typing import Self
 
 from hetune.profiling.closing import Closing
 
+_PATIENCE_SECONDS = 15.0
+_log = logging.getLogger(__name__)
+
 
 class Beside(Closing):
-    """Begins with the block, and is waited for at its end.
+    """Begins with the block, and is waited for at its end, but for no longer than 15 seconds.
+
+    What hangs then, such as a database that does not answer, is left to the end of the process.
 
     Args:
         name: Of the thread.
@@ -27,7 +33,9 @@ class Beside(Closing):
     def close(self) -> None:
         """Ends it."""
         self._over.set()
-        self._thread.join()
+        self._thread.join(_PATIENCE_SECONDS)
+        if self._thread.is_alive():
+            _log.warning("%s has not ended within %g s", self._thread.name, _PATIENCE_SECONDS)
 
     @abstractmethod
     def _keep(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hetune.service.core.folder import Folder
 from hetune.variants.errors import FolderError, MalformedError, NotFoundError
+from hetune.variants.registry.whole import sync_folder
 
 SEPARATOR = "@"
 """Between a model's name and an alias; neither contains it."""
@@ -66,7 +67,9 @@ class Aliases:
         """
         try:
             with self._folder.io("write"):
-                _path(model, alias).unlink()
+                path = _path(model, alias)
+                path.unlink()
+                sync_folder(path.parent)
         except FileNotFoundError:
             raise _unknown(alias) from None
 

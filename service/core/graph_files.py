@@ -176,6 +176,7 @@ class GraphFiles:
         with self.folder.locked(), self.folder.io("write"):
             self.check_there(graph, features)
             self._unlink(graph, features)
+            sync_folder(self.path(graph, features).parent)
 
     def put_aside(self, path: Path) -> None:
         """Keeps a damaged file from being read again, if it is there still.

@@ -29,6 +29,7 @@ from hetune.variants.errors import (
     NotFoundError,
 )
 from hetune.variants.frontend.nn import RelationalLayer
+from hetune.variants.registry.whole import sync_folder
 from hetune.variants.runtime.compiled import CompiledLayer
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -255,6 +256,7 @@ class ModelStore:
                     )
             self._loaded.discard((name, version, self._stamp(name, version)))
             path.unlink()
+            sync_folder(path.parent)
 
     def _path(self, name: str, version: int) -> Path:
         folder = self._folder_of(name)

@@ -10,6 +10,7 @@ import time
 import pytest
 from tests.profiling.test_jobs_worker import Fake, units
 
+from hetune.profiling.jobs import beside
 from hetune.profiling.jobs.activity import Activity
 from hetune.profiling.jobs.keeper import Keeper
 from hetune.profiling.jobs.leases import Leases
@@ -176,6 +177,21 @@ def test_a_keeper_does_not_wait_for_what_its_worker_started(activity, tmp_path):
         assert time.monotonic() - began < SECONDS
     finally:
         os.kill(int(told.read_text()), signal.SIGKILL)
+
+
+def test_what_hangs_is_not_waited_for(monkeypatch, caplog):
+    released = threading.Event()
+
+    class Hanging(beside.Beside):
+        def _keep(self):
+            released.wait(SECONDS)
+
+    monkeypatch.setattr(beside, "_PATIENCE_SECONDS", 0.1)
+    with Hanging("hetune-hanging"):
+        pass
+    assert not released.is_set()
+    assert caplog.messages == ["hetune-hanging has not ended within 0.1 s"]
+    released.set()
 
 
 def test_the_worker_works_and_ends_with_its_parent(activity, tmp_path):

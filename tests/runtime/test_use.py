@@ -15,7 +15,7 @@ from hetune.variants.plan.variants import DEVICES, SEPARATE_SUMS, plan_of, usual
 from hetune.variants.runtime.choice import choose, chosen, contenders
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.pricing import Prices
-from hetune.variants.runtime.use import PATIENCE, Policy, Use, about_seconds
+from hetune.variants.runtime.use import PATIENCE, Policy, Use, Uses, about_seconds
 from hetune.variants.testing.graphs import typed_graph
 
 VARIANTS = variants_of(rgcn_program(8, 8))
@@ -253,6 +253,16 @@ def test_no_variant_fits(explore, graph):
     for _ in range(2):
         with pytest.raises(MemoryLimitError, match="raise memory_limit to at least"):
             use.next(VARIANTS, graph, policy, ready)
+
+
+def test_limits_that_differ_from_call_to_call_do_not_add_up():
+    uses = Uses()
+    first, unlimited = uses.under(1000), uses.under(None)
+    for limit in range(7):
+        assert uses.under(limit) is not first
+        assert uses.under(None) is unlimited
+    assert uses.under(6) is uses.under(6)
+    assert uses.under(1000) is not first
 
 
 def test_a_call_waits_for_the_first_question_of_another_thread(graph):

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from hetune.service.core import aliases
+from hetune.service.core import models as models_
 from hetune.service.core.stack import describe
 from hetune.variants.errors import ConflictError, FolderError, MalformedError, NotFoundError
 
@@ -26,6 +28,16 @@ def test_an_alias_stands_for_a_version_and_can_be_moved(models):
     models.remove_alias("m", "canary")
     assert models.aliases("m") == {"production": 2}
     assert models.versions("m") == (1, 2)
+
+
+def test_what_is_deleted_is_gone_from_the_disk(models, monkeypatch):
+    models.set_alias("m", "production", 1)
+    synced = []
+    for module in (aliases, models_):
+        monkeypatch.setattr(module, "sync_folder", lambda folder: synced.append(folder.name))
+    models.remove_alias("m", "production")
+    models.remove("m", 1)
+    assert synced == ["model-m", "model-m"]
 
 
 def test_a_version_with_an_alias_stays(models):

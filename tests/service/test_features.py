@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import hetune
-from hetune.service.core import folder
+from hetune.service.core import folder, graph_files
 from hetune.service.core.features import FeatureStore
 from hetune.service.core.graphs import GraphStore
 from hetune.service.core.limits import Limits
@@ -50,6 +50,17 @@ def test_what_is_kept_is_on_the_disk_with_its_folder(kept, monkeypatch):
     synced = []
     monkeypatch.setattr(folder, "sync_folder", synced.append)
     features.put(id, "base", X)
+    root = graphs.files.folder.root
+    assert synced == [root / f"{id}.features", root]
+
+
+def test_what_is_deleted_is_gone_from_the_disk(kept, monkeypatch):
+    graphs, features, id = kept
+    features.put(id, "base", X)
+    synced = []
+    monkeypatch.setattr(graph_files, "sync_folder", synced.append)
+    features.remove(id, "base")
+    graphs.remove(id)
     root = graphs.files.folder.root
     assert synced == [root / f"{id}.features", root]
 

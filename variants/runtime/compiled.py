@@ -39,7 +39,7 @@ from hetune.variants.runtime.given import types_of, weights_of
 from hetune.variants.runtime.modes import differentiates, full_precision, transform
 from hetune.variants.runtime.pricing import Pricer, RooflinePricer
 from hetune.variants.runtime.replay import CudaRecorder, Recorder, Replays
-from hetune.variants.runtime.use import Policy, Use
+from hetune.variants.runtime.use import Policy, Uses
 
 
 class FallbackWarning(UserWarning):
@@ -261,8 +261,8 @@ class CompiledLayer(nn.Module):
     ) -> tuple[Chosen, Callable[[float], None] | None]:
         if variant is None:
             policy = self._policy_for(memory_limit)
-            key = "use", policy.memory_limit, kernel_threads()
-            use = graph.cached(key, Use, owner=self)
+            uses = graph.cached(("uses", kernel_threads()), Uses, owner=self)
+            use = uses.under(policy.memory_limit)
             chosen, tell = use.next(tuple(self._promoted.values()), graph, policy, self._is_ready)
             if tell is not None and not settle(graph.device):
                 tell = None  # somebody records the run, whose time says nothing

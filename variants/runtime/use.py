@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ from hetune.variants.runtime.table import CandidateTable
 _TRIALS = 4
 """Calls that each contender gets; the first of them warms up and does not count."""
 _CONTENDERS = 3
+_MOST_LIMITS = 8
 _ELEMENT = 4
 PATIENCE = 3.0
 """How many times what the question takes is spent on runs before it is asked."""
@@ -161,6 +163,26 @@ class Use:
     def _measured(self, variant: Variant) -> float:
         times = self._trials[variant.id][1:]
         return statistics.median(times) if times else math.inf
+
+
+@dataclass(slots=True)
+class Uses:
+    """A layer's calls on one graph by the memory limit that they have. Cached on the graph.
+
+    Of limits that differ from call to call the last eight are remembered.
+    """
+
+    _by_limit: OrderedDict[int | None, Use] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def under(self, memory_limit: int | None) -> Use:
+        """The calls with a limit in bytes, or without one."""
+        with self._lock:
+            use = self._by_limit.setdefault(memory_limit, Use())
+            self._by_limit.move_to_end(memory_limit)
+            if len(self._by_limit) > _MOST_LIMITS:
+                self._by_limit.popitem(last=False)
+            return use
 
 
 def about_seconds(variant: Variant, graph: HeteroGraph) -> float:
