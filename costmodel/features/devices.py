@@ -64,13 +64,6 @@ def rates_from(device: Device, record: Mapping[str, Any]) -> Rates:
     return kind(**record)
 
 
-def as_known_to(trained_with: Rates, rates: Rates) -> Rates:
-    """Rates without those that a model's training did not know: it has learned what they cost."""
-    if isinstance(rates, MachineModel) and getattr(trained_with, "exchange_seconds", None) == 0:
-        return replace(rates, exchange_seconds=0.0)
-    return rates
-
-
 def names_of(device: Device) -> tuple[str, ...]:
     """Names of a launch's features."""
     return gpu_launch.NAMES if device == "cuda" else launch.NAMES
@@ -86,6 +79,9 @@ def features_of(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The features of launches on a graph, and what the roofline model predicts for them.
 
+    On a CPU that is without what cores fetch from each other. It is not the same from one hour to
+    the next, so trees learn what it costs on the average.
+
     Args:
         columns: `CandidateTable.columns` of a table for the device of the rates, float64 [rows,
             `column_names`].
@@ -98,7 +94,8 @@ def features_of(
     """
     if isinstance(rates, GpuModel):
         return gpu_launch.gpu_launch_features(columns, graph_features, rates)
-    return launch.launch_features(columns, graph_features, rates, threads)
+    steady = replace(rates, exchange_seconds=0.0)
+    return launch.launch_features(columns, graph_features, steady, threads)
 
 
 def roofline_of(columns: np.ndarray, rates: Rates, threads: int) -> np.ndarray:

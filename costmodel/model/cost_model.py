@@ -15,7 +15,6 @@ from hetune.costmodel.data import Problem
 from hetune.costmodel.features import graph
 from hetune.costmodel.features.devices import (
     Rates,
-    as_known_to,
     device_of,
     features_of,
     names_of,
@@ -104,7 +103,10 @@ class CostModel:
                 f"is that of {fingerprint.digest}: give the one that they were measured on"
             )
         held_out = [HeldOut.of(rows, each, folds) for each in targets] if folds else []
-        ties = {h.target: tie_of(functools.partial(rows.regrets, h.seconds)) for h in held_out}
+        ties = {
+            h.target: tie_of(functools.partial(rows.regrets, h.seconds), rows.device)
+            for h in held_out
+        }
         metrics = {str(h.target): train.score(rows, h.seconds, ties[h.target]) for h in held_out}
         best = train.best(held_out, metrics) if held_out else None
         families = train.fit_families(rows, best.target if best else targets[0], best)
@@ -281,8 +283,7 @@ class CostModel:
                 f"the cost model is for the device {device!r}, and the rates are those of "
                 f"{device_of(machine)!r}: ask the one of that device"
             )
-        rates = as_known_to(self.manifest.machine, machine)
-        return features_of(columns, graph_features, rates, threads)
+        return features_of(columns, graph_features, machine, threads)
 
     def _family(self, name: str) -> FamilyModel | None:
         found = self.families.get(name)

@@ -292,21 +292,19 @@ def test_launches_that_variants_share_are_one_row():
     assert len(graph.NAMES) == len(ONE.graph_features)
 
 
-def test_a_model_that_has_not_seen_the_cost_of_exchanges_is_asked_without():
+def test_what_cores_fetch_from_each_other_is_no_part_of_what_trees_see():
     problem = problems()[0]
     model = CostModel.fit(problems(), MACHINE, FINGERPRINT, target="roofline-ratio", folds=0)
-    before = dataclasses.replace(
-        model.manifest, machine=dataclasses.replace(MACHINE, exchange_seconds=0.0)
-    )
-    old = CostModel(model.families, before)
     columns = np.array([la.columns for c in problem.candidates for la in c.launches])
     columns[:, COLUMNS.index("pair_gathers")] = columns[:, COLUMNS.index("gathers")] = 1e4
-    families = ("fused",) * len(columns)
-
-    def asked(model, exchange_seconds):
-        machine = dataclasses.replace(MACHINE, exchange_seconds=exchange_seconds)
-        graph = np.array(problem.graph_features)
-        return model.predict(families, columns, graph, machine, 2)
-
-    assert (asked(old, 1e-3) == asked(old, 0.0)).all()
-    assert not (asked(model, 1e-3) == asked(model, 0.0)).all()
+    machines = [dataclasses.replace(MACHINE, exchange_seconds=seconds) for seconds in (0.0, 1e-3)]
+    assert (
+        roofline_seconds(columns, machines[0], 2) < roofline_seconds(columns, machines[1], 2)
+    ).any()
+    least, most = (
+        model.predict(
+            ("fused",) * len(columns), columns, np.array(problem.graph_features), machine, 2
+        )
+        for machine in machines
+    )
+    assert (least == most).all()

@@ -14,7 +14,7 @@ from hetune.profiling import train
 def test_a_report_is_of_choices_under_the_model_s_tie(monkeypatch, tie):
     monkeypatch.setattr(train, "with_asking", lambda report, *_: report)
     wanted, _ = with_usual(problems(graph_families=8), tie)
-    monkeypatch.setattr(cost_model, "tie_of", lambda regrets: tie)
+    monkeypatch.setattr(cost_model, "tie_of", lambda regrets, device: tie)
     model = CostModel.fit(wanted, MACHINE, FINGERPRINT, target="roofline-ratio", folds=2)
     report = train.judge(model, train.Data(tuple(wanted), FINGERPRINT, MACHINE), folds=2)
     usual = [outcome.picks[MODEL].variant for outcome in report.outcomes].count(USUAL)
