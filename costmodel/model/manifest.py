@@ -91,7 +91,7 @@ class Manifest:
         fingerprint: The machine that was measured.
         machine: That machine's rates, for the roofline model.
         metrics: By target: regret and error on graph families that were held out in turn;
-            "roofline" beside them.
+            "roofline" beside them, as trees see it: without what cores fetch from each other.
         code_version: Version and commit of hetune.
         created_at: When, in UTC, ISO 8601.
         files: SHA-256 of each file of the bundle; empty until it is saved.

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from hetune.service.core.folder import Folder
 from hetune.variants.errors import FolderError, MalformedError, NotFoundError
-from hetune.variants.registry.whole import sync_folder
 
 SEPARATOR = "@"
 """Between a model's name and an alias; neither contains it."""
@@ -66,10 +65,7 @@ class Aliases:
             FolderError: The folder cannot be written.
         """
         try:
-            with self._folder.io("write"):
-                path = _path(model, alias)
-                path.unlink()
-                sync_folder(path.parent)
+            self._folder.remove(_path(model, alias))
         except FileNotFoundError:
             raise _unknown(alias) from None
 

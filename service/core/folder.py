@@ -106,6 +106,17 @@ class Folder:
             if path.parent != self.root:  # it may have been created just now
                 sync_folder(self.root)
 
+    def remove(self, path: Path) -> None:
+        """Deletes a file of the folder, or of one below it, for good.
+
+        Raises:
+            FileNotFoundError: It is not there.
+            FolderError: It cannot be deleted.
+        """
+        with self.io("write"):
+            path.unlink()
+            sync_folder(path.parent)
+
     def io(self, verb: str, *, may_miss: bool = True) -> _Translated:
         """Turns the system's errors into ours, but for a file that is not there and may be missing.
 

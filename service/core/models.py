@@ -29,7 +29,6 @@ from hetune.variants.errors import (
     NotFoundError,
 )
 from hetune.variants.frontend.nn import RelationalLayer
-from hetune.variants.registry.whole import sync_folder
 from hetune.variants.runtime.compiled import CompiledLayer
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -247,7 +246,7 @@ class ModelStore:
             ConflictError: An alias names it.
         """
         path = self._path(name, version)
-        with self.folder.locked(), self.folder.io("write"):
+        with self.folder.locked():
             for alias, named in self._aliases.of(path.parent).items():
                 if named == version:
                     raise ConflictError(
@@ -255,8 +254,7 @@ class ModelStore:
                         "or let it name another version"
                     )
             self._loaded.discard((name, version, self._stamp(name, version)))
-            path.unlink()
-            sync_folder(path.parent)
+            self.folder.remove(path)
 
     def _path(self, name: str, version: int) -> Path:
         folder = self._folder_of(name)

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from hetune.service.core import aliases
-from hetune.service.core import models as models_
+from hetune.service.core import folder
 from hetune.service.core.stack import describe
 from hetune.variants.errors import ConflictError, FolderError, MalformedError, NotFoundError
 
@@ -33,8 +32,7 @@ def test_an_alias_stands_for_a_version_and_can_be_moved(models):
 def test_what_is_deleted_is_gone_from_the_disk(models, monkeypatch):
     models.set_alias("m", "production", 1)
     synced = []
-    for module in (aliases, models_):
-        monkeypatch.setattr(module, "sync_folder", lambda folder: synced.append(folder.name))
+    monkeypatch.setattr(folder, "sync_folder", lambda path: synced.append(path.name))
     models.remove_alias("m", "production")
     models.remove("m", 1)
     assert synced == ["model-m", "model-m"]

@@ -178,10 +178,13 @@ class Uses:
     def under(self, memory_limit: int | None) -> Use:
         """The calls with a limit in bytes, or without one."""
         with self._lock:
-            use = self._by_limit.setdefault(memory_limit, Use())
-            self._by_limit.move_to_end(memory_limit)
-            if len(self._by_limit) > _MOST_LIMITS:
+            use = self._by_limit.get(memory_limit)
+            if use is not None:
+                self._by_limit.move_to_end(memory_limit)
+                return use
+            if len(self._by_limit) == _MOST_LIMITS:
                 self._by_limit.popitem(last=False)
+            use = self._by_limit[memory_limit] = Use()
             return use
 
 
