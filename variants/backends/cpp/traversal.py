@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection
 from math import prod
 
 from hetune.variants.backends.cpp.abi import Arguments
+from hetune.variants.backends.cpp.column_tiles import ColumnTile, column_tiles
 from hetune.variants.backends.cpp.lanes import LaneLoop, row_width
 from hetune.variants.backends.cpp.parts import in_parts
 from hetune.variants.backends.cpp.pieces import Piece, at
@@ -35,11 +36,6 @@ from hetune.variants.kernel.nodes import (
 from hetune.variants.kernel.walk import statements, writes
 from hetune.variants.program.nodes import Space
 
-_MOST_VECTORS = 20
-"""Vectors of sums that one loop keeps in registers; wider rows are done in column tiles."""
-
-_TILE_VECTORS = 16
-
 
 class TraversalLowering:
     """Lowers one Traversal of a launch into the function that runs a block of it."""
@@ -68,11 +64,8 @@ class TraversalLowering:
         self.stored = frozenset(writes(traversal))
         self.preamble: list[Statement] = []
         """What stands before the outermost loop."""
-        self.keep: Callable[[Piece], bool] | None = None
-        """Within a column tile: the pieces of wide rows that it computes."""
-        self.rank = 0
-        """The rank of the tile's sums: rows of a lower one broadcast, and are computed whole."""
-        self.first_tile = True
+        self.tile = ColumnTile(schedule.lanes)
+        """What the loop that is being lowered computes."""
         self.edges: tuple[str, str] | None = None
         """A range to which the loop over edges is restricted."""
         self.given: dict[str, str] = {}
@@ -186,7 +179,7 @@ class TraversalLowering:
     def _update(self, name: str, value: str) -> None:
         total, term = self.values[name], self.values[value]
         for piece, text in total.names:
-            if not self._wanted(total.shape, piece):
+            if not self.tile.has_effects_on(piece, total.shape):
                 continue
             operand = term.piece(piece, total.shape)
             if self.reductions[name] == "sum":
@@ -205,7 +198,9 @@ class TraversalLowering:
         value = self.values[stmt.value]
         shape = value.shape if prod(value.shape) == kind.width else kind.shape
         pieces = [
-            piece for piece in row_pieces(shape, self.schedule.lanes) if self._wanted(shape, piece)
+            piece
+            for piece in row_pieces(shape, self.schedule.lanes)
+            if self.tile.has_effects_on(piece, shape)
         ]
         if not pieces:
             return
@@ -220,16 +215,10 @@ class TraversalLowering:
             self.scopes.emit(Do(f"store<{piece.type}>({place}, {text})"))
 
     def _for_each(self, loop: ForEach) -> None:
-        tiles = self._column_tiles(loop)
-        if not tiles or self.keep is not None:
+        whole, sums = self.tile, _updated(loop.body, self.values)
+        for self.tile in column_tiles(loop, [self.values[name].shape for name in sums], whole):
             self._emit_loop(loop)
-            return
-        sums = _updated(loop.body, self.values)
-        self.rank = max(len(self.values[name].shape) for name in sums)
-        for i, keep in enumerate(tiles):
-            self.keep, self.first_tile = keep, i == 0
-            self._emit_loop(loop)
-        self.keep, self.first_tile = None, True
+        self.tile = whole
 
     def _emit_loop(self, loop: ForEach) -> None:
         outer, variable = self.scopes.inner, VARIABLES[loop.rows.space]
@@ -269,7 +258,7 @@ class TraversalLowering:
             for name in sorted(_updated(loop.body, self.values))
             if self.reductions[name] == "sum"
             for piece, text in self.values[name].names
-            if self._wanted(self.values[name].shape, piece)
+            if self.tile.has_effects_on(piece, self.values[name].shape)
         ]
 
     def _last_edge(self, rows: Rows) -> str:
@@ -282,40 +271,6 @@ class TraversalLowering:
             value = f"{segment_array(self.args, outermost, rows)}[stop] - 1"
             self.preamble.append(Let("const int64_t", last, value))
         return last
-
-    # --- column tiles -------------------------------------------------------------------
-
-    def _column_tiles(self, loop: ForEach) -> list[Callable[[Piece], bool]]:
-        """Which pieces each copy of a loop with very wide sums computes; none: all in one."""
-        if _has_inner(loop.body):
-            return []
-        widths = [prod(self.values[name].shape) for name in _updated(loop.body, self.values)]
-        vectors = sum(-(-width // self.schedule.lanes) for width in widths)
-        if vectors <= _MOST_VECTORS or not widths:
-            return []
-        per_row = max(1, _TILE_VECTORS * max(widths) // sum(widths))
-        columns = per_row * self.schedule.lanes
-
-        def tile(index: int) -> Callable[[Piece], bool]:
-            return lambda piece: piece.offset // columns == index
-
-        return [tile(i) for i in range(-(-max(widths) // columns))]
-
-    def _wanted(self, shape: tuple[int, ...], piece: Piece) -> bool:
-        """Whether the current column tile has effects on the piece; narrow rows: the first."""
-        if self.keep is None:
-            return True
-        return self.keep(piece) if len(shape) and self._is_wide(shape) else self.first_tile
-
-    def _is_wide(self, shape: tuple[int, ...]) -> bool:
-        return prod(shape) > _TILE_VECTORS * self.schedule.lanes // 2
-
-    def _computed(self, shape: tuple[int, ...]) -> list[Piece]:
-        """Pieces that a definition yields: those of the tile, and all of narrow rows."""
-        pieces = row_pieces(shape, self.schedule.lanes)
-        if self.keep is None or len(shape) < self.rank or not self._is_wide(shape):
-            return list(pieces)
-        return [piece for piece in pieces if self.keep(piece)]
 
     # --- expressions --------------------------------------------------------------------
 
@@ -330,7 +285,7 @@ class TraversalLowering:
         source = self.scopes.pointer(frame, read.buffer, row, "const float*", "in")
         unique = self.scopes.unique(name)
         names = []
-        for piece in self._computed(shape):
+        for piece in self.tile.computed(shape):
             text = piece_name(unique, piece, shape)
             value = f"load<{piece.type}>({at(source, piece.offset)})"
             frame.body.append(Let(f"const {piece.type}", text, value))
@@ -342,7 +297,7 @@ class TraversalLowering:
         shape = max((arg.shape for arg in args), key=len)
         unique = self.scopes.unique(name)
         names = []
-        for piece in self._computed(shape):
+        for piece in self.tile.computed(shape):
             operands = tuple(arg.piece(piece, shape) for arg in args)
             text = piece_name(unique, piece, shape)
             if expr.fn == "max":
@@ -402,16 +357,8 @@ def _splatted(text: str, value: Value, shape: tuple[int, ...], piece: Piece) -> 
     return text if value.shape == shape or piece.lanes == 1 else f"splat<{piece.type}>({text})"
 
 
-def _updated(body: tuple[Stmt, ...], known: dict[str, Value]) -> set[str]:
+def _updated(body: tuple[Stmt, ...], known: Collection[str]) -> set[str]:
     """Accumulators from outside of a loop that it updates."""
     own = {s.name for s in statements(body) if isinstance(s, Init)}
-    updated = {s.name for s in statements(body) if isinstance(s, Update)}
-    return (updated - own) & known.keys()
-
-
-def _has_inner(body: tuple[Stmt, ...]) -> bool:
-    return any(
-        (isinstance(stmt, Def) and isinstance(stmt.expr, Inner))
-        or (isinstance(stmt, ForEach) and _has_inner(stmt.body))
-        for stmt in body
-    )
+    found = {s.name for s in statements(body) if isinstance(s, Update)}
+    return (found - own) & set(known)
