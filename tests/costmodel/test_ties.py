@@ -90,6 +90,14 @@ def test_usual_variants_have_the_size_that_is_fastest_as_a_rule():
     assert usual_variants([]) == ()
 
 
+def test_a_size_that_gains_no_more_than_a_standard_error_leaves_the_device_s_usual_one():
+    plan = plan_of(USUAL)
+    faster, slower = sized(1.0, 1.03, 1.2), sized(1.02, 1.0, 1.2)
+    few = [*[faster] * 3, *[slower] * 2]
+    assert usual_variants(few) == (USUAL,)
+    assert usual_variants(few * 4) == (f"{plan}/b256",)
+
+
 def test_where_all_sizes_ran_the_same_nothing_is_compared():
     same = [sized(1.0, 1.0, 1.0)] * 5
     assert usual_variants(same) == ()
