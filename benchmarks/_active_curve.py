@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from hetune.costmodel.data import Problem
 from hetune.costmodel.model.regressor import Target
 from hetune.costmodel.model.rows import Rows
+from hetune.costmodel.model.ties import LEAST_TIES, unless_tied, usual_of
 from hetune.costmodel.model.train import fit_regressors
 from hetune.profiling.active.committee import Committee
 from hetune.profiling.active.plan import Planner, batch
@@ -74,13 +75,14 @@ class Simulation:
         return found
 
     def _regret(self, measured: Sequence[Problem]) -> float:
-        """Of what a cost model fitted to that chooses."""
+        """Of what a cost model fitted to that chooses, with the least tie that its device has."""
         rows = Rows.of(measured, self._machine)
         regressors = fit_regressors(rows, Target.RATIO)
         model = Committee((regressors,), rows.overhead.launch_seconds)
         logs = []
         for problem, seconds in zip(self._judged, model.predict(self._held_out), strict=True):
-            chosen = problem.candidates[int(seconds[0].argmin())]
+            usual = usual_of(problem, rows.usual)
+            chosen = problem.candidates[unless_tied(seconds[0], usual, LEAST_TIES[problem.device])]
             logs.append(np.log(chosen.seconds / problem.best.seconds))
         return float(np.exp(np.mean(logs)))
 

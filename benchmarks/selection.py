@@ -22,7 +22,8 @@ nobody has calibrated it. On another machine than it was trained on, `--calibrat
 chooses after `hetune calibrate`. What selection itself costs is measured by `choosing.py`.
 
 Inputs that were measured while the machine was busy with something else are not judged
-(`hetune.profiling.store.problems`), and named in the result.
+(`hetune.profiling.store.problems`), and named in the result. `--graphs`, `--layers` and `--pairs`
+judge on some of them alone.
 """
 
 import argparse
@@ -33,6 +34,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from _graphs import names
 from _machine import commit, fingerprint, set_threads
@@ -56,7 +58,7 @@ from hetune.costmodel.model.bundle import load, save
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
-from hetune.profiling.records import PROTOCOLS, Status
+from hetune.profiling.records import PROTOCOLS, Measurement, Status
 from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
 from hetune.profiling.store.summary import TIME
@@ -119,7 +121,17 @@ def _measure_finals(store: Store, options: argparse.Namespace, console: Console)
 
 
 def _specs(options: argparse.Namespace, console: Console) -> tuple[ProblemSpec, ...]:
-    return specs(present(options.graphs, console), options.layers, options.pairs, options.threads)
+    graphs, widths = present(options.graphs, console), options.pairs or PAIRS
+    return specs(graphs, options.layers, widths, options.threads)
+
+
+def _is_asked_for(found: Problem | Measurement, options: argparse.Namespace) -> bool:
+    return (
+        found.threads == options.threads
+        and found.layer in options.layers
+        and (not options.graphs or found.graph in options.graphs)
+        and (not options.pairs or (found.d_in, found.d_out) in options.pairs)
+    )
 
 
 def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> int:
@@ -160,8 +172,9 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
         "calibrated": options.calibrated,
         "model": {
             "target": model.manifest.target,
-            "tie": model.manifest.tie,
+            "tie": model.tie,
             "metrics": dict(model.manifest.metrics),
+            "intervals": intervals(model, judged, machine),
         },
         **as_record(report),
         "by_median": {
@@ -183,7 +196,7 @@ def _problems(
     store: Store, options: argparse.Namespace, share: float
 ) -> tuple[list[Problem], list[Problem]]:
     training, judged = split(problems_of(store, options.machine, share=share))
-    judged = [p for p in judged if p.threads == options.threads]
+    judged = [problem for problem in judged if _is_asked_for(problem, options)]
     sessions = []
     for place in options.finals:
         with Store.open(place) as finals:
@@ -198,7 +211,7 @@ def _inputs(store: Store, options: argparse.Namespace) -> Set[Key]:
         for found in store.measurements(options.machine, status=Status.OK, device="cpu")
         if found.protocol == PROTOCOLS["cpu"]
         and found.family.startswith(REAL)
-        and found.threads == options.threads
+        and _is_asked_for(found, options)
     }
 
 
@@ -235,6 +248,22 @@ def _refuse_seen(model: CostModel, judged: Sequence[Problem]) -> None:
     seen = {p.family for p in judged} & set(model.manifest.data.graph_families)
     if seen:
         raise SystemExit(f"the model was trained on what it is judged on: {', '.join(seen)}")
+
+
+def intervals(model: CostModel, judged: Sequence[Problem], machine: Rates) -> dict[str, Any]:
+    """How many measured launches lie between the bounds that 4 of 5 are to lie between."""
+    held: list[bool] = []
+    for problem in judged:
+        launches = {launch for candidate in problem.candidates for launch in candidate.launches}
+        families, columns, seconds = zip(
+            *((launch.family, launch.columns, launch.seconds) for launch in launches), strict=True
+        )
+        features = np.array(problem.graph_features)
+        low, high = model.interval(
+            families, np.array(columns), features, machine, problem.threads
+        ).T
+        held += ((low <= seconds) & (seconds <= high)).tolist()
+    return {"launches": len(held), "meant": 0.8, "held": round(sum(held) / len(held), 4)}
 
 
 def as_record(report: Report) -> dict[str, Any]:
@@ -318,7 +347,7 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument("--machine", default=None, help="digest, where the store knows several")
     line.add_argument("--graphs", type=names, default=[], help="all by default")
     line.add_argument("--layers", type=names, default=list(LAYERS))
-    line.add_argument("--pairs", type=pairs, default=list(PAIRS), help="e.g. 64x64,32x128")
+    line.add_argument("--pairs", type=pairs, default=[], help="e.g. 64x64,32x128; all by default")
     line.add_argument("--threads", type=int, default=torch.get_num_threads())
     line.add_argument("--seconds", type=float, default=3600.0, help="time to measure")
     line.add_argument("--problem-seconds", type=float, default=60.0)

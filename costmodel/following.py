@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.costmodel.selector import LEARNED, Selector
+from hetune.costmodel.selector import LEARNED, RETRY_SECONDS, Selector
 from hetune.costmodel.shelf.best import calibrated, foreign, packaged
 from hetune.costmodel.shelf.shelf import Shelf, Stamp, State
 from hetune.variants.errors import ModelError
 
 PACKAGE, ROOFLINE, GIVEN = "package", "roofline", "given"
 """Names of what chooses where no champion does: the package's model, none, what a caller gave."""
-_RETRY_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 
 
@@ -136,7 +135,7 @@ class Following:
         _log.info("the cost model %s chooses from now on; before: %s", name, before)
 
     def _keep(self, error: Exception) -> None:
-        self._retry = self._clock() + _RETRY_SECONDS
+        self._retry = self._clock() + RETRY_SECONDS
         reason = str(error) or type(error).__name__
         if reason != self._problem:
             text = "the cost model %s goes on choosing, for the champion cannot be used: %s"

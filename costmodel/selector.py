@@ -5,30 +5,33 @@ from __future__ import annotations
 import functools
 import logging
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from operator import index
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
 
 import numpy as np
 from torch import nn
 
+from hetune.costmodel.asked import listed, variants_for
 from hetune.costmodel.calibration import ROOFLINE, load_calibration
 from hetune.costmodel.explain import Explanation, explanation
 from hetune.costmodel.features.devices import Rates, default_rates, device_of
 from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.model.bundle import load
 from hetune.costmodel.model.cost_model import UNKNOWN_FACTOR, CostModel
-from hetune.costmodel.shelf.best import calibrated, is_at_home, load_best, warn_if_foreign
+from hetune.costmodel.shelf.best import (
+    best_and_failure,
+    calibrated,
+    is_at_home,
+    warn_if_foreign,
+)
 from hetune.costmodel.shelf.shelf import Shelf, State
-from hetune.variants.errors import HetuneError, InputError, ModelError, VariantError
-from hetune.variants.frontend.adapt import adapt
-from hetune.variants.frontend.adapter import Unsupported
+from hetune.variants.errors import HetuneError, InputError, ModelError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads
-from hetune.variants.plan.variants import Device, Variant, variants_of
-from hetune.variants.runtime.build import layer_program
+from hetune.variants.plan.variants import Device
 from hetune.variants.runtime.choice import Choice, choose
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_roofline import GpuModel
@@ -36,6 +39,8 @@ from hetune.variants.runtime.pricing import Prices, RooflinePricer, replay_secon
 from hetune.variants.runtime.scored import domain_of
 from hetune.variants.runtime.table import CandidateTable
 
+RETRY_SECONDS = 30.0
+"""How long a model that could not be loaded is not tried again."""
 LEARNED = "the cost model"
 """Who predicts, for a reader, where it is not the roofline model."""
 _ASKING = 1.5e-3
@@ -102,7 +107,12 @@ class Selector:
         """
         if path is None:
             shelf = Shelf(device=device)
-            return _loaded(device, shelf.root, shelf.state)
+            asked = device, shelf.root, shelf.state
+            found = _loaded(*asked)
+            if found.retry_at <= time.monotonic():
+                _loaded.cache_clear()
+                found = _loaded(*asked)
+            return found.selector
         model = load(path)
         if not calibrated(model):
             warn_if_foreign(model)
@@ -162,7 +172,7 @@ class Selector:
             MemoryLimitError: No variant fits the limit.
         """
         return choose(
-            _variants(layer, widths, heads, self.device),
+            variants_for(layer, widths, heads, self.device),
             graph,
             self,
             memory_limit=memory_limit,
@@ -198,7 +208,7 @@ class Selector:
         """
         if isinstance(layers, str) or not isinstance(layers, Iterable):
             raise InputError(f"layers={layers!r}: give a list of names, one for each layer")
-        names, given = tuple(layers), _listed(widths)
+        names, given = tuple(layers), listed(widths)
         if len(given) != len(names) + 1:
             raise InputError(
                 f"{len(given)} widths for {len(names)} layers: give the width of the input and "
@@ -232,7 +242,7 @@ class Selector:
 
         Takes and raises what `choose` does.
         """
-        variants = _variants(layer, widths, heads, self.device)
+        variants = variants_for(layer, widths, heads, self.device)
         choice = choose(
             variants,
             graph,
@@ -345,7 +355,7 @@ class Selector:
             replays = replay_seconds(table, domain, columns, launches, self.machine)
             replays = _finite(replays + model.run_seconds)
         usual = table.usual(model.manifest.usual, domain.side)
-        return Prices(seconds, launches, prepare, LEARNED, replays, usual, model.manifest.tie)
+        return Prices(seconds, launches, prepare, LEARNED, replays, usual, model.tie)
 
     def _report(self, why: Exception | str) -> None:
         known = isinstance(why, str | HetuneError)
@@ -355,10 +365,19 @@ class Selector:
             _log.warning("the roofline model chooses in place of the cost model: %s", reason)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Loaded:
+    selector: Selector
+    retry_at: float
+    """By the monotonic clock; infinite unless a model failed that should choose."""
+
+
 @functools.lru_cache(maxsize=8)
-def _loaded(device: Device, root: Path, state: State) -> Selector:
+def _loaded(device: Device, root: Path, state: State) -> _Loaded:
     """One for all who ask, until another model or calibration is there."""
-    return Selector.adapted(load_best(device=device), Shelf(device=device))
+    model, failed = best_and_failure(device=device)
+    selector = Selector.adapted(model, Shelf(device=device))
+    return _Loaded(selector, time.monotonic() + RETRY_SECONDS if failed else math.inf)
 
 
 def _roofline(rates: Rates) -> RooflinePricer:
@@ -366,40 +385,7 @@ def _roofline(rates: Rates) -> RooflinePricer:
     return RooflinePricer(gpu=rates) if isinstance(rates, GpuModel) else RooflinePricer(rates)
 
 
-@functools.lru_cache(maxsize=256)
-def _named(layer: str, d_in: int, d_out: int, heads: int, device: Device) -> tuple[Variant, ...]:
-    return variants_of(layer_program(layer, d_in, d_out, heads), device)
-
-
 def _finite(seconds: np.ndarray) -> np.ndarray:
     if not np.isfinite(seconds).all():
         raise ModelError("it predicts times that are not finite: train it, or calibrate, again")
     return seconds
-
-
-def _listed(values: object) -> tuple[Any, ...]:
-    """What a list holds; what is none stands alone."""
-    try:
-        return tuple(cast(Iterable[Any], values))
-    except TypeError:
-        return (values,)
-
-
-def _variants(
-    layer: nn.Module | str, widths: tuple[int, int] | int | None, heads: int, device: Device
-) -> tuple[Variant, ...]:
-    if isinstance(layer, str):
-        if widths is None:
-            raise InputError(f"{layer} has no widths: give widths=(d_in, d_out)")
-        both = widths if isinstance(widths, Sequence) else (widths, widths)
-        try:
-            d_in, d_out = map(index, both)
-        except (TypeError, ValueError):
-            raise InputError(
-                f"widths={widths!r}: give (d_in, d_out), or one integer for both"
-            ) from None
-        return _named(layer, d_in, d_out, heads, device)
-    adapter = adapt(layer)
-    if isinstance(adapter, Unsupported):
-        raise VariantError(f"{type(layer).__name__} has no variants: {adapter.reason}")
-    return variants_of(adapter.program, device)

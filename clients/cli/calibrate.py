@@ -100,7 +100,7 @@ def _remarks(found: Found) -> Iterator[str]:
             f"{math.exp(after):.2f}; before, {math.exp(before):.2f}"
         )
     if calibration.machine != found.measured:
-        yield "it predicts better with the rates that it was trained with: these are kept"
+        yield "the cost model keeps the rates with which it predicts better"
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from hetune.costmodel.model.bundle import save as save_bundle
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling import promotion
+from hetune.profiling.alone import alone
 from hetune.profiling.store.store import Store
 from hetune.profiling.train import gather, judge, keep
 from hetune.variants.errors import InputError
@@ -74,10 +75,11 @@ def train(
         f"{console.counted(len(found), 'measured input')} of "
         f"{families} graph {'family' if families == 1 else 'families'}"
     )
-    model = CostModel.fit(found, data.rates, data.measured_on, target=target, folds=folds)
-    say(f"fitted; what trees predict: {model.manifest.target}")
-    with console.progress_bar("judging") as update:
-        report = judge(model, data, folds, update)
+    with alone():  # it takes all cores, and would be in the times of whoever measures
+        model = CostModel.fit(found, data.rates, data.measured_on, target=target, folds=folds)
+        say(f"fitted; what trees predict: {model.manifest.target}")
+        with console.progress_bar("judging") as update:
+            report = judge(model, data, folds, update)
     shelf = Shelf(device=device.value)
     key, card = keep(model, data, report, shelf)
     _show(report)

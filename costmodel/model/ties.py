@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,8 +34,11 @@ from hetune.variants.plan.variants import (
 from hetune.variants.runtime.build import layer_program
 
 _TIES = tuple(1 + percent / 100 for percent in range(21))
-_LEAST_TIES: Mapping[Device, float] = {"cpu": 1.12, "cuda": 1.0}
-"""What times of variants move by from one session to the next, which one session cannot tell."""
+LEAST_TIES: Mapping[Device, float] = MappingProxyType({"cpu": 1.12, "cuda": 1.0})
+"""What times of variants move by from one session to the next, which one session cannot tell.
+
+So a tie is no less, whatever a model has learned.
+"""
 _TRIMMED = 0.2
 """Share of problems at either end that do not count where schedules are compared."""
 
@@ -68,7 +72,7 @@ def tie_of(regrets: Callable[[float], NDArray[np.float64]], device: Device) -> f
     best = min(losses.values(), key=np.mean)
     bound = best.mean() + best.std() / math.sqrt(best.size)
     found = max(tie for tie, loss in losses.items() if loss.mean() <= bound)
-    return max(found, _LEAST_TIES[device])
+    return max(found, LEAST_TIES[device])
 
 
 def usual_variants(problems: Sequence[Problem]) -> tuple[str, ...]:
@@ -120,14 +124,27 @@ def _fastest(measured: Sequence[Mapping[str, float]], device: Device) -> str | N
         return None
     best = min(names, key=lambda name: _trimmed([of[name] for of in losses]).mean())
     usual = next((name for name in names if is_usual(name, device)), best)
-    gains = _trimmed([of[usual] - of[best] for of in losses])
-    return best if gains.mean() > gains.std() / math.sqrt(gains.size) else usual
+    return best if _shows([of[usual] - of[best] for of in losses]) else usual
 
 
 def _trimmed(values: Sequence[float]) -> NDArray[np.float64]:
     """Without those that are far off, at either end."""
     left_out = int(_TRIMMED * len(values))
     return np.sort(values)[left_out : len(values) - left_out]
+
+
+def _shows(gains: Sequence[float]) -> bool:
+    """Whether the trimmed mean of gains is larger than its standard error.
+
+    That is the deviation of the winsorized gains, in which those that are left out count as the
+    last that are not (Tukey and McLaughlin, "Less vulnerable confidence and significance
+    procedures for location based on a single sample", 1963).
+    """
+    kept, count = _trimmed(gains), len(gains)
+    if count < 2:
+        return False
+    deviation = np.clip(gains, kept[0], kept[-1]).std(ddof=1)
+    return bool(kept.mean() > deviation / (kept.size / count * math.sqrt(count)))
 
 
 def _usual_plans(problem: Problem) -> set[str]:

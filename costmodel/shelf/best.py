@@ -44,6 +44,16 @@ def packaged(device: Device = "cpu") -> CostModel | None:
 def load_best(shelf: Shelf | None = None, device: Device = "cpu") -> CostModel | None:
     """The champion of a shelf, else the model in the package, else None. Never fails.
 
+    Takes what `best_and_failure` takes.
+    """
+    return best_and_failure(shelf, device)[0]
+
+
+def best_and_failure(
+    shelf: Shelf | None = None, device: Device = "cpu"
+) -> tuple[CostModel | None, bool]:
+    """What `load_best` finds, and whether a model that should answer could not be loaded.
+
     What stands in the way is logged. A champion of another machine brings a `ForeignModelWarning`
     unless it was calibrated here; that the package's model is of another machine is the ordinary
     case, and logged once.
@@ -52,25 +62,26 @@ def load_best(shelf: Shelf | None = None, device: Device = "cpu") -> CostModel |
         shelf: The user's by default; one for another device stands for that device's beside it.
         device: What variants are made for.
     """
-    here = (shelf or Shelf()).of(device)
+    here, failed = (shelf or Shelf()).of(device), False
     try:
         if here.aliases().champion is not None:
             champion = here.load("champion")
             if not calibrated(champion, here):
                 warn_if_foreign(champion)
-            return champion
+            return champion, False
     except (ModelError, OSError) as error:
         _log.warning("the champion does not answer: %s", error)
+        failed = True
     try:
         model = packaged(device)
     except (ModelError, OSError) as error:
         _log.warning("the model in the package does not answer: %s", error)
-        return None
+        return None, True
     if model is None:
         _mention(f"no cost model for the device {device!r}, so the roofline model answers")
     elif not calibrated(model, here) and (text := foreign(model)):
         _mention(f"the model in the package answers; {text}")
-    return model
+    return model, failed
 
 
 def calibrated(model: CostModel, shelf: Shelf | None = None) -> bool:

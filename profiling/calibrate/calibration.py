@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from hetune.costmodel.calibration import ROOFLINE, Calibration
+from hetune.costmodel.calibration import ROOFLINE, Calibration, load_calibration
 from hetune.costmodel.features.devices import Rates, default_rates, device_of
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.best import ForeignModelWarning, is_at_home, load_best
+from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.alone import alone
 from hetune.profiling.calibrate.correction import Observed, correct, error, predictions
 from hetune.profiling.calibrate.few import observe
@@ -71,7 +72,8 @@ def calibrate(
     with alone():
         measured = _measured(device, quick, progress)
         observed = () if quick or at_home else observe(progress=progress, device=device)
-    return Found(_calibration(model, measured, observed), measured, at_home)
+    kept = load_calibration(Shelf().of(device).calibrations, device)
+    return Found(_calibration(model, measured, observed, kept), measured, at_home)
 
 
 def _measured(device: Device, quick: bool, progress: Progress) -> Rates:
@@ -84,7 +86,10 @@ def _measured(device: Device, quick: bool, progress: Progress) -> Rates:
 
 
 def _calibration(
-    model: CostModel | None, measured: Rates, observed: tuple[Observed, ...]
+    model: CostModel | None,
+    measured: Rates,
+    observed: tuple[Observed, ...],
+    kept: Calibration | None,
 ) -> Calibration:
     found = Calibration(
         machine=measured,
@@ -96,7 +101,10 @@ def _calibration(
         error_after=None,
     )
     if not observed:
-        return found
+        if kept is None or model is None or kept.model_id != found.model_id:
+            return replace(found, model_id=ROOFLINE)  # nothing is known of the model
+        # What was learned of it stays, with the rates that it was learned with.
+        return replace(kept, created_at=found.created_at, measured=measured)
     before = default_rates(device_of(measured)) if model is None else model.manifest.machine
     earlier = error(observed, predictions(model, before))
     if model is None:

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from datetime import UTC, datetime
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -167,7 +166,7 @@ def test_inputs_of_an_unsteady_machine_are_left_out(tmp_path, monkeypatch):
     same = ("family", "layer", "d_in", "d_out", "heads", "threads", "machine")
     facts = {name: getattr(first, name) for name in same}
     drifts = [("busy", d) for d in (0.6, 0.7, 0.0)] + [("calm", d) for d in (0.6, 0.1, 0.0)]
-    options = SimpleNamespace(machine=None, threads=first.threads, finals=[])
+    options = selection.parser().parse_args(["--threads", str(first.threads), "--layers", "rgcn"])
     with Store.open(tmp_path / "store.db") as store:
         store.add(
             [
@@ -251,6 +250,12 @@ def test_a_bundle_is_judged_on_a_store(tmp_path, capsys):
     assert selection.main([*arguments, "--out", str(out)]) == 0
     record = json.loads(out.read_text())
     assert (record["calibrated"], record["judged"]["inputs"]) == (False, 8)
+    held = record["model"]["intervals"]
+    assert 0 < held["held"] < 1
+    assert held["launches"] > 8
     assert record["scores"][MODEL]["overhead_runs"] is None  # measured on a machine made up
     assert record["scores"]["first-run autotuning"]["overhead_runs"] > 1
     assert "The last column is what choosing took" in " ".join(capsys.readouterr().out.split())
+    few = ("--pairs", "32x32", "--graphs", "g0-0,g0-1")
+    assert selection.main([*arguments, *few, "--out", str(out)]) == 0
+    assert json.loads(out.read_text())["judged"]["inputs"] == 2

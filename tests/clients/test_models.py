@@ -17,6 +17,7 @@ from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling import train as training_of
+from hetune.profiling.alone import alone
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE
 from hetune.profiling.train import report_of, train
@@ -76,6 +77,20 @@ def test_training_makes_a_candidate_with_a_card(trained, shelf):
     listed = call("models").output
     assert "candidate" in listed
     assert card.name in listed
+
+
+def test_nobody_measures_while_a_model_is_trained(training, shelf, monkeypatch):
+    free, fit = [], CostModel.fit
+
+    def watched(*args, **options):
+        with alone(wait=False) as is_free:
+            free.append(is_free)
+        return fit(*args, **options)
+
+    monkeypatch.setattr(CostModel, "fit", watched)
+    arguments = ("--folds", "2", "--target", "roofline-ratio")
+    assert call("train", "--store", training[0] / "a.db", *arguments).exit_code == 0
+    assert free == [False] * 3
 
 
 def test_what_cannot_be_trained_is_said_before_anything_is_fitted(tmp_path, shelf, monkeypatch):

@@ -13,13 +13,14 @@ import torch
 from torch import nn
 
 import hetune
+from hetune.costmodel import selector as selector_module
 from hetune.costmodel.calibration import Calibration
 from hetune.costmodel.explain import Explanation
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.bundle import save
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.overhead import Overhead
-from hetune.costmodel.selector import LEARNED, Selector
+from hetune.costmodel.selector import LEARNED, RETRY_SECONDS, Selector
 from hetune.costmodel.shelf.best import ForeignModelWarning, calibrated
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import InputError, MemoryLimitError, ModelError, VariantError
@@ -264,6 +265,26 @@ def test_what_is_loaded_follows_the_shelf(tmp_path, monkeypatch):
     assert Selector.load() is champion
     shelf.rollback()
     assert Selector.load().model.manifest.digest == packaged.model.manifest.digest
+
+
+def test_a_champion_that_could_not_be_read_is_tried_again(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("HETUNE_MODELS", str(tmp_path))
+    now = 0.0
+    monkeypatch.setattr(selector_module.time, "monotonic", lambda: now)
+    shelf = Shelf()
+    key = shelf.add(small_model())
+    shelf.promote(key, report=report(1.1))
+    (damaged,) = tmp_path.rglob("fused.ubj")
+    content = damaged.read_bytes()
+    damaged.write_bytes(b"")
+    stand_in = Selector.load()
+    damaged.write_bytes(content)
+    now = RETRY_SECONDS / 2
+    assert Selector.load() is stand_in
+    now = RETRY_SECONDS
+    with pytest.warns(ForeignModelWarning):
+        assert Selector.load().model.manifest.digest == small_model().manifest.digest
+    assert caplog.text.count("the champion does not answer") == 1
 
 
 def test_corrections_are_for_the_model_that_they_were_made_for(tmp_path):

@@ -17,6 +17,7 @@ from hetune.profiling.active import run as module
 from hetune.profiling.active.plan import Planner
 from hetune.profiling.active.run import run_active
 from hetune.profiling.active.view import View
+from hetune.profiling.alone import alone
 from hetune.profiling.corpus import build, recipe
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import graph_facts, promoted_for, units_of
@@ -95,6 +96,19 @@ def test_what_was_measured_before_counts(store):
     assert known < done(store)
     assert run(store, 1000) == len(units()) - 14
     assert done(store) == {unit.key for unit in units()}
+
+
+def test_nobody_measures_while_units_are_chosen(store, monkeypatch):
+    free, following = [], Planner.next
+
+    def watched(*args):
+        with alone(wait=False) as is_free:
+            free.append(is_free)
+        return following(*args)
+
+    monkeypatch.setattr(Planner, "next", watched)
+    run(store, 10)
+    assert free == [False] * len(free) != []
 
 
 def test_what_others_measure_meanwhile_counts(store, supervisor):

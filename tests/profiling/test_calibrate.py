@@ -352,5 +352,22 @@ def test_without_a_model_there_are_rates_and_no_offsets(calibrate):
 
 def test_quick_measures_rates_only(calibrate):
     made = calibrate(Model(ELSEWHERE, good=MEASURED), quick=True).calibration
-    assert (made.machine, made.offsets) == (MEASURED, {})
+    assert (made.machine, made.offsets, made.model_id) == (MEASURED, {}, ROOFLINE)
     assert made.error_before is made.error_after is None
+
+
+@pytest.mark.parametrize("good", [MEASURED, TRAINED], ids=["measured", "trained"])
+def test_quick_keeps_what_was_learned_of_the_model(good, calibrate, monkeypatch, tmp_path):
+    monkeypatch.setenv("HETUNE_MODELS", str(tmp_path))
+    whole = calibrate(Model(ELSEWHERE, good=good)).calibration
+    whole.save()
+    later = replace(MEASURED, memory_rate=1e9)
+    monkeypatch.setattr(calibration, "measure_machine", lambda **given: later)
+    made = calibration.calibrate(quick=True).calibration
+    assert (made.machine, made.offsets, made.model_id) == (good, whole.offsets, whole.model_id)
+    assert made.measured == later
+    of_another = Model(ELSEWHERE, good=good)
+    of_another.manifest.digest = "another digest"
+    monkeypatch.setattr(calibration, "load_best", lambda device: of_another)
+    made = calibration.calibrate(quick=True).calibration
+    assert (made.machine, made.offsets, made.model_id) == (later, {}, ROOFLINE)

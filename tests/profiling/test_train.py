@@ -10,7 +10,7 @@ from hetune.costmodel.model.cost_model import CostModel
 from hetune.profiling import train
 
 
-@pytest.mark.parametrize("tie", [1.0, 1e9])
+@pytest.mark.parametrize("tie", [1.12, 1e9])
 def test_a_report_is_of_choices_under_the_model_s_tie(monkeypatch, tie):
     monkeypatch.setattr(train, "with_asking", lambda report, *_: report)
     wanted, _ = with_usual(problems(graph_families=8), tie)
@@ -18,7 +18,7 @@ def test_a_report_is_of_choices_under_the_model_s_tie(monkeypatch, tie):
     model = CostModel.fit(wanted, MACHINE, FINGERPRINT, target="roofline-ratio", folds=2)
     report = train.judge(model, train.Data(tuple(wanted), FINGERPRINT, MACHINE), folds=2)
     usual = [outcome.picks[MODEL].variant for outcome in report.outcomes].count(USUAL)
-    assert (usual == len(wanted)) is (tie > 1)
+    assert (usual == len(wanted)) is (tie > 2)
     assert model.manifest.metrics["roofline-ratio"]["regret"] == pytest.approx(
         report.score().regret
     )
