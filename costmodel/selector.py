@@ -331,6 +331,8 @@ class Selector:
 
     def _scale(self, families: tuple[str, ...]) -> np.ndarray:
         """What calibration multiplies predictions by, float64 [rows]."""
+        if not self._offsets:
+            return np.ones(len(families))
         found: np.ndarray = np.exp([self._offsets.get(family, 0.0) for family in families])
         return found
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -21,16 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from hetune.costmodel.data import Problem
 from hetune.costmodel.features.graph import NAMES
 from hetune.variants.errors import InputError
-from hetune.variants.plan.variants import (
-    SIDES,
-    Device,
-    Side,
-    is_usual,
-    plan_of,
-    side_of,
-    usual,
-    variants_of,
-)
+from hetune.variants.plan.variants import SIDES, Device, Side, plan_of, side_of, usual, variants_of
 from hetune.variants.runtime.build import layer_program
 
 _TIES = tuple(1 + percent / 100 for percent in range(21))
@@ -79,17 +71,15 @@ def usual_variants(problems: Sequence[Problem]) -> tuple[str, ...]:
     """Ids of usual plans, each in the schedule in which it is fastest as a rule, sorted.
 
     That is the one with the least trimmed mean of regrets among the plan's schedules, on graphs of
-    one side and of both; or the device's usual schedule, where that one gains no more over it than
-    a standard error. Problems count in which as many of these were measured as in any, and did
+    one side and of both. Problems count in which as many of these were measured as in any, and did
     not all run the same. A plan of which there is no such problem is left out.
     """
-    by_plan: dict[tuple[str, Device], list[dict[str, float]]] = {}
+    by_plan: dict[str, list[dict[str, float]]] = {}
     for problem in problems:
         for plan in _usual_plans(problem):
             times = {c.variant: c.seconds for c in problem.candidates if plan_of(c.variant) == plan}
-            by_plan.setdefault((plan, problem.device), []).append(times)
-    found = (_fastest(measured, device) for (_, device), measured in by_plan.items())
-    return tuple(sorted(filter(None, found)))
+            by_plan.setdefault(plan, []).append(times)
+    return tuple(sorted(filter(None, map(_fastest, by_plan.values()))))
 
 
 def usual_of(problem: Problem, learned: tuple[str, ...] = ()) -> int | None:
@@ -104,47 +94,24 @@ def usual_of(problem: Problem, learned: tuple[str, ...] = ()) -> int | None:
     return next(found, None)
 
 
-def _fastest(measured: Sequence[Mapping[str, float]], device: Device) -> str | None:
-    """Which variant of a plan is fastest as a rule; the device's usual one where that is in doubt.
-
-    Args:
-        measured: Seconds by variant, for each problem.
-        device: What the variants are made for.
-    """
+def _fastest(measured: Sequence[Mapping[str, float]]) -> str | None:
+    """The one with the least trimmed mean of the logarithms of regrets."""
     most = max(map(len, measured))
     if not most:
         return None
     names = next(times.keys() for times in measured if len(times) == most)
-    losses = [
+    compared = [
         {name: math.log(seconds / min(times.values())) for name, seconds in times.items()}
         for times in measured
         if times.keys() == names and len(set(times.values())) > 1
     ]
-    if not losses:
-        return None
-    best = min(names, key=lambda name: _trimmed([of[name] for of in losses]).mean())
-    usual = next((name for name in names if is_usual(name, device)), best)
-    return best if _shows([of[usual] - of[best] for of in losses]) else usual
 
+    def loss(name: str) -> float:
+        of_problems = sorted(losses[name] for losses in compared)
+        left_out = int(_TRIMMED * len(of_problems))
+        return statistics.fmean(of_problems[left_out : len(of_problems) - left_out])
 
-def _trimmed(values: Sequence[float]) -> NDArray[np.float64]:
-    """Without those that are far off, at either end."""
-    left_out = int(_TRIMMED * len(values))
-    return np.sort(values)[left_out : len(values) - left_out]
-
-
-def _shows(gains: Sequence[float]) -> bool:
-    """Whether the trimmed mean of gains is larger than its standard error.
-
-    That is the deviation of the winsorized gains, in which those that are left out count as the
-    last that are not (Tukey and McLaughlin, "Less vulnerable confidence and significance
-    procedures for location based on a single sample", 1963).
-    """
-    kept, count = _trimmed(gains), len(gains)
-    if count < 2:
-        return False
-    deviation = np.clip(gains, kept[0], kept[-1]).std(ddof=1)
-    return bool(kept.mean() > deviation / (kept.size / count * math.sqrt(count)))
+    return min(names, key=loss) if compared else None
 
 
 def _usual_plans(problem: Problem) -> set[str]:

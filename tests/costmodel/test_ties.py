@@ -72,7 +72,7 @@ def test_the_usual_variant_on_one_side_is_the_plan_of_that_side(share, plan):
     times = {USUAL: 1.0, f"{plan}/b256": 1.0, f"{plan}/b1024": 1.1, f"{plan}/b4096": 1.2}
     found = problem(times, share=share)
     assert usual_of(found) == 2
-    assert usual_variants([found] * 2) == (f"{plan}/b256",)
+    assert usual_variants([found]) == (f"{plan}/b256",)
     assert usual_of(found, (USUAL, f"{plan}/b256")) == 1
 
 
@@ -90,19 +90,10 @@ def test_usual_variants_have_the_size_that_is_fastest_as_a_rule():
     assert usual_variants([]) == ()
 
 
-def test_a_size_that_gains_no_more_than_a_standard_error_leaves_the_device_s_usual_one():
-    plan = plan_of(USUAL)
-    faster, slower = sized(1.0, 1.03, 1.2), sized(1.02, 1.0, 1.2)
-    few = [*[faster] * 3, *[slower] * 2]
-    assert usual_variants([faster]) == (USUAL,)
-    assert usual_variants(few) == (USUAL,)
-    assert usual_variants(few * 4) == (f"{plan}/b256",)
-
-
 def test_where_all_sizes_ran_the_same_nothing_is_compared():
     same = [sized(1.0, 1.0, 1.0)] * 5
     assert usual_variants(same) == ()
-    assert usual_variants([*same, *[sized(1.0, 1.1, 0.8)] * 2]) == (f"{plan_of(USUAL)}/b4096",)
+    assert usual_variants([*same, sized(1.0, 1.1, 0.8)]) == (f"{plan_of(USUAL)}/b4096",)
 
 
 def test_a_problem_with_fewer_sizes_does_not_count():
@@ -114,14 +105,14 @@ def test_a_problem_with_fewer_sizes_does_not_count():
 
 def test_plans_learn_apart():
     hgt = plan_of(usual(variants_of(layer_program("hgt", 64, 64))).id)
-    found = usual_variants([sized(1.0, 1.1, 1.2), sized(1.2, 1.1, 1.0, hgt, "hgt")] * 2)
+    found = usual_variants([sized(1.0, 1.1, 1.2), sized(1.2, 1.1, 1.0, hgt, "hgt")])
     assert found == (f"{hgt}/b4096", f"{plan_of(USUAL)}/b256")
 
 
 def test_a_plan_of_one_side_learns_from_all_graphs():
     plan = "dst+separate-sums"
     found = problem({f"{plan}/b256": 1.0, f"{plan}/b1024": 1.1, f"{plan}/b4096": 1.2}, share=0.5)
-    assert usual_variants([found] * 2) == (f"{plan}/b256",)
+    assert usual_variants([found]) == (f"{plan}/b256",)
     assert usual_of(found) is None  # here the hybrid plan is the usual one
 
 
