@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch.nn.functional import leaky_relu
+from torch.nn.utils import parametrizations, parametrize
 
 from hetune.variants.errors import HetuneError, InputError, ProgramError
 from hetune.variants.frontend.adapt import adapt
@@ -224,6 +225,65 @@ def test_a_subclass_with_its_own_forward_is_refused():
             return 2 * super().forward(x, edges, edge_type)
 
     assert adapt(Twice(4, 4, 2)) == Unsupported("Twice has a forward() of its own")
+
+
+class LowRank(torch.nn.Module):
+    """Adds a product of two matrices, scaled by an attribute."""
+
+    def __init__(self, rows, columns):
+        super().__init__()
+        self.a, self.b = (torch.nn.Parameter(torch.randn(2, size)) for size in (rows, columns))
+        self.scale = 1.0
+
+    def forward(self, weight):
+        return weight + self.scale * (self.a.T @ self.b)
+
+
+PARAMETRIZE = {
+    "weight_norm": lambda layer: parametrizations.weight_norm(layer, "root"),
+    "orthogonal": lambda layer: parametrizations.orthogonal(layer, "root"),
+    "low rank": lambda layer: parametrize.register_parametrization(layer, "root", LowRank(4, 4)),
+}
+
+
+@pytest.mark.parametrize("register", PARAMETRIZE.values(), ids=PARAMETRIZE)
+def test_parametrized_layers_are_refused(register):
+    layer = RGCN(4, 4, 2)
+    adapter = adapt(layer)
+    register(layer)
+    assert "compile it anew" in adapter.refusal()
+    assert adapt(layer).reason.startswith("weights are parametrized: torch.nn.utils.parametrize.")
+    parametrize.remove_parametrizations(layer, "root")
+    assert isinstance(adapt(layer), Adapter)
+
+
+def test_what_parametrizations_depend_on_is_followed():
+    layer, low_rank = RGCN(4, 4, NUM_RELATIONS), LowRank(4, 4)
+    parametrize.register_parametrization(layer, "root", low_rank)
+    with pytest.warns(FallbackWarning, match="weights are parametrized"):
+        fast = compile(layer, backend="torch")
+    graph = GRAPHS["random"]
+    x = torch.randn(graph.num_nodes, 4)
+    with torch.no_grad():
+        for scale in (1.0, 2.0):
+            low_rank.scale = scale
+            assert torch.equal(fast(x, graph), layer(x, graph))
+
+
+def test_weights_that_are_plain_tensors_are_refused():
+    layer = RGCN(4, 4, 2)
+    adapter, weight = adapt(layer), layer.weight
+    del layer.weight
+    layer.weight = 2 * weight.detach()
+    reason = (
+        "weight is a plain tensor, not a parameter: assign a torch.nn.Parameter, or register it as "
+        "a buffer"
+    )
+    assert adapter.refusal() == reason
+    assert adapt(layer) == Unsupported(reason)
+    del layer.weight
+    layer.register_buffer("weight", 2 * weight.detach())
+    assert isinstance(adapt(layer), Adapter)
 
 
 @layer_program

@@ -129,6 +129,30 @@ def replaced():
     return conv
 
 
+def with_part(conv, name, part):
+    """The layer, with a part of it replaced."""
+    owner, _, own_name = name.rpartition(".")
+    setattr(conv.get_submodule(owner), own_name, part)
+    return conv
+
+
+def plain(conv, name):
+    """The layer, with a plain tensor in place of a parameter."""
+    owner, _, own_name = name.rpartition(".")
+    part = conv.get_submodule(owner)
+    weight = getattr(part, own_name).detach()
+    delattr(part, own_name)
+    setattr(part, own_name, 2 * weight)
+    return conv
+
+
+def own_method(name, part=""):
+    conv = HGTConv(4, 4, METADATA)
+    setattr(conv.get_submodule(part), name, lambda *_: None)
+    return conv
+
+
+LINS = "kqv_lin.lins.paper"
 MULTIPLICATIVE = "multiplicative-self-attention"
 REFUSED = [
     (lambda: torch.nn.Linear(3, 3), "modules of type torch.nn.modules.linear.Linear are not"),
@@ -158,6 +182,44 @@ REFUSED = [
         "in_channels={'paper': 4, 'author': 4, 'venue': 2}: widths differ between node types",
     ),
     (lambda: HGTConv(4, 4, METADATA, flow="target_to_source"), "flow='target_to_source'"),
+    (
+        lambda: with_part(RGCNConv(4, 4, 2), "aggr_module", geometric.MaxAggregation()),
+        "aggr_module is a MaxAggregation: only a MeanAggregation is supported",
+    ),
+    (
+        lambda: with_part(RGCNConv(4, 4, 2, aggr="add"), "aggr_module", None),
+        "aggr_module is a NoneType: only a SumAggregation is supported",
+    ),
+    (
+        lambda: with_part(RGATConv(4, 4, 2), "aggr_module", geometric.MeanAggregation()),
+        "aggr_module is a MeanAggregation: only a SumAggregation is supported",
+    ),
+    (
+        lambda: with_part(HGTConv(4, 4, METADATA), "aggr_module", geometric.MinAggregation()),
+        "aggr_module is a MinAggregation: only a SumAggregation is supported",
+    ),
+    (
+        lambda: with_part(
+            HGTConv(4, 4, METADATA), LINS, torch.nn.Sequential(torch.nn.Linear(4, 12))
+        ),
+        f"{LINS} is a Sequential: only a Linear is supported",
+    ),
+    (
+        lambda: with_part(HGTConv(4, 4, METADATA), LINS, torch.nn.Linear(4, 12, bias=False)),
+        f"{LINS} has no bias: give it one",
+    ),
+    (
+        lambda: with_part(HGTConv(4, 4, METADATA), "kqv_lin", torch.nn.Identity()),
+        "kqv_lin is a Identity: only a HeteroDictLinear is supported",
+    ),
+    (
+        lambda: with_part(HGTConv(4, 4, METADATA), "v_rel", geometric.HeteroLinear(4, 4, 5)),
+        "v_rel has a bias",
+    ),
+    (lambda: plain(RGCNConv(4, 4, 2), "weight"), "weight is a plain tensor, not a parameter"),
+    (lambda: plain(HGTConv(4, 4, METADATA), f"{LINS}.bias"), f"{LINS}.bias is a plain tensor"),
+    (lambda: own_method("propagate"), "its method 'propagate' was replaced"),
+    (lambda: own_method("forward", LINS), f"the forward() of {LINS} was replaced"),
 ]
 
 
@@ -176,6 +238,41 @@ def test_a_change_of_mode_is_noticed_later():
     assert adapter.refusal().startswith("dropout=0.5 in training mode")
     conv.eval().half()
     assert adapter.refusal().endswith("is float16, not float32")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda conv: plain(conv, "k_rel.weight"), "k_rel.weight is a plain tensor, not a param"),
+        (lambda conv: plain(conv, f"{LINS}.bias"), f"{LINS}.bias is a plain tensor, not a param"),
+        (
+            lambda conv: setattr(conv.get_submodule(LINS), "bias", None),
+            f"{LINS}.bias was removed: compile it anew",
+        ),
+        (
+            lambda conv: setattr(conv.get_submodule(LINS), "forward", torch.relu),
+            f"the forward() of {LINS} was replaced",
+        ),
+        (lambda conv: setattr(conv, "propagate", None), "its method 'propagate' was replaced"),
+    ],
+    ids=["weight", "bias", "removed", "forward", "propagate"],
+)
+def test_a_change_of_what_it_consists_of_is_noticed_later(change, reason):
+    conv = HGTConv(4, 4, METADATA)
+    adapter = adapt(conv)
+    change(conv)
+    assert adapter.refusal().startswith(reason)
+
+
+def test_a_layer_that_was_explained_is_taken_again():
+    conv = RGCNConv(4, 4, 2)
+    adapter = adapt(conv)
+    conv.explain = True
+    assert adapter.refusal() == adapt(conv).reason == "explain mode is on"
+    conv.explain = False
+    assert "propagate" in vars(conv)
+    assert adapter.refusal() is None
+    assert isinstance(adapt(conv), Adapter)
 
 
 def test_lazy_layers_are_taken_once_they_know_their_width():
@@ -208,7 +305,9 @@ def test_parameters_version_changes_with_every_write_and_replacement():
     seen.append(adapter.parameters_version())
     conv.load_state_dict(conv.state_dict())
     seen.append(adapter.parameters_version())
-    assert len(set(seen)) == 5
+    conv.root.data = conv.root.data.t()
+    seen.append(adapter.parameters_version())
+    assert len(set(seen)) == 6
     assert adapter.parameters_version() == seen[-1]
     conv(torch.ones(2, 4), torch.zeros(2, 1, dtype=torch.long), torch.zeros(1, dtype=torch.long))
     assert adapter.parameters_version() == seen[-1]

@@ -70,12 +70,28 @@ def test_npz(tmp_path: Path):
 
 
 def test_npz_of_arrays_that_do_not_fit_together(tmp_path: Path):
-    for name in ("dst", "etype", "split"):
+    for name, message in (
+        ("dst", "dst has 2 entries but src has 3"),
+        ("etype", "etype has 2 entries but src has 3"),
+        ("split", "split has another length than src"),
+    ):
         arrays = flat()
         arrays[name] = arrays[name][:2]
         path = write(tmp_path / "g.npz", npz_bytes(**arrays))
-        with pytest.raises(GraphFileError, match=f"{name} has another length than src"):
+        with pytest.raises(GraphFileError, match=rf"g\.npz: {message}"):
             load(path, split="train")
+
+
+def test_npz_part_keeps_the_nodes_and_types_of_the_whole(tmp_path: Path):
+    arrays = {name: flat()[name] for name in ("src", "dst", "etype", "split")}
+    arrays["split"] = np.array([0, 1, 2], dtype=np.int8)
+    path = write(tmp_path / "g.npz", npz_bytes(**arrays))
+    whole = load(path)
+    for i, split in enumerate(("train", "valid", "test")):
+        part = load(path, split=split)
+        assert edges_of(part) == [edges_of(whole)[i]]
+        assert (part.num_nodes, part.num_etypes) == (3, 2)
+        assert (part.etype_names, part.ntype_names) == (whole.etype_names, whole.ntype_names)
 
 
 def test_npz_needs_only_edges(tmp_path: Path):
@@ -131,6 +147,18 @@ def test_triple_text(tmp_path: Path, name: str):
     assert edges_of(g) == [(0, 2, 0), (1, 0, 1), (2, 3, 0)]
 
 
+def test_relations_of_text_that_are_integers_are_edge_types(tmp_path: Path):
+    g = load(write(tmp_path / "g.tsv", "0\t1\t2\n3\t0\t4\n"))
+    assert edges_of(g) == [(0, 2, 1), (3, 4, 0)]
+    assert g.etype_names == ("0", "1")
+    labels = load(write(tmp_path / "l.tsv", "ann\t3\tbob\nbob\t1\tann\n"))
+    assert (edges_of(labels), labels.num_etypes) == ([(0, 1, 3), (1, 0, 1)], 4)
+    padded = load(write(tmp_path / "p.tsv", "0\t01\t2\n3\t0\t4\n"))
+    assert (edges_of(padded), padded.etype_names) == ([(0, 2, 0), (3, 4, 1)], ("01", "0"))
+    with pytest.raises(GraphFileError, match=r"g\.tsv: etype\[1\] is -1"):
+        load(write(tmp_path / "g.tsv", "0\t1\t2\n3\t-1\t4\n"))
+
+
 def test_edge_lists(tmp_path: Path):
     ids = write(tmp_path / "a.txt", "# from  to\n0 4\n2 1\n")
     assert (load(ids).num_nodes, edges_of(load(ids))) == (5, [(0, 4, 0), (2, 1, 0)])
@@ -176,6 +204,21 @@ def test_bipartite_columns_number_different_things(tmp_path: Path):
     assert g.canonical_etypes == (("paper", "0", "author"),)
 
 
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("0 1\n0 -1\n", r"dst\[1\] is -1, but the graph has 2 author nodes \(ids 0\.\.1\)"),
+        ("0 -3\n", r"dst\[0\] is -3, but the graph has 0 author nodes: number them from 0"),
+        ("-1 0\n2 1\n", r"src\[0\] is -1, but the graph has 3 paper nodes"),
+        ("-2 0\n", r"src\[0\] is -2, but the graph has 0 paper nodes"),
+    ],
+)
+def test_bipartite_columns_are_numbered_from_0(tmp_path: Path, lines: str, message: str):
+    path = write(tmp_path / "pa.txt", lines)
+    with pytest.raises(GraphFileError, match=message):
+        load(path, bipartite=("paper", "author"))
+
+
 def test_openke(tmp_path: Path):
     path = write(tmp_path / "train2id.txt", "2\n0 3 1\n1 0 0\n")
     assert edges_of(load(path, relabel=False)) == [(0, 3, 1), (1, 0, 0)]
@@ -193,6 +236,24 @@ def test_openke(tmp_path: Path):
         load(tmp_path / "entity2id.txt")
 
 
+def test_openke_in_gzip(tmp_path: Path):
+    rng = np.random.default_rng(0)
+    rows = np.stack([*rng.integers(0, 5, (2, 200)), rng.integers(0, 3, 200)], axis=1)
+    lines = "200\n" + "".join(f"{head} {tail} {relation}\n" for head, tail, relation in rows)
+    path = write(tmp_path / "train2id.txt.gz", lines)
+    assert path.stat().st_size < 6 * 200
+    assert edges_of(load(path)) == [tuple(row) for row in rows.tolist()]
+    write(tmp_path / "entity2id.txt", "9\n" + "".join(f"/m/{i}\t{i}\n" for i in range(9)))
+    write(tmp_path / "relation2id.txt.gz", "3\na\t0\nb\t1\nc\t2\n")
+    assert (load(path).num_nodes, load(path).etype_names) == (9, ("a", "b", "c"))
+    with pytest.raises(GraphFileError, match=r"load train2id\.txt"):
+        load(tmp_path / "relation2id.txt.gz")
+    with pytest.raises(GraphFileError, match="states 999 edges but has only"):
+        load(write(path, "999\n0 1 0\n"))
+    with pytest.raises(GraphFileError, match="line 1: '0 1 2' is not the count"):
+        load(write(path, "0 1 2\n"))
+
+
 def test_split_folder(tmp_path: Path):
     write(tmp_path / "train.txt", "a\tr\tb\nb\ts\tc\n")
     write(tmp_path / "test.txt", "c\tt\td\n")
@@ -206,6 +267,17 @@ def test_split_folder(tmp_path: Path):
     write(tmp_path / "test.txt", "c\tt\td\nc\tt\t\n")
     with pytest.raises(GraphFileError, match=r"test\.txt: row 2 has no destination"):
         load(tmp_path)
+
+
+def test_split_folder_of_integers(tmp_path: Path):
+    write(tmp_path / "train.txt", "0\t1\t2\n3\t3\t0\n")
+    write(tmp_path / "test.txt", "3\t0\t4\n")
+    assert edges_of(load(tmp_path)) == [(0, 2, 1), (3, 0, 3), (3, 4, 0)]
+    test = load(tmp_path, split="test")
+    assert edges_of(test) == [(3, 4, 0)]
+    assert (test.num_nodes, test.num_etypes) == (5, 4)
+    write(tmp_path / "test.txt", "3\tlikes\t4\n")
+    assert load(tmp_path).etype_names == ("1", "3", "likes")
 
 
 def test_matrix_market(tmp_path: Path):

@@ -375,6 +375,22 @@ def test_writes_past_the_counter_are_seen(make, x, graph, edges):
         assert close(layer(x, graph, variant=variant), module(x, *edges))
 
 
+@pytest.mark.parametrize(
+    "make",
+    [lambda: geometric.RGCNConv(8, 8, 3), lambda: hetune.nn.RGCN(8, 8, 3)],
+    ids=["RGCNConv", "nn.RGCN"],
+)
+def test_another_order_of_the_same_memory_is_seen(make, x, graph, edges):
+    module = randomized(make())
+    layer = compile_layer(module, backend="torch")
+    for variant in layer.variants:
+        layer(x, graph, variant=variant)
+    for parameter in (module.weight, module.root):
+        parameter.data = parameter.data.transpose(-1, -2)
+    for variant in layer.variants:
+        assert close(layer(x, graph, variant=variant), module(x, *edges))
+
+
 def test_a_state_dict_has_the_names_of_the_module(layer, rgcn, x, graph):
     assert layer.state_dict().keys() == rgcn.state_dict().keys()
     model = torch.nn.Sequential(layer)
@@ -614,6 +630,51 @@ def test_options_that_change_later(x, edges):
     found, text = warned(layer, x, *edges)
     assert "bias was removed: compile it anew" in text
     assert torch.equal(found, module(x, *edges))
+
+
+def test_a_module_that_is_replaced_later(layer, x, edges, graph):
+    layer(x, *edges)
+    layer.module = other = randomized(geometric.RGCNConv(8, 8, 3), seed=1)
+    found, text = warned(layer, x, *edges)
+    assert text == "RGCNConv runs uncompiled: its module was replaced: compile it anew"
+    assert torch.equal(found, other(x, *edges))
+    assert torch.equal(layer(x, graph), found)
+    with pytest.raises(VariantError, match="its module was replaced: compile it anew"):
+        layer.explain(x, *edges)
+    assert close(copy.deepcopy(layer)(x, graph, variant=layer.variants[0]), found)
+    layer.module = torch.nn.Identity()
+    assert layer(x) is x
+
+
+@pytest.mark.parametrize("is_compiled_before", [True, False], ids=["before", "after"])
+def test_gradients_reach_what_a_weight_is_computed_from(is_compiled_before, rgcn, x, edges):
+    layer = compile_layer(rgcn, backend="torch") if is_compiled_before else None
+    factor = torch.ones(8, 8, requires_grad=True)
+    base = rgcn.weight.detach()
+    rgcn.requires_grad_(False)
+    del rgcn.weight
+    with torch.enable_grad():
+        rgcn.weight = base + factor
+        layer = layer or warned(compile_layer, rgcn, backend="torch")[0]
+        warned(layer, x, *edges)[0].sum().backward()
+    assert factor.grad.abs().sum() > 0
+    rgcn.weight = base
+    assert torch.equal(layer(x, *edges), rgcn(x, *edges))
+
+
+def test_gradients_reach_what_a_buffer_is_computed_from(rgcn, x, edges):
+    factor = torch.ones(8, 8, requires_grad=True)
+    base = rgcn.weight.detach()
+    rgcn.requires_grad_(False)
+    del rgcn.weight
+    rgcn.register_buffer("weight", base)
+    layer = compile_layer(rgcn, backend="torch")
+    assert close(layer(x, *edges), rgcn(x, *edges))
+    with torch.enable_grad():
+        rgcn.weight = base + factor
+        warned(layer, x, *edges)[0].sum().backward()
+    assert factor.grad.abs().sum() > 0
+    assert close(layer(x, *edges), rgcn(x, *edges))
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,10 @@ def test_anything_else_that_matters_is_part_of_the_key(graph_of):
         lambda index, etype: setattr(index, "data", index.flip(0)),
         lambda index, etype: index.data.copy_(index.flip(0)),
         lambda index, etype: index.numpy().fill(4),
+        lambda index, etype: setattr(index, "data", index.as_strided((2, 3), (1, 2))),
+        lambda index, etype: [setattr(ids, "data", ids[..., :2]) for ids in (index, etype)],
     ],
-    ids=["row", "types", "out", "view", "data", "past data", "numpy"],
+    ids=["row", "types", "out", "view", "data", "past data", "numpy", "strides", "shape"],
 )
 def test_edits_in_place_are_seen(edit, graph_of):
     index, etype = edges()

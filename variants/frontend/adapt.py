@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from hetune.variants.frontend import pyg
 from hetune.variants.frontend.adapter import Adapter, Unsupported, refusal
@@ -18,6 +19,11 @@ def adapt(module: nn.Module) -> Adapter | Unsupported:
             HGT.forward,
         ):
             return Unsupported(f"{type(module).__name__} has a forward() of its own")
+        if any(is_parametrized(part) for part in module.modules()):
+            return Unsupported(
+                "weights are parametrized: torch.nn.utils.parametrize.remove_parametrizations "
+                "makes them parameters again"
+            )
         reason = refusal(module)
         return Unsupported(reason) if reason else _adapt(module)
     return pyg.adapt(module)

@@ -62,7 +62,12 @@ class Adapter:
         self._options = _options(module)
         self._named_parts = dict(module.named_modules())
         self._parts = [*self._named_parts.values()]
-        self._is_there = {name: t is not None for name, t in module._parameters.items()}
+        self._is_there = [
+            (group, name, _path(part_name, name), tensor is not None)
+            for part_name, part in self._named_parts.items()
+            for group in (part._parameters, part._buffers)
+            for name, tensor in group.items()
+        ]
         self._version: ParametersVersion | None = None
 
     @property
@@ -99,7 +104,7 @@ class Adapter:
         What may change after it was adapted: options, parts, methods, dtype, hooks, training mode
         with dropout.
         """
-        own, parameters = vars(self.module), self.module._parameters
+        own = vars(self.module)
         for name, value in self._options.items():
             if own.get(name) != value:
                 now = own.get(name)
@@ -109,17 +114,15 @@ class Adapter:
             names = [*self._named_parts, *now]
             name = next(n for n in names if now.get(n) is not self._named_parts.get(n))
             return f"{name} was replaced: compile it anew"
-        for name in METHODS:
-            if name in own:
-                return f"its method {name!r} was replaced"
-        for name, is_there in self._is_there.items():
-            if (parameters.get(name) is not None) != is_there:
-                return f"{name} was {'removed' if is_there else 'added'}: compile it anew"
-        return refusal(self.module, self._parts)
+        for group, name, path, is_there in self._is_there:
+            if (group.get(name) is not None) != is_there:
+                change = "removed" if is_there else "added"
+                return _plain_tensor(self.module) or f"{path} was {change}: compile it anew"
+        return _refusal(self.module, self._parts)
 
 
 class ParametersVersion:
-    """A module's tensors at one time: identity, memory, write counter, and some elements of each.
+    """A module's tensors at one time: identity, place, write counter, and some elements of each.
 
     It holds on to the memory, so that no other tensor can get its address meanwhile.
 
@@ -144,9 +147,11 @@ class ParametersVersion:
         return b"".join([sample.tobytes() for sample in self._samples])
 
 
-def _identities(tensors: list[Tensor]) -> list[tuple[int, int, object]]:
-    # Inference tensors count no writes: nothing equals their version but itself.
-    return [(id(t), t.data_ptr(), object() if t.is_inference() else t._version) for t in tensors]
+def _identities(tensors: list[Tensor]) -> list[object]:
+    try:
+        return [(id(t), t.data_ptr(), t.shape, t.stride(), t._version) for t in tensors]
+    except RuntimeError:  # inference tensors count no writes: nothing equals what stands for them
+        return [object()]
 
 
 def sample_of(tensor: Tensor) -> np.ndarray:
@@ -168,25 +173,37 @@ def _tensors(module: nn.Module) -> list[Tensor]:
     ]
 
 
-METHODS = ("forward", "message", "aggregate", "update")
-"""What an instance may have of its own in place of its class's."""
-
-
 def is_wrapper(tensor: Tensor) -> bool:
     """Whether a tensor has no memory that kernels could read, as a `FakeTensor` has none."""
     kind = type(tensor)
     return kind is not Tensor and kind.__torch_dispatch__ is not Tensor.__torch_dispatch__
 
 
-def refusal(module: nn.Module, parts: Sequence[nn.Module] | None = None) -> str | None:
-    """Why a module of a supported class cannot be replaced in the state it is in, or None.
+def refusal(module: nn.Module) -> str | None:
+    """Why a module of a supported class cannot be replaced in the state it is in, or None."""
+    return _plain_tensor(module) or _refusal(module, _parts(module))
 
-    Args:
-        module: The module.
-        parts: The module and all that it consists of, where that is known.
-    """
+
+def _plain_tensor(module: nn.Module) -> str | None:
+    """Why a module with tensors that it does not list cannot be replaced, or None."""
+    for part_name, part in module.named_modules():
+        for name, value in vars(part).items():
+            if isinstance(value, Tensor) and not name.startswith("_"):
+                return (
+                    f"{_path(part_name, name)} is a plain tensor, not a parameter: assign a "
+                    "torch.nn.Parameter, or register it as a buffer"
+                )
+    return None
+
+
+def _path(part: str, name: str) -> str:
+    return f"{part}.{name}" if part else name
+
+
+def _refusal(module: nn.Module, parts: Sequence[nn.Module]) -> str | None:
+    """What may change at any time of why a module cannot be replaced."""
     is_hooked = False
-    for part in parts or _parts(module):  # in plain loops: every call of a layer asks
+    for part in parts:  # in plain loops: every call of a layer asks
         for group in (part._parameters, part._buffers):
             for tensor in group.values():
                 if tensor is None:
@@ -196,14 +213,28 @@ def refusal(module: nn.Module, parts: Sequence[nn.Module] | None = None) -> str 
                 if is_wrapper(tensor):
                     return f"a parameter is a {type(tensor).__name__}, which has no memory"
         own = vars(part)
-        for attribute in _HOOKS:
+        for attribute in _HOOKS if part is module else _HOOKS_OF_PARTS:
             if own.get(attribute):
                 is_hooked = True
     if module.training and getattr(module, "dropout", 0) > 0:
         return f"dropout={module.dropout} in training mode: call eval() for inference"
     if getattr(module, "_explain", None):
         return "explain mode is on"
-    return _hooked(module) if is_hooked else None
+    return _hooked(module) if is_hooked else _replaced_method(module)
+
+
+def _replaced_method(module: nn.Module) -> str | None:
+    own = vars(module)
+    for name in _METHODS:
+        if name in own:
+            method = getattr(type(module), name, None)
+            # PyG itself puts the class's own there when explain mode ends.
+            if method is None or own[name] != method.__get__(module):
+                return f"its method {name!r} was replaced"
+    return None
+
+
+_METHODS = ("message", "aggregate", "update", "propagate")
 
 
 def _options(module: nn.Module) -> dict[str, object]:
@@ -231,12 +262,18 @@ def _wrong_dtype(module: nn.Module) -> str:
 def _hooked(module: nn.Module) -> str:
     named = [(name, kind) for name, part in module.named_modules() for kind in _HOOKS]
     name, kind = next((n, k) for n, k in named if vars(module.get_submodule(n)).get(k))
+    if kind == "forward":
+        return f"the forward() of {name or 'it'} was replaced"
     return f"hooks are registered on {name or 'it'} ({kind})"
 
 
-_HOOKS = (
+_HOOKS_OF_PARTS = (
+    "forward",  # of an instance, in place of its class's
     "_forward_hooks",
     "_forward_pre_hooks",
+)
+_HOOKS = (
+    *_HOOKS_OF_PARTS,
     "_propagate_forward_hooks",
     "_propagate_forward_pre_hooks",
     "_message_forward_hooks",

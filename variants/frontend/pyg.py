@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from hetune.variants.frontend.adapter import METHODS, Adapter, Unsupported, as_rows, refusal
+from hetune.variants.frontend.adapter import Adapter, Unsupported, as_rows, refusal
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 
 _PACKAGE = "torch_geometric.nn.conv."
@@ -34,9 +34,6 @@ def _general_refusal(module: Any) -> str | None:
         return "lazy parameters are not initialized yet: call the module once"
     if module.decomposed_layers != 1:
         return f"decomposed_layers={module.decomposed_layers}"
-    for name in METHODS:
-        if name in vars(module):
-            return f"its method {name!r} was replaced"
     for part in module.modules():
         kind = type(part)
         if not kind.__module__.startswith(("torch_geometric.", "torch.nn.modules.")):
@@ -48,6 +45,9 @@ def _adapt_rgcn(module: Any) -> Adapter | Unsupported:
     aggr = {"mean": "mean", "add": "add", "sum": "add"}.get(str(module.aggr))
     if aggr is None:
         return Unsupported(f"aggr={module.aggr!r}: 'add' and 'mean' are supported")
+    kind = "MeanAggregation" if aggr == "mean" else "SumAggregation"
+    if found := _another_part(module, {"aggr_module": kind}):
+        return found
     widths = module.in_channels
     if not isinstance(widths, int):
         if widths[0] != widths[1]:
@@ -91,6 +91,8 @@ def _adapt_rgat(module: Any) -> Adapter | Unsupported:
         return Unsupported(f"edge_dim={module.edge_dim}: edge features are not supported")
     if str(module.aggr) not in ("add", "sum"):
         return Unsupported(f"aggr={module.aggr!r}: only 'add' is supported")
+    if found := _another_part(module, {"aggr_module": "SumAggregation"}):
+        return found
     if not math.isfinite(module.negative_slope):
         return Unsupported(f"negative_slope={module.negative_slope}")
     heads, width = module.heads, module.out_channels
@@ -134,9 +136,17 @@ def _adapt_rgat(module: Any) -> Adapter | Unsupported:
 def _adapt_hgt(module: Any) -> Adapter | Unsupported:
     if module.flow != "source_to_target":
         return Unsupported(f"flow={module.flow!r}")
+    if found := _another_part(module, _HGT_PARTS):
+        return found
     node_types, edge_types = list(module.node_types), [tuple(t) for t in module.edge_types]
     if missing := [name for name in node_types if name not in module.kqv_lin.lins]:
         return Unsupported(f"in_channels has no width for the node types {', '.join(missing)}")
+    lins = [f"{part}.lins.{name}" for part in ("kqv_lin", "out_lin") for name in node_types]
+    if found := _another_part(module, dict.fromkeys(lins, "Linear")):
+        return found
+    for name, has_bias in {**dict.fromkeys(lins, True), "k_rel": False, "v_rel": False}.items():
+        if (module.get_submodule(name).bias is not None) != has_bias:
+            return Unsupported(f"{name} has {'no bias: give it one' if has_bias else 'a bias'}")
     inputs = [module.kqv_lin.lins[name] for name in node_types]
     outputs = [module.out_lin.lins[name] for name in node_types]
     widths = {name: lin.weight.shape[1] for name, lin in zip(node_types, inputs, strict=True)}
@@ -182,6 +192,24 @@ def _adapt_hgt(module: Any) -> Adapter | Unsupported:
         signature="hetero",
         metadata=(node_types, edge_types),
     )
+
+
+_HGT_PARTS = {
+    "aggr_module": "SumAggregation",
+    "kqv_lin": "HeteroDictLinear",
+    "out_lin": "HeteroDictLinear",
+    "k_rel": "HeteroLinear",
+    "v_rel": "HeteroLinear",
+}
+
+
+def _another_part(module: nn.Module, kinds: Mapping[str, str]) -> Unsupported | None:
+    parts = dict(module.named_modules(remove_duplicate=False))
+    for name, kind in kinds.items():
+        found = type(parts.get(name)).__name__
+        if found != kind:
+            return Unsupported(f"{name} is a {found}: only a {kind} is supported")
+    return None
 
 
 def _zero_width(**widths: int) -> Unsupported | None:

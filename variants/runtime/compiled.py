@@ -219,6 +219,8 @@ class CompiledLayer(nn.Module):
         adapter = self._adapter
         if adapter is None:
             return Unsupported("the module is not supported")
+        if adapter.module is not self._modules.get("module"):
+            return Unsupported("its module was replaced: compile it anew")
         if (reason := adapter.refusal()) is not None:
             return Unsupported(reason)
         call = read_call(adapter, args, kwargs)
@@ -231,7 +233,9 @@ class CompiledLayer(nn.Module):
         return adapter, call, self._graph(adapter, call)
 
     def _needs_gradients(self, call: Call) -> bool:
-        return differentiates(lambda: (*_features(call), *self.module.parameters()))
+        return differentiates(
+            lambda: (*_features(call), *self.module.parameters(), *self.module.buffers())
+        )
 
     def _graph(self, adapter: Adapter, call: Call) -> HeteroGraph:
         if isinstance(call.edges, HeteroGraph):

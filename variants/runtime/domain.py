@@ -69,6 +69,7 @@ class Domain:
     def __init__(self, graph: HeteroGraph, device: torch.device | None = None) -> None:
         self._graph = weakref.ref(graph)
         self._counts: dict[tuple[Space, str], int] = {}
+        self._all_counts: tuple[tuple[Rows, ...], NDArray[np.float64]] | None = None
         self._by_group: dict[str, RelationSums] = {}
         self.device = device
 
@@ -127,6 +128,13 @@ class Domain:
     def count(self, rows: Rows) -> int:
         """Rows of a loop's domain."""
         return self.rows(rows.space, rows.group)
+
+    def counts(self, rows: tuple[Rows, ...]) -> NDArray[np.float64]:
+        """Rows of many loops' domains, float64 [rows]; the same tuple is counted once."""
+        known = self._all_counts
+        if known is None or known[0] is not rows:
+            known = self._all_counts = rows, np.array([*map(self.count, rows)], np.float64)
+        return known[1]
 
     @property
     def side(self) -> Side:

@@ -95,7 +95,7 @@ class _Seen:
         # Equal content may come in another tensor: the death of this one means nothing.
         self.reference = weakref.ref(tensor, None if self._digested else forget)
         self._version = 0 if self._digested else tensor._version
-        self._address = tensor.data_ptr()
+        self._place = _place(tensor)
         # Writes through NumPy or `.data` move no counter.
         is_plain = type(tensor) is Tensor and tensor.device.type == "cpu" and not self._digested
         self._sample = sample_of(tensor.detach()) if is_plain else None
@@ -104,11 +104,15 @@ class _Seen:
     def is_now(self, tensor: Tensor) -> bool:
         if self._digested:
             return True  # equal keys already mean equal content
-        is_same = self.reference() is tensor and self._address == tensor.data_ptr()
+        is_same = self.reference() is tensor and self._place == _place(tensor)
         return is_same and self._version == tensor._version and self._elements == self._read()
 
     def _read(self) -> bytes:
         return b"" if self._sample is None else self._sample.tobytes()
+
+
+def _place(tensor: Tensor) -> object:
+    return tensor.data_ptr(), tensor.shape, tensor.stride()
 
 
 def _identity(tensor: Tensor) -> object:

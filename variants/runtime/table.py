@@ -212,7 +212,7 @@ class CandidateTable:
         return found
 
     def _counts(self, domain: Domain) -> np.ndarray:
-        return np.array([*map(domain.count, self._counted), math.inf], np.float64)
+        return np.append(domain.counts(self._symbols), math.inf)
 
     def _add_gathers(self, found: np.ndarray, counts: np.ndarray) -> None:
         amount, table = self._gathered.values(counts), self._tables.values(counts)
@@ -292,6 +292,7 @@ class CandidateTable:
         for _, term in (*work, *gathers, *tables, *walks):
             for rows in (*term.rows, *((term.cap,) if term.cap else ())):
                 self._counted.setdefault(rows, len(self._counted))
+        self._symbols = tuple(self._counted)
         self._work, self._gathered = self._terms(work), self._terms(gathers)
         self._tables, self._walks = self._terms(tables), self._terms(walks)
         columns = np.array(typed, np.intp).reshape(-1, 3).T

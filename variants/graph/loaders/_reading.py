@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hetune.variants.errors import GraphError, GraphFileError
-from hetune.variants.graph._arrays import check_found
+from hetune.variants.graph._arrays import as_ids, check_found, check_range
 from hetune.variants.graph.hetero import HeteroGraph
 
 _BROKEN = (
@@ -107,7 +107,8 @@ def graph_from_columns(
     Args:
         src: Source column [E].
         dst: Destination column [E].
-        etype: Edge type column [E]: integers are edge types as they are, else names.
+        etype: Edge type column [E]: integers (as numbers or as text) are edge types as they are,
+            else names.
         relabel: True numbers integers like labels, False insists on integers.
         num_nodes: N, where the ids alone do not tell.
         bipartite: Names of a source and a destination node type whose ids are apart from each
@@ -127,14 +128,17 @@ def graph_from_columns(
             raise GraphError(f"bipartite is {bipartite!r}: give two distinct node type names")
         src_ids, rows = _number(src, relabel)
         dst_ids, columns = _number(dst, relabel)
+        check_range("src", as_ids("src", src_ids), rows, f"{bipartite[0]} nodes")
+        check_range("dst", as_ids("dst", dst_ids), columns, f"{bipartite[1]} nodes")
         dst_ids = dst_ids + rows
         if num_nodes not in (None, rows + columns):
             raise GraphError("num_nodes cannot be combined with bipartite: leave it out")
         ntype, names, count = np.repeat([0, 1], [rows, columns]), tuple(bipartite), rows + columns
     etype_ids, etype_names = None, None
     if etype is not None:
+        etype, _ = same_type(etype, etype)
         if pa.types.is_integer(etype.type):
-            etype_ids = etype.cast(pa.int64()).to_numpy()
+            etype_ids = etype.to_numpy()
         else:
             encoded = pc.dictionary_encode(etype).combine_chunks()
             etype_ids = _codes(encoded)
@@ -147,6 +151,18 @@ def graph_from_columns(
         num_nodes=count if num_nodes is None and count else num_nodes,
         etype_names=etype_names,
         ntype_names=names,
+    )
+
+
+def part_of(graph: HeteroGraph, edges: slice | np.ndarray) -> HeteroGraph:
+    """Some edges of a graph, with all of its nodes and types."""
+    return HeteroGraph(
+        graph.src[edges],
+        graph.dst[edges],
+        graph.etype[edges],
+        graph.ntype,
+        etype_names=graph.etype_names,
+        ntype_names=graph.ntype_names,
     )
 
 
@@ -202,7 +218,7 @@ def _number(
 ) -> tuple[np.ndarray, int]:
     if pa.types.is_integer(column.type) and not relabel:
         ids = column.to_numpy()
-        count = int(ids.max()) + 1 if len(ids) else 0
+        count = max(0, int(ids.max()) + 1) if len(ids) else 0
         if num_nodes is None:
             check_found("nodes", count, len(ids), "pass relabel=True to number them anew")
         return ids, count

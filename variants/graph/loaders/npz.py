@@ -8,7 +8,7 @@ import numpy as np
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
+from hetune.variants.graph.loaders._reading import check_file, check_memory, part_of, reading
 
 SPLITS = ("train", "valid", "test")
 _REQUIRED = ("src", "dst")
@@ -37,9 +37,7 @@ def load_npz(path: Path, *, split: str | None = None) -> HeteroGraph:
         for name in _REQUIRED:
             if name not in arrays:
                 raise GraphFileError(f"{path} has no array {name!r} but {sorted(found)}: add it")
-        if split is not None:
-            arrays = _take(path, arrays, split)
-        return HeteroGraph(
+        graph = HeteroGraph(
             arrays["src"],
             arrays["dst"],
             arrays.get("etype"),
@@ -47,19 +45,19 @@ def load_npz(path: Path, *, split: str | None = None) -> HeteroGraph:
             etype_names=arrays.get("etype_names"),
             ntype_names=arrays.get("ntype_names"),
         )
+        return graph if split is None else part_of(graph, _chosen(path, arrays, split))
 
 
-def _take(path: Path, arrays: dict[str, np.ndarray], split: str) -> dict[str, np.ndarray]:
+def _chosen(path: Path, arrays: dict[str, np.ndarray], split: str) -> np.ndarray:
+    """Whether each edge is of that part."""
     if split not in SPLITS:
         raise GraphFileError(f"split is {split!r}: one of {', '.join(SPLITS)}")
     if "split" not in arrays:
         raise GraphFileError(f"{path} has no array 'split': leave split out")
-    per_edge = {name: arrays[name] for name in ("src", "dst", "etype", "split") if name in arrays}
-    for name, array in per_edge.items():
-        if array.shape != arrays["src"].shape:
-            raise GraphFileError(f"{path}: {name} has another length than src: write it again")
-    chosen = arrays["split"] == SPLITS.index(split)
-    return arrays | {name: array[chosen] for name, array in per_edge.items()}
+    if arrays["split"].shape != arrays["src"].shape:
+        raise GraphFileError(f"{path}: split has another length than src: write it again")
+    chosen: np.ndarray = arrays["split"] == SPLITS.index(split)
+    return chosen
 
 
 def _check_sizes(path: Path) -> None:

@@ -117,8 +117,6 @@ def _graph(
 ) -> HeteroGraph:
     src, dst = same_type(table[columns[0]], table[columns[1]])
     etype = table[columns[2]] if len(columns) == 3 else None
-    if etype is not None:
-        etype, _ = same_type(etype, etype)
     return graph_from_columns(
         src, dst, etype, relabel=relabel, num_nodes=num_nodes, bipartite=bipartite
     )

@@ -1,6 +1,7 @@
 """Text with an edge per line: triples, OpenKE ids and edge lists."""
 
 import gzip
+import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from hetune.variants.graph.loaders._reading import (
     check_memory,
     graph_from_columns,
     is_gzip,
+    part_of,
     reading,
     same_type,
     trimmed,
@@ -35,8 +37,11 @@ def load_text(
 
     Columns are separated by tabs, or by blanks where the first line has no tab. Blanks around a
     value are no part of it. Skipped are lines that start with "#" or "%" at the top, and empty ones
-    anywhere. A file whose first line is a lone count, or whose name ends in "2id.txt", is read by
-    `load_openke`.
+    anywhere. Relations that are integers are edge types as they are, others are names.
+
+    A file whose first line is a lone count, or whose name ends in "2id.txt", holds OpenKE's ids:
+    after the count `head tail relation` per line. Counts and names come from `entity2id.txt` and
+    `relation2id.txt` beside it where they exist.
 
     Args:
         path: The file.
@@ -47,19 +52,19 @@ def load_text(
 
     Raises:
         GraphFileError: A line has another number of columns or a value is missing (named by its
-            number), or the file is empty or cut short.
+            number), OpenKE's count does not match the lines, or the file is empty or cut short.
     """
     check_file(path)
     with reading(path, "text with an edge per line"):
         data = _contents(path)
         skipped, first = _first_line(path, data)
-        if path.name.endswith("2id.txt") or re.fullmatch(rb"\d+", first):
+        if path.name.endswith(("2id.txt", "2id.txt.gz")) or re.fullmatch(rb"\d+", first):
             if relabel or num_nodes is not None or bipartite is not None:
                 raise GraphFileError(
                     f"{path} holds OpenKE's ids, which are taken as they are: leave relabel, "
                     "num_nodes and bipartite out"
                 )
-            return load_openke(path)
+            return _openke(path, data)
         table = _table(path, data, skipped, first)
         src, dst = same_type(table.column(0), table.column(table.num_columns - 1))
         etype = table.column(1) if table.num_columns == 3 else None
@@ -68,37 +73,28 @@ def load_text(
         )
 
 
-def load_openke(path: Path) -> HeteroGraph:
-    """Read OpenKE's ids: the first line is the count, then `head tail relation` per line.
-
-    Counts and names come from `entity2id.txt` and `relation2id.txt` beside it where they exist.
-
-    Raises:
-        GraphFileError: The count does not match the lines (the file is cut short), or a line is
-            not three ids.
-    """
-    size = check_file(path)
-    if path.name in ("entity2id.txt", "relation2id.txt"):
+def _openke(path: Path, data: bytes) -> HeteroGraph:
+    if path.name.startswith(("entity2id.", "relation2id.")):
         raise GraphFileError(f"{path} names ids, it holds no edges: load train2id.txt beside it")
     with reading(path, "OpenKE's ids"):
-        with path.open() as file:
-            header = file.readline().strip()
+        header = data.partition(b"\n")[0].decode().strip()
         if not header.isdecimal():
             raise GraphFileError(f"{path}, line 1: {header[:40]!r} is not the count of edges")
         count = int(header)
-        if 6 * count > size + 1:
+        if 6 * count > len(data) + 1:
             raise GraphFileError(
-                f"{path} states {count} edges but has only {size} bytes: fetch it again"
+                f"{path} states {count} edges but has only {len(data)} bytes: fetch it again"
             )
         check_memory(path, 40 * count, f"{count} edges")
-        rows = np.loadtxt(path, dtype=np.int64, skiprows=1, ndmin=2) if count else _no_rows()
+        lines = io.BytesIO(data)
+        rows = np.loadtxt(lines, dtype=np.int64, skiprows=1, ndmin=2) if count else _no_rows()
         if rows.shape != (count, 3):
             raise GraphFileError(
                 f"{path} states {count} edges of 3 columns but has {rows.shape[0]} of "
                 f"{rows.shape[1]}: fetch it again"
             )
-        entities = _dictionary(path.with_name("entity2id.txt"))
-        relations = _dictionary(path.with_name("relation2id.txt"))
+        entities = _dictionary(path, "entity2id.txt")
+        relations = _dictionary(path, "relation2id.txt")
         return HeteroGraph(
             rows[:, 0],
             rows[:, 1],
@@ -112,7 +108,8 @@ def load_openke(path: Path) -> HeteroGraph:
 def load_split_folder(path: Path, *, split: str | None = None) -> HeteroGraph:
     """Read a folder with `train.txt`, `valid.txt` and `test.txt` (or `.tsv`) of triples.
 
-    Nodes and relations are numbered over all files, whichever part is asked for.
+    Nodes and relations are numbered over all files, whichever part is asked for; integers are ids
+    as they are.
 
     Args:
         path: The folder.
@@ -152,15 +149,7 @@ def load_split_folder(path: Path, *, split: str | None = None) -> HeteroGraph:
     if split is None:
         return graph
     starts = dict(zip(tables, np.cumsum([0, *map(len, tables.values())]).tolist(), strict=False))
-    part = slice(starts[split], starts[split] + len(tables[split]))
-    return HeteroGraph(
-        graph.src[part],
-        graph.dst[part],
-        graph.etype[part],
-        graph.ntype,
-        etype_names=graph.etype_names,
-        ntype_names=graph.ntype_names,
-    )
+    return part_of(graph, slice(starts[split], starts[split] + len(tables[split])))
 
 
 def _contents(path: Path) -> bytes:
@@ -213,11 +202,13 @@ def _no_rows() -> np.ndarray:
     return np.empty((0, 3), dtype=np.int64)
 
 
-def _dictionary(path: Path) -> list[str] | None:
+def _dictionary(beside: Path, name: str) -> list[str] | None:
     """Names by id of an OpenKE dictionary; None where the file does not exist."""
-    if not path.is_file():
+    there = (beside.with_name(file) for file in (name, f"{name}.gz"))
+    path = next((file for file in there if file.is_file()), None)
+    if path is None:
         return None
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = _contents(path).decode().splitlines()
     try:
         count = int(lines[0])
         pairs = [line.rsplit(maxsplit=1) for line in lines[1:] if line.strip()]
