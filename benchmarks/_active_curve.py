@@ -32,12 +32,19 @@ class Simulation:
         pool: What may be revealed.
         judged: Held-out problems, of which all is known.
         machine: Rates for the roofline model.
+        ties: Whether ties go to the usual variant, as where hetune chooses.
     """
 
     def __init__(
-        self, pool: Sequence[Problem], judged: Sequence[Problem], machine: MachineModel
+        self,
+        pool: Sequence[Problem],
+        judged: Sequence[Problem],
+        machine: MachineModel,
+        *,
+        ties: bool = True,
     ) -> None:
         self._pool, self._judged, self._machine = pool, judged, machine
+        self._ties = ties
         self._views = [View.of_measured(problem, machine) for problem in pool]
         self._held_out = [View.of_measured(problem, machine) for problem in judged]
         self.units = sum(len(problem.candidates) for problem in pool)
@@ -75,13 +82,13 @@ class Simulation:
         return found
 
     def _regret(self, measured: Sequence[Problem]) -> float:
-        """Of what a cost model fitted to that chooses, with the least tie that its device has."""
+        """Of what a cost model fitted to that chooses, by the least tie of its device if any."""
         rows = Rows.of(measured, self._machine)
         regressors = fit_regressors(rows, Target.RATIO)
         model = Committee((regressors,), rows.overhead.launch_seconds)
         logs = []
         for problem, seconds in zip(self._judged, model.predict(self._held_out), strict=True):
-            usual = usual_of(problem, rows.usual)
+            usual = usual_of(problem, rows.usual) if self._ties else None
             chosen = problem.candidates[unless_tied(seconds[0], usual, LEAST_TIES[problem.device])]
             logs.append(np.log(chosen.seconds / problem.best.seconds))
         return float(np.exp(np.mean(logs)))

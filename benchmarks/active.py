@@ -5,7 +5,8 @@
 
 A store of measured problems is revealed unit by unit, in both orders, and regret is taken on graph
 families that are held out: real graphs where the store has them (`selection.py measure`), else a
-third of the generated families, other ones for each seed.
+third of the generated families, other ones for each seed. Models choose as hetune does, ties going
+to the usual variant; with `--untied` by their predictions alone.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         task = bar.add_task("curves", total=options.seeds * len(STRATEGIES))
         for seed in range(options.seeds):
             pool, held_out = _parts(training, judged if options.real else [], seed)
-            simulation = Simulation(pool, held_out, MachineModel())
+            simulation = Simulation(pool, held_out, MachineModel(), ties=options.ties)
             sizes = sizes or _sizes(options.first, simulation.units, options.points)
             floors.append(geometric_mean([noise.floor(p) for p in held_out]))
             for strategy in STRATEGIES:
@@ -73,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "commit": commit(),
         "evaluated_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "held_out": "real graphs" if judged and options.real else "a third of generated families",
+        "ties": options.ties,
         "seeds": options.seeds,
         "sizes": sizes,
         "noise_floor": round(geometric_mean(floors), 4),
@@ -137,6 +139,8 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument("--threads", type=int, default=2, help="to fit with")
     line.add_argument("--generated", dest="real", action="store_false",
                       help="hold out generated families even if there are real graphs")  # fmt: skip
+    line.add_argument("--untied", dest="ties", action="store_false",
+                      help="choose by predictions alone")  # fmt: skip
     line.add_argument("--out", type=Path, default=_RESULTS / "active.json")
     return line
 

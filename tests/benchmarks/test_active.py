@@ -83,10 +83,11 @@ def test_the_share_has_a_spread_over_seeds():
     assert (low, high) == pytest.approx((0.5, 1))
 
 
+@pytest.mark.parametrize("ties", [True, False])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_with_every_unit_revealed_all_orders_know_the_same(strategy):
+def test_with_every_unit_revealed_all_orders_know_the_same(strategy, ties):
     pool = [problem(number, f"f{number % 3}") for number in range(6)]
-    simulation = Simulation(pool, [problem(8, "held out")], MachineModel())
+    simulation = Simulation(pool, [problem(8, "held out")], MachineModel(), ties=ties)
     curve = simulation.curve(strategy, [8, simulation.units], seed=1)
     assert simulation.units == 24
     assert len(curve) == 2
