@@ -23,9 +23,11 @@ from hetune.variants.errors import MalformedError
 Content: TypeAlias = bytes | bytearray | memoryview
 LENGTH_BYTES = 8
 MOST_HEADER = 1 << 24
-"""Bytes; a longer header is refused."""
-MOST_FILE_HEADER = 100_000_000
-"""As the safetensors library has it: names of 100,000 types take some room."""
+"""Bytes of a header that somebody sends; a longer one is refused."""
+MOST_BRACKETS = MOST_HEADER // 16
+"""In such a header. Each is an object of Python's; what describes tensors has fewer."""
+MOST_OWN_HEADER = 100_000_000
+"""Of our files. As the safetensors library has it: names of 100,000 types take some room."""
 DTYPES = {
     "BOOL": torch.bool,
     "U8": torch.uint8,
@@ -83,7 +85,7 @@ def tensors_in(content: Content) -> tuple[dict[str, str], dict[str, Tensor]]:
         MalformedError: It is no container.
     """
     start = _start(content[:LENGTH_BYTES], MOST_HEADER, len(content))
-    layout = _layout_of(bytes(content[LENGTH_BYTES:start]), len(content) - start)
+    layout = _layout_of(_checked(bytes(content[LENGTH_BYTES:start])), len(content) - start)
     data = np.frombuffer(content, dtype=np.uint8)
     if not data.flags.writeable:
         data = data.copy()
@@ -92,21 +94,22 @@ def tensors_in(content: Content) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 
 def metadata_from(file: BufferedReader) -> dict[str, str]:
-    """The metadata of a container in a file, whose tensors are not read.
+    """The metadata of a container in a file of ours, whose tensors are not read.
 
     Raises:
         MalformedError: It is no container.
         OSError: It cannot be read.
     """
-    layout, _ = _head(file)
+    layout, _ = _head(file, is_own=True)
     return dict(layout.metadata)
 
 
-def tensors_from(file: BufferedReader) -> tuple[dict[str, str], dict[str, Tensor]]:
+def tensors_from(file: BufferedReader, *, is_own: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The metadata and the tensors of a container in a file: the latter have memory of their own.
 
     Args:
         file: Open at its beginning. It is not asked for by name, which may lead to another one.
+        is_own: Whether we wrote it, and somebody else did not send it: its header may be longer.
 
     Returns:
         As `tensors_in`.
@@ -116,7 +119,7 @@ def tensors_from(file: BufferedReader) -> tuple[dict[str, str], dict[str, Tensor
         OSError: It cannot be read.
         RuntimeError: There is no memory for a tensor.
     """
-    layout, start = _head(file)
+    layout, start = _head(file, is_own=is_own)
     tensors = {}
     for entry in layout.entries:
         tensors[entry.name] = tensor = _new(entry)
@@ -133,19 +136,29 @@ def bytes_of(tensor: Tensor) -> memoryview:
     return numbers.numpy().reshape(-1).view(np.uint8).data
 
 
-def _head(file: BufferedReader) -> tuple[_Layout, int]:
+def _head(file: BufferedReader, *, is_own: bool) -> tuple[_Layout, int]:
     """What is in a file, and where tensors begin."""
     size = os.fstat(file.fileno()).st_size
-    start = _start(file.read(LENGTH_BYTES), MOST_FILE_HEADER, size)
-    return _layout_of(file.read(start - LENGTH_BYTES), size - start), start
+    most = MOST_OWN_HEADER if is_own else MOST_HEADER
+    start = _start(file.read(LENGTH_BYTES), most, size)
+    text = file.read(start - LENGTH_BYTES)
+    return _layout_of(text if is_own else _checked(text), size - start), start
 
 
 def _start(length: Content, most: int, size: int) -> int:
     """Where tensors begin, in a container of that size."""
     found = int.from_bytes(length, "little")
-    if not 0 < found <= most or LENGTH_BYTES + found > size:
-        raise _malformed(f"the length of its header, {found}, is none")
+    most = min(most, size - LENGTH_BYTES)
+    if not 0 < found <= most:
+        raise _malformed(f"the length of its header, {found}, is not from 1 to {most}")
     return LENGTH_BYTES + found
+
+
+def _checked(text: bytes) -> bytes:
+    """A header that somebody sends, if what it says can be held."""
+    if text.count(b"[") + text.count(b"{") > MOST_BRACKETS:
+        raise _malformed(f"its header has more than {MOST_BRACKETS} brackets")
+    return text
 
 
 def _layout_of(text: bytes, left: int) -> _Layout:

@@ -202,7 +202,7 @@ class FeatureStore:
     def _read(self, graph: str, name: str, path: Path, given: HeteroGraph) -> _Loaded:
         try:
             with self._files.folder.io("read"):
-                message = read(path)
+                message = read(path, is_own=True)
             header, rows = parse(FeaturesHeader, message.document), message.tensors[_ROWS]
         except FileNotFoundError:
             raise no_features(graph, name) from None

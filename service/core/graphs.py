@@ -168,7 +168,7 @@ class GraphStore:
     def _read(self, key: str, path: Path) -> HeteroGraph:
         try:
             with self.files.folder.io("read"):
-                message = read(path)
+                message = read(path, is_own=True)
             graph = graph_of(parse(GraphHeader, message.document), message.tensors, self._limits)
             if graph.fingerprint == key:
                 return graph

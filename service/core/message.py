@@ -161,8 +161,12 @@ def unpack(content: Content) -> Message:
     return Message(metadata.get(_DOCUMENT, "{}"), tensors)
 
 
-def read(path: Path) -> Message:
+def read(path: Path, *, is_own: bool = False) -> Message:
     """Reads a container from a file; tensors have memory of their own.
+
+    Args:
+        path: Where it is.
+        is_own: Whether we wrote it, and somebody else did not send it: its header may be longer.
 
     Raises:
         MalformedError: It is none.
@@ -171,12 +175,12 @@ def read(path: Path) -> Message:
         RuntimeError: There is no memory for it.
     """
     with path.open("rb") as file:
-        metadata, tensors = tensors_from(file)
+        metadata, tensors = tensors_from(file, is_own=is_own)
     return Message(metadata.get(_DOCUMENT, "{}"), tensors)
 
 
 def read_document(path: Path) -> str:
-    """The document of a container in a file, whose tensors are not read.
+    """The document of a container in a file of ours, whose tensors are not read.
 
     Raises:
         MalformedError: It is none.

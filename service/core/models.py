@@ -276,7 +276,7 @@ class ModelStore:
     def _read(self, name: str, version: int) -> Model:
         try:
             with self.folder.io("read"):
-                message = read(self._path(name, version))
+                message = read(self._path(name, version), is_own=True)
             description = parse(ModelDescription, message.document)
             return self.make(name, version, description, message.tensors)
         except FileNotFoundError:

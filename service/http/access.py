@@ -116,13 +116,14 @@ NEEDS: Mapping[str, Need] = {
 }
 """What is needed for a method and a path, whose parameters are named as in the route."""
 
+_OFTEN_LENGTH = 256
+"""Paths up to this length are remembered."""
 _PLACES: defaultdict[str, list[tuple[Pattern[str], Need]]] = defaultdict(list)
 for _route, _need in NEEDS.items():
     _method, _, _template = _route.partition(" ")
     _PLACES[_method].append((compile_path(_template)[0], _need))
 
 
-@lru_cache(maxsize=1024)
 def needs_of(method: str, path: str) -> tuple[Need, ...]:
     """What a request needs: all of these, for several templates may fit its path.
 
@@ -130,11 +131,18 @@ def needs_of(method: str, path: str) -> tuple[Need, ...]:
         method: Of the request; HEAD needs what GET does.
         path: Its decoded path, in which routes are looked up, too.
     """
+    return _needs_again(method, path) if len(path) <= _OFTEN_LENGTH else _needs(method, path)
+
+
+def is_public(method: str, path: str) -> bool:
+    """Whether a request needs no key."""
+    needs = needs_of(method, path)
+    return needs.count(None) == len(needs)
+
+
+def _needs(method: str, path: str) -> tuple[Need, ...]:
     places = _PLACES.get("GET" if method == "HEAD" else method, ())
     return tuple(need for pattern, need in places if pattern.match(path)) or (_ADMIN,)
 
 
-@lru_cache(maxsize=1024)
-def is_public(method: str, path: str) -> bool:
-    """Whether a request needs no key."""
-    return all(need is None for need in needs_of(method, path))
+_needs_again = lru_cache(maxsize=1024)(_needs)

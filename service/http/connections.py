@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from hetune.service.http.asgi import UNDER_WAY
 
@@ -15,6 +15,8 @@ READ_SECONDS = 120.0
 """Until a client has to have read some of an answer, of which no more than a MiB is under way."""
 HEAD_BYTES = 1 << 16
 """The most that is received of a head after its first piece, or of the trailers of a body."""
+MOST_WAITING = 64
+"""Requests that wait for the answer to one before them."""
 _AHEAD_BYTES = 1 << 18
 """Of a body that are received before a route reads it."""
 
@@ -24,9 +26,12 @@ class Connection(HttpToolsProtocol):
 
     So it does until an answer is read, and its parser does not bound the size of a head. Bodies
     have a time of their own, which begins when a route reads one. What is left of a body after its
-    answer counts as a head.
+    answer counts as a head. Nor does it bound how many requests wait for the one that is answered,
+    or tell that one that the client has left, if others wait.
     """
 
+    _answered: RequestResponseCycle | None = None
+    """What is answered now, or was last; `cycle` is what came last."""
     _timer: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _unheard = 0
@@ -53,6 +58,9 @@ class Connection(HttpToolsProtocol):
         """Waits no more."""
         self._stop()
         self._was_read()
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -65,6 +73,19 @@ class Connection(HttpToolsProtocol):
         """It has read on."""
         self._was_read()
         super().resume_writing()
+
+    def on_response_complete(self) -> None:
+        """An answer has ended: the next one begins."""
+        if self.pipeline:
+            self._answered = self.pipeline[-1][0]
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Ends the connection, and says why unless that would become part of an answer."""
+        if self._is_answering:
+            self.transport.close()
+        else:
+            super().send_400_response(msg)
 
     def _was_read(self) -> None:
         if self._unread is not None:
@@ -87,7 +108,13 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """A head has ended."""
         self._has_told, self._in_head = True, False
-        super().on_headers_complete()
+        if len(self.pipeline) < MOST_WAITING:
+            is_first = not self._is_serving
+            super().on_headers_complete()
+            if is_first:
+                self._answered = self.cycle
+        elif not self.transport.is_closing():  # more heads may follow in the same piece
+            self.send_400_response("Too many requests wait for the one before.")
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""
@@ -101,6 +128,11 @@ class Connection(HttpToolsProtocol):
     @property
     def _is_serving(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def _is_answering(self) -> bool:
+        answered = self._answered
+        return answered is not None and answered.response_started and not answered.response_complete
 
     def _watch(self) -> None:
         if self._is_serving or self.transport.is_closing():

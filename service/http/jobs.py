@@ -42,8 +42,9 @@ def router(work: Work) -> APIRouter:
         media = media_of(request, Media.JSON)
         with work.changing.entered():
             body = bytes(await read(request, media, limits))
-            asked = _under(parse(JobRequest, body), idempotency_key)
-            job = await work.change(lambda: jobs.submit(asked))
+            job = await work.change(
+                lambda: jobs.submit(_under(parse(JobRequest, body), idempotency_key))
+            )
         response.headers["Location"] = f"/v1/profiling/jobs/{job.id}"
         return job
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from urllib.parse import parse_qsl
 from fastapi import HTTPException, Request
 
 from hetune.service.core.limits import Limits
-from hetune.service.http.body import chunks, in_time
+from hetune.service.http.body import SMALL_BYTES, chunks, in_time
 from hetune.variants.errors import MalformedError
 
 MEDIA_TYPE = "application/x-www-form-urlencoded"
@@ -58,8 +59,13 @@ class Form:
         return int(found)
 
 
-async def read_form(request: Request, limits: Limits) -> Form:
+async def read_form(request: Request, limits: Limits, most: int = SMALL_BYTES) -> Form:
     """The form that a request sends; bounded like a body in JSON.
+
+    Args:
+        request: Anybody's.
+        limits: What is accepted.
+        most: Bytes of this form, if that is less.
 
     Raises:
         HTTPException: It is no form (415), or takes too long (408).
@@ -70,7 +76,12 @@ async def read_form(request: Request, limits: Limits) -> Form:
     if given != MEDIA_TYPE:
         raise HTTPException(415, f"send {MEDIA_TYPE} as Content-Type")
     async with in_time(limits):
-        body = b"".join([chunk async for chunk in chunks(request, limits.json_bytes)])
+        limit = min(most, limits.json_bytes)
+        body = b"".join([chunk async for chunk in chunks(request, limit)])
+    return await asyncio.to_thread(_parse, body)
+
+
+def _parse(body: bytes) -> Form:
     try:
         pairs = parse_qsl(
             body.decode(),

@@ -117,7 +117,7 @@ def router(work: Work) -> APIRouter:
     async def run(request: Request) -> Response:
         """Runs a model on a graph, and shows what that gave."""
         with work.computing.entered():
-            form = await read_form(request, service.limits)
+            form = await read_form(request, service.limits, service.limits.json_bytes)
             try:
                 outcome = await work.compute(lambda: _run(service, form))
             except _MINE as error:

@@ -93,7 +93,7 @@ def test_a_model_of_this_machine_needs_no_correction(calibrate, found):
 
 def test_rates_that_were_not_adopted_are_mentioned(calibrate, found):
     result = calibrate(replace(found, measured=MachineModel(matrix_flops=1e9)))
-    assert "it predicts better with the rates that it was trained with" in result.stdout
+    assert "the cost model keeps the rates with which it predicts better" in result.stdout
 
 
 def test_a_gpu_s_rates_are_a_whole_card_s(calibrate, found, tmp_path):

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from hetune import errors
 from hetune.service.http.problems import STATUS
 
 from ._files import DEPLOY, ROOT, load
@@ -46,13 +47,24 @@ def test_an_alert_is_about_metrics_that_there_are(name):
         assert all(label in group for group in kept)
 
 
+def reasons():
+    """Reasons of failures that an alert is about, by alert."""
+    for name, rule in RULES.items():
+        for names in re.findall(r'reason=~?"([\w|]+)"', rule["expr"]):
+            yield name, set(names.split("|"))
+
+
 def test_reasons_of_failures_are_errors_that_there_are():
-    text = (DEPLOY / "prometheus/alerts.yml").read_text(encoding="utf-8")
-    errors = {kind.__name__ for kind in STATUS}
-    found = re.findall(r'reason=~?"([\w|]+)"', text)
-    named = {name for names in found for name in names.split("|")}
-    assert named
-    assert named <= errors
+    assert list(reasons())
+    for _, named in reasons():
+        assert named <= {kind.__name__ for kind in STATUS}
+
+
+def test_an_alert_about_an_error_is_about_all_kinds_of_it():
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    for alert, named in reasons():
+        above = tuple(kind for kind in kinds if kind.__name__ in named)
+        assert named == {kind.__name__ for kind in kinds if issubclass(kind, above)}, alert
 
 
 @pytest.mark.parametrize("name", RULES)

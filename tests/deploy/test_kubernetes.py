@@ -102,7 +102,10 @@ def test_probes_ask_routes_that_need_no_key(tmp_path):
         assert asked["path"] in known
         assert is_public("GET", asked["path"])
         assert asked["port"] in {port["name"] for port in own["ports"]}
-    assert own["livenessProbe"]["httpGet"]["path"].endswith("live")
+    # What is compiled for HETUNE_WARM before the service is ready may take longer than a start.
+    for kind in ("startupProbe", "livenessProbe"):
+        assert own[kind]["httpGet"]["path"].endswith("live")
+    assert own["readinessProbe"]["httpGet"]["path"].endswith("ready")
 
 
 @pytest.mark.parametrize(
@@ -155,3 +158,7 @@ def test_workers_measure_where_no_service_is():
     selector = rule["labelSelector"]["matchLabels"]
     assert fits(selector, PODS["hetune"]["metadata"]["labels"])
     assert "--no-worker" in container("hetune")["args"]
+
+
+def test_a_new_worker_needs_no_node_more():
+    assert OBJECTS["Deployment", "hetune-worker"]["spec"]["strategy"] == {"type": "Recreate"}

@@ -166,7 +166,7 @@ def test_a_graph_that_cannot_be_read_is_not_damaged(tmp_path, graph):
 
 
 def test_a_damaged_graph_may_be_gone_when_it_is_to_be_put_aside(tmp_path, graph, monkeypatch):
-    def damaged(path):
+    def damaged(path, **_):
         path.unlink()
         raise MalformedError("damaged")
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from hetune.service.core import container
 from hetune.service.core.message import MEDIA_TYPE, pack, unpack
 from hetune.service.http.app import application
 
@@ -230,3 +231,16 @@ def test_the_protocol_takes_features_once(site):
     rows = {"name": "x", "shape": [1], "datatype": "FP32", "data": [0.0]}
     found = ask(site, {"graph_id": site.graph, "features": "flat"}, [rows])
     assert (found.status_code, "give one" in found.json()["error"]) == (400, True)
+
+
+def test_what_is_kept_is_read_whatever_the_limit_of_what_is_sent(service, graph, monkeypatch):
+    id = service.graphs.add(graph)
+    service.features.put(id, "base", X)
+    monkeypatch.setattr(container, "MOST_HEADER", 64)
+    again = make_service(service.folder.root)
+    found = again.inference.run("m", id, again.features.get(id, "base")).out
+    assert torch.equal(found, service.inference.run("m", id, X).out)
+    with asking(application(again)) as http:
+        at, body = f"/v1/graphs/{id}/features/more", pack("{}", {"x": X})
+        said = is_problem(http.put(at, content=body, headers=BINARY), 400, "MalformedError")
+        assert "is not from 1 to 64" in said

@@ -1,15 +1,17 @@
 """Bytes that are no HTTP, or are sent slowly, or say two things at once."""
 
+import asyncio
 import re
 import socket
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import SimpleNamespace
 
 import httpx
 import pytest
+from starlette.requests import Request
 
 from hetune.service.http import connections
 from hetune.service.http.app import application
@@ -37,17 +39,37 @@ def impatient(monkeypatch):
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
 
 
+def plain(answer):
+    """An application that is a function of a request, `receive` and `send`."""
+
+    async def app(scope, receive, send):
+        if scope["type"] == "http":
+            await answer(Request(scope, receive), send)
+            return
+        for what in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{what}.complete"})
+
+    return app
+
+
 def answers(address, sent):
     """Statuses of all answers to some bytes, after which the service ends the connection."""
-    received = b""
     with socket.create_connection(address, 30) as connection:
-        try:
-            connection.sendall(sent)
-            while piece := connection.recv(1 << 16):
-                received += piece
-        except (ConnectionResetError, BrokenPipeError):
-            pass  # it has ended while we were still sending
+        received = received_for(connection, sent)
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", received)]
+
+
+def received_for(connection, sent):
+    """What comes for some bytes until the service ends the connection."""
+    received = b""
+    try:
+        connection.sendall(sent)
+        while piece := connection.recv(1 << 16):
+            received += piece
+    except (ConnectionResetError, BrokenPipeError):
+        pass  # it has ended while we were still sending
+    return received
 
 
 @pytest.mark.parametrize(
@@ -208,18 +230,13 @@ def test_answers_that_nobody_reads_end(monkeypatch):
     monkeypatch.setattr(connections, "READ_SECONDS", 0.3)
     over = threading.Event()
 
-    async def app(scope, receive, send):
-        if scope["type"] == "lifespan":
-            for what in ("startup", "shutdown"):
-                await receive()
-                await send({"type": f"lifespan.{what}.complete"})
-            return
+    async def answer(_, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
         for _ in range(64):  # more than sockets hold
             await send({"type": "http.response.body", "body": bytes(1 << 20), "more_body": True})
         over.set()
 
-    with serving(app) as url:
+    with serving(plain(answer)) as url:
         parsed = httpx.URL(url)
         with socket.create_connection((parsed.host, parsed.port), 30) as connection:
             connection.sendall(GET + b"\r\n")
@@ -229,3 +246,46 @@ def test_answers_that_nobody_reads_end(monkeypatch):
                 while piece := connection.recv(1 << 20):
                     received += len(piece)
             assert received < 64 << 20
+
+
+@pytest.fixture
+def lasting():
+    """Serves answers, begun or not, that last until their client has left; tells when it has."""
+    left = threading.Event()
+
+    @contextmanager
+    def served(begins):
+        async def answer(request, send):
+            if begins:
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+            while not await request.is_disconnected():
+                await asyncio.sleep(0.01)
+            left.set()
+
+        with serving(plain(answer)) as url:
+            parsed = httpx.URL(url)
+            yield (parsed.host, parsed.port), left
+
+    return served
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_no_queue_without_end_waits_for_an_answer(lasting, begins):
+    with lasting(begins) as (address, left):
+        with socket.create_connection(address, 30) as connection:
+            connection.sendall(GET + b"\r\n")
+            if begins:
+                assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+            received = received_for(connection, (GET + b"\r\n") * 1000)
+        assert left.wait(30)
+    if received:  # what is on its way as a connection ends may be lost
+        assert not begins
+        assert received.startswith(b"HTTP/1.1 400 ")
+
+
+def test_an_answer_ends_whose_client_leaves_with_requests_behind_it(lasting):
+    with lasting(begins=True) as (address, left):
+        with socket.create_connection(address, 30) as connection:
+            connection.sendall((GET + b"\r\n") * 2)
+            assert connection.recv(1 << 16)
+        assert left.wait(30)

@@ -11,6 +11,8 @@ from hetune.profiling.jobs.activity import Activity
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
+from hetune.service.core.documents import parse
+from hetune.service.http import jobs
 from hetune.service.http.app import application
 
 from ._serving import LIMITS, asking, make_service, note_who_asks, serving
@@ -20,6 +22,7 @@ JOBS = "/v1/profiling/jobs"
 GRAPH = {"kind": "typed", "nodes": 30, "edges": 90}
 CAMPAIGN = {"name": "tiny", "layers": ["rgcn"], "widths": [4], "threads": [1], "graphs": [GRAPH]}
 FILE = {"kind": "file", "path": "/etc/hostname"}
+JSON_TYPE = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(scope="module")
@@ -391,6 +394,19 @@ def test_it_is_asked_in_threads_for_that_alone(own, monkeypatch):
     assert own.delete(job).status_code == own.get(f"{job}/events").status_code == 200
     assert len(names) >= 8
     assert {name.partition("_")[0] for name in names} == {"hetune-database"}
+
+
+def test_a_job_is_read_beside_the_event_loop(own, monkeypatch):
+    names = []
+
+    def noted(*given):
+        names.append(threading.current_thread().name)
+        return parse(*given)
+
+    monkeypatch.setattr(jobs, "parse", noted)
+    assert own.post(JOBS, json={"campaign": CAMPAIGN}).status_code == 201
+    is_problem(own.post(JOBS, content="[", headers=JSON_TYPE), 400, "MalformedError")
+    assert [name.partition("_")[0] for name in names] == ["hetune-database"] * 2
 
 
 def test_a_store_that_is_away_keeps_nobody_from_running(tmp_path):

@@ -1,17 +1,21 @@
 """A container piece by piece, or from a file, is the container."""
 
+import contextlib
+import functools
 import json
 
 import pytest
 import torch
 
 from hetune.service.core import message
-from hetune.service.core.container import DTYPES, MOST_FILE_HEADER, MOST_HEADER
+from hetune.service.core.container import DTYPES, MOST_BRACKETS, MOST_HEADER, MOST_OWN_HEADER
 from hetune.service.core.message import Pieces, pack, read, read_document, unpack
 from hetune.variants.errors import InputError, MalformedError
 
 from ._serving import files_left
 
+NONE = contextlib.nullcontext()
+read_own = functools.partial(read, is_own=True)
 TENSORS = {
     "x": torch.arange(12.0).view(3, 4),
     "x/é": torch.arange(12.0).view(3, 4).t()[1:],
@@ -91,7 +95,7 @@ def test_a_file_is_opened_once_and_one_that_cannot_be_is_not_malformed(path):
             ask(path.with_name("none"))
 
 
-@pytest.mark.parametrize("ask", [read, read_document])
+@pytest.mark.parametrize("ask", [read, read_own, read_document])
 @pytest.mark.parametrize("end", [0, 5, 9, -1])
 def test_files_that_are_cut_off(path, ask, end):
     path.write_bytes(path.read_bytes()[:end])
@@ -108,14 +112,29 @@ def test_no_memory_is_no_damage(path, monkeypatch):
         read(path)
 
 
-@pytest.mark.parametrize("ask", [read, read_document])
-def test_headers_of_files_may_be_longer_up_to_a_limit(tmp_path, ask):
+@pytest.mark.parametrize("ask", [read_own, read_document])
+def test_headers_of_our_files_may_be_longer_up_to_a_limit(tmp_path, ask):
     path = tmp_path / "long"
     text = json.dumps({"__metadata__": {"document": "x" * MOST_HEADER}}).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text)
     assert ask(path)
+    with pytest.raises(MalformedError, match=f"length of its header, {len(text)}, is not from 1"):
+        read(path)
     with path.open("r+b") as file:
-        file.write((MOST_FILE_HEADER + 1).to_bytes(8, "little"))
-        file.truncate(8 + MOST_FILE_HEADER + 1)
+        file.write((MOST_OWN_HEADER + 1).to_bytes(8, "little"))
+        file.truncate(8 + MOST_OWN_HEADER + 1)
     with pytest.raises(MalformedError, match="length of its header"):
         ask(path)
+
+
+@pytest.mark.parametrize("bracket", ["[", "{"])
+def test_brackets_of_headers_that_are_sent_are_counted(tmp_path, bracket):
+    path = tmp_path / "brackets"
+    for count in (MOST_BRACKETS, MOST_BRACKETS + 1):
+        text = json.dumps({"__metadata__": {"document": bracket * (count - 2)}}).encode()
+        content = len(text).to_bytes(8, "little") + text
+        path.write_bytes(content)
+        assert read_own(path).document == bracket * (count - 2)
+        for ask, given in ((read, path), (unpack, content)):
+            with pytest.raises(MalformedError, match="brackets") if count > MOST_BRACKETS else NONE:
+                ask(given)

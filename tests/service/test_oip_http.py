@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from hetune.service.http.app import application
+from hetune.service.http.body import SMALL_BYTES
 from hetune.variants import errors
 
 from ._serving import LIMITS, asking, make_service, serving, tiny_features, tiny_graph
@@ -156,6 +157,15 @@ def test_the_header_counts_decompressed_bytes(http):
     found = http.post(INFER, content=gzip.compress(body), headers=headers)
     assert found.headers["content-encoding"] == "gzip"
     assert found.json() == http.post(INFER, content=BODY).json()
+
+
+@pytest.mark.parametrize("what", ["index", "models/m/load", "models/m/unload"])
+@pytest.mark.parametrize("headers", [{}, {LENGTH: "1"}], ids=["JSON", "more"])
+def test_what_asks_the_repository_is_short(http, what, headers):
+    body = b"{" + b" " * SMALL_BYTES + b"}"
+    is_error(http.post(f"/v2/repository/{what}", content=body, headers=headers), 413)
+    body = b"{" + b" " * (SMALL_BYTES - 2) + b"}"
+    assert http.post(f"/v2/repository/{what}", content=body, headers=headers).is_success
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from hetune.service.core.access import Access
 from hetune.service.core.keys import FILE, Keys
 from hetune.service.core.scopes import Scope
+from hetune.service.http import access
 from hetune.service.http.access import NEEDS, is_public, needs_of
 from hetune.service.http.app import application, routes
 from hetune.service.http.layers import Guard
@@ -105,6 +106,15 @@ def test_only_health_is_public():
 )
 def test_what_no_line_fits_needs_admin(method, path):
     assert needs_of(method, path) == (frozenset(),)
+
+
+def test_long_paths_are_not_remembered():
+    path = "/v1/health/" + "a" * 1000
+    before = access._needs_again.cache_info().currsize
+    assert needs_of("GET", path) == (frozenset(),)
+    assert not is_public("GET", path)
+    assert needs_of("GET", f"/v1/models/{'a' * 1000}") == (frozenset({Scope.infer}),)
+    assert access._needs_again.cache_info().currsize == before
 
 
 @pytest.mark.parametrize(("method", "path"), GUARDED)

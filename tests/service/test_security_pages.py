@@ -1,11 +1,17 @@
 """Browsers and keys: a session is as good as the key that was shown, and no better."""
 
+import threading
+from urllib.parse import parse_qsl
+
 import httpx
 import pytest
 
 from hetune.service.core.keys import FILE, Keys
+from hetune.service.core.limits import Limits
 from hetune.service.core.scopes import Scope
 from hetune.service.http.app import application
+from hetune.service.http.body import SMALL_BYTES
+from hetune.service.pages import forms
 
 from ._serving import make_service, serving
 
@@ -66,6 +72,31 @@ def test_a_session_opens_pages_only(site):
         assert http.get("/").status_code == 200
         for path in ("/v1/models", "/v2/models/m", "/metrics", "/v1/openapi.json"):
             assert http.get(path).status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/ui/login", "/ui/theme"])
+def test_forms_that_need_no_key_are_short(tmp_path, path):
+    app = application(make_service(tmp_path, limits=Limits()), key="sesame")
+    with serving(app) as url, browser(url) as http:
+        assert http.post(path, data={"next": "x" * SMALL_BYTES}).status_code == 413
+
+
+def test_forms_are_read_beside_the_event_loop(tmp_path, monkeypatch):
+    names = []
+
+    def noted(*given, **options):
+        names.append(threading.current_thread().name)
+        return parse_qsl(*given, **options)
+
+    monkeypatch.setattr(forms, "parse_qsl", noted)
+    data = {"source": "drawn", "edges": "#" * 2 * SMALL_BYTES}
+    with (
+        serving(application(make_service(tmp_path, limits=Limits()))) as url,
+        browser(url) as http,
+    ):
+        assert http.post("/ui/playground", data=data).status_code == 400  # it names no shape
+        assert http.post("/ui/theme", data={"theme": "dark"}).status_code == 303
+    assert [name.partition("_")[0] for name in names] == ["asyncio"] * 2
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import APIRouter, Request, Response
 
 from hetune.service.core.documents import D, parse
 from hetune.service.core.models import ModelStore
+from hetune.service.http.body import SMALL_BYTES
 from hetune.service.http.oip.body import read_body
 from hetune.service.http.oip.documents import IndexEntry, IndexRequest, LoadRequest
 from hetune.service.http.parameters import ModelName
@@ -19,10 +22,11 @@ _HELD, _ON_DEMAND = "in memory", "on disk: loaded when it is asked for"
 def repository_routes(work: Work) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/v2/repository")
-    service, models = work.service, work.service.models
+    models = work.service.models
+    small = replace(work.service.limits, json_bytes=SMALL_BYTES, body_bytes=SMALL_BYTES)
 
     async def read(kind: type[D], request: Request) -> D:
-        return parse(kind, bytes(await read_body(request, service.limits)) or b"{}")
+        return parse(kind, bytes(await read_body(request, small)) or b"{}")
 
     @routes.post("/index", openapi_extra=takes(IndexRequest, required=False))
     async def index(request: Request) -> tuple[IndexEntry, ...]:

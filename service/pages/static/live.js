@@ -35,8 +35,17 @@ events.addEventListener("log", (event) => {
   log.parentElement.scrollTop = log.parentElement.scrollHeight;
 });
 
+// The browser asks again by itself, but not for a stream that was refused.
+let again;
+events.addEventListener("error", () => {
+  if (events.readyState === EventSource.CLOSED) again = setTimeout(() => location.reload(), 5000);
+});
+
 // Whoever leaves is let go: a reload would win over the page that was asked for.
-addEventListener("beforeunload", () => events.close());
+addEventListener("beforeunload", () => {
+  events.close();
+  clearTimeout(again);
+});
 addEventListener("pageshow", (event) => {
   if (event.persisted) location.reload(); // came back to a page that no longer listens
 });
