@@ -117,7 +117,7 @@ def test_refused(text, message):
     assert str(error.value).startswith(message)
 
 
-names = st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_.]{0,6}\Z").filter(
+names = st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_]{0,6}\Z").filter(
     lambda name: name not in ("program", "return", "groups", "src", "dst", "feature")
 )
 shapes = st.lists(st.integers(0, 99), max_size=3).map(tuple)

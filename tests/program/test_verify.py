@@ -230,6 +230,11 @@ def test_broken_program(text, message):
     assert str(error.value) == message
 
 
-def test_names_are_plain():
-    with pytest.raises(ProgramError, match="a value's name is '1x': take letters"):
-        verify(Program("p", (Param("1x", Type(Space.SHARED)),), (), "1x"))
+@pytest.mark.parametrize("name", ["1x", "a.b"])
+def test_names_are_those_of_kernels(name):
+    with pytest.raises(ProgramError) as error:
+        verify(Program("p", (Param(name, Type(Space.SHARED)),), (), name))
+    assert str(error.value) == (
+        f"a value's name is {name!r}: take letters, digits and '_', no digit first, and none of "
+        "program, return, groups"
+    )

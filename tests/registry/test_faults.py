@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hetune.variants.errors import RegistryError
-from hetune.variants.registry import Registry, folder
+from hetune.variants.registry import Registry, folder, store
 
 
 def _damage_flip(binary: Path, manifest: Path) -> None:
@@ -49,6 +49,11 @@ def _damage_manifest_field(binary: Path, manifest: Path) -> None:
 
 def _damage_manifest_fields(binary: Path, manifest: Path) -> None:
     manifest.write_text('{"format": 1}')
+
+
+def _damage_manifest_format(binary: Path, manifest: Path) -> None:
+    fields = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**fields, "format": 0}))
 
 
 def _damage_manifest_other(binary: Path, manifest: Path) -> None:
@@ -103,6 +108,26 @@ def test_a_damaged_entry_is_quarantined_and_rebuilt(stored, source, caplog, dama
     assert Registry(registry.root, toolchain=registry.toolchain).verify().bad == {}
 
 
+def test_what_was_built_anew_meanwhile_is_not_quarantined(stored, source, caplog, monkeypatch):
+    registry, binary, manifest = stored
+    _damage_unloadable(binary, manifest)
+    other = Registry(registry.root, toolchain=registry.toolchain)
+    opened = store.open_library
+
+    def open_once(path):
+        monkeypatch.setattr(store, "open_library", opened)
+        try:
+            return opened(path)
+        finally:
+            other.gc(0)
+            other.build([source(5)])
+
+    monkeypatch.setattr(store, "open_library", open_once)
+    assert registry.load(source(5)).answer() == 5
+    assert caplog.records == []
+    assert list((registry.root / "quarantine").iterdir()) == []
+
+
 def test_verify_finds_damage_and_names_it(stored, source):
     registry, binary, manifest = stored
     registry.build([source(6)])
@@ -134,6 +159,34 @@ def test_a_binary_without_manifest_does_not_exist(stored, source, caplog):
     manifest.unlink()
     assert registry.load(source(5)).answer() == 5
     assert caplog.records == []  # it is rebuilt quietly
+
+
+UNUSABLE = (_damage_manifest_format, _damage_manifest_cut, _damage_binary_missing)
+
+
+@pytest.mark.parametrize("damage", UNUSABLE)
+def test_gc_removes_what_nobody_can_load(stored, source, damage):
+    registry, binary, manifest = stored
+    registry.build([source(6)])
+    damage(binary, manifest)
+    with registry._folder.lock(binary.stem):
+        assert registry.gc().swept == 0
+    report = registry.gc()
+    assert (report.swept, report.evicted) == (1, ())
+    assert registry._folder.list_keys() == [registry.key(source(6))]
+
+
+@pytest.mark.parametrize("damage", UNUSABLE)
+def test_the_quota_counts_what_nobody_can_load(stored, source, damage):
+    registry, binary, manifest = stored
+    (entry,) = registry.entries()
+    damage(binary, manifest)
+    quota = entry.bytes * 3 // 2 if binary.exists() else entry.bytes // 2
+    small = Registry(registry.root, toolchain=registry.toolchain, quota_bytes=quota)
+    assert small.load(source(6)).answer() == 6
+    assert not binary.exists()
+    assert not manifest.exists()
+    assert [entry.name for entry in small.entries()] == ["answer-6"]
 
 
 def test_the_quarantine_is_bounded(stored, source):

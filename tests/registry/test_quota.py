@@ -2,7 +2,9 @@
 
 import os
 
-from hetune.variants.registry import Registry
+import pytest
+
+from hetune.variants.registry import Registry, store
 
 
 def _names(registry):
@@ -68,6 +70,50 @@ def test_build_and_load_stay_within_the_quota(tmp_path, toolchain, source):
     assert _names(small) == ["answer-2", "answer-1"]
     assert small.load(source(0)).answer() == 0  # evicted, so it is compiled again
     assert _names(small) == ["answer-0", "answer-2"]
+
+
+@pytest.fixture
+def before_opening(monkeypatch):
+    """Do something when a binary has been found or published, before it is opened the first time.
+
+    What it returns is in the list.
+    """
+
+    def arrange(act):
+        done, opened = [], store.open_library
+
+        def open_late(path):
+            if not done:
+                done.append(act())
+            return opened(path)
+
+        monkeypatch.setattr(store, "open_library", open_late)
+        return done
+
+    return arrange
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_what_is_evicted_before_it_is_opened_is_compiled_again(
+    is_stored, registry, source, before_opening, caplog
+):
+    if is_stored:
+        registry.build([source(0)])
+    other = Registry(registry.root, toolchain=registry.toolchain)
+    evicted = before_opening(lambda: other.gc(0).evicted)
+    assert registry.load(source(0)).answer() == 0
+    assert evicted == [(registry.key(source(0)),)]
+    assert _names(registry) == ["answer-0"]
+    assert caplog.records == []
+
+
+def test_what_is_being_loaded_goes_last(registry, source, before_opening):
+    registry.build([source(0), source(1)])
+    _age(registry, source(0), 1000)
+    other = Registry(registry.root, toolchain=registry.toolchain)
+    evicted = before_opening(lambda: other.gc(other.entries()[0].bytes + 1).evicted)
+    assert registry.load(source(0)).answer() == 0
+    assert evicted == [(registry.key(source(1)),)]
 
 
 def test_gc_of_a_folder_that_is_not_there(registry):

@@ -11,6 +11,8 @@ from hetune.variants.errors import CompileError
 from hetune.variants.registry import KernelSource, Registry, Toolchain
 from hetune.variants.registry.vectors import WIDEST, Vectors, vectors_of
 
+from .alive import wait_for_end
+
 MEND = "install one (`apt-get install g++`), or set HETUNE_CXX to a C++20 compiler with OpenMP"
 
 
@@ -151,15 +153,6 @@ def test_a_compiler_that_has_gone(tmp_path, toolchain):
     )
 
 
-def runs(pid: str) -> bool:
-    """Whether a process does; one that has ended may wait for its parent to notice."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status.rsplit(")", 1)[1].split()[0] != "Z"
-
-
 def test_a_hanging_compiler_is_killed_with_its_children(tmp_path, scripted):
     note = tmp_path / "child"
     fake = scripted(f"sleep 600 &\necho $! > {note}\nwait", timeout_s=5.0)
@@ -171,10 +164,7 @@ def test_a_hanging_compiler_is_killed_with_its_children(tmp_path, scripted):
         f"the C++ compiler `{fake.compiler}` did not end within 5 s and was killed: check that "
         "it works on a small file, or set HETUNE_CXX to another one"
     )
-    deadline = time.monotonic() + 60
-    while runs(note.read_text().strip()):
-        assert time.monotonic() < deadline, "the compiler's child is still running"
-        time.sleep(0.02)
+    wait_for_end(note.read_text().strip())
 
 
 @pytest.mark.parametrize(

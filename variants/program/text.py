@@ -127,7 +127,7 @@ class _Token:
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r]+|\#[^\n]*)
       | (?P<newline>\n)
-      | (?P<name>[A-Za-z_][A-Za-z0-9_.]*)
+      | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
       | (?P<number>-?\d+(\.\d+)?([eE][+-]?\d+)?)
       | (?P<string>"[^"\n]*")
       | (?P<mark>[()\[\],:=@])""",

@@ -30,7 +30,7 @@ from hetune.variants.program.nodes import (
 )
 from hetune.variants.program.text import show_op, show_space, show_type
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = ("program", "return", "groups")
 _WITH_CONSTANT = ("leaky_relu", "scale")
 
@@ -71,7 +71,7 @@ def verify(program: Program) -> None:
 def _check_name(name: str, what: str) -> None:
     if not _NAME.fullmatch(name) or name in _RESERVED:
         raise ProgramError(
-            f"{what} is {name!r}: take letters, digits, '_' and '.', no digit first, and none of "
+            f"{what} is {name!r}: take letters, digits and '_', no digit first, and none of "
             f"{', '.join(_RESERVED)}"
         )
 

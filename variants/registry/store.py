@@ -23,6 +23,7 @@ from hetune.variants.errors import CompileError, RegistryError
 from hetune.variants.registry import upkeep
 from hetune.variants.registry.folder import DamagedEntryError, FolderUnusableError, KernelFolder
 from hetune.variants.registry.jobs import jobs_of, pool_of
+from hetune.variants.registry.library import GoneError, LoadError, open_library
 from hetune.variants.registry.openmp import share_openmp_with_torch
 from hetune.variants.registry.records import (
     FORMAT,
@@ -163,9 +164,9 @@ class Registry:
         self._folder.touch(key)
         return found[1]
 
-    def reject(self, source: KernelSource, reason: str) -> None:
-        """Quarantine a binary whose digest is right but which cannot be loaded."""
-        self._reject(self.key(source), reason)
+    def reject(self, source: KernelSource, binary: bytes, reason: str) -> None:
+        """Quarantine a binary that `find` gave and that cannot be loaded."""
+        self._reject(self.key(source), hashlib.sha256(binary).hexdigest(), reason)
 
     def build(
         self,
@@ -220,7 +221,9 @@ class Registry:
         return upkeep.verify(self._folder)
 
     def gc(self, quota_bytes: int | None = None) -> GcReport:
-        """Sweep what killed builds left, then evict the longest unused down to the quota.
+        """Sweep what nobody can load, then evict the longest unused down to the quota.
+
+        That is what killed builds left, entries of another format, and those with a part missing.
 
         What this process has loaded is never evicted, nor what another process is building.
 
@@ -251,32 +254,43 @@ class Registry:
         """The kernel if it is on disk and sound; takes no lock."""
         try:
             self._trusted = self._trusted or self._folder.exists()
-            if not self._trusted or self._folder.read(key) is None:
-                return None
-            library = _open(self._folder.binary(key))
+            manifest = self._folder.read(key) if self._trusted else None
         except (DamagedEntryError, FolderUnusableError):
             return None  # looked at again under the lock, when it is compiled
-        except _LoadError as error:
-            self._reject(key, str(error))
+        if manifest is None:
             return None
-        self._folder.touch(key)
-        return library
+        self._folder.touch(key)  # before it is opened, so that others evict it last
+        try:
+            return open_library(self._folder.binary(key))
+        except GoneError:
+            return None
+        except LoadError as error:
+            self._reject(key, manifest.sha256, str(error))
+            return None
 
-    def _load_compiled(self, key: str, source: KernelSource) -> ctypes.CDLL:
-        """The kernel, compiled into the folder, or into a temporary one if that cannot be used."""
-        path = self._folder.binary(key)
+    def _load_compiled(self, key: str, source: KernelSource, *, again: bool = True) -> ctypes.CDLL:
+        """The kernel, compiled into the folder, or into a temporary one if that cannot be used.
+
+        Args:
+            key: the source's.
+            source: what is compiled.
+            again: whether to compile once more what is evicted before it is opened.
+        """
+        path, sha256 = self._folder.binary(key), ""
         try:
             if self._temporary is None:
-                self._ensure(key, source)
+                sha256 = self._ensure(key, source)[0].sha256
         except FolderUnusableError as error:
             self._go_temporary(error)
         if self._temporary is not None:
             path = self._compile_temporary(key, source)
         try:
-            library = _open(path)
-        except _LoadError as error:
+            library = open_library(path)
+        except LoadError as error:
+            if again and isinstance(error, GoneError):
+                return self._load_compiled(key, source, again=False)
             if self._temporary is None:
-                self._reject(key, str(error))
+                self._reject(key, sha256, str(error))
             raise CompileError(
                 f"the kernel {source.name} compiles but cannot be loaded ({error}): check that the "
                 f"compiler makes code for this machine and that {path.parent} is not mounted "
@@ -309,12 +323,14 @@ class Registry:
                 raise
         return path
 
-    def _reject(self, key: str, reason: str) -> None:
-        """Quarantine an entry whose digest is right but which cannot be loaded."""
-        with suppress(FolderUnusableError):
+    def _reject(self, key: str, sha256: str, reason: str) -> None:
+        """Quarantine an entry that cannot be loaded, unless another binary is in its place now."""
+        with suppress(DamagedEntryError, FolderUnusableError):
             self._folder.prepare()
             with self._folder.lock(key):
-                self._folder.quarantine(key, f"it cannot be loaded: {reason}")
+                manifest = self._folder.read(key)
+                if manifest is not None and manifest.sha256 == sha256:
+                    self._folder.quarantine(key, f"it cannot be loaded: {reason}")
 
     def _ensure(self, key: str, source: KernelSource) -> tuple[Manifest, bool]:
         """A good entry of this key on disk; whether it was compiled now."""
@@ -382,14 +398,3 @@ def _temporary_io() -> Iterator[None]:
             "neither the kernel registry nor a temporary folder can be written "
             f"({error.strerror or error}): free some space, or set HETUNE_CACHE to another folder"
         ) from error
-
-
-class _LoadError(Exception):
-    """The dynamic linker refuses a binary."""
-
-
-def _open(path: Path) -> ctypes.CDLL:
-    try:
-        return ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
-    except OSError as error:
-        raise _LoadError(str(error)) from error

@@ -5,7 +5,6 @@ import os
 import platform
 import shlex
 import shutil
-import signal
 import struct
 import subprocess
 import tempfile
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hetune.variants.errors import CompileError
+from hetune.variants.registry.processes import run
 from hetune.variants.registry.vectors import WIDEST, Vectors, vectors_of
 
 _FLAGS = (
@@ -185,38 +185,21 @@ def _ask_macros(command: list[str], flags: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _run(command: list[str], folder: Path | None, timeout_s: float) -> tuple[int, str]:
-    """Run a compiler in its own process group; its exit status, and what it said."""
+    """Run a compiler; its exit status, and what it said."""
     environment = {**os.environ, "LC_ALL": "C"}
     if folder is not None:
         environment["TMPDIR"] = str(folder)
     try:
-        process = subprocess.Popen(  # noqa: S603  no shell; the user names the compiler
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        return run(command, environment, timeout_s, folder)
     except OSError as error:
         raise CompileError(
             f"the C++ compiler `{command[0]}` cannot be started ({error.strerror}): {_MEND}"
         ) from error
-    with process:
-        try:
-            said, _ = process.communicate(timeout=timeout_s)
-        except BaseException as error:
-            # The driver's own children (cc1plus, ld) must go too, or they would keep the pipe.
-            os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise CompileError(
-                    f"the C++ compiler `{shlex.join(command[:1])}` did not end within "
-                    f"{timeout_s:g} s and was killed: check that it works on a small file, "
-                    "or set HETUNE_CXX to another one"
-                ) from None
-            raise
-    return process.returncode, said.decode("utf-8", "replace")
+    except subprocess.TimeoutExpired:
+        raise CompileError(
+            f"the C++ compiler `{shlex.join(command[:1])}` did not end within {timeout_s:g} s and "
+            "was killed: check that it works on a small file, or set HETUNE_CXX to another one"
+        ) from None
 
 
 def _head(said: str) -> str:

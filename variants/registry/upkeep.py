@@ -41,7 +41,7 @@ def verify(folder: KernelFolder) -> VerifyReport:
 
 
 def collect(folder: KernelFolder, quota: int, is_loaded: Callable[[str], bool]) -> GcReport:
-    """Sweep what killed builds left, then evict the longest unused down to the quota.
+    """Sweep what nobody can load, then evict the longest unused down to the quota.
 
     Args:
         folder: where the kernels are.
@@ -53,21 +53,17 @@ def collect(folder: KernelFolder, quota: int, is_loaded: Callable[[str], bool]) 
     folder.prepare()
     swept = folder.sweep()
     kept = entries(folder)
-    known = {entry.key for entry in kept}
-    for key in folder.list_keys():
-        if key not in known:
-            with folder.lock(key, wait=False) as mine:
-                if mine and _is_orphan(folder, key):
-                    folder.remove(key)
-                    swept += 1
+    swept += _remove_unusable(folder, kept)
     evicted, freed = _evict(folder, kept, quota, is_loaded)
     return GcReport(evicted, freed, swept, sum(e.bytes for e in kept) - freed)
 
 
 def enforce_quota(folder: KernelFolder, quota: int, is_loaded: Callable[[str], bool]) -> None:
-    """Evict the longest unused if the folder is over the quota."""
+    """Remove what nobody can load and the longest unused if the folder is over the quota."""
     if folder.size() > quota:
-        _evict(folder, entries(folder), quota, is_loaded)
+        kept = entries(folder)
+        _remove_unusable(folder, kept)
+        _evict(folder, kept, quota, is_loaded)
 
 
 def quarantine_if_damaged(folder: KernelFolder, key: str) -> str:
@@ -80,8 +76,29 @@ def quarantine_if_damaged(folder: KernelFolder, key: str) -> str:
     return ""
 
 
-def _is_orphan(folder: KernelFolder, key: str) -> bool:
-    return folder.binary(key).exists() and not folder.manifest(key).exists()
+def _remove_unusable(folder: KernelFolder, kept: list[Entry]) -> int:
+    """Remove what is no entry, unless it is being built; how many keys there were."""
+    removed = 0
+    known = {entry.key for entry in kept}
+    for key in folder.list_keys():
+        if key not in known:
+            with folder.lock(key, wait=False) as mine:
+                if mine and not _is_whole(folder, key):
+                    folder.remove(key)
+                    removed += 1
+    return removed
+
+
+def _is_whole(folder: KernelFolder, key: str) -> bool:
+    """Whether a key has a binary, and a manifest of this format; the caller holds its lock."""
+    try:
+        Manifest.from_json(folder.manifest(key).read_text("utf-8"))
+        folder.binary(key).stat()
+    except (FileNotFoundError, ValueError):
+        return False
+    except OSError:
+        return True  # nobody can tell
+    return True
 
 
 def _evict(

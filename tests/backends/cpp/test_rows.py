@@ -11,7 +11,7 @@ from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.testing_rows import random_rows
 
-from ..launches import ACTIVATED, ACTIVATED_PAIRS, FUNCTIONS, PAIRS, SOURCE_PAIRS
+from ..launches import ACTIVATED, ACTIVATED_PAIRS, FUNCTIONS, GATHERED, PAIRS, SOURCE_PAIRS
 
 SCHEDULES = {
     "default": Schedule(block_nodes=64),
@@ -71,6 +71,13 @@ def test_arrays_of_very_wide_rows_are_not_on_the_stack(check, graphs):
         arrays = re.findall(r"alignas\(64\) (.*)float (\w+)\[", text)
         assert arrays == [(kind, "sums"), (kind, "columns")]
     check(wide, only={"sparse": graphs["sparse"]})
+
+
+@pytest.mark.parametrize(("heads", "row"), [(1, "k"), (2, "(h * {k} + k)")])
+def test_weights_of_more_elements_than_int32_counts(heads, row):
+    for k, wide in ((65_535 // heads, row), (65_536 // heads, f"int64_t({row})")):
+        text = emit(parse(GATHERED.format(h=heads, k=k, n=32_768)), Schedule()).source.text
+        assert f"w + {wide.format(k=k)} * 32768 + column;" in text
 
 
 @pytest.mark.parametrize("seed", every(3, range(16)))

@@ -2,12 +2,14 @@
 
 import io
 import json
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
 from tests.full import every
 
+from hetune.variants.backends.triton import ahead
 from hetune.variants.backends.triton.ahead import TritonCompiler, capability_of, gpu_registry
 from hetune.variants.backends.triton.emit import emit
 from hetune.variants.errors import CompileError, InputError
@@ -15,6 +17,7 @@ from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.registry import KernelSource
 
+from ...registry.alive import wait_for_end
 from ..launches import ACTIVATED, RGCN, SOFTMAX, WEIGHTED
 
 pytest.importorskip("triton")
@@ -97,9 +100,22 @@ def test_what_triton_refuses_is_reported_with_its_words(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_compiler_that_hangs_is_killed(tmp_path):
-    with pytest.raises(CompileError, match=r"within 0\.01 s"):
-        TritonCompiler(90, timeout_s=0.01).compile("", tmp_path / "out")
+def test_a_compiler_that_hangs_is_killed_with_its_children(tmp_path, monkeypatch):
+    """In the place of ptxas there is a `sleep`."""
+    note, script = tmp_path / "child", tmp_path / "compile.py"
+    script.write_text(
+        "import pathlib, subprocess\n"
+        "child = subprocess.Popen(['sleep', '600'])\n"
+        f"pathlib.Path({str(note)!r}).write_text(str(child.pid))\n"
+        "child.wait()\n"
+    )
+    monkeypatch.setattr(ahead, "_SCRIPT", script)
+    start = time.monotonic()
+    with pytest.raises(CompileError, match="within 5 s"):
+        TritonCompiler(90, timeout_s=5.0).compile("", tmp_path / "out")
+    assert time.monotonic() - start < 300
+    wait_for_end(note.read_text())
+    assert sorted(tmp_path.iterdir()) == [note, script]
 
 
 def test_names_of_devices():

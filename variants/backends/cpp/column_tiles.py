@@ -11,7 +11,7 @@ from math import prod
 
 from hetune.variants.backends.cpp.pieces import Piece
 from hetune.variants.backends.cpp.values import row_pieces
-from hetune.variants.kernel.nodes import Def, ForEach, Inner, Stmt
+from hetune.variants.kernel.nodes import Def, Inner, Stmt, Update
 
 _MOST_VECTORS = 20
 """Vectors of sums that one loop keeps in registers."""
@@ -36,7 +36,7 @@ class ColumnTile:
     rank: int = 0
 
     def has_effects_on(self, piece: Piece, shape: tuple[int, ...]) -> bool:
-        """Whether this copy updates or stores a piece of such a row; of narrow rows the first."""
+        """Whether this copy updates a piece of such a row; of narrow rows the first does."""
         if not self.columns:
             return True
         return self._holds(piece) if self._is_wide(shape) else self.index == 0
@@ -56,27 +56,33 @@ class ColumnTile:
 
 
 def column_tiles(
-    loop: ForEach, sums: Sequence[tuple[int, ...]], within: ColumnTile
+    body: tuple[Stmt, ...], sums: Sequence[tuple[int, ...]], whole: ColumnTile
 ) -> tuple[ColumnTile, ...]:
-    """A tile for each copy of a loop; the one that it stands in if there is but one.
+    """A tile for each copy of a loop; ``whole`` if there is but one.
 
     Args:
-        loop: What is to be copied.
+        body: The loop's.
         sums: Row shapes of the sums from outside that it updates.
-        within: The tile of the loop around it.
+        whole: The tile that is everything.
     """
-    lanes, widths = within.lanes, [prod(shape) for shape in sums]
+    lanes, widths = whole.lanes, [prod(shape) for shape in sums]
     vectors = sum(-(-width // lanes) for width in widths)
-    if within.columns or vectors <= _MOST_VECTORS or _has_inner(loop.body):
-        return (within,)
+    if vectors <= _MOST_VECTORS or not all(map(_goes_by_columns, body)):
+        return (whole,)
     columns = max(1, _TILE_VECTORS * max(widths) // sum(widths)) * lanes
-    whole = ColumnTile(lanes, columns, rank=max(map(len, sums)))
-    return tuple(replace(whole, index=i) for i in range(-(-max(widths) // columns)))
+    first = ColumnTile(lanes, columns, rank=max(map(len, sums)))
+    return tuple(replace(first, index=i) for i in range(-(-max(widths) // columns)))
 
 
-def _has_inner(body: tuple[Stmt, ...]) -> bool:
-    return any(
-        (isinstance(stmt, Def) and isinstance(stmt.expr, Inner))
-        or (isinstance(stmt, ForEach) and _has_inner(stmt.body))
-        for stmt in body
-    )
+def _goes_by_columns(stmt: Stmt) -> bool:
+    """Whether copies of a statement, for some columns each, do together what it does.
+
+    What one of them stores the next would read; sums within a loop would be whole in none.
+    """
+    match stmt:
+        case Def(expr=expr):
+            return not isinstance(expr, Inner)
+        case Update():
+            return True
+        case _:
+            return False

@@ -259,11 +259,8 @@ class GemmLowering:
             asks: Whether it is the one that asks for the next rows.
         """
         gemm = self.gemm
-        k_row = _sum_text(
-            "w",
-            f"(h * {gemm.k} + k) * {gemm.n}" if gemm.heads > 1 else f"k * {gemm.n}",
-            column,
-        )
+        row = _wide(f"(h * {gemm.k} + k)" if gemm.heads > 1 else "k", gemm.heads * gemm.k * gemm.n)
+        k_row = _sum_text("w", f"{row} * {gemm.n}", column)
         operand = f"x[m][h * {gemm.k} + k]" if gemm.heads > 1 else "x[m][k]"
         declare: list[Statement] = [Let(p.type, f"acc_{p.offset}[M]") for p in pieces]
         zero = [Assign(f"acc_{p.offset}[m]", f"{p.type}{{}}") for p in pieces]
@@ -410,6 +407,11 @@ class GemmLowering:
 
 
 _BLOCK_PARAMETERS = ("const Context& c", "int64_t block")
+
+
+def _wide(number: str, product: int) -> str:
+    """A factor of a product that gets as large, in 64 bits where 32 are too few."""
+    return number if product < 1 << 31 else f"int64_t({number})"
 
 
 def _sum_text(*terms: str) -> str:

@@ -53,13 +53,13 @@ class Scopes(Nest[Frame]):
         """Append to the innermost loop's body."""
         self.inner.body.append(statement)
 
-    def unique(self, name: str) -> str:
-        """A C++ name like this one, which nothing else has."""
+    def unique(self, name: str, ends: tuple[str, ...] = ()) -> str:
+        """A C++ name like this one, which nothing else has, nor the name with one of the ends."""
         name = identifier(name)
         unique, i = name, 2
-        while unique in self.taken:
+        while not self.taken.isdisjoint(names := {unique, *(unique + end for end in ends)}):
             unique, i = f"{name}_v{i}", i + 1
-        self.taken.add(unique)
+        self.taken |= names
         return unique
 
     def named(self, frame: Frame, name: str, text: str, kind: str = "const int64_t") -> str:

@@ -13,7 +13,7 @@ from hetune.variants.backends.cpp.pieces import Piece, at
 from hetune.variants.backends.cpp.rows import block_range
 from hetune.variants.backends.cpp.scopes import Frame, Scopes
 from hetune.variants.backends.cpp.target import Assign, Do, For, Function, If, Let, Statement
-from hetune.variants.backends.cpp.values import Value, apply, piece_name, row_pieces
+from hetune.variants.backends.cpp.values import Value, apply, piece_end, row_pieces
 from hetune.variants.backends.describe import describe_traversal
 from hetune.variants.backends.places import VARIABLES, segment_array
 from hetune.variants.errors import KernelError
@@ -62,7 +62,7 @@ class TraversalLowering:
         self.values: dict[str, Value] = {}
         self.reductions: dict[str, str] = {}
         self.stored = frozenset(writes(traversal))
-        self.preamble: list[Statement] = []
+        self.preamble = Frame(traversal.rows, "")
         """What stands before the outermost loop."""
         self.tile = ColumnTile(schedule.lanes)
         """What the loop that is being lowered computes."""
@@ -86,7 +86,7 @@ class TraversalLowering:
             n, ends = frame.variable, segment_array(self.args, rows, needed)
             turn = (If(f"{ends}[{n}] == {ends}[{n} + 1]", (Do("continue"),)), *turn)
         loop = For("int64_t", frame.variable, first, "stop", turn)
-        body = (Let("const int64_t", "stop", stop), *self.preamble, loop)
+        body = (Let("const int64_t", "stop", stop), *self.preamble.body, loop)
         return (
             Function(
                 describe_traversal(self.traversal),
@@ -118,15 +118,21 @@ class TraversalLowering:
     def row_body(self, given: str, width: int) -> tuple[Statement, ...]:
         """Statements for one row; the value ``given``, so wide, lies at ``row``."""
         frame = Frame(self.traversal.rows, VARIABLES[self.traversal.rows.space])
-        unique, names = self.scopes.unique(given), []
-        for piece in row_pieces((width,), self.schedule.lanes):
-            text = piece_name(unique, piece, (width,))
+        for piece, text in self._value(given, (width,), row_pieces((width,), self.schedule.lanes)):
             value = f"load<{piece.type}>({at('row', piece.offset)})"
             frame.body.append(Let(f"const {piece.type}", text, value))
-            names.append((piece, text))
-        self.values[given] = Value((width,), tuple(names))
         self._lower_body(frame, self.traversal.body)
         return tuple(frame.body)
+
+    def _value(
+        self, name: str, shape: tuple[int, ...], pieces: tuple[Piece, ...]
+    ) -> tuple[tuple[Piece, str], ...]:
+        """Pieces of a new value with C++ names for them."""
+        ends = tuple(piece_end(piece, shape) for piece in pieces)
+        unique = self.scopes.unique(name, ends)
+        names = tuple((piece, unique + end) for piece, end in zip(pieces, ends, strict=True))
+        self.values[name] = Value(shape, names)
+        return names
 
     # --- statements ---------------------------------------------------------------------
 
@@ -164,17 +170,13 @@ class TraversalLowering:
                 f"{stmt.name!r} is a sum below {stmt.below!r}: the C++ backend walks edges again"
             )
         self.reductions[stmt.name] = stmt.reduce
-        unique = self.scopes.unique(stmt.name)
-        names = []
-        for piece in row_pieces(stmt.shape, self.schedule.lanes):
-            text = piece_name(unique, piece, stmt.shape)
+        pieces = row_pieces(stmt.shape, self.schedule.lanes)
+        for piece, text in self._value(stmt.name, stmt.shape, pieces):
             zero = f"{piece.type}{{}}"
             start = zero if stmt.reduce == "sum" else f"splat<{piece.type}>(-infinity)"
             if stmt.name in self.given:
                 start = f"load<{piece.type}>({at(self.given[stmt.name], piece.offset)})"
             self.scopes.emit(Let(piece.type, text, start))
-            names.append((piece, text))
-        self.values[stmt.name] = Value(stmt.shape, tuple(names))
 
     def _update(self, name: str, value: str) -> None:
         total, term = self.values[name], self.values[value]
@@ -197,17 +199,10 @@ class TraversalLowering:
             )
         value = self.values[stmt.value]
         shape = value.shape if prod(value.shape) == kind.width else kind.shape
-        pieces = [
-            piece
-            for piece in row_pieces(shape, self.schedule.lanes)
-            if self.tile.has_effects_on(piece, shape)
-        ]
-        if not pieces:
-            return
         row = self.scopes.own(frame)
         self.scopes.expect(stmt.buffer, self.schedule.prefetch)
         out = self.scopes.pointer(frame, stmt.buffer, row, "float*", "out")
-        for piece in pieces:
+        for piece in row_pieces(shape, self.schedule.lanes):
             text = _splatted(value.piece(piece, shape), value, shape, piece)
             place = at(out, piece.offset)
             if stmt.accumulate:
@@ -216,7 +211,7 @@ class TraversalLowering:
 
     def _for_each(self, loop: ForEach) -> None:
         whole, sums = self.tile, _updated(loop.body, self.values)
-        for self.tile in column_tiles(loop, [self.values[name].shape for name in sums], whole):
+        for self.tile in column_tiles(loop.body, [self.values[name].shape for name in sums], whole):
             self._emit_loop(loop)
         self.tile = whole
 
@@ -266,11 +261,8 @@ class TraversalLowering:
         outermost = self.scopes.frames[0].rows
         if rows.space is not Space.EDGE:
             return ""
-        last = f"last_edge_{rows.group or 'all'}"
-        if all(not isinstance(let, Let) or let.name != last for let in self.preamble):
-            value = f"{segment_array(self.args, outermost, rows)}[stop] - 1"
-            self.preamble.append(Let("const int64_t", last, value))
-        return last
+        value = f"{segment_array(self.args, outermost, rows)}[stop] - 1"
+        return self.scopes.named(self.preamble, f"last_edge_{rows.group or 'all'}", value)
 
     # --- expressions --------------------------------------------------------------------
 
@@ -283,23 +275,15 @@ class TraversalLowering:
         frame = self.scopes.inner if read.buffer in self.stored else row.frame
         self.scopes.prefetch(read.buffer, row, self.schedule.prefetch)
         source = self.scopes.pointer(frame, read.buffer, row, "const float*", "in")
-        unique = self.scopes.unique(name)
-        names = []
-        for piece in self.tile.computed(shape):
-            text = piece_name(unique, piece, shape)
+        for piece, text in self._value(name, shape, self.tile.computed(shape)):
             value = f"load<{piece.type}>({at(source, piece.offset)})"
             frame.body.append(Let(f"const {piece.type}", text, value))
-            names.append((piece, text))
-        self.values[name] = Value(shape, tuple(names))
 
     def _apply(self, name: str, expr: Apply) -> None:
         args = [self.values[arg] for arg in expr.args]
         shape = max((arg.shape for arg in args), key=len)
-        unique = self.scopes.unique(name)
-        names = []
-        for piece in self.tile.computed(shape):
+        for piece, text in self._value(name, shape, self.tile.computed(shape)):
             operands = tuple(arg.piece(piece, shape) for arg in args)
-            text = piece_name(unique, piece, shape)
             if expr.fn == "max":
                 operands = tuple(
                     _splatted(operand, arg, shape, piece)
@@ -307,8 +291,6 @@ class TraversalLowering:
                 )
             value = apply(expr.fn, operands, expr.const, piece.type)
             self.scopes.emit(Let(f"const {piece.type}", text, value))
-            names.append((piece, text))
-        self.values[name] = Value(shape, tuple(names))
 
     def _inner(self, name: str, expr: Inner) -> None:
         x, y = self.values[expr.x], self.values[expr.y]
@@ -316,26 +298,28 @@ class TraversalLowering:
         if not shorter.shape or shorter.shape != longer.shape[-len(shorter.shape) :]:
             raise KernelError(f"no inner product of rows of shapes {x.shape} and {y.shape}")
         shape = longer.shape[:-1]
-        width = longer.shape[-1]
-        unique = self.scopes.unique(name)
-        totals = []
-        for i in range(prod(shape)):
+        width, count = longer.shape[-1], prod(shape)
+        pieces = row_pieces(shape, self.schedule.lanes)
+        single = tuple("" if count == 1 else f"_h{i}" for i in range(count))
+        ends = tuple(
+            single[piece.offset] if piece.lanes == 1 else piece_end(piece, shape)
+            for piece in pieces
+        )
+        unique = self.scopes.unique(name, (*single, *ends))
+        for i, end in enumerate(single):
             start = i * width
             wrapped = start % prod(shorter.shape)
             total = self._inner_row(longer, shorter, start, wrapped, width)
-            text = unique if prod(shape) == 1 else f"{unique}_h{i}"
-            self.scopes.emit(Let("const float", text, total))
-            totals.append(text)
-        names = []
-        for piece in row_pieces(shape, self.schedule.lanes):
-            if piece.lanes == 1:
-                names.append((piece, totals[piece.offset]))
-                continue
-            text = piece_name(unique, piece, shape)
-            lanes = ", ".join(totals[piece.offset : piece.offset + piece.lanes])
-            self.scopes.emit(Let(f"const {piece.type}", text, f"{piece.type}{{{lanes}}}"))
-            names.append((piece, text))
-        self.values[name] = Value(shape, tuple(names))
+            self.scopes.emit(Let("const float", unique + end, total))
+        for piece, end in zip(pieces, ends, strict=True):
+            if piece.lanes > 1:
+                totals = single[piece.offset : piece.offset + piece.lanes]
+                lanes = ", ".join(unique + total for total in totals)
+                self.scopes.emit(
+                    Let(f"const {piece.type}", unique + end, f"{piece.type}{{{lanes}}}")
+                )
+        names = tuple((piece, unique + end) for piece, end in zip(pieces, ends, strict=True))
+        self.values[name] = Value(shape, names)
 
     def _inner_row(self, x: Value, y: Value, x_start: int, y_start: int, width: int) -> str:
         """The sum over one innermost row: products of equal pieces first, then across lanes."""

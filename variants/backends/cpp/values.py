@@ -48,9 +48,9 @@ def row_pieces(shape: tuple[int, ...], lanes: int) -> tuple[Piece, ...]:
     return tuple(piece for i in range(count) for piece in cut(last, lanes, i * last))
 
 
-def piece_name(name: str, piece: Piece, shape: tuple[int, ...]) -> str:
-    """The C++ name of a piece: by its first element, unless it is the whole row."""
-    return name if piece.lanes == prod(shape) else f"{name}_{piece.offset}"
+def piece_end(piece: Piece, shape: tuple[int, ...]) -> str:
+    """What the C++ name of a piece ends in: its first element, unless it is the whole row."""
+    return "" if piece.lanes == prod(shape) else f"_{piece.offset}"
 
 
 def literal(value: float) -> str:

@@ -42,19 +42,21 @@ class TorchBackend:
         verify(launch)
 
         def run(buffers: Mapping[str, Tensor]) -> None:
-            interpret(launch, {**_scratch(launch, place), **buffers}, place.index, place.graph)
+            lasting = (buffers[buffer.name] for buffer in launch.buffers if not buffer.scratch)
+            scratch = _scratch(launch, place, next(lasting).dtype)
+            interpret(launch, {**scratch, **buffers}, place.index, place.graph)
 
         return run
 
 
-def _scratch(launch: Launch, place: Place) -> dict[str, Tensor]:
+def _scratch(launch: Launch, place: Place, dtype: torch.dtype) -> dict[str, Tensor]:
     """Memory for all rows of scratch buffers: the interpreter runs all blocks at once.
 
     It is full of NaN: what is read but never written shows.
     """
     sizes = whole_scratch(launch, place.count)
     memory = {
-        name: torch.full((size,), torch.nan, dtype=torch.float32, device="cpu")
+        name: torch.full((size,), torch.nan, dtype=dtype, device="cpu")
         for name, size in sizes.items()
     }
     found: dict[str, Tensor] = {}

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from hetune.variants.errors import CompileError, InputError
 from hetune.variants.registry import Registry
+from hetune.variants.registry.processes import run
 
 _SCRIPT = Path(__file__).with_name("compile_unit.py")
 _MESSAGE_LINES = 20
@@ -82,7 +83,9 @@ class TritonCompiler:
             CompileError: Triton is missing, refuses the module, or hangs.
             OSError: The folder of `output` cannot be written.
         """
-        with tempfile.TemporaryDirectory(dir=output.parent, prefix="triton-") as private:
+        with tempfile.TemporaryDirectory(
+            dir=output.parent, prefix="triton-", ignore_cleanup_errors=True
+        ) as private:
             module, made = Path(private, "kernels.py"), Path(private, "kernels.zip")
             module.write_text(source, encoding="utf-8")
             said = self._run([str(module), str(self.capability), str(made)], private)
@@ -102,28 +105,21 @@ class TritonCompiler:
             "TMPDIR": private,
         }
         try:
-            done = subprocess.run(  # noqa: S603  our own interpreter and script
-                [sys.executable, "-I", str(_SCRIPT), *arguments],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=self.timeout_s,
-                check=False,
+            status, said = run(
+                [sys.executable, "-I", str(_SCRIPT), *arguments], environment, self.timeout_s
             )
         except subprocess.TimeoutExpired:
             raise CompileError(
                 f"{self.identity} did not compile a kernel for {self.cpu} within "
                 f"{self.timeout_s:g} s and was killed: take smaller tiles"
             ) from None
-        said = done.stdout.decode("utf-8", "replace").strip()
-        if done.returncode != 0:
-            last = "\n".join(said.splitlines()[-_MESSAGE_LINES:])
+        if status != 0:
+            last = "\n".join(said.strip().splitlines()[-_MESSAGE_LINES:])
             raise CompileError(
                 f"{self.identity} did not compile a kernel for {self.cpu} (exit status "
-                f"{done.returncode}): check that it knows this GPU. It says:\n{last}"
+                f"{status}): check that it knows this GPU. It says:\n{last}"
             )
-        return said
+        return said.strip()
 
 
 def gpu_registry(capability: int, root: Path | None = None) -> Registry:

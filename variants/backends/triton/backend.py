@@ -171,7 +171,7 @@ class TritonBackend:
                 if not error.is_kernel_s:
                     _log.warning("%s is compiled here, for the driver says %s", source.name, error)
                     return {}
-                registry.reject(source, str(error))
+                registry.reject(source, binary, str(error))
         self._kernels[source.text, device] = found
         return found
 
