@@ -135,7 +135,8 @@ def _is_asked_for(found: Problem | Measurement, options: argparse.Namespace) -> 
 
 
 def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> int:
-    training, judged = _problems(store, options, TIME)
+    sessions = _sessions(options, TIME)
+    training, judged = _problems(store, options, TIME, sessions)
     left_out = _inputs(store, options) - {key(problem) for problem in judged}
     if not judged or not training:
         console.print(
@@ -148,7 +149,8 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     about = {"split": f"trained on {_families(training)}; judged on {_families(judged)}"}
     report = judge(training, judged, lambda _: model, machine=machine, about=about)
     report = with_asking(report, model, judged, machine)
-    medians = judge(*_problems(store, options, 0.5), lambda _: model, machine=machine)
+    by_medians = _problems(store, options, 0.5, _sessions(options, 0.5))
+    medians = judge(*by_medians, lambda _: model, machine=machine)
     for shown in (tables.scores_table(report), tables.comparison_table(report)):
         console.print(_rich(shown))
     for note in tables.notes(report):
@@ -156,7 +158,7 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     for facet in _FACETS:
         console.print(_rich(tables.facet_table(report, facet)))
     console.print(goals_table(report))
-    again = between_sessions(_sessions(options, TIME))
+    again = between_sessions(sessions)
     if again is not None:
         console.print(
             f"the fastest of one session of finals, in the next ({again['inputs']} inputs): regret "
@@ -201,11 +203,11 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
 
 
 def _problems(
-    store: Store, options: argparse.Namespace, share: float
+    store: Store, options: argparse.Namespace, share: float, sessions: Sequence[Sequence[Problem]]
 ) -> tuple[list[Problem], list[Problem]]:
     training, judged = split(problems_of(store, options.machine, share=share))
     judged = [problem for problem in judged if _is_asked_for(problem, options)]
-    return training, settle(judged, _sessions(options, share))
+    return training, settle(judged, sessions)
 
 
 def _sessions(options: argparse.Namespace, share: float) -> list[list[Problem]]:

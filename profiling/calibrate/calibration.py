@@ -12,7 +12,6 @@ from hetune.costmodel.features.devices import Rates, default_rates, device_of
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.best import ForeignModelWarning, is_at_home, load_best
-from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.alone import alone
 from hetune.profiling.calibrate.correction import Observed, correct, error, predictions
 from hetune.profiling.calibrate.few import observe
@@ -72,7 +71,7 @@ def calibrate(
     with alone():
         measured = _measured(device, quick, progress)
         observed = () if quick or at_home else observe(progress=progress, device=device)
-    kept = load_calibration(Shelf().of(device).calibrations, device)
+    kept = None if observed else load_calibration(device=device)
     return Found(_calibration(model, measured, observed, kept), measured, at_home)
 
 

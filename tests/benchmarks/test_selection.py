@@ -185,7 +185,7 @@ def test_inputs_of_an_unsteady_machine_are_left_out(tmp_path, monkeypatch):
             ],
             MEASURED_ON,
         )
-        _, judged = selection._problems(store, options, 0.5)
+        _, judged = selection._problems(store, options, 0.5, [])
         found = selection._inputs(store, options) - {key(each) for each in judged}
     assert found == {key(first)}
     assert selection.named(found) == ["rgcn/busy/64x64"]
