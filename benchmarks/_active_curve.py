@@ -88,7 +88,7 @@ class Simulation:
         model = Committee((regressors,), rows.overhead.launch_seconds)
         logs = []
         for problem, seconds in zip(self._judged, model.predict(self._held_out), strict=True):
-            usual = usual_of(problem, rows.usual) if self._ties else None
+            usual = usual_of(problem) if self._ties else None
             chosen = problem.candidates[unless_tied(seconds[0], usual, LEAST_TIES[problem.device])]
             logs.append(np.log(chosen.seconds / problem.best.seconds))
         return float(np.exp(np.mean(logs)))

@@ -109,13 +109,12 @@ class Profiling:
             if any(each.graph_fingerprint != graph.fingerprint for each in found):
                 raise ValueError(f"{path}: another graph was measured; set HETUNE_DATA as then")
             variants, domain = _promoted(problem), Domain(graph)
-            table = CandidateTable.of(variants)
-            columns, runs = table.columns(domain), table.runs(domain)
-            rows_of = {v.id: r for v, r in zip(variants, table.rows_of, strict=True)}
+            table = CandidateTable.of(variants, domain.side)
+            columns, rows_on = table.columns(domain), table.rows_on(domain)
             write_measurements(
                 path,
                 [
-                    _counted(m, columns[[r for r in rows_of[m.variant] if runs[r]]])
+                    _counted(m, columns[list(rows_on[table.place_of[m.variant]])])
                     if m.launches
                     else m
                     for m in found

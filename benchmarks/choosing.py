@@ -44,7 +44,8 @@ from hetune.profiling.units import ProblemSpec
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads
-from hetune.variants.plan.variants import Variant, usual, variants_of
+from hetune.variants.plan.sides import usual
+from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
@@ -144,13 +145,14 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
     graph = build(spec.graph)
     program = layer_program(spec.layer, spec.d_in, spec.d_out, spec.heads)
     variants, policy = variants_of(program), Policy(selector, expected_runs=math.inf)
-    candidates, threads = CandidateTable.of(variants), kernel_threads()
+    threads = kernel_threads()
 
     def choose(on: HeteroGraph) -> Variant:
         return on.cached("use", Use).next(variants, on, policy, lambda variant: True)[0].variant
 
     def score(on: HeteroGraph) -> Prices:
-        return selector.price(candidates, domain_of(candidates, on), threads)
+        domain = domain_of(variants, on)
+        return selector.price(CandidateTable.of(variants, domain.side), domain, threads)
 
     chosen = choose(graph)  # also warms up
     inputs = random_inputs(program, Domain(graph), 0)

@@ -19,7 +19,8 @@ from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.graph import cuts, index_numpy, index_primitives
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.plan.variants import usual, variants_of
+from hetune.variants.plan.sides import usual
+from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import ALL_EDGES
 from hetune.variants.runtime.build import layer_programs
 from hetune.variants.runtime.domain import Domain

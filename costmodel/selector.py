@@ -36,7 +36,7 @@ from hetune.variants.runtime.choice import Choice, choose
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_roofline import GpuModel
 from hetune.variants.runtime.pricing import Prices, RooflinePricer, replay_seconds
-from hetune.variants.runtime.scored import domain_of
+from hetune.variants.runtime.scored import scored_on
 from hetune.variants.runtime.table import CandidateTable
 
 RETRY_SECONDS = 30.0
@@ -251,9 +251,8 @@ class Selector:
             expected_runs=expected_runs,
             cuda_graph=cuda_graph,
         )
-        table, threads = CandidateTable.of(variants), kernel_threads()
-        domain = domain_of(table, graph)
-        prices = self.price(table, domain, threads)
+        scored, threads = scored_on(variants, graph, self), kernel_threads()
+        table, domain, prices = scored.table, scored.domain, scored.prices
         around = np.array([1 / UNKNOWN_FACTOR, UNKNOWN_FACTOR])
         bounds, effects = prices.launches[:, None] * around, None
         if self.model is not None:
@@ -356,8 +355,7 @@ class Selector:
         if isinstance(self.machine, GpuModel):
             replays = replay_seconds(table, domain, columns, launches, self.machine)
             replays = _finite(replays + model.run_seconds)
-        usual = table.usual(model.manifest.usual, domain.side)
-        return Prices(seconds, launches, prepare, LEARNED, replays, usual, model.tie)
+        return Prices(seconds, launches, prepare, LEARNED, replays, table.usual, model.tie)
 
     def _report(self, why: Exception | str) -> None:
         known = isinstance(why, str | HetuneError)

@@ -110,13 +110,14 @@ def prepare(job: Job, say: Say) -> Prepared:
     choice = selector.choose(
         module, graph, memory_limit=job.memory_limit, cuda_graph=job.cuda_graph
     )
-    chosen = job.variant or choice.id
+    chosen = choice.candidate(job.variant or choice.id).id
     took = console.seconds(time.perf_counter() - start)
     say(
         f"{job.layer.describe()}, {where.describe()}: {len(layer.variants)} variants scored in "
         f"{took}"
     )
-    say(f"{chosen}: {'as asked for' if job.variant else choice.reason}")
+    asked = "as asked for" if chosen == job.variant else f"what {job.variant} runs on this graph"
+    say(f"{chosen}: {asked if job.variant else choice.reason}")
     return Prepared(graph, x, layer, choice, chosen)
 
 

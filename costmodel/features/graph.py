@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Literal
 
@@ -12,6 +12,7 @@ from hetune.costmodel.features import graph_numpy
 from hetune.costmodel.features.native import native_or_numpy
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.plan.sides import Side, side_of
 
 CACHED_ROWS = tuple(1 << bits for bits in graph_numpy.CACHED_ROWS_BITS)
 """Sizes of caches, in rows, for which features say what share of gathers misses."""
@@ -76,6 +77,16 @@ def graph_features(graph: HeteroGraph) -> np.ndarray:
         float64 [`NAMES`], finite and not negative; read-only.
     """
     return graph.cached("graph_features", lambda: extract(graph))
+
+
+def side(features: Sequence[float] | np.ndarray) -> Side:
+    """The side that a graph has alone, if it has, by its `graph_features`.
+
+    None is known by features of another version of hetune.
+    """
+    if len(features) != len(NAMES):
+        return ""
+    return side_of(features[NAMES.index("src_side_edge_share")])
 
 
 def missing_share(

@@ -128,7 +128,6 @@ class CostModel:
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
             files={},
             device=rows.device,
-            usual=rows.usual,
             tie=ties[best.target] if best else 1.0,
         )
         return cls(families, manifest)
@@ -235,7 +234,7 @@ class CostModel:
         Takes what `totals` takes.
         """
         seconds = list(self.totals(problem, machine).values())
-        chosen = unless_tied(seconds, usual_of(problem, self.manifest.usual), self.tie)
+        chosen = unless_tied(seconds, usual_of(problem), self.tie)
         return problem.candidates[chosen].variant
 
     def prepare_seconds(self, amounts: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ from hetune.variants.errors import ModelError
 from hetune.variants.plan.variants import Device
 from hetune.variants.runtime.table import PREPARATION
 
-FORMAT = 2
+FORMAT = 3
 """Version of bundles and their manifests; of another one nothing is read."""
 
 
@@ -96,7 +96,6 @@ class Manifest:
         created_at: When, in UTC, ISO 8601.
         files: SHA-256 of each file of the bundle; empty until it is saved.
         device: What the variants are made for whose launches it predicts.
-        usual: Ids of layers' usual variants: `ties.usual_variants`.
         tie: The factor within which its predictions cannot tell the usual variant from a faster
             one: `ties.tie_of`.
     """
@@ -118,7 +117,6 @@ class Manifest:
     created_at: str
     files: Mapping[str, str]
     device: Device
-    usual: tuple[str, ...]
     tie: float
 
     @property
@@ -152,7 +150,7 @@ class Manifest:
                     "train it again, or use the version that wrote it "
                     f"({record.get('code_version', 'unknown')})"
                 )
-            for name in ("features", "graph_features", "columns", "usual"):
+            for name in ("features", "graph_features", "columns"):
                 record[name] = _texts(record[name])
             for name in ("target", "weighting", "code_version"):
                 _text(record[name])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates, device_of, features_of
 from hetune.costmodel.model.overhead import Overhead
-from hetune.costmodel.model.ties import unless_tied, usual_of, usual_variants
+from hetune.costmodel.model.ties import unless_tied, usual_of
 from hetune.variants.errors import ModelError
 from hetune.variants.plan.variants import Device
 
@@ -76,7 +76,6 @@ class Rows:
         problems: Every problem's variants.
         overhead: A run's time beyond its launches.
         device: What the variants are made for.
-        usual: Ids of usual variants: `ties.usual_variants`.
     """
 
     X: NDArray[np.float32]
@@ -88,7 +87,6 @@ class Rows:
     problems: tuple[Candidates, ...]
     overhead: Overhead
     device: Device
-    usual: tuple[str, ...]
 
     @classmethod
     def of(
@@ -109,7 +107,6 @@ class Rows:
         columns = [np.array(c.columns, dtype=np.float64) for c in collected]
         weights = np.concatenate([c.weights for c in collected])
         groups = _groups(problems)
-        usual = usual_variants(problems)
         seen = [
             features_of(table, np.array(p.graph_features), machine, p.threads)
             for p, table in zip(problems, columns, strict=True)
@@ -122,12 +119,10 @@ class Rows:
             families=np.array([family for c in collected for family in c.families]),
             groups=np.repeat(groups, np.diff(starts)),
             problems=tuple(
-                c.candidates(int(start), usual)
-                for c, start in zip(collected, starts[:-1], strict=True)
+                c.candidates(int(start)) for c, start in zip(collected, starts[:-1], strict=True)
             ),
             overhead=Overhead.fit(problems),
             device=device_of(machine),
-            usual=usual,
         )
 
     def regrets(self, by_row: NDArray[np.float64], tie: float = 1.0) -> NDArray[np.float64]:
@@ -158,7 +153,7 @@ class _Collected:
         self.seconds = np.exp(np.bincount(self._rows, np.multiply(logs, weights)) / sums)
         self.weights = sums if weighting is Weighting.EVEN else sums / sums.sum()
 
-    def candidates(self, start: int, usual: tuple[str, ...]) -> Candidates:
+    def candidates(self, start: int) -> Candidates:
         """The problem's variants, with its rows numbered from `start`."""
         candidates = self._problem.candidates
         return Candidates(
@@ -166,7 +161,7 @@ class _Collected:
             self._owners,
             np.array([len(c.launches) for c in candidates], dtype=np.float64),
             np.array([c.seconds for c in candidates]),
-            usual_of(self._problem, usual),
+            usual_of(self._problem),
         )
 
 

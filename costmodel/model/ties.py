@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import functools
 import math
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hetune.costmodel.data import Problem
-from hetune.costmodel.features.graph import NAMES
+from hetune.costmodel.features.graph import side
 from hetune.variants.errors import InputError
-from hetune.variants.plan.variants import SIDES, Device, Side, plan_of, side_of, usual, variants_of
+from hetune.variants.plan.sides import Side, usual
+from hetune.variants.plan.variants import Device, variants_of
 from hetune.variants.runtime.build import layer_program
 
 _TIES = tuple(1 + percent / 100 for percent in range(21))
@@ -31,8 +31,6 @@ LEAST_TIES: Mapping[Device, float] = MappingProxyType({"cpu": 1.12, "cuda": 1.0}
 
 So a tie is no less, whatever a model has learned.
 """
-_TRIMMED = 0.2
-"""Share of problems at either end that do not count where schedules are compared."""
 
 
 def unless_tied(seconds: ArrayLike, usual: int | None, tie: float) -> int:
@@ -67,80 +65,21 @@ def tie_of(regrets: Callable[[float], NDArray[np.float64]], device: Device) -> f
     return max(found, LEAST_TIES[device])
 
 
-def usual_variants(problems: Sequence[Problem]) -> tuple[str, ...]:
-    """Ids of usual plans, each in the schedule in which it is fastest as a rule, sorted.
-
-    That is the one with the least trimmed mean of regrets among the plan's schedules, on graphs of
-    one side and of both. Problems count in which as many of these were measured as in any, and did
-    not all run the same. A plan of which there is no such problem is left out.
-    """
-    by_plan: dict[str, list[dict[str, float]]] = {}
-    for problem in problems:
-        for plan in _usual_plans(problem):
-            times = {c.variant: c.seconds for c in problem.candidates if plan_of(c.variant) == plan}
-            by_plan.setdefault(plan, []).append(times)
-    return tuple(sorted(filter(None, map(_fastest, by_plan.values()))))
-
-
-def usual_of(problem: Problem, learned: tuple[str, ...] = ()) -> int | None:
+def usual_of(problem: Problem) -> int | None:
     """The position of the usual variant among a problem's candidates; None if not measured.
 
-    Args:
-        problem: Its times are not looked at.
-        learned: `usual_variants`.
+    The times are not looked at.
     """
-    wanted = _usual_of(problem, learned)
+    layer = problem.layer, problem.d_in, problem.d_out, problem.heads
+    wanted = _usual(*layer, problem.device, side(problem.graph_features))
     found = (i for i, c in enumerate(problem.candidates) if c.variant == wanted)
     return next(found, None)
 
 
-def _fastest(measured: Sequence[Mapping[str, float]]) -> str | None:
-    """The one with the least trimmed mean of the logarithms of regrets."""
-    most = max(map(len, measured))
-    if not most:
-        return None
-    names = next(times.keys() for times in measured if len(times) == most)
-    compared = [
-        {name: math.log(seconds / min(times.values())) for name, seconds in times.items()}
-        for times in measured
-        if times.keys() == names and len(set(times.values())) > 1
-    ]
-
-    def loss(name: str) -> float:
-        of_problems = sorted(losses[name] for losses in compared)
-        left_out = int(_TRIMMED * len(of_problems))
-        return statistics.fmean(of_problems[left_out : len(of_problems) - left_out])
-
-    return min(names, key=loss) if compared else None
-
-
-def _usual_plans(problem: Problem) -> set[str]:
-    """The plans of a problem's layer that are usual on some graph."""
-    found = (_usual(*_program_of(problem), (), side) for side in SIDES)
-    return {plan_of(variant) for variant in found if variant is not None}
-
-
-def _usual_of(problem: Problem, learned: tuple[str, ...]) -> str | None:
-    share = problem.graph_features[NAMES.index("src_side_edge_share")]
-    return _usual(*_program_of(problem), learned, side_of(share))
-
-
-def _program_of(problem: Problem) -> tuple[str, int, int, int, Device]:
-    return problem.layer, problem.d_in, problem.d_out, problem.heads, problem.device
-
-
 @functools.lru_cache(maxsize=256)
-def _usual(
-    layer: str,
-    d_in: int,
-    d_out: int,
-    heads: int,
-    device: Device,
-    learned: tuple[str, ...],
-    side: Side,
-) -> str | None:
+def _usual(layer: str, d_in: int, d_out: int, heads: int, device: Device, on: Side) -> str | None:
     try:
         program = layer_program(layer, d_in, d_out, heads)
     except InputError:
         return None
-    return usual(variants_of(program, device), learned, side).id
+    return usual(variants_of(program, device), on).id

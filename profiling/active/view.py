@@ -41,13 +41,14 @@ class View:
     @classmethod
     def of(cls, spec: ProblemSpec, graph: HeteroGraph, machine: Rates) -> View:
         """The view of a problem on the graph that its recipe makes."""
-        variants = promoted_for(spec)
-        table, domain = CandidateTable.of(variants), Domain(graph)
+        variants, domain = promoted_for(spec), Domain(graph)
+        table = CandidateTable.of(variants, domain.side)
+        rows_on = table.rows_on(domain)
         return _view(
             len(variants),
             table.families,
             table.columns(domain),
-            table.rows_on(domain),
+            [rows_on[table.place_of[variant.id]] for variant in variants],
             graph_features(graph),
             machine,
             spec.threads,

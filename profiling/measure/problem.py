@@ -133,16 +133,16 @@ class _Measuring:
         self._there = graph if bench.device is None else graph.to(bench.device)
         self._domain = Domain(self._there, bench.device)
         self._prepared: dict[int, float] = {}
-        promoted = promoted_for(problem)
-        self._table = CandidateTable.of(promoted)
+        self._table = CandidateTable.of(promoted_for(problem), self._counted.side)
         self._columns = self._table.columns(self._counted)
         self._rows = self._table.rows_on(self._counted)
         self._preparation = self._table.preparation(self._counted)
         self._facts = graph_facts(graph)
-        self._place = {variant.id: position for position, variant in enumerate(promoted)}
+        self._runs = [self._table.variants[self._table.place_of[v.id]] for v in variants]
 
     def run(self, stamp: Stamp) -> list[Measurement]:
-        self._bench.compile(self._variants, lambda done, total, name: self._beat(SETUP))
+        needed = tuple(dict.fromkeys(self._runs))
+        self._bench.compile(needed, lambda done, total, name: self._beat(SETUP))
         inputs = random_inputs(self._program, self._counted, self._seed)
         self._beat(SETUP)
         oracle = Oracle(self._program, self._graph, inputs, seed=self._seed)
@@ -159,15 +159,15 @@ class _Measuring:
         clocks = before + after if before and after else ()
         measured = {c.variant.id: c for c in candidates}
         return [
-            self._record(variant, measured[lead.id], taken, clocks, stamp)
-            for variant, lead in zip(self._variants, leads, strict=True)
+            self._record(variant, run, measured[lead.id], taken, clocks, stamp)
+            for variant, run, lead in zip(self._variants, self._runs, leads, strict=True)
         ]
 
     def _leads(self) -> list[Variant]:
         """For each variant the one that is measured: the first that runs the same."""
         first: dict[Run, Variant] = {}
         found = []
-        for variant in self._variants:
+        for variant in self._runs:
             counts = (columns for _, columns in self._counts(variant))
             run = run_of(variant.id, self._problem.device, counts)
             found.append(first.setdefault(run, variant))
@@ -175,7 +175,7 @@ class _Measuring:
 
     def _counts(self, variant: Variant) -> list[tuple[int, tuple[float, ...]]]:
         """The rows and columns of the launches that it runs."""
-        rows = self._rows[self._place[variant.id]]
+        rows = self._rows[self._table.place_of[variant.id]]
         return [(row, tuple(self._columns[row].tolist())) for row in rows]
 
     def _candidates(self, variants: Iterable[Variant], inputs: Inputs) -> list[Candidate]:
@@ -261,12 +261,14 @@ class _Measuring:
     def _record(
         self,
         variant: Variant,
+        run: Variant,
         measured: Candidate,
         taken: Rounds[Sample],
         clocks: tuple[float, ...],
         stamp: Stamp,
     ) -> Measurement:
-        position, name = self._place[variant.id], measured.variant.id
+        """Under the id of what was asked for, what that runs."""
+        position, name = self._table.place_of[run.id], measured.variant.id
         samples = taken.samples.get(name, ())
         launches = tuple(
             LaunchRecord(
@@ -275,12 +277,12 @@ class _Measuring:
                 columns=counts,
                 samples=tuple(sample.launches[step] for sample in samples),
             )
-            for step, (row, counts) in enumerate(self._counts(variant))
+            for step, (row, counts) in enumerate(self._counts(run))
         )
         times = Times(
             samples=tuple(sample.seconds for sample in samples),
             launches=launches,
-            prepare_seconds=self._prepared.get(id(variant.plan), 0.0),
+            prepare_seconds=self._prepared.get(id(run.plan), 0.0),
             preparation=tuple(self._preparation[position].tolist()),
             relative_error=measured.relative_error,
             peak_bytes=measured.peak_bytes,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import statistics
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
+from hetune.costmodel.features.graph import side
 from hetune.profiling.alike import Run, run_of
 from hetune.profiling.records import PROTOCOLS, Measurement, Status
 from hetune.profiling.store.store import Store
 from hetune.profiling.store.summary import TIME, quantile, standard_error
+from hetune.variants.plan.sides import id_on
 from hetune.variants.plan.variants import Device
 from hetune.variants.runtime.build import LAYERS
 
@@ -113,10 +115,8 @@ def _is_calm(members: Iterable[Measurement]) -> bool:
 def _problem(members: list[Measurement], share: float) -> Problem:
     members = sorted(members, key=lambda member: member.measured_at)  # some are imported later
     first, newest = members[0], members[-1]
-    newest_of = {member.variant: member for member in members}
-    candidates = {
-        member.variant: _candidate(member, share) for member in _pooled(newest_of.values())
-    }
+    newest_of = _as_run({member.variant: member for member in members}, newest.graph_features)
+    candidates = {member.variant: _candidate(member, share) for member in _pooled(newest_of)}
     return Problem(
         graph=first.graph,
         family=first.family,
@@ -131,6 +131,17 @@ def _problem(members: list[Measurement], share: float) -> Problem:
         device=first.device,
         graph_fingerprint=first.graph_fingerprint,
     )
+
+
+def _as_run(
+    newest_of: Mapping[str, Measurement], features: tuple[float, ...]
+) -> Iterator[Measurement]:
+    """What variants run on a graph, under their own ids.
+
+    A hybrid plan that was measured where it now runs that of one side has that one's times.
+    """
+    for variant in newest_of:
+        yield replace(newest_of[id_on(variant, side(features), newest_of)], variant=variant)
 
 
 def _pooled(members: Iterable[Measurement]) -> list[Measurement]:

@@ -18,7 +18,7 @@ from hetune.service.core.limits import Limits
 from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import Model, ModelStore
 from hetune.service.core.steps import step
-from hetune.variants.errors import InputError, MemoryLimitError, VariantError
+from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.frontend.calls import check_graph
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
@@ -229,14 +229,10 @@ def _known(
 
 
 def _candidate(choice: Choice, variant: str, limit: int) -> Candidate:
-    for candidate in choice.candidates:
-        if candidate.id == variant:
-            if candidate.peak_bytes > limit:
-                raise MemoryLimitError(
-                    f"{variant} needs {candidate.peak_bytes} bytes, and the limit is {limit}: "
-                    "raise it, or take another variant"
-                )
-            return candidate
-    raise VariantError(
-        f"no variant {variant!r}: take one of {', '.join(c.id for c in choice.candidates)}"
-    )
+    found = choice.candidate(variant)
+    if found.peak_bytes > limit:
+        raise MemoryLimitError(
+            f"{variant} needs {found.peak_bytes} bytes, and the limit is {limit}: raise it, or "
+            "take another variant"
+        )
+    return found

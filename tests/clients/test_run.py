@@ -64,6 +64,16 @@ def test_a_variant_can_be_asked_for(hetune, graph_file, tmp_path):
         assert file.metadata()["variant"] == "vanilla/b256"
 
 
+def test_on_a_graph_of_one_side_a_hybrid_variant_is_the_plan_of_that_side(hetune, tmp_path):
+    path = tmp_path / "many_to_few.npz"
+    np.savez(path, src=np.arange(3, 33), dst=np.arange(30) % 3, etype=np.zeros(30, int))
+    result = hetune("run", path, *QUICK, "--variant", "hybrid/b256")
+    assert result.exit_code == 0, result.output
+    assert "dst/b256: what hybrid/b256 runs on this graph" in result.stdout
+    (chosen,) = (line for line in result.stdout.splitlines() if line.startswith(" >"))
+    assert "dst/b256" in chosen
+
+
 def test_weights_and_features_from_files(hetune, graph_file, tmp_path):
     graph = GraphSource(str(graph_file)).open()
     module = LayerSource("rgcn", 8, seed=7).module(graph)

@@ -210,7 +210,6 @@ WRONG = {
     "machine/memory_rate": (0, *NO_SECONDS),
     "metrics": (None, [], {"roofline-ratio": None}, {"roofline-ratio": {}}),
     "metrics/roofline-ratio/regret": (None, "good", math.nan),
-    "usual": (None, "b256", [1]),
     "tie": (0.9, *NO_SECONDS),
     "code_version": (None, 1),
     "created_at": (None, 20260101, "yesterday"),

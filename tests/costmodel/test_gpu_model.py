@@ -26,6 +26,7 @@ from hetune.costmodel.shelf import best
 from hetune.costmodel.shelf.best import ForeignModelWarning, foreign, load_best, packaged
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import ModelError
+from hetune.variants.plan.sides import run_on
 from hetune.variants.plan.variants import USUAL, variants_of
 from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.domain import Domain
@@ -151,7 +152,7 @@ def test_a_bundle_of_no_device_is_refused(tmp_path, change, message):
 def test_the_choice_is_among_the_variants_for_gpus(selector, family):
     here = graph(family, 99)
     choice = selector.choose("rgcn", here, 16)
-    assert {c.id for c in choice.candidates} == {v.id for v in CUDA}
+    assert {c.id for c in choice.candidates} == {v.id for v in run_on(CUDA, Domain(here).side)}
     assert choice.source == LEARNED
     table = table_of("rgcn", 16)
     seconds = table.totals(true_seconds(table.columns(Domain(here))))

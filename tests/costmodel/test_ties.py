@@ -9,8 +9,9 @@ import pytest
 
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import Manifest
-from hetune.costmodel.model.ties import tie_of, unless_tied, usual_of, usual_variants
-from hetune.variants.plan.variants import plan_of, usual, variants_of
+from hetune.costmodel.model.ties import tie_of, unless_tied, usual_of
+from hetune.variants.plan.sides import usual
+from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.build import layer_program
 
 from ._judged import problem
@@ -70,62 +71,8 @@ def test_the_usual_variant_of_a_problem_is_that_of_its_layer():
 @pytest.mark.parametrize(("share", "plan"), [(0.0, "dst+separate-sums"), (1.0, "src")])
 def test_the_usual_variant_on_one_side_is_the_plan_of_that_side(share, plan):
     times = {USUAL: 1.0, f"{plan}/b256": 1.0, f"{plan}/b1024": 1.1, f"{plan}/b4096": 1.2}
-    found = problem(times, share=share)
-    assert usual_of(found) == 2
-    assert usual_variants([found]) == (f"{plan}/b256",)
-    assert usual_of(found, (USUAL, f"{plan}/b256")) == 1
-
-
-def sized(small: float, middle: float, large: float, plan: str = plan_of(USUAL), layer="rgcn"):
-    """A problem whose plan was measured in three sizes of blocks, and another one in one."""
-    times = {f"{plan}/b256": small, f"{plan}/b1024": middle, f"{plan}/b4096": large}
-    return problem({**times, "vanilla/b4096": 0.1}, layer=layer)
-
-
-def test_usual_variants_have_the_size_that_is_fastest_as_a_rule():
-    plan = plan_of(USUAL)
-    often = [*[sized(1.0, 1.1, 1.2)] * 4, sized(9.0, 1.0, 1.2)]  # what is far off does not count
-    assert usual_variants(often) == (f"{plan}/b256",)
-    assert usual_variants([sized(1.2, 1.0, 1.3), *often[:1]]) == (f"{plan}/b1024",)
-    assert usual_variants([]) == ()
-
-
-def test_where_all_sizes_ran_the_same_nothing_is_compared():
-    same = [sized(1.0, 1.0, 1.0)] * 5
-    assert usual_variants(same) == ()
-    assert usual_variants([*same, sized(1.0, 1.1, 0.8)]) == (f"{plan_of(USUAL)}/b4096",)
-
-
-def test_a_problem_with_fewer_sizes_does_not_count():
-    alone = problem({f"{plan_of(USUAL)}/b256": 0.1, USUAL: 1.0})
-    assert usual_variants([alone, alone, sized(1.0, 0.9, 1.1)]) == (USUAL,)
-    assert usual_variants([problem({USUAL: 1.0, "vanilla/b256": 0.1})]) == ()
-    assert usual_variants([sized(1.0, 1.1, 0.8, layer="no such")]) == ()
-
-
-def test_plans_learn_apart():
-    hgt = plan_of(usual(variants_of(layer_program("hgt", 64, 64))).id)
-    found = usual_variants([sized(1.0, 1.1, 1.2), sized(1.2, 1.1, 1.0, hgt, "hgt")])
-    assert found == (f"{hgt}/b4096", f"{plan_of(USUAL)}/b256")
-
-
-def test_a_plan_of_one_side_learns_from_all_graphs():
-    plan = "dst+separate-sums"
-    found = problem({f"{plan}/b256": 1.0, f"{plan}/b1024": 1.1, f"{plan}/b4096": 1.2}, share=0.5)
-    assert usual_variants([found]) == (f"{plan}/b256",)
-    assert usual_of(found) is None  # here the hybrid plan is the usual one
-
-
-def test_the_usual_variant_is_the_learned_one_of_its_plan():
-    plan = plan_of(USUAL)
-    found = problem({"a": 1.0, f"{plan}/b256": 2.0, USUAL: 3.0})
-    assert usual_of(found, (f"{plan}/b256",)) == 1
-    assert usual_of(found, ("a", "vanilla/b256")) == 2
-    assert usual_of(found) == 2
-    assert usual_of(found, (f"{plan}/b4096",)) is None
-    variants = variants_of(layer_program("rgcn", 64, 64))
-    assert usual(variants, ("vanilla/b256", f"{plan}/b256")).id == f"{plan}/b256"
-    assert usual(variants, ("no such/b256",)).id == USUAL
+    assert usual_of(problem(times, share=share)) == 2
+    assert usual_of(problem({USUAL: 1.0}, share=share)) is None
 
 
 def with_usual(numbers, tie):

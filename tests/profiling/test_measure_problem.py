@@ -23,6 +23,7 @@ from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.errors import CampaignError, CompileError, InputError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.nodes import Launch, Schedule
+from hetune.variants.plan.sides import run_on
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.table import PREPARATION, CandidateTable
@@ -238,12 +239,30 @@ def launches_on(graph: HeteroGraph, variant: Variant) -> list[Launch]:
 
 def test_a_launch_without_rows_is_neither_run_nor_recorded(graph):
     """One relation has one side: nothing is left to do for the other."""
-    hybrid = next(v for v in variants_of(program_of(PROBLEM)) if v.id.startswith("hybrid"))
+    variants = variants_of(program_of(PROBLEM))
+    hybrid = next(v for v in variants if v.id == "hybrid+separate-products/b256")
+    assert Domain(graph).side == "dst"
     [found] = measure_problem(PROBLEM, graph, [hybrid], STAMP)
     assert found.status is Status.OK
-    assert len(hybrid.plan.launches) == 2
-    assert [launch.family for launch in found.launches] == ["fused"]
-    assert found.preparation[PREPARATION.index("launches")] == 1
+    ran = len(launches_on(graph, hybrid))
+    assert len(found.launches) == ran < len(hybrid.plan.launches)
+    assert found.preparation[PREPARATION.index("launches")] == ran
+
+
+def test_on_a_graph_of_one_side_a_hybrid_variant_is_measured_as_what_it_runs(graph):
+    by_id = {v.id: v for v in variants_of(program_of(PROBLEM))}
+    asked, runs = by_id["hybrid/b1024"], by_id["dst/b1024"]
+    rig = Rig()
+    found, same = measure_problem(PROBLEM, graph, [asked, runs], STAMP, bench=rig.bench())
+    assert [found.variant, same.variant] == [asked.id, runs.id]
+    assert found.unit != same.unit
+    assert (found.samples, found.launches) == (same.samples, same.launches)
+    assert (found.preparation, found.peak_bytes) == (same.preparation, same.peak_bytes)
+    launches = len(launches_on(graph, runs))
+    assert len(found.launches) == launches
+    assert len(rig.runs) == launches * (2 + len(found.samples))
+    [alone] = measure_problem(PROBLEM, graph, [asked], STAMP, bench=Rig().bench())
+    assert [launch.kernel for launch in alone.launches] == [la.kernel for la in same.launches]
 
 
 @pytest.mark.parametrize(
@@ -459,8 +478,9 @@ def test_preparing_is_from_an_unindexed_graph_and_once_for_each_plan(graph):
     for measurement, variant in zip(found, chosen, strict=True):
         bound = len(launches_on(graph, variant))
         assert measurement.prepare_seconds == pytest.approx(100.0 * bound)
-    fresh = {id(v.plan): len(launches_on(graph, v)) for v in chosen}
-    assert len(rig.bound) == sum(len(launches_on(graph, v)) for v in chosen) + sum(fresh.values())
+    run = set(run_on(chosen, Domain(graph).side))
+    fresh = {id(v.plan): len(launches_on(graph, v)) for v in run}
+    assert len(rig.bound) == sum(len(launches_on(graph, v)) for v in run) + sum(fresh.values())
 
 
 @pytest.mark.parametrize("layer", ["gcn", ""])

@@ -9,6 +9,7 @@ import pytest
 from tests.costmodel import _synthetic
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem, count_graphs
+from hetune.costmodel.features.graph import NAMES
 from hetune.costmodel.model.rows import Rows
 from hetune.profiling.records import PROTOCOLS, LaunchRecord, Status
 from hetune.profiling.store.problems import problems
@@ -65,6 +66,21 @@ def test_samples_become_lower_quartiles(store):
             graph_fingerprint="f" * 64,
         ),
     )
+
+
+@pytest.mark.parametrize(("share", "seconds"), [(0.0, 9.0), (0.5, 1.0), (1.0, 1.0)])
+def test_on_graphs_of_one_side_hybrid_plans_have_the_times_of_that_side_s(store, share, seconds):
+    """Though they were measured by themselves, as they were run then."""
+    features = [1.0] * len(NAMES)
+    features[NAMES.index("src_side_edge_share")] = share
+    hybrid = replace(measurement(1, samples=(1.0,)), graph_features=tuple(features))
+    launch = (LaunchRecord("k", "product", (4.0,), (8.0,)),)
+    side = replace(hybrid, unit="dst", variant="dst/b1", samples=(9.0,), launches=launch)
+    store.add([hybrid, side], MACHINE)
+    [problem] = problems(store)
+    found = {c.variant: c for c in problem.candidates}
+    assert {name: c.seconds for name, c in found.items()} == {"hybrid/b1": seconds, "dst/b1": 9.0}
+    assert (found["hybrid/b1"].launches == found["dst/b1"].launches) is (share == 0)
 
 
 def test_variants_that_run_the_same_code_on_the_same_blocks_share_their_samples(store):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -29,6 +30,7 @@ from hetune.variants.runtime.compiled import FallbackWarning
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
+from hetune.variants.testing.graphs import typed_graph
 from hetune.variants.testing.layers import randomized
 
 geometric = pytest.importorskip("torch_geometric.nn")
@@ -186,10 +188,30 @@ def test_every_variant_can_be_forced(layer, x, graph):
         assert close(layer(x, graph, variant=variant), expected)
 
 
+@pytest.mark.parametrize(
+    ("edges", "plan"), [([(0, 1, 60)], "src"), ([(1, 0, 60)], "dst+separate-sums")]
+)
+def test_on_graphs_of_one_side_hybrid_plans_run_the_plan_of_that_side(failing, edges, plan):
+    one_sided = typed_graph((5, 45), edges)
+    layer = compile_layer(randomized(hetune_nn.RGCN(8, 8, 1)), backend="torch")
+    x = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
+    asked, runs = "hybrid+separate-sums/b256", f"{plan}/b256"
+    assert torch.equal(layer(x, one_sided, variant=asked), layer(x, one_sided, variant=runs))
+    assert failing.ran[0] is failing.ran[1]
+    choice = layer.explain(x, one_sided)
+    assert choice.candidate(asked) == choice.candidate(runs)
+    assert asked not in {candidate.id for candidate in choice.candidates}
+    with pytest.raises(MemoryLimitError, match=f"{re.escape(asked)} needs"):
+        layer(x, one_sided, variant=asked, memory_limit=choice.candidate(runs).peak_bytes - 1)
+    assert layer(x, one_sided, variant=asked, memory_limit=choice.candidate(runs).peak_bytes).any()
+
+
 def test_an_unknown_variant(layer, x, graph):
     with pytest.raises(VariantError) as caught:
         layer(x, graph, variant="fastest")
     assert str(caught.value) == f"no variant 'fastest': take one of {', '.join(layer.variants)}"
+    with pytest.raises(VariantError, match="no variant 'fastest': take one of vanilla/b256, "):
+        layer.explain(x, graph).candidate("fastest")
 
 
 def test_an_unknown_backend(rgcn):

@@ -11,7 +11,8 @@ import pytest
 
 from hetune.variants.errors import MemoryLimitError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
-from hetune.variants.plan.variants import DEVICES, SEPARATE_SUMS, plan_of, usual, variants_of
+from hetune.variants.plan.sides import usual
+from hetune.variants.plan.variants import DEVICES, SEPARATE_SUMS, plan_of, variants_of
 from hetune.variants.runtime.choice import choose, chosen, contenders
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.pricing import Prices
@@ -36,7 +37,7 @@ class Told:
         seconds = np.array([*self.seconds, *[99.0] * (count - len(self.seconds))])
         prepare = np.array([*self.prepare, *[0.0] * (count - len(self.prepare))])
         launches = np.zeros(len(table.launches))
-        usual, tie = table.usual(), self.tie
+        usual, tie = table.usual, self.tie
         return Prices(seconds, launches, prepare, "the test", usual=usual, tie=tie)
 
     def spread(self, table, domain, threads):
@@ -45,7 +46,8 @@ class Told:
 
 @pytest.fixture
 def graph():
-    return typed_graph((5, 5), [(0, 1, 20), (1, 0, 20)])
+    """Of both sides."""
+    return typed_graph((3, 7), [(0, 1, 20), (1, 0, 20)])
 
 
 def ids(count, use, graph, policy):
@@ -136,18 +138,12 @@ def test_on_one_side_the_usual_variant_is_the_plan_of_that_side(program, device)
 
 
 @pytest.mark.parametrize(
-    ("learned", "expected"),
-    [
-        ((), "dst+separate-sums/b1024"),
-        (("hybrid+separate-sums/b256",), "dst+separate-sums/b256"),
-        (("hybrid+separate-sums/b256", "dst+separate-sums/b4096"), "dst+separate-sums/b4096"),
-        (("dst/b256", "src/b4096"), "dst+separate-sums/b1024"),
-    ],
+    ("widths", "blocks"), [((8, 64), 1024), ((64, 127), 1024), ((128, 8), 256), ((64, 256), 256)]
 )
-def test_the_plan_of_one_side_has_the_schedule_of_the_hybrid_one_unless_it_has_learned_another(
-    learned, expected
-):
-    assert usual(VARIANTS, learned, "dst").id == expected
+def test_wide_rows_have_small_blocks_as_a_rule(widths, blocks):
+    for make in (rgcn_program, rgat_program, hgt_program):
+        [*schedules] = usual(variants_of(make(*widths))).schedules
+        assert {schedule.block_nodes for schedule in schedules} == {blocks}
 
 
 def test_a_layer_without_hybrid_plans_has_one_usual_variant():

@@ -15,6 +15,8 @@ from hetune.service.core.engine import Engine
 from hetune.service.core.message import MEDIA_TYPE, pack, unpack
 from hetune.service.http.app import application
 from hetune.variants.backends.triton.backend import TritonBackend
+from hetune.variants.plan.sides import id_on
+from hetune.variants.runtime.domain import Domain
 
 from ._ground import NotedGround
 from ._serving import asking, make_service, tiny_features, tiny_graph, tiny_layers
@@ -88,10 +90,10 @@ def test_a_run_equals_one_in_process(http, id, ground, wanted):
 
 def test_the_same_variants_are_offered_and_run(service, http, id):
     chosen = http.post("/v1/models/m/select", json={"graph": id, "explain": True}).json()["layers"]
-    model = service.models.get("m")
+    model, side = service.models.get("m"), Domain(service.graphs.get(id)).side
     for layer, compiled in zip(chosen, model.compiled, strict=True):
         offered = {candidate["variant"] for candidate in layer["explanation"]["candidates"]}
-        assert offered == set(compiled.variants)
+        assert offered == {id_on(each, side, compiled.variants) for each in compiled.variants}
         assert layer["variant"] in offered
     ran = http.post("/v1/models/m/infer", json={"graph": id, "features": X.tolist()}).json()
     assert [layer["variant"] for layer in ran["layers"]] == [layer["variant"] for layer in chosen]

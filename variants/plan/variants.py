@@ -23,9 +23,6 @@ from hetune.variants.program.text import show
 Device: TypeAlias = Literal["cpu", "cuda"]
 """What a variant is made for."""
 DEVICES: tuple[Device, ...] = get_args(Device)
-Side: TypeAlias = Literal["", "src", "dst"]
-"""On which side of a graph hybrid plans transform all of its edge types; none: on both."""
-SIDES: tuple[Side, ...] = get_args(Side)
 
 SEPARATE_SUMS, SEPARATE_PRODUCTS = "+separate-sums", "+separate-products"
 """Ends of ids of plans that are lowered so."""
@@ -93,6 +90,11 @@ def _special_schedule(plan: str) -> str:
     return "b1024" if EDGE_SCORES in plan.split("+") else ""
 
 
+def is_special(plan: str) -> bool:
+    """Whether a plan of that name is for special graphs, and no usual one."""
+    return bool(_special_schedule(plan))
+
+
 def device_named(name: str) -> Device | None:
     """The device of that name, if there is one."""
     return next((device for device in DEVICES if device == name), None)
@@ -152,62 +154,6 @@ def _gpu_schedules() -> dict[str, AnySchedule]:
         for elements in _CHUNKS:
             found[f"t{rows}-c{elements}"] = replace(tiles, balance="edge", hub_elements=elements)
     return found
-
-
-def usual(variants: Sequence[Variant], learned: Collection[str] = (), side: Side = "") -> Variant:
-    """What to run where predictions cannot tell: the plan that adapts to graphs most by itself.
-
-    Alternatives are listed from the least adaptive to the most, so it is the last plan: for layers
-    with default options the hybrid one, which decides relation by relation. Where it decides for
-    one side throughout, the plan of that side does the same for a little less.
-
-    Args:
-        variants: All of a layer.
-        learned: Ids of usual variants, which tell the schedules of their plans. Others have the
-            device's usual one, and plans of one side that of the plan that they stand for.
-        side: The side that a graph has alone. On GPUs all have that of the sources.
-    """
-    device = device_of(variants)
-    plain = next(
-        (
-            v
-            for v in reversed(variants)
-            if is_usual(v.id, device) and not _special_schedule(plan_of(v.id))
-        ),
-        variants[-1],
-    )
-    hybrid = _learned(plain, variants, learned)
-    _, slash, schedule = hybrid.id.rpartition("/")
-    by_id = {v.id: v for v in variants}
-    if device == "cuda":
-        # Rows of sources are summed in order, by chunks; those of destinations by atomic additions.
-        side, schedule = "src", SHARED_OUT
-    for plan in _on_side(plan_of(hybrid.id), side):
-        if like := by_id.get(f"{plan}{slash}{schedule}"):
-            return _learned(like, variants, learned)
-    return hybrid
-
-
-def side_of(share: float) -> Side:
-    """The side that a graph has alone, by the share of its edges that hybrid plans take at sources.
-
-    A graph without edges has the side that ties go to.
-    """
-    return "dst" if share == 0 else "src" if share == 1 else ""
-
-
-def _learned(like: Variant, variants: Sequence[Variant], learned: Collection[str]) -> Variant:
-    """The variant of the same plan that was learned; itself if none was."""
-    plan = plan_of(like.id)
-    return next((v for v in variants if v.id in learned and plan_of(v.id) == plan), like)
-
-
-def _on_side(hybrid: str, side: Side) -> tuple[str, ...]:
-    """Names that the plan of one side may have; sums at sources are in one form alone."""
-    if not side:
-        return ()
-    name = hybrid.replace("hybrid", side)
-    return name, name.removesuffix(SEPARATE_SUMS)
 
 
 def _variant(id: str, plan: Plan, schedule: AnySchedule) -> Variant:

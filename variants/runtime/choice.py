@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import SupportsIndex
 
-from hetune.variants.errors import InputError
+from hetune.variants.errors import InputError, VariantError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.variants import Variant, plan_of
@@ -40,14 +40,28 @@ class Choice:
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
-        """All variants, fastest prediction first."""
+        """What variants run on the graph, each once, fastest prediction first.
+
+        On a graph of one side, hybrid plans run the plan of that side.
+        """
         found = map(self._scored.candidate, range(len(self._scored.ids)))
         return tuple(sorted(found, key=self._seconds))
 
     @property
     def chosen(self) -> Candidate:
         """The chosen candidate."""
-        return self._scored.candidate(self._scored.ids.index(self.id))
+        return self.candidate(self.id)
+
+    def candidate(self, variant: str) -> Candidate:
+        """What runs on the graph under the id of a variant.
+
+        Raises:
+            VariantError: No variant has this id.
+        """
+        places = self._scored.table.place_of
+        if variant not in places:
+            raise VariantError(f"no variant {variant!r}: take one of {', '.join(places)}")
+        return self._scored.candidate(places[variant])
 
     @property
     def source(self) -> str:
@@ -185,7 +199,7 @@ def chosen(
     """
     scored = scored_on(variants, graph, pricer)
     best, replays = scored.best(memory_limit, expected_runs, cuda_graph, prepared)
-    return Chosen(variants[best], replays)
+    return Chosen(scored.table.variants[best], replays)
 
 
 def contenders(
@@ -207,7 +221,7 @@ def contenders(
     within = seconds / spread <= seconds[first] * spread[first]
     order = [i for i in seconds.argsort(kind="stable") if i != first and within[i]]
     fitting = [i for i in order if scored.fits(i, memory_limit)]
-    return tuple(variants[i] for i in (first, *fitting[: most - 1]))
+    return tuple(scored.table.variants[i] for i in (first, *fitting[: most - 1]))
 
 
 def is_replayed(

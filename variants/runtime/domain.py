@@ -17,7 +17,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
-from hetune.variants.plan.variants import Side, side_of
+from hetune.variants.plan.sides import Side, side_of
 from hetune.variants.program.nodes import ALL_EDGES, Space, Type
 
 
@@ -139,7 +139,11 @@ class Domain:
     @property
     def side(self) -> Side:
         """Where hybrid plans transform all of the graph's edge types, if on one side alone."""
-        return side_of(self.rows(Space.EDGE, SRC_SIDE) / max(self.graph.num_edges, 1))
+
+        def found() -> Side:
+            return side_of(self.rows(Space.EDGE, SRC_SIDE) / max(self.graph.num_edges, 1))
+
+        return self.graph.cached("side", found)
 
     def runs(self, launch: Launch) -> bool:
         """Whether a launch has anything to do: a group of relations may have no edges."""

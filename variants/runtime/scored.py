@@ -10,7 +10,7 @@ import numpy as np
 from hetune.variants.errors import MemoryLimitError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads
-from hetune.variants.plan.variants import Variant
+from hetune.variants.plan.variants import Variant, device_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.memory import copied_bytes, layout_of
 from hetune.variants.runtime.pricing import Pricer, Prices
@@ -42,14 +42,11 @@ class Candidate:
 class Scored:
     """Variants with their prices on a graph. Keeps the graph alive: never cached on it."""
 
-    def __init__(self, table: CandidateTable, graph: HeteroGraph, prices: Prices) -> None:
-        self.table, self.graph, self.prices = table, graph, prices
+    def __init__(
+        self, table: CandidateTable, graph: HeteroGraph, domain: Domain, prices: Prices
+    ) -> None:
+        self.table, self.graph, self.domain, self.prices = table, graph, domain, prices
         self.ids = [variant.id for variant in table.variants]
-
-    @property
-    def domain(self) -> Domain:
-        """The graph, as the variants see it."""
-        return domain_of(self.table, self.graph)
 
     def candidate(self, position: int) -> Candidate:
         """The variant at a position of the table."""
@@ -131,18 +128,17 @@ class Scored:
 
 
 def scored_on(variants: tuple[Variant, ...], graph: HeteroGraph, pricer: Pricer) -> Scored:
-    """Variants with their prices on a graph, kept there for as long as the pricer is."""
-    table, threads = CandidateTable.of(variants), kernel_threads()
+    """What variants run on a graph, with its prices, kept there for as long as the pricer is."""
+    domain, threads = domain_of(variants, graph), kernel_threads()
+    table = CandidateTable.of(variants, domain.side)
     key = "prices", threads, _keys(variants)
-    prices = graph.cached(
-        key, lambda: pricer.price(table, domain_of(table, graph), threads), owner=pricer
-    )
-    return Scored(table, graph, prices)
+    prices = graph.cached(key, lambda: pricer.price(table, domain, threads), owner=pricer)
+    return Scored(table, graph, domain, prices)
 
 
-def domain_of(table: CandidateTable, graph: HeteroGraph) -> Domain:
+def domain_of(variants: Sequence[Variant], graph: HeteroGraph) -> Domain:
     """The graph, with the indexes that the variants' device needs anyway."""
-    return Domain(graph, graph.device if table.device == "cuda" else None)
+    return Domain(graph, graph.device if device_of(variants) == "cuda" else None)
 
 
 def _keys(variants: Sequence[Variant]) -> tuple[str, ...]:

@@ -30,7 +30,8 @@ from hetune.variants.kernel.nodes import (
 )
 from hetune.variants.kernel.walk import statements
 from hetune.variants.kernel.work import Formula, Term, formula, limit_of
-from hetune.variants.plan.variants import Device, Side, Variant, device_of, usual
+from hetune.variants.plan.sides import Side, run_on, usual
+from hetune.variants.plan.variants import Device, Variant, device_of
 from hetune.variants.program.nodes import ALL_EDGES, Space
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_columns import GPU_COLUMNS, GpuColumns
@@ -123,21 +124,27 @@ class _Weights:
 
 
 class CandidateTable:
-    """The distinct launches, with schedules, of a set of variants. Made by `of`.
+    """The distinct launches, with schedules, of what a set of variants runs. Made by `of`.
 
     Attributes:
-        variants: The variants, all for one device.
+        variants: What they run, each once; all for one device.
         device: That device.
         launches: The launch and schedule of each row.
         families: The kernel family of each row: "product" (typed products alone), "traversal"
             or "fused" (both).
         rows_of: By variant, the rows of its launches, in order.
+        place_of: By the id of what is asked for, the position of what it runs.
+        usual: The position of the usual variant.
     """
 
-    def __init__(self, variants: tuple[Variant, ...]) -> None:
+    def __init__(self, promoted: tuple[Variant, ...], side: Side) -> None:
+        runs = run_on(promoted, side)
+        variants = tuple(dict.fromkeys(runs))
         rows: dict[tuple[Launch, AnySchedule], int] = {}
         self.variants = variants
         self.device: Device = device_of(variants)
+        places = {variant: place for place, variant in enumerate(variants)}
+        self.place_of = {asked.id: places[run] for asked, run in zip(promoted, runs, strict=True)}
         self.rows_of = tuple(
             tuple(
                 rows.setdefault(pair, len(rows))
@@ -145,9 +152,9 @@ class CandidateTable:
             )
             for variant in variants
         )
+        self.usual = places[usual(promoted, side)]
         self.launches = tuple(rows)
         self.families = tuple(_family(launch) for launch, _ in self._as_run())
-        self._usual: dict[tuple[tuple[str, ...], Side], int] = {}
         self._counted: dict[Rows, int] = {}
         self._runs: dict[tuple[Space, str, int | None], int] = {}
         self._formulas: dict[Launch, Formula] = {}
@@ -156,16 +163,9 @@ class CandidateTable:
 
     @staticmethod
     @functools.lru_cache(maxsize=256)
-    def of(variants: tuple[Variant, ...]) -> CandidateTable:
-        """The table of these variants, remembered."""
-        return CandidateTable(variants)
-
-    def usual(self, learned: tuple[str, ...] = (), side: Side = "") -> int:
-        """The position of the usual variant: `plan.variants.usual`, remembered."""
-        key = learned, side
-        if key not in self._usual:
-            self._usual[key] = self.variants.index(usual(self.variants, learned, side))
-        return self._usual[key]
+    def of(variants: tuple[Variant, ...], side: Side = "") -> CandidateTable:
+        """The table of what these variants run on graphs of a side, remembered."""
+        return CandidateTable(variants, side)
 
     def totals(self, seconds: np.ndarray) -> np.ndarray:
         """Sums over the launches of each variant, float64 [variants], of a value by row."""

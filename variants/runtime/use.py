@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.variants import Variant, usual
+from hetune.variants.plan.sides import usual
+from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.choice import Chosen, chosen, contenders
 from hetune.variants.runtime.pricing import Pricer
 from hetune.variants.runtime.scored import domain_of
-from hetune.variants.runtime.table import CandidateTable
 
 _TRIALS = 4
 """Calls that each contender gets; the first of them warms up and does not count."""
@@ -197,7 +197,7 @@ def about_seconds(variant: Variant, graph: HeteroGraph) -> float:
 
 
 def _usual_on(graph: HeteroGraph, variants: tuple[Variant, ...]) -> Variant:
-    return usual(variants, side=domain_of(CandidateTable.of(variants), graph).side)
+    return usual(variants, side=domain_of(variants, graph).side)
 
 
 def _is_power_of_two(number: int) -> bool:

@@ -1,0 +1,91 @@
+"""What runs on graphs of one side in place of hybrid plans, and that it is the same work."""
+
+from __future__ import annotations
+
+import pytest
+
+from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.plan.sides import id_on, run_on, side_of
+from hetune.variants.plan.variants import DEVICES, plan_of, variants_of
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.table import COLUMNS, CandidateTable
+from hetune.variants.testing.graphs import typed_graph
+
+PROGRAMS = {"rgcn": rgcn_program(16, 32), "rgat": rgat_program(16, 32), "hgt": hgt_program(16, 32)}
+ONE_SIDED = {"src": [(0, 1, 400), (0, 1, 300)], "dst": [(1, 0, 400), (1, 0, 300)]}
+"""Relations from few nodes to many, and from many to few."""
+
+
+@pytest.mark.parametrize(("share", "side"), [(0.0, "dst"), (1.0, "src"), (0.5, ""), (1e-9, "")])
+def test_a_side_has_all_edges(share, side):
+    assert side_of(share) == side
+
+
+KNOWN = {"src/b256", "dst+separate-sums/b256", "dst/b256", "src+scores-dst/b256"}
+
+
+@pytest.mark.parametrize(
+    ("variant", "side", "runs"),
+    [
+        ("hybrid/b256", "dst", "dst/b256"),
+        ("hybrid/b256", "src", "src/b256"),
+        ("hybrid/b256", "", "hybrid/b256"),
+        ("hybrid+separate-sums/b256", "dst", "dst+separate-sums/b256"),
+        ("hybrid+separate-sums/b256", "src", "src/b256"),
+        ("hybrid+separate-products/b256", "src", "src/b256"),
+        ("hybrid+separate-products/b256", "dst", "hybrid+separate-products/b256"),
+        ("src+scores-hybrid/b256", "dst", "src+scores-dst/b256"),
+        ("hybrid/b1024", "dst", "hybrid/b1024"),
+        ("src+separate-sums/b256", "src", "src+separate-sums/b256"),
+        ("vanilla/b256", "dst", "vanilla/b256"),
+    ],
+)
+def test_ids_of_hybrid_plans_stand_for_the_plan_of_the_side(variant, side, runs):
+    assert id_on(variant, side, {variant, *KNOWN}) == runs
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("side", ONE_SIDED)
+@pytest.mark.parametrize("layer", PROGRAMS)
+def test_what_runs_instead_does_the_same_work(layer, side, device):
+    """Products as many and as large; edges no more often walked, and no more written."""
+    graph = typed_graph((5, 200), ONE_SIDED[side])
+    domain = Domain(graph)
+    assert domain.side == side
+    variants = variants_of(PROGRAMS[layer], device)
+    table = CandidateTable.of(variants)
+    columns = table.columns(domain)
+    replaced = 0
+    for asked, runs in zip(variants, run_on(variants, side), strict=True):
+        if asked is runs:
+            continue
+        replaced += 1
+        before, after = (
+            columns[list(table.rows_on(domain)[variants.index(v)])].sum(0) for v in (asked, runs)
+        )
+        for name in ("matrix_flops", "gemm_rows"):
+            assert after[COLUMNS.index(name)] == pytest.approx(before[COLUMNS.index(name)]), runs.id
+        for name in ("edge_visits", "special", "write_bytes"):
+            assert after[COLUMNS.index(name)] <= before[COLUMNS.index(name)], runs.id
+    assert replaced > len(variants) / 8
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("layer", PROGRAMS)
+def test_on_both_sides_everything_runs_itself(layer, device):
+    variants = variants_of(PROGRAMS[layer], device)
+    assert run_on(variants, "") == variants
+
+
+def test_a_table_has_what_runs_once_and_knows_where():
+    variants = variants_of(PROGRAMS["rgat"])
+    table = CandidateTable.of(variants, "dst")
+    assert len(set(table.variants)) == len(table.variants) < len(variants)
+    runs = run_on(variants, "dst")
+    assert {table.variants[table.place_of[v.id]] for v in variants} == set(runs)
+    for asked, found in zip(variants, runs, strict=True):
+        assert table.variants[table.place_of[asked.id]] is found
+    hybrid = [v.id for v in table.variants if plan_of(v.id).startswith("hybrid")]
+    assert all(id.endswith("+separate-products/b256") for id in hybrid)
+    graph = typed_graph((5, 200), ONE_SIDED["dst"])
+    assert len(table.columns(Domain(graph))) == len(table.launches)
