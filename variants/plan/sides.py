@@ -7,7 +7,7 @@ So that is what runs there, whichever of the two is asked for: on such a graph t
 from __future__ import annotations
 
 import functools
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from typing import Literal, TypeAlias
 
 from hetune.variants.plan.variants import (
@@ -56,7 +56,8 @@ def run_on(variants: tuple[Variant, ...], side: Side) -> tuple[Variant, ...]:
     return tuple(by_id[id_on(variant.id, side, by_id)] for variant in variants)
 
 
-def usual(variants: Sequence[Variant], side: Side = "") -> Variant:
+@functools.lru_cache(maxsize=256)
+def usual(variants: tuple[Variant, ...], side: Side = "") -> Variant:
     """What to run where predictions cannot tell: the plan that adapts to graphs most by itself.
 
     Alternatives are listed from the least adaptive to the most, so it is the last plan: for layers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Mapping
 from functools import cached_property
@@ -130,10 +131,14 @@ class Domain:
         return self.rows(rows.space, rows.group)
 
     def counts(self, rows: tuple[Rows, ...]) -> NDArray[np.float64]:
-        """Rows of many loops' domains, float64 [rows]; the same tuple is counted once."""
+        """Rows of many loops' domains, and infinity after the last, float64 [rows + 1].
+
+        The same tuple is counted once.
+        """
         known = self._all_counts
         if known is None or known[0] is not rows:
-            known = self._all_counts = rows, np.array([*map(self.count, rows)], np.float64)
+            counted = np.array([*map(self.count, rows), math.inf])
+            known = self._all_counts = rows, counted
         return known[1]
 
     @property

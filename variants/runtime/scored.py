@@ -101,8 +101,9 @@ class Scored:
             way, position = place
             return self.fits(position, memory_limit, ways[way])
 
-        order = costs.argsort(axis=None, kind="stable").tolist()
-        best = next(filter(fits, (divmod(place, len(self.ids)) for place in order)), None)
+        first = int(costs.argmin())
+        by_cost = [first] if memory_limit is None else costs.argsort(None, "stable").tolist()
+        best = next(filter(fits, (divmod(place, len(self.ids)) for place in by_cost)), None)
         if best is not None:
             instead = self.prices.usual
             usual = [] if instead is None else [(way, instead) for way in range(len(ways))]

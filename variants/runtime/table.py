@@ -101,16 +101,21 @@ _COLUMN = {name: position for position, name in enumerate(COLUMNS)}
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """Many terms: ``factor * min(incidence @ counts, counts[cap])``, each added to a target."""
+    """Many terms: a factor times an amount, each added to a target.
+
+    Amounts are ``min(incidence @ counts, counts[cap])``; many terms are of the same.
+    """
 
     target: np.ndarray
     factor: np.ndarray
+    amount: np.ndarray
     incidence: np.ndarray
     cap: np.ndarray
 
     def values(self, counts: np.ndarray) -> np.ndarray:
-        """The terms; the last count is infinite, the cap of terms that have none."""
-        found: np.ndarray = self.factor * np.minimum(self.incidence @ counts[:-1], counts[self.cap])
+        """The terms; the last count is infinite, the cap of amounts that have none."""
+        amounts = np.minimum(self.incidence @ counts[:-1], counts[self.cap])
+        found: np.ndarray = self.factor * amounts[self.amount]
         return found
 
 
@@ -191,11 +196,10 @@ class CandidateTable:
         found += work.reshape(rows, len(COLUMNS))
         self._add_gathers(found, counts)
         nodes = max(domain.graph.num_nodes, 1)
-        sizes = found[:, _COLUMN["block_nodes"]]
-        sizes[sizes == 0] = math.inf  # without blocks, all nodes are in one
-        found[:, _COLUMN["blocks"]] = blocks = block_counts(nodes, sizes)
+        cuts = block_counts(nodes, self._sizes)
+        found[:, _COLUMN["blocks"]] = blocks = cuts[:rows]
         found[:, _COLUMN["block_nodes"]] = np.ceil(nodes / blocks)
-        self._add_weights(found, domain)
+        self._add_weights(found, domain, cuts[rows:])
         if self._gpu is not None:
             found = np.concatenate((found, self._gpu.of(domain)), axis=1)
         return found
@@ -212,7 +216,7 @@ class CandidateTable:
         return found
 
     def _counts(self, domain: Domain) -> np.ndarray:
-        return np.append(domain.counts(self._symbols), math.inf)
+        return domain.counts(self._symbols)
 
     def _add_gathers(self, found: np.ndarray, counts: np.ndarray) -> None:
         amount, table = self._gathered.values(counts), self._tables.values(counts)
@@ -222,15 +226,15 @@ class CandidateTable:
         found[:, _COLUMN["gathered_bytes"]] = total
         found[:, _COLUMN["table_bytes"]] = weighted / np.maximum(total, 1)
 
-    def _add_weights(self, found: np.ndarray, domain: Domain) -> None:
+    def _add_weights(self, found: np.ndarray, domain: Domain, blocks: np.ndarray) -> None:
+        """With the blocks that each run of rows is counted in."""
         stats = domain.index(ALL_EDGES).relation_stats
         groups, used = np.zeros(len(self._runs)), np.zeros(len(self._runs))
-        for (space, group), (positions, block_nodes) in self._blocked.items():
+        for (space, group), positions in self._blocked.items():
             rows = stats.dst_pairs if space is Space.DST_PAIR else stats.edges
             rows = rows[domain.relations[group]] if group else rows
-            blocks = block_counts(domain.graph.num_nodes, block_nodes)
             used[positions] = np.count_nonzero(rows)
-            groups[positions] = np.minimum(rows, blocks).sum(axis=1)
+            groups[positions] = np.minimum(rows, blocks[positions, None]).sum(axis=1)
         row, run, size = self._typed.row, self._typed.run, self._typed.size
         count = len(found)
         found[:, _COLUMN["weight_groups"]] = np.bincount(row, groups[run], minlength=count)
@@ -297,18 +301,13 @@ class CandidateTable:
         self._tables, self._walks = self._terms(tables), self._terms(walks)
         columns = np.array(typed, np.intp).reshape(-1, 3).T
         self._typed = _Weights(columns[0], columns[1], columns[2].astype(np.float64))
-        self._blocked = self._by_rows()
-
-    def _by_rows(self) -> dict[tuple[Space, str], tuple[np.ndarray, np.ndarray]]:
-        """By what is walked: positions of runs, and nodes of a block [runs, 1], infinite if all."""
-        found: dict[tuple[Space, str], list[tuple[int, float]]] = {}
-        for (space, group, block_nodes), position in self._runs.items():
-            nodes = math.inf if block_nodes is None else block_nodes
-            found.setdefault((space, group), []).append((position, nodes))
-        return {
-            key: (np.array([p for p, _ in runs], np.intp), np.array([[n] for _, n in runs]))
-            for key, runs in found.items()
-        }
+        walked: dict[tuple[Space, str], list[int]] = {}
+        for (space, group, _), position in self._runs.items():
+            walked.setdefault((space, group), []).append(position)
+        self._blocked = {key: np.array(runs, np.intp) for key, runs in walked.items()}
+        # Of each row, then of each run; without blocks, all nodes are in one.
+        sizes = *self._fixed[:, _COLUMN["block_nodes"]], *(nodes or 0 for *_, nodes in self._runs)
+        self._sizes = np.array([size or math.inf for size in sizes], np.float64)
 
     def _formula(self, launch: Launch) -> Formula:
         if launch not in self._formulas:
@@ -327,16 +326,19 @@ class CandidateTable:
 
     def _terms(self, terms: Iterable[tuple[int, Term]]) -> _Terms:
         found = list(terms)
+        amounts: dict[tuple[tuple[Rows, ...], Rows | None], int] = {}
+        which = [amounts.setdefault((term.rows, term.cap), len(amounts)) for _, term in found]
         infinite = len(self._counted)
-        incidence = np.zeros((len(found), infinite))
-        for position, (_, term) in enumerate(found):
-            for rows in term.rows:
+        incidence = np.zeros((len(amounts), infinite))
+        for (summed, _), position in amounts.items():
+            for rows in summed:
                 incidence[position, self._counted[rows]] += 1
         return _Terms(
             np.array([target for target, _ in found], np.intp),
             np.array([term.factor for _, term in found], np.float64),
+            np.array(which, np.intp),
             incidence,
-            np.array([self._counted[t.cap] if t.cap else infinite for _, t in found], np.intp),
+            np.array([self._counted[cap] if cap else infinite for _, cap in amounts], np.intp),
         )
 
 

@@ -101,9 +101,9 @@ class Use:
             if policy.explore:
                 return self._explored(variants, graph, policy)
             if not self.asked:
-                first = self.current.variant if self.current else _usual_on(graph, variants)
-                if self._is_early(first, graph, policy, is_ready):
-                    self.current = Chosen(first, cuda_graph=False, is_settled=False)
+                early = self._early(variants, graph, policy, is_ready)
+                if early is not None:
+                    self.current = Chosen(early, cuda_graph=False, is_settled=False)
                     return self.current, None
             learns = policy.expected_runs is None
             if not self.asked or (learns and _is_power_of_two(self.calls)):
@@ -112,20 +112,21 @@ class Use:
             assert self.current is not None
             return self.current, None
 
-    def _is_early(
+    def _early(
         self,
-        first: Variant,
+        variants: tuple[Variant, ...],
         graph: HeteroGraph,
         policy: Policy,
         is_ready: Callable[[Variant], bool],
-    ) -> bool:
-        """Whether the calls until now, this one included, are not worth the question yet."""
+    ) -> Variant | None:
+        """What runs while the calls, this one included, are not worth the question yet."""
         if policy.expected_runs is not None or policy.memory_limit is not None:
-            return False
+            return None
+        first = self.current.variant if self.current else _usual_on(graph, variants)
         spent = self.calls * about_seconds(first, graph)
         if spent >= PATIENCE * policy.pricer.asking_seconds:
-            return False
-        return self.current is not None or is_ready(first)
+            return None
+        return first if self.current is not None or is_ready(first) else None
 
     def _decide(self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy) -> Chosen:
         runs = float(self.calls) if policy.expected_runs is None else policy.expected_runs
