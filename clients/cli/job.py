@@ -113,7 +113,7 @@ def prepare(job: Job, say: Say) -> Prepared:
     chosen = choice.candidate(job.variant or choice.id).id
     took = console.seconds(time.perf_counter() - start)
     say(
-        f"{job.layer.describe()}, {where.describe()}: {len(layer.variants)} variants scored in "
+        f"{job.layer.describe()}, {where.describe()}: {len(choice.candidates)} variants scored in "
         f"{took}"
     )
     asked = "as asked for" if chosen == job.variant else f"what {job.variant} runs on this graph"
