@@ -20,7 +20,8 @@ def candidates(
     Args:
         layer: Which layer.
         compiled: Also those under torch.compile.
-        only: Families or name patterns ("pyg", "expert/*"); all if empty.
+        only: Families or name patterns ("pyg", "expert/*"); if empty, all that do not want to be
+            asked for by name.
     """
     modules = (hetune, torch_expert, dgl, pyg)
     found = [candidate for module in modules for candidate in module.candidates(layer)]
@@ -29,12 +30,14 @@ def candidates(
         for candidate in found
         if (compiled or not candidate.compiled)
         and (not only or any(_matches(candidate, pattern) for pattern in only))
+        and (not candidate.by_name or candidate.name in only)
     ]
 
 
 def find(layer: Layer, name: str) -> Candidate:
     """The candidate of that name."""
-    return next(c for c in candidates(layer, compiled=True) if c.name == name)
+    [found] = candidates(layer, compiled=True, only=[name])
+    return found
 
 
 def missing(candidate: Candidate) -> str | None:

@@ -89,8 +89,9 @@ def times(cell: dict[str, Any], statistic: Statistic = "median_ms") -> dict[str,
 def best_peer(
     cell: dict[str, Any], *, without: Sequence[str] = (), statistic: Statistic = "median_ms"
 ) -> tuple[str, float] | None:
-    """Name and milliseconds of the fastest candidate that is not hetune."""
-    peers = {n: t for n, t in times(cell, statistic).items() if n not in (_OWN, *without)}
+    """Name and milliseconds of the fastest candidate that is not hetune's."""
+    others = (item for item in times(cell, statistic).items() if not item[0].startswith("hetune/"))
+    peers = {name: taken for name, taken in others if name not in without}
     return min(peers.items(), key=lambda item: item[1]) if peers else None
 
 

@@ -128,6 +128,7 @@ class Candidate:
         model: "full", or "no-bias-no-gelu" where the peer's layer is a lighter one; it is then
             held to the reference of that lighter model.
         precision: Of its products: "ieee" (float32), or "bf16" where it rounds operands.
+        by_name: Runs only when asked for by its whole name.
     """
 
     name: str
@@ -136,6 +137,7 @@ class Candidate:
     compiled: bool = False
     model: str = "full"
     precision: str = "ieee"
+    by_name: bool = False
 
     @property
     def family(self) -> str:

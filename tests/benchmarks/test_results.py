@@ -140,6 +140,10 @@ def test_only_selects_families_and_patterns():
         "dgl/RelGraphConv sorted",
     ]
     every = [c.name for c in _registry.candidates("rgcn")]
-    assert "hetune/compile" in every
+    assert [name for name in every if name.startswith("hetune/")] == ["hetune/compile"]
+    small = "hetune/least memory"
+    assert [c.name for c in _registry.candidates("rgcn", only=["hetune"])] == ["hetune/compile"]
+    assert [c.name for c in _registry.candidates("rgcn", only=[small])] == [small]
+    assert _registry.find("rgcn", small).name == small
     assert not any("compile" in name for name in every if name.startswith("pyg"))
     assert any("+compile" in c.name for c in _registry.candidates("hgt", compiled=True))
