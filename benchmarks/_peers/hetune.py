@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from _peers.problem import Candidate, Layer, Problem
@@ -21,11 +22,14 @@ def _build_small(problem: Problem) -> Callable[[], Any]:
     """Within the least memory that any variant can do with."""
     import hetune
 
-    graph, x = problem.graph, problem.x_dict if problem.layer == "hgt" else problem.x
-    choice = hetune.compile(problem.conv, expected_runs=math.inf).explain(x, graph)
-    least = min(candidate.peak_bytes for candidate in choice.candidates)
-    module = hetune.compile(problem.conv, expected_runs=math.inf, memory_limit=least)
-    return lambda: module(x, graph)
+    module, graph = hetune.compile(problem.conv, expected_runs=math.inf), problem.graph
+    x = problem.x_dict if problem.layer == "hgt" else problem.x
+
+    @cache
+    def least() -> int:
+        return min(candidate.peak_bytes for candidate in module.explain(x, graph).candidates)
+
+    return lambda: module(x, graph, memory_limit=least())
 
 
 def candidates(layer: Layer) -> list[Candidate]:
