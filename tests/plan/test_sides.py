@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
-from hetune.variants.plan.sides import id_on, run_on, side_of
+from hetune.variants.plan.sides import depends_on_side, id_on, run_on, side_of
 from hetune.variants.plan.variants import DEVICES, plan_of, variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.table import COLUMNS, CandidateTable
@@ -42,6 +42,7 @@ KNOWN = {"src/b256", "dst+separate-sums/b256", "dst/b256", "src+scores-dst/b256"
 )
 def test_ids_of_hybrid_plans_stand_for_the_plan_of_the_side(variant, side, runs):
     assert id_on(variant, side, {variant, *KNOWN}) == runs
+    assert runs == variant or depends_on_side(variant)
 
 
 @pytest.mark.parametrize("device", DEVICES)

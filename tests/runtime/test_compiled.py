@@ -24,6 +24,7 @@ from hetune.variants.errors import (
 )
 from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.index import GraphIndex
 from hetune.variants.plan.variants import BLOCK_NODES
 from hetune.variants.runtime.backends import backend_for, backend_named
 from hetune.variants.runtime.compiled import FallbackWarning
@@ -204,6 +205,11 @@ def test_on_graphs_of_one_side_hybrid_plans_run_the_plan_of_that_side(failing, e
     with pytest.raises(MemoryLimitError, match=f"{re.escape(asked)} needs"):
         layer(x, one_sided, variant=asked, memory_limit=choice.candidate(runs).peak_bytes - 1)
     assert layer(x, one_sided, variant=asked, memory_limit=choice.candidate(runs).peak_bytes).any()
+
+
+def test_a_variant_that_is_asked_for_indexes_what_it_needs_itself(layer, x, graph):
+    layer(x, graph, variant="vanilla/b256")
+    assert "relation_stats" not in GraphIndex.of(graph).build_seconds
 
 
 def test_an_unknown_variant(layer, x, graph):

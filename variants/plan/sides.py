@@ -36,6 +36,11 @@ def side_of(share: float) -> Side:
     return "dst" if share == 0 else "src" if share == 1 else ""
 
 
+def depends_on_side(variant: str) -> bool:
+    """Whether it may be another variant that runs under an id on graphs of one side."""
+    return "hybrid" in variant
+
+
 def id_on(variant: str, side: Side, known: Container[str]) -> str:
     """The id of what a variant runs on graphs of a side: that side's plan in place of a hybrid one.
 
@@ -93,7 +98,7 @@ def _blocks(program: Program) -> str:
 
 def _plan_on(plan: str, side: Side) -> str:
     """The name that a plan has on graphs of a side, whether there is one or not."""
-    if not side or "hybrid" not in plan:
+    if not side or not depends_on_side(plan):
         return plan
     name = plan.replace("hybrid", side)
     if side == "src":  # where products are apart from sums in any form

@@ -29,7 +29,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import settle
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.nodes import Plan
-from hetune.variants.plan.sides import id_on
+from hetune.variants.plan.sides import depends_on_side, id_on
 from hetune.variants.plan.variants import Variant, variants_of, with_schedule
 from hetune.variants.runtime.backends import backend_of
 from hetune.variants.runtime.choice import Choice, Chosen, check_demands, choose, is_replayed
@@ -40,7 +40,6 @@ from hetune.variants.runtime.given import types_of, weights_of
 from hetune.variants.runtime.modes import differentiates, full_precision, transform
 from hetune.variants.runtime.pricing import Pricer, RooflinePricer
 from hetune.variants.runtime.replay import CudaRecorder, Recorder, Replays
-from hetune.variants.runtime.scored import domain_of
 from hetune.variants.runtime.use import Policy, Uses
 
 
@@ -275,9 +274,10 @@ class CompiledLayer(nn.Module):
             return chosen, tell
         if variant not in self._promoted:
             raise VariantError(f"no variant {variant!r}: take one of {', '.join(self._promoted)}")
-        asked = self._promoted[variant]
-        found = self._promoted[id_on(variant, domain_of((asked,), graph).side, self._promoted)]
-        limit = self._policy_for(memory_limit).memory_limit
+        runs = variant
+        if depends_on_side(variant):
+            runs = id_on(variant, self._domain(graph).side, self._promoted)
+        found, limit = self._promoted[runs], self._policy_for(memory_limit).memory_limit
         if limit is not None:
             executable = self._executable(found, graph)
             peak = executable.layout.peak_bytes
@@ -299,13 +299,13 @@ class CompiledLayer(nn.Module):
         return replace(self._policy, memory_limit=memory_limit)
 
     def _executable(self, variant: Variant, graph: HeteroGraph) -> Executable:
-        device = graph.device if self._backend.indexes_on_device else None
         return graph.cached(
             ("executable", variant.key, self._backend.name),
-            lambda: Executable(
-                variant.plan, Domain(graph, device), self._backend, variant.schedules
-            ),
+            lambda: Executable(variant.plan, self._domain(graph), self._backend, variant.schedules),
         )
+
+    def _domain(self, graph: HeteroGraph) -> Domain:
+        return Domain(graph, graph.device if self._backend.indexes_on_device else None)
 
     def _run(
         self,
