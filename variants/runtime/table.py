@@ -157,7 +157,7 @@ class CandidateTable:
             )
             for variant in variants
         )
-        self.usual = places[usual(promoted, side)]
+        self.usual = self.place_of[usual(promoted, side).id]
         self.launches = tuple(rows)
         self.families = tuple(_family(launch) for launch, _ in self._as_run())
         self._counted: dict[Rows, int] = {}
