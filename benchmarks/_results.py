@@ -90,8 +90,8 @@ def best_peer(
     cell: dict[str, Any], *, without: Sequence[str] = (), statistic: Statistic = "median_ms"
 ) -> tuple[str, float] | None:
     """Name and milliseconds of the fastest candidate that is not hetune's."""
-    others = (item for item in times(cell, statistic).items() if not item[0].startswith("hetune/"))
-    peers = {name: taken for name, taken in others if name not in without}
+    found = times(cell, statistic).items()
+    peers = {n: t for n, t in found if not n.startswith("hetune/") and n not in without}
     return min(peers.items(), key=lambda item: item[1]) if peers else None
 
 

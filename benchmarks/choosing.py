@@ -157,7 +157,7 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
     chosen = choose(graph)  # also warms up
     inputs = random_inputs(program, Domain(graph), 0)
     weights = weights_of(chosen.plan, inputs.weights, graph)
-    first = usual(variants)
+    first = usual(variants, Domain(graph).side)
     given = weights_of(first.plan, inputs.weights, graph)
     times: dict[str, list[float]] = {name: [] for name in _TIMES}
 

@@ -106,7 +106,7 @@ def plan_of(variant: str) -> str:
 
 
 def is_usual(variant: str, device: Device) -> bool:
-    """Whether an id is of its plan in the usual schedule."""
+    """Whether an id is of its plan in `USUAL`, the schedule that every plan has."""
     return variant.endswith(f"/{USUAL[device]}")
 
 
