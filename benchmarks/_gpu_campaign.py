@@ -37,6 +37,7 @@ from hetune.profiling.units import Unit as Measured
 from hetune.profiling.wire import measurement_from_json, measurement_to_json
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.plan.sides import id_on
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.registry.whole import write_whole
 from hetune.variants.runtime.build import layer_program
@@ -92,7 +93,8 @@ class Profiling:
     def recount(self) -> int:
         """Counts anew what measured launches amount to, where what is counted has changed.
 
-        Times stay as they are.
+        Times stay as they are, and so does what does not count: hybrid plans that were measured by
+        themselves on graphs of one side.
 
         Returns:
             How many files there were.
@@ -111,11 +113,12 @@ class Profiling:
             variants, domain = _promoted(problem), Domain(graph)
             table = CandidateTable.of(variants, domain.side)
             columns, rows_on = table.columns(domain), table.rows_on(domain)
+            ids = {each.variant for each in found}
             write_measurements(
                 path,
                 [
                     _counted(m, columns[list(rows_on[table.place_of[m.variant]])])
-                    if m.launches
+                    if m.launches and id_on(m.variant, domain.side, ids) == m.variant
                     else m
                     for m in found
                 ],
