@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,6 +72,18 @@ def _nothing_of_the_user_s(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["XDG_DATA_HOME"] = str(folder / "data")
     os.environ["HETUNE_MODELS"] = str(folder / "models")
     os.environ["HETUNE_STORE"] = str(folder / "store.db")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _stores_are_opened_by_sqlite_alone() -> None:
+    """Who opens a file that is a store in use, and closes it, drops the process's locks on it."""
+    from hetune.profiling.store import engines
+
+    def look(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "open" and engines._open and isinstance(arguments[0], str | Path):
+            assert Path(arguments[0]).absolute() not in engines._open, f"{arguments[0]} is in use"
+
+    sys.addaudithook(look)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,6 +19,9 @@ from hetune.profiling.store.store import Store
 from hetune.variants.errors import StoreError
 from hetune.variants.registry.whole import PRIVATE, sync_folder
 
+_TAKEN_SECONDS = 0.5
+"""How long a file that is to be replaced may be held by somebody who is about to let it go."""
+
 
 def backup(url: str | Path | None, file: Path) -> int:
     """Writes a store as it is at one moment to a file, which appears when it is whole.
@@ -35,7 +38,7 @@ def backup(url: str | Path | None, file: Path) -> int:
 
     Raises:
         StoreError: The store is on a server, or not there, or damaged, or cannot be read; or the
-            file cannot be written.
+            file cannot be written, or is a store in use.
     """
     source = _file_of(url)
     if not source.is_file():
@@ -131,8 +134,8 @@ def _copy(source: Path, target: Path, doing: str) -> None:
             )
 
 
-def _connected(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+def _connected(path: Path, seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=seconds, isolation_level=None)
 
 
 def _contents(path: Path) -> tuple[int, int]:
@@ -148,7 +151,11 @@ def _contents(path: Path) -> tuple[int, int]:
 
 
 def _publish(draft: Path, file: Path) -> None:
-    """Puts a closed database in its place: one file, without the others that SQLite keeps."""
+    """Puts a closed database in its place: one file, without the others that SQLite keeps.
+
+    Raises:
+        StoreError: What it would replace is in use.
+    """
     with closing(_connected(draft)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
     draft.chmod(PRIVATE)
@@ -157,8 +164,34 @@ def _publish(draft: Path, file: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-    # An old file's: SQLite would take them for the new one's.
-    for log in ("-wal", "-shm", "-journal"):
-        Path(f"{file}{log}").unlink(missing_ok=True)
-    draft.replace(file)
+    with _held_alone(file):
+        # An old file's: SQLite would take them for the new one's.
+        for log in ("-wal", "-shm", "-journal"):
+            Path(f"{file}{log}").unlink(missing_ok=True)
+        draft.replace(file)
     sync_folder(file.parent)
+
+
+@contextmanager
+def _held_alone(file: Path) -> Iterator[None]:
+    """Nobody else uses a database meanwhile; nor does anybody what is none, or is not there.
+
+    Raises:
+        StoreError: Somebody does.
+    """
+    if not file.exists():
+        yield
+        return
+    with closing(_connected(file, _TAKEN_SECONDS)) as connection:
+        try:
+            # Only who is connected alone can end the mode in which stores are kept.
+            connection.execute("PRAGMA journal_mode = DELETE")
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+                raise StoreError(
+                    f"{file} is a store in use: name another file, or stop what uses it"
+                ) from None
+        except sqlite3.DatabaseError:
+            pass  # nothing that SQLite would use
+        yield

@@ -14,6 +14,7 @@ from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from hetune.profiling.store.engines import Shared, acquire, release
 from hetune.profiling.store.faults import BUSY_SECONDS, explained
 from hetune.variants.errors import StoreError
 
@@ -76,15 +77,18 @@ def find(url: str | Path | None) -> Address:
     return Address(parsed, shown.render_as_string(hide_password=False), secrets)
 
 
-def connect(address: Address) -> Engine:
-    """An engine for a store; nothing but an SQLite file is created.
+def connect(address: Address) -> Shared:
+    """This process's engine for a store, to be given back; nothing but a file is created.
 
     Raises:
-        StoreError: The file cannot be created, or the driver is not installed.
+        StoreError: The file cannot be created or used, or the driver is not installed.
     """
+    with explained("create", address.place, address.secrets):
+        return acquire(address.url, address.place, lambda: _engine(address))
+
+
+def _engine(address: Address) -> Engine:
     if address.url.get_backend_name() == "sqlite":
-        with explained("create", address.place, address.secrets):
-            _create_file(str(address.url.database))
         engine = create_engine(
             address.url, connect_args={"timeout": BUSY_SECONDS}, hide_parameters=True
         )
@@ -113,13 +117,13 @@ def check(url: str | Path | None) -> None:
         StoreError: There never can.
     """
     address = find(url)
-    engine = connect(address)
+    shared = connect(address)
     try:
-        if engine.dialect.name == "sqlite":
-            with explained("open", address.place, address.secrets), engine.connect():
+        if shared.engine.dialect.name == "sqlite":
+            with explained("open", address.place, address.secrets), shared.engine.connect():
                 pass
     finally:
-        engine.dispose()
+        release(shared)
 
 
 def _default_file() -> Path:
@@ -129,15 +133,6 @@ def _default_file() -> Path:
 def _values(url: URL, key: str) -> tuple[str, ...]:
     value = url.query.get(key, ())
     return (value,) if isinstance(value, str) else value
-
-
-def _create_file(name: str) -> None:
-    if name.startswith("file:"):  # SQLite's own kind of URL, with options of its own
-        return
-    path = Path(name)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # SQLite gives its other two files the permissions of this one.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.records import LaunchRecord, Measurement, Status
+from hetune.profiling.store.engines import check_unused
 from hetune.profiling.store.store import Added, Store
 from hetune.profiling.store.wanted import Wanted
 from hetune.variants.errors import StoreError
@@ -82,9 +83,10 @@ def export_parquet(
         The number of rows.
 
     Raises:
-        StoreError: As `Store.measurements`, or the file cannot be written.
+        StoreError: As `Store.measurements`, or the file cannot be written, or is the store.
     """
     path = Path(path)
+    check_unused(path)
     rows = store.with_fingerprints(machine, **wanted)
     try:
         with replacing(path) as file:
@@ -108,6 +110,7 @@ def import_parquet(store: Store, path: str | Path) -> Added:
     Raises:
         StoreError: It cannot be read, or is no such file; or as `Store.add`.
     """
+    check_unused(Path(path))
     added = Added(0, 0)
     for group in _groups(Path(path)):
         for fingerprint, members in groupby(group, key=lambda record: record[1]):

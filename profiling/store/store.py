@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, Unpack
 
-from sqlalchemy import ColumnElement, Connection, Engine, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.closing import Closing
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.store import schema
 from hetune.profiling.store.connect import connect, find
+from hetune.profiling.store.engines import Shared, release
 from hetune.profiling.store.faults import explained
 from hetune.profiling.store.rows import from_row, to_row
 from hetune.profiling.store.wanted import Wanted, limits_of
@@ -67,13 +68,16 @@ class Tally:
 class Store(Closing):
     """Measurements in a database; they are added, and never changed or removed.
 
-    Safe with many threads and processes at once, each of which opens its own: a store does not
-    survive a fork. What `add` has returned for is on disk.
+    Safe with many threads and processes at once, each of which opens its own; all of one process
+    share an engine. A store does not survive a fork, and where one is open in a file, the new
+    process cannot open that. What `add` has returned for is on disk.
     """
 
-    def __init__(self, engine: Engine, place: str, secrets: tuple[str, ...] = ()) -> None:
+    def __init__(self, shared: Shared, place: str, secrets: tuple[str, ...] = ()) -> None:
         """Use `open`."""
-        self._engine, self._place, self._secrets = engine, place, secrets
+        self._shared, self._place, self._secrets = shared, place, secrets
+        self._engine = shared.engine
+        self._is_open = True
 
     @classmethod
     def open(cls, url: str | Path | None = None) -> Self:
@@ -89,14 +93,14 @@ class Store(Closing):
                 are those of another version.
         """
         address = find(url)
-        engine = connect(address)
+        shared = connect(address)
         try:
             with explained("open", address.place, address.secrets):
-                schema.prepare(engine, address.place)
+                schema.prepare(shared.engine, address.place)
         except BaseException:
-            engine.dispose()
+            release(shared)
             raise
-        return cls(engine, address.place, address.secrets)
+        return cls(shared, address.place, address.secrets)
 
     @property
     def place(self) -> str:
@@ -104,8 +108,10 @@ class Store(Closing):
         return self._place
 
     def close(self) -> None:
-        """Give the connections back."""
-        self._engine.dispose()
+        """Give the connections back; a closed store cannot be used any more."""
+        is_open, self._is_open = self._is_open, False
+        if is_open:
+            release(self._shared)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._place!r})"
@@ -175,6 +181,7 @@ class Store(Closing):
         with self._connection("write to") as connection:
             yield connection
             connection.commit()
+            self._shared.check()  # or it is in a file that nobody will ever see
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -288,6 +295,9 @@ class Store(Closing):
 
     @contextmanager
     def _connection(self, doing: str) -> Iterator[Connection]:
+        if not self._is_open:
+            raise StoreError(f"the store {self._place} was closed: open it again")
+        self._shared.check()
         with (
             explained(doing, self._place, self._secrets),
             self._engine.connect() as connection,

@@ -29,5 +29,7 @@ def test_what_was_measured_elsewhere(hetune, tmp_path):
         0,
         f"1 measurement imported from {file} (1 was there)\n",
     )
-    refused = hetune("store", "import", here, "--store", here)
+    refused = hetune("store", "import", elsewhere, "--store", here)
     assert (refused.exit_code, "name a whole file" in refused.stderr) == (1, True)
+    refused = hetune("store", "import", here, "--store", here)
+    assert (refused.exit_code, "is the store itself" in refused.stderr) == (1, True)

@@ -1,0 +1,189 @@
+"""The engines of this process: one for each database, however many of its stores are open.
+
+SQLite's locks on a file belong to the process. They keep several connections of one process apart,
+but are all dropped when anything else in the process opens the file and closes it again, or when
+a fork inherits it (sqlite.org/howtocorrupt.html, 2.2 and 2.6). So this module is the only one that
+touches a store's file other than through SQLite, and only to create it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import URL, Engine
+
+from hetune.variants.errors import StoreError
+
+_URI = "file:"
+"""How SQLite's own kind of URL begins, which has options of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A database's file: its path without links, and which file that was when it was opened."""
+
+    path: Path
+    device: int
+    inode: int
+
+    def is_there(self) -> bool:
+        """Whether the path still leads to it."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == (self.device, self.inode)
+
+
+@dataclass(eq=False, slots=True)
+class Shared:
+    """An engine, and how many stores use it.
+
+    Attributes:
+        engine: The engine.
+        place: What messages call the database.
+        file: The database's, if it is one.
+    """
+
+    engine: Engine
+    place: str
+    file: File | None
+    users: int = 1
+    process: int = field(default_factory=os.getpid)
+
+    def check(self) -> None:
+        """Checks that the engine may be used.
+
+        Raises:
+            StoreError: It is another process's, or its file is not there any more.
+        """
+        if self.process != os.getpid():
+            raise _forked(self.place)
+        if self.file is not None and not self.file.is_there():
+            raise _gone(self.place)
+
+
+_opening = threading.Lock()
+_open: dict[URL | Path, Shared] = {}
+_inherited: dict[URL | Path, Shared] = {}
+"""Those of the process that this one was forked from: kept, for closing them is not ours to do."""
+
+
+def acquire(url: URL, place: str, create: Callable[[], Engine]) -> Shared:
+    """The engine for a database; a file that is not there is created, for its owner only.
+
+    Args:
+        url: The database's.
+        place: What messages call it.
+        create: Makes the engine, which opens nothing yet.
+
+    Raises:
+        StoreError: The file is in use under another name, or was replaced while it was in use, or
+            was in use in the process that this one was forked from.
+        OSError: The file cannot be created.
+    """
+    path = file_of(url)
+    with _opening:
+        key = url if path is None else path
+        if (known := _open.get(key)) is not None:
+            known.check()
+            known.users += 1
+            return known
+        if path is not None and path in _inherited:
+            raise _forked(place)
+        file = None if path is None else _created(path)
+        for other in _open.values():
+            if file is not None and other.file is not None and _is_same(file, other.file):
+                raise StoreError(
+                    f"the store {place} is open as {other.place}, another name of the same file, "
+                    "which would damage it: name it by one of them everywhere, and remove the other"
+                )
+        _open[key] = Shared(create(), place, file)
+        return _open[key]
+
+
+def release(shared: Shared) -> None:
+    """Gives an engine back; the last one to do so closes its connections."""
+    with _opening:
+        shared.users -= 1
+        if shared.users or shared.process != os.getpid():
+            return
+        for key in [key for key, other in _open.items() if other is shared]:
+            del _open[key]
+        shared.engine.dispose()
+
+
+def check_unused(path: Path) -> None:
+    """Checks that a file, which is about to be opened or replaced, is no store that is open here.
+
+    Raises:
+        StoreError: It is one.
+    """
+    path = path.resolve()
+    with _opening:
+        if path in _open:
+            raise StoreError(f"{path} is the store itself, which is in use: name another file")
+
+
+def file_of(url: URL) -> Path | None:
+    """Path of a database's file without links; None for servers, and files with options."""
+    name = str(url.database)
+    if url.get_backend_name() != "sqlite" or name.startswith(_URI):
+        return None
+    return Path(name).expanduser().resolve()
+
+
+def _created(path: Path) -> File:
+    """A database's file, which is only opened if it is not there, and so nobody else's."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        # SQLite gives its other two files the permissions of this one.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    found = path.stat()
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return File(path, found.st_dev, found.st_ino)
+
+
+def _is_same(one: File, other: File) -> bool:
+    return (one.device, one.inode) == (other.device, other.inode)
+
+
+def _gone(place: str) -> StoreError:
+    return StoreError(
+        f"the file of the store {place} was deleted or replaced while it was in use, and what was "
+        "stored last may be lost: put it back, or a copy in its place (`hetune store restore`), "
+        "and restart what uses it"
+    )
+
+
+def _forked(place: str) -> StoreError:
+    return StoreError(
+        f"the store {place} was open when this process was forked, which would damage it: close it "
+        "before, or start the process by `spawn`"
+    )
+
+
+def _forget() -> None:
+    """In a new process: nothing is open here, and what its parent has open is not touched."""
+    global _opening
+    _inherited.update(_open)
+    _open.clear()
+    _opening = threading.Lock()
+
+
+# The lock is held meanwhile: no other thread is in the middle of opening something.
+os.register_at_fork(
+    before=lambda: _opening.acquire(),
+    after_in_parent=lambda: _opening.release(),
+    after_in_child=_forget,
+)
