@@ -13,7 +13,7 @@ from hetune.costmodel.evaluate.metrics import ROOFLINE, Chooser
 from hetune.costmodel.evaluate.report import MODEL, Report, evaluate
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.profiling.store.problems import problems as problems_of
+from hetune.profiling.store.problems import select
 from hetune.profiling.store.store import Store
 from hetune.profiling.train import report_of
 from hetune.variants.errors import InputError, ModelError
@@ -96,13 +96,14 @@ def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> tu
     """
     known = {family for model in models for family in model.manifest.data.graph_families}
     device = models[0].manifest.device
-    found = problems_of(store, machine, device=device)
-    left = tuple(problem for problem in found if problem.family not in known)
+    found = select(store, machine, device=device)
+    left = tuple(problem for problem in found.problems if problem.family not in known)
     if not left:
+        reasons = "".join(f" ({remark})" for remark in found.remarks)
         raise InputError(
             f"{store.place} holds no measurements for the device {device!r} on "
-            "graphs of families that were not trained on: profile some (`hetune profile` with "
-            "files of yours)"
+            f"graphs of families that were not trained on{reasons}: profile some "
+            "(`hetune profile` with files of yours)"
         )
     return left
 

@@ -11,12 +11,13 @@ from hetune.costmodel.calibration import load_calibration
 from hetune.costmodel.data import Problem
 from hetune.costmodel.evaluate.asking import with_asking
 from hetune.costmodel.evaluate.card import card_of, write_card
-from hetune.costmodel.evaluate.report import Report, cross_validate, family_folds
+from hetune.costmodel.evaluate.metrics import ROOFLINE
+from hetune.costmodel.evaluate.report import MODEL, Report, cross_validate
 from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.profiling.store.problems import problems as problems_of
+from hetune.profiling.store.problems import LEAST_FAMILIES, select
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import InputError, ModelError
 from hetune.variants.plan.variants import Device
@@ -34,11 +35,31 @@ class Data:
         problems: What was measured, of variants for one device.
         measured_on: The machine.
         rates: Its rates for that device, if it is this one and was calibrated; else the defaults.
+        remarks: As `hetune.profiling.store.problems.Selection.remarks`.
     """
 
     problems: tuple[Problem, ...]
     measured_on: Fingerprint
     rates: Rates
+    remarks: tuple[str, ...] = ()
+
+    def check_families(self) -> None:
+        """Checks that some graph families can be held out, before anything is fitted.
+
+        Raises:
+            InputError: There are too few; the message says what does not count, and what to run.
+        """
+        families = sorted({problem.family for problem in self.problems})
+        if len(families) < LEAST_FAMILIES:
+            option = _option(self.problems[0].device)
+            said = (
+                f"all measurements that count are of one graph family, {families[0]!r}, but a cost "
+                "model is trained on some families and judged on others",
+                *self.remarks,
+                f"profile graphs of another family (`hetune profile{option}` measures several), "
+                "and train again",
+            )
+            raise InputError("; ".join(said))
 
 
 def gather(store: Store, machine: str | None = None, device: Device = "cpu") -> Data:
@@ -53,16 +74,16 @@ def gather(store: Store, machine: str | None = None, device: Device = "cpu") -> 
         ModelError: It knows nothing.
         StoreError: As `Store.measurements`.
     """
-    found = problems_of(store, machine, device=device)
-    if not found:
-        option = "" if device == "cpu" else f" --device {device}"
+    found = select(store, machine, device=device)
+    if not found.problems:
+        reasons = "".join(f" ({remark})" for remark in found.remarks)
         raise ModelError(
-            f"{store.place} holds no measurements of layers for the device {device!r} to train on: "
-            f"run `hetune profile{option}` first"
+            f"{store.place} holds no measurements of layers for the device {device!r} to train on"
+            f"{reasons}: run `hetune profile{_option(device)}` first"
         )
-    digest = found[0].machine
+    digest = found.problems[0].machine
     measured_on = next(m.fingerprints[-1] for m in store.machines() if m.digest == digest)
-    return Data(found, measured_on, _rates(measured_on, device))
+    return Data(found.problems, measured_on, _rates(measured_on, device), found.remarks)
 
 
 def judge(
@@ -96,7 +117,10 @@ def judge(
         fit,
         folds=folds,
         machine=data.rates,
-        about={"split": f"graph families held out in {folds} parts, each in turn"},
+        about={
+            "split": f"graph families held out in {folds} parts, each in turn",
+            **({"measurements": "; ".join(data.remarks)} if data.remarks else {}),
+        },
         progress=lambda done, total, held_out: progress(done, total),
     )
     return with_asking(report, model, data.problems, data.rates)
@@ -105,10 +129,13 @@ def judge(
 def keep(model: CostModel, data: Data, report: Report, shelf: Shelf) -> tuple[str, Path]:
     """Makes a model the shelf's candidate, with its card and report; its id, and the card.
 
+    The regrets of its manifest are the report's from then on, so that lists and the card agree.
+
     Raises:
         ModelError: The shelf is for another device, or it, the card or the report cannot be
             written.
     """
+    model = _as_judged(model, report)
     key = shelf.add(model)
     folder = cards_folder(shelf, key)
     try:
@@ -140,7 +167,7 @@ def train(
         InputError: There are too few families of graphs to judge a model.
     """
     data = gather(store, machine, shelf.device)
-    family_folds(data.problems, folds)  # refused before anything is fitted
+    data.check_families()
     rates, measured_on = data.rates, data.measured_on
     model = CostModel.fit(data.problems, rates, measured_on, target=target, folds=folds)
     return keep(model, data, judge(model, data, folds), shelf)[0]
@@ -171,6 +198,25 @@ def report_of(shelf: Shelf, key: str) -> Report:
             "train it again, or profile graphs of other families"
         ) from error
     return report
+
+
+def _as_judged(model: CostModel, report: Report) -> CostModel:
+    papers, scores = model.manifest, report.scores
+    metrics = dict(papers.metrics)
+    for name, chooser in ((papers.target, MODEL), ("roofline", ROOFLINE)):
+        if chooser in scores:
+            score = scores[chooser]
+            found = {
+                "regret": score.regret,
+                "regret_p95": score.regret_p95,
+                "regret_max": score.regret_max,
+            }
+            metrics[name] = {**metrics.get(name, {}), **found}
+    return CostModel(model.families, replace(papers, metrics=metrics))
+
+
+def _option(device: Device) -> str:
+    return "" if device == "cpu" else f" --device {device}"
 
 
 def _rates(machine: Fingerprint, device: Device) -> Rates:

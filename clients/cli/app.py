@@ -7,25 +7,11 @@ import traceback
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
-import hetune
-from hetune.clients.cli import (
-    build,
-    calibrate,
-    console,
-    keys,
-    models,
-    profile,
-    registry,
-    remote,
-    run,
-    serve,
-    show,
-    store,
-    worker,
-)
-from hetune.clients.cli.options import Threads, use_threads
+from hetune.clients.cli import console
+from hetune.clients.cli.commands import SOURCES
+from hetune.clients.cli.lazy import LazyGroup, register
+from hetune.costmodel.version import release
 from hetune.variants.errors import (
     CampaignError,
     ConflictError,
@@ -53,8 +39,10 @@ _BAD_INPUT = (
 )
 
 
-class _Commands(TyperGroup):
+class _Commands(LazyGroup):
     """Commands whose errors are one message on standard error."""
+
+    sources = SOURCES
 
     def invoke(self, ctx: Any) -> Any:
         """Runs a command; exits with 2 for bad input, 1 for failures, 130 if interrupted."""
@@ -85,35 +73,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Compiles every worthwhile way of running a relational GNN layer, and picks per graph.",
 )
-app.command("build")(build.build)
-app.command("run")(run.run)
-app.command("bench")(run.bench)
-app.command("variants")(show.variants)
-app.command("explain")(show.explain)
-app.command("profile")(profile.profile)
-app.command("train")(models.train)
-app.command("evaluate")(models.evaluate_)
-app.command("promote")(models.promote)
-app.command("rollback")(models.rollback)
-app.command("models")(models.models)
-app.command("calibrate")(calibrate.calibrate)
-app.command("serve")(serve.serve)
-app.command("worker")(worker.worker)
-app.add_typer(keys.app, name="keys")
-app.add_typer(registry.app, name="registry")
-app.add_typer(store.app, name="store")
-app.add_typer(remote.app, name="remote")
+register(app, SOURCES)
 
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"hetune {hetune.__version__}")
+        typer.echo(f"hetune {release()}")
         raise typer.Exit
 
 
 @app.callback()
 def _settings(
-    threads: Threads = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads that kernels use; torch's number by default.")
+    ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Log details; show where an error came from.")
     ] = False,
@@ -121,10 +94,22 @@ def _settings(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    use_threads(threads)
+    if threads is not None:
+        from hetune.clients.cli.options import use_threads
+
+        use_threads(threads)
     if verbose:
         logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
         logging.getLogger("hetune").setLevel(logging.DEBUG)
+
+
+def everything() -> LazyGroup:
+    """The application with all its commands imported, for who looks at their options."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, LazyGroup)
+    for name in SOURCES:
+        group.load(name)
+    return group
 
 
 def main() -> None:

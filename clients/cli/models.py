@@ -11,7 +11,7 @@ from rich.table import Table as Rows
 
 from hetune.clients.cli import console
 from hetune.clients.cli.options import DeviceName
-from hetune.costmodel.evaluate.report import Report, family_folds
+from hetune.costmodel.evaluate.report import Report
 from hetune.costmodel.evaluate.tables import comparison_table, notes, scores_table
 from hetune.costmodel.model.bundle import load as load_bundle
 from hetune.costmodel.model.bundle import save as save_bundle
@@ -65,8 +65,8 @@ def train(
         raise InputError(f"--folds {folds}: take 2 or more, so that something is held out")
     with Store.open(store) as opened:
         data = gather(opened, machine, device.value)
+    data.check_families()
     found = data.problems
-    family_folds(found, folds)  # refused before anything is fitted
     if out is not None and out.exists():
         raise InputError(f"--out {out} is there already: delete it, or name another folder")
     say = functools.partial(console.out().print, markup=False, soft_wrap=True)
@@ -75,6 +75,8 @@ def train(
         f"{console.counted(len(found), 'measured input')} of "
         f"{families} graph {'family' if families == 1 else 'families'}"
     )
+    for remark in data.remarks:
+        say(remark)
     with alone():  # it takes all cores, and would be in the times of whoever measures
         model = CostModel.fit(found, data.rates, data.measured_on, target=target, folds=folds)
         say(f"fitted; what trees predict: {model.manifest.target}")

@@ -79,7 +79,7 @@ def run(
     threads: Threads = None,
     device: Processor = "cpu",
 ) -> None:
-    """Run a layer on a graph: load, index, choose, run, and time the variants beside each other."""
+    """Run a layer on a graph: load, index, choose, run, and time variants beside each other."""
     use_threads(threads)
     if out is not None:
         check_writable(out)

@@ -207,20 +207,28 @@ def _page(card: Card, pictures: Mapping[str, _Picture]) -> str:
 def _tiles(report: Report) -> list[tuple[str, str, str]]:
     """Name, figure and remark of what matters most."""
     score = report.score(MODEL)
+    shown = tables.shown
     tiles = [
-        ("regret", f"{score.regret:.3f}", f"geometric mean over {score.problems:,} inputs"),
-        ("95th percentile", f"{score.regret_p95:.3f}", f"{score.regret_max:.2f} at worst"),
+        ("regret", shown(score.regret), f"geometric mean over {score.problems:,} inputs"),
+        ("95th percentile", shown(score.regret_p95), f"{shown(score.regret_max)} at worst"),
         (
             "slower than best fixed",
             f"{score.worse:.1%}",
-            f"{score.clearly_worse:.1%} clearly; {score.worst:.2f}x at worst",
+            f"{score.clearly_worse:.1%} clearly; {shown(score.worst, '{:.2f}x')} at worst",
         ),
-        ("over best fixed", f"{score.over_fixed:.2f}x", "faster; that one is known in hindsight"),
+        (
+            "over best fixed",
+            shown(score.over_fixed, "{:.2f}x"),
+            "faster; that one is known in hindsight",
+        ),
     ]
     if score.over_roofline is not None:
-        tiles.append(("over roofline", f"{score.over_roofline:.2f}x", "faster than analysis alone"))
+        faster = "faster than analysis alone"
+        tiles.append(("over roofline", shown(score.over_roofline, "{:.2f}x"), faster))
     if score.over_default is not None:
-        tiles.append(("over default", f"{score.over_default:.1f}x", "faster than as written"))
+        tiles.append(
+            ("over default", shown(score.over_default, "{:.1f}x"), "faster than as written")
+        )
     return tiles
 
 

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from hetune.costmodel.data import Problem
 
+_MOST_SPREAD = 10.0
+"""In logarithms: a time whose standard error is larger says nothing, however much larger it is."""
 _IQR_IN_DEVIATIONS = 1.349
 """The interquartile range of the normal distribution."""
 
@@ -34,15 +36,16 @@ def floor(problem: Problem, draws: int = 200) -> float:
     # Names of one run share its samples, and its luck.
     runs = dict.fromkeys((c.seconds, c.error) for c in problem.candidates)
     times, errors = np.array(tuple(runs)).T
-    anew = times * np.exp(errors / times * _normal(problem, "floor", (draws, times.size)))
-    return float(np.exp(np.mean(np.log(anew[:, times.argmin()] / anew.min(axis=1)))))
+    spread = np.minimum(errors / times, _MOST_SPREAD)
+    anew = np.log(times) + spread * _normal(problem, "floor", (draws, times.size))
+    return float(np.exp(np.mean(anew[:, times.argmin()] - anew.min(axis=1))))
 
 
 def single_runs(problem: Problem) -> NDArray[np.float64]:
     """One noisy run of each candidate, in seconds; the same ones for the same problem."""
     times = np.array([c.seconds for c in problem.candidates])
     ranges = np.array([c.iqr for c in problem.candidates])
-    spread = ranges / _IQR_IN_DEVIATIONS / times
+    spread = np.minimum(ranges / _IQR_IN_DEVIATIONS / times, _MOST_SPREAD)
     runs: NDArray[np.float64] = times * np.exp(spread * _normal(problem, "runs", times.shape))
     return runs
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from hetune.costmodel.evaluate.baselines import BY_GRAPH, BY_WIDTH, FIRST_RUN, T
 from hetune.costmodel.evaluate.metrics import FIXED, ROOFLINE
 from hetune.costmodel.evaluate.points import Points
 from hetune.costmodel.evaluate.report import MODEL, Facet, Report
+from hetune.costmodel.evaluate.tables import shown
 
 _DPI = 160
 _INK, _GRID, _RUST = "#1a1a1a", "#e3e3e3", "#b5410f"
@@ -42,7 +44,9 @@ _FACET_LABELS = (
 )
 _DENSITY = LinearSegmentedColormap.from_list("density", ["#b5cde6", "#08306b"])
 _FACTOR = 2.0
-_TICKS = (1, 1.01, 1.02, 1.05, 1.1, 1.2, 1.3, 1.5, 2, 3, 5, 10, 20, 50, 100, 200)
+_REGRETS = (1, 1.01, 1.02, 1.05, 1.1, 1.2, 1.3, 1.5, 2, 3, 5, 10, 20, 50, 100, 200)
+_STEPS = ((1.0,), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0))
+"""Within a power of ten, the coarsest that give enough."""
 
 
 def predicted_against_measured(points: Mapping[str, Points]) -> bytes:
@@ -65,7 +69,7 @@ def predicted_against_measured(points: Mapping[str, Points]) -> bytes:
         panel.set_ylim(low, high)
         panel.set_aspect("equal")
         for axis in (panel.xaxis, panel.yaxis):
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            _set_ticks(axis, _log_ticks(low, high))
         panel.set_title(f"{family}: {measured.size:,} launches", fontweight="bold")
         remark = (
             f"median error {found.median_error:.0%}\n"
@@ -95,7 +99,7 @@ def draw_distribution(panel: Axes, report: Report) -> None:
         share = np.arange(1, regret.size + 1) / regret.size
         panel.step(
             np.concatenate([[1.0], regret]), np.concatenate([[0.0], share]), where="post",
-            label=f"{name} ({report.score(name).regret:.3f})",
+            label=f"{name} ({shown(report.score(name).regret)})",
             zorder=3 if name == MODEL else 2, **_LINES[name],
         )  # fmt: skip
     near = [name for name in (MODEL, FIXED, ROOFLINE) if name in regrets]
@@ -104,7 +108,7 @@ def draw_distribution(panel: Axes, report: Report) -> None:
     panel.set_xscale("log")
     panel.set_xlim(1, edge)
     panel.set_ylim(np.floor(10 * least) / 10, 1.005)
-    _plain_log_ticks(panel.xaxis, 1, edge)
+    _set_ticks(panel.xaxis, _regret_ticks(edge))
     panel.yaxis.set_major_formatter(PercentFormatter(1.0))
     panel.set_xlabel("regret: time of the pick / time of the fastest variant")
     panel.set_ylabel("share of inputs with at most this regret")
@@ -136,6 +140,7 @@ def feature_importance(importance: Mapping[str, Mapping[str, float]], count: int
     panel.set_xscale("log")
     panel.set_yticks(range(len(top)), top)
     panel.set_ylim(-0.7, len(top) - 0.3)
+    _set_ticks(panel.xaxis, _log_ticks(*panel.get_xlim()))
     panel.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}%"))
     panel.set_xlabel("share of the error that splits by the feature removed")
     panel.grid(axis="x", color=_GRID, linewidth=0.7)
@@ -173,7 +178,7 @@ def draw_facet(panel: Axes, report: Report, facet: Facet) -> None:
     panel.set_ylim(-0.7, len(names) - 0.3)
     panel.set_xscale("log")
     panel.set_xlim(0.997, edge)
-    _plain_log_ticks(panel.xaxis, 1, edge)
+    _set_ticks(panel.xaxis, _regret_ticks(edge))
     panel.set_xlabel("regret (number of inputs in brackets)")
     panel.grid(axis="x", color=_GRID, linewidth=0.7)
     panel.set_axisbelow(True)
@@ -192,12 +197,12 @@ def regret_by_widths(report: Report) -> bytes:
         [[groups[layer].get(f"{i}x{o}", np.nan) for i, o in widths] for layer in layers]
     )
     figure, (panel,) = _figure(
-        1, width=max(5.0, 1.8 + 0.62 * len(widths)), height=1.2 + 0.5 * len(layers)
+        1, width=max(3.8, 1.8 + 0.62 * len(widths)), height=1.2 + 0.5 * len(layers)
     )
     spread = max(0.1, float(np.nanmax(cells)) - 1)
     panel.imshow(cells, cmap="Oranges", vmin=1, vmax=1 + 1.6 * spread, aspect="auto")
     for (row, column), value in np.ndenumerate(cells):
-        text = "–" if np.isnan(value) else f"{value:.3f}"
+        text = shown(None if np.isnan(value) else value)
         panel.text(column, row, text, ha="center", va="center", fontsize=8.5)
     panel.set_xticks(range(len(widths)), [f"{i}→{o}" for i, o in widths], fontsize=8.5)
     panel.set_yticks(range(len(layers)), [layer.upper() for layer in layers])
@@ -218,14 +223,31 @@ def _figure(panels: int, *, width: float, height: float) -> tuple[Figure, Sequen
     return figure, found
 
 
-def _plain_log_ticks(axis: Axis, low: float, high: float) -> None:
-    """Labels like 1.05 and 2 on a logarithmic axis, few enough not to overlap."""
+def _regret_ticks(edge: float) -> list[float]:
+    if edge > 2 * _REGRETS[-1]:
+        return _log_ticks(1, edge)
     kept: list[float] = []
-    for tick in (tick for tick in _TICKS if low <= tick <= high):
-        if not kept or np.log(tick / kept[-1]) > 0.055 * np.log(high / low):
+    for tick in (tick for tick in _REGRETS if tick <= edge):
+        if not kept or math.log(tick / kept[-1]) > 0.055 * math.log(edge):
             kept.append(tick)
-    axis.set_major_locator(FixedLocator(kept))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    return kept
+
+
+def _log_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Round numbers between two, two at least and few enough for their labels not to overlap."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found: list[float] = []
+    for steps in _STEPS:
+        found = [step * 10.0**power for power in powers for step in steps]
+        found = [tick for tick in found if low <= tick <= high]
+        if len(found) > 2:
+            break
+    return found[:: max(1, math.ceil(len(found) / most))] if len(found) > 1 else [low, high]
+
+
+def _set_ticks(axis: Axis, ticks: Sequence[float]) -> None:
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     axis.set_minor_locator(NullLocator())
 
 

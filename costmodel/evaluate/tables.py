@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ from hetune.costmodel.evaluate.metrics import DEFAULT, FIXED, ORACLE, ROOFLINE, 
 from hetune.costmodel.evaluate.report import MODEL, Facet, Report
 
 _NONE = "–"
+_MOST = 10_000
+"""Above it a ratio of two times says only that one of them is no measurement."""
+_MOST_FLOOR = 2.0
 _ORDER = (
     ORACLE,
     MODEL,
@@ -28,17 +32,28 @@ _FACETS = {"layer": "layer", "family": "graph family", "graph": "graph", "widths
 
 _SHORT = {FIXED: "best fixed's", ROOFLINE: "roofline's"}
 
-NOTES = (
-    "Regret is the time of what was picked over the least time measured: 1 is best. "
-    "The oracle has 1 by definition, but best times are partly luck: measured anew, knowing the "
-    "fastest variant would show a regret of {floor:.3f} or more.",
+_REGRET = (
+    "Regret is the time of what was picked over the least time measured: 1 is best. The oracle has "
+    "1 by definition, but best times are partly luck: "
+)
+_FLOOR = "measured anew, knowing the fastest variant would show a regret of {floor:.3f} or more."
+_NO_FLOOR = (
+    "here so much that nothing can be said of them (knowing the fastest variant would show a "
+    "regret above {most:g}). Measure again when the machine is idle."
+)
+_FIXED = (
     "The best fixed variant is, for each layer, the one that is best over these very inputs, "
-    "found in hindsight. Differences are clear where they exceed two standard errors.",
+    "found in hindsight. Differences are clear where they exceed two standard errors."
+)
+_CHOOSING = (
     "The last column is what choosing took. First-run autotuning runs every candidate once. The "
     "cost model is asked, which is timed on the machine that was measured, and without the "
-    "features of the graph.",
+    "features of the graph."
 )
-"""What a reader of the tables must know; `floor` is `Report.noise_floor`."""
+_LEFT_OUT = (
+    f"{_NONE} stands for what was not measured, and for ratios above {_MOST:,}: one of their times "
+    "is too short to be a measurement."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +89,9 @@ def scores_table(report: Report) -> Table:
         (
             name,
             f"{score.problems:,}",
-            f"{score.regret:.3f}",
-            f"{score.regret_p95:.3f}",
-            f"{score.regret_max:.3f}",
+            shown(score.regret),
+            shown(score.regret_p95),
+            shown(score.regret_max),
             f"{score.top1:.0%}",
             f"{score.in_noise:.0%}",
         )
@@ -96,11 +111,11 @@ def comparison_table(report: Report) -> Table:
             name,
             f"{score.worse:.1%}",
             f"{score.clearly_worse:.1%}",
-            f"{score.worst:.3f}x",
-            f"{score.over_fixed:.3f}x",
-            _NONE if score.over_default is None else f"{score.over_default:.3f}x",
-            _NONE if score.over_roofline is None else f"{score.over_roofline:.3f}x",
-            _NONE if score.overhead_runs is None else f"{score.overhead_runs:.2f}",
+            shown(score.worst, "{:.3f}x"),
+            shown(score.over_fixed, "{:.3f}x"),
+            shown(score.over_default, "{:.3f}x"),
+            shown(score.over_roofline, "{:.3f}x"),
+            shown(score.overhead_runs, "{:.2f}"),
         )
         for name, score in _scores(report)
     )
@@ -116,13 +131,23 @@ def facet_table(report: Report, facet: Facet) -> Table:
         mine = part.score(MODEL)
         figures = (mine.regret, mine.regret_p95, mine.regret_max)
         beside = (part.score(other).regret for other in others)
-        rows.append((name, str(mine.problems), *(f"{f:.3f}" for f in (*figures, *beside))))
+        rows.append((name, str(mine.problems), *map(shown, (*figures, *beside))))
     return Table(f"By {_FACETS[facet]}", header, tuple(rows))
 
 
 def notes(report: Report) -> Sequence[str]:
     """Sentences that belong under `scores_table` and `comparison_table`."""
-    return [note.format(floor=report.noise_floor) for note in NOTES]
+    floor = report.noise_floor
+    known = math.isfinite(floor) and floor <= _MOST_FLOOR
+    luck = _FLOOR.format(floor=floor) if known else _NO_FLOOR.format(most=_MOST_FLOOR)
+    return [_REGRET + luck, _FIXED, _CHOOSING, _LEFT_OUT]
+
+
+def shown(figure: float | None, form: str = "{:.3f}") -> str:
+    """A ratio as text, or a dash where it is not known or says nothing."""
+    if figure is None or not math.isfinite(figure) or figure > _MOST:
+        return _NONE
+    return form.format(figure)
 
 
 def _scores(report: Report) -> list[tuple[str, Score]]:

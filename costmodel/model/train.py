@@ -128,7 +128,8 @@ def fit_families(rows: Rows, target: Target, held_out: HeldOut | None) -> dict[s
     if not found:
         raise ModelError(
             f"the {len(rows.seconds)} distinct launches that were measured are too few: a cost "
-            f"model needs {_FEWEST_ROWS} of one kernel family at least; measure more"
+            f"model needs {_FEWEST_ROWS} of one kernel family at least: profile more graphs, as "
+            "`hetune profile default` does"
         )
     return found
 

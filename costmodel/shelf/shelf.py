@@ -26,6 +26,10 @@ _log = logging.getLogger(__name__)
 _LOCK_SECONDS = 60.0
 _ID = re.compile(r"[0-9]{8}-[0-9a-f]{12}")
 _CALIBRATIONS = "calibrations"
+_MORE_GRAPHS = (
+    " (judged on {}). More graphs make better models: run `hetune profile default`, or a campaign "
+    "of graphs like yours, train again, and promote that model"
+)
 
 Stamp = tuple[int, int, int] | None
 """Of a file, which differs when it was replaced; None where there is none that can be looked at."""
@@ -189,12 +193,14 @@ class Shelf:
             if aliases.champion == key:
                 return aliases
             found = objections(report, champion_report)
+            advice = _MORE_GRAPHS.format(_judged_on(report)) if found else ""
             if champion_report is None and self._usable(aliases.champion):
                 found += (f"the champion, {aliases.champion}, was not evaluated: evaluate both",)
             if champion is not None and aliases.champion != champion:
                 found += (f"the champion is {aliases.champion} by now, not {champion}: try again",)
             if found:
-                raise PromotionError(f"the cost model {key} is not promoted: {'; '.join(found)}")
+                reasons = "; ".join(found)
+                raise PromotionError(f"the cost model {key} is not promoted: {reasons}{advice}")
             return aliases.promoted(key)
 
         self._change(change)
@@ -290,6 +296,11 @@ class Shelf:
 def _default_root() -> Path:
     chosen = os.environ.get("HETUNE_MODELS")
     return Path(chosen) if chosen else platformdirs.user_data_path("hetune") / "models"
+
+
+def _judged_on(report: Report) -> str:
+    inputs, families = len(report.outcomes), len(report.by("family"))
+    return f"{inputs:,} inputs of {families:,} graph famil{'y' if families == 1 else 'ies'}"
 
 
 def _digest(key: str) -> str:

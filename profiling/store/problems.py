@@ -6,7 +6,7 @@ import logging
 import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features.graph import side
@@ -21,7 +21,26 @@ from hetune.variants.runtime.build import LAYERS
 MOST_DRIFT = 0.5
 """Share by which the reference kernel's time moved: what is measured meanwhile tells nothing."""
 
+LEAST_FAMILIES = 2
+"""How many graph families a model takes: one to train on, and one to judge it on."""
+
+_NAMED = 5
+
 _log = logging.getLogger(__name__)
+_Groups = Mapping[tuple[object, ...], list[Measurement]]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What counts of a store's measurements.
+
+    Attributes:
+        problems: Sorted by graph, layer and widths.
+        remarks: What does not count, or counts in spite of something, and why: a sentence each.
+    """
+
+    problems: tuple[Problem, ...]
+    remarks: tuple[str, ...]
 
 
 def problems(
@@ -33,29 +52,46 @@ def problems(
     protocol: int | None = None,
     share: float = TIME,
 ) -> tuple[Problem, ...]:
-    """What a store knows of the inputs of the selector, sorted by graph, layer and widths.
+    """The problems of `select`, whose remarks go to the log."""
+    found = select(store, machine, device=device, layers=layers, protocol=protocol, share=share)
+    for remark in found.remarks:
+        _log.warning("%s: %s", store.place, remark)
+    return found.problems
+
+
+def select(
+    store: Store,
+    machine: str | None = None,
+    *,
+    device: Device = "cpu",
+    layers: Collection[str] = LAYERS,
+    protocol: int | None = None,
+    share: float = TIME,
+) -> Selection:
+    """What a store knows of the inputs of the selector.
 
     Only measurements that ended well count, and only those of one device and one protocol: times
     of different ones are not compared. What models cannot learn from, a time of 0 seconds or a
-    variant without launches, is left out, and so are problems that were measured while the machine
-    did something else (half of their variants with more than `MOST_DRIFT`), unless they are the
-    most; log lines say how often. Graphs are told apart by family and content, not by name. Where a
-    variant was measured more than once on a problem (its code has changed in between), the newest
-    time counts; so does the newest reading of a graph's features.
+    variant without launches, is left out. So are problems that were measured while the machine did
+    something else (half of their variants with more than `MOST_DRIFT`), unless too little is left
+    without them: less than half of the problems, or fewer than `LEAST_FAMILIES` graph families.
+    Graphs are told apart by family and content, not by name. Where a variant was measured more than
+    once on a problem (its code has changed in between), the newest time counts; so does the newest
+    reading of a graph's features.
 
     Args:
         store: Where the measurements are.
         machine: As in `Store.measurements`; with `ALL`, each machine has problems of its own.
         device: What variants are for: ``"cpu"`` or ``"cuda"``.
         layers: Layers, and single kernels if they are named: these are no inputs of the selector.
-        protocol: The version that counts, that of `PROTOCOLS` if None; of others, a log line says
-            how many there are.
+        protocol: The version that counts, that of `PROTOCOLS` if None.
         share: The quantile of its samples that is a time.
 
     Raises:
         StoreError: As `Store.measurements`.
     """
     protocol = PROTOCOLS[device] if protocol is None else protocol
+    remarks = []
     groups: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
     others = 0
     for found in store.measurements(machine, status=Status.OK, device=device, layers=layers):
@@ -64,35 +100,43 @@ def problems(
         else:
             others += 1
     if others:
-        _log.warning(
-            "%d measurements in %s are of another protocol than %d and do not count: measure again",
-            others,
-            store.place,
-            protocol,
+        remarks.append(
+            f"{others} measurements do not count, for they were taken by another protocol than "
+            f"{protocol}: measure again"
         )
-    calm = {of: members for of, members in groups.items() if _is_calm(members)}
-    if len(calm) < len(groups):
-        counts = 2 * len(calm) < len(groups)  # or too little would be left
-        _log.warning(
-            "%d of %d problems in %s are of an unsteady machine and %s: measure when it has "
-            "nothing else to do",
-            len(groups) - len(calm),
-            len(groups),
-            store.place,
-            "count all the same, for they are the most" if counts else "do not count",
-        )
-        groups = groups if counts else calm
-    grouped = [_problem(members, share) for members in groups.values()]
+    counting, remark = _steady(groups)
+    remarks += remark
+    grouped = [_problem(members, share) for members in counting.values()]
     usable = [replace(p, candidates=tuple(filter(_is_usable, p.candidates))) for p in grouped]
     left_out = sum(len(p.candidates) for p in grouped) - sum(len(p.candidates) for p in usable)
     if left_out:
-        _log.warning(
-            "%d measurements in %s hold a time of 0 seconds, or no launches, and do not count: "
-            "cost models do without them",
-            left_out,
-            store.place,
+        remarks.append(
+            f"{left_out} measurements hold a time of 0 seconds, or no launches, and do not count"
         )
-    return tuple(sorted((p for p in usable if p.candidates), key=_order))
+    kept = sorted((p for p in usable if p.candidates), key=_order)
+    return Selection(tuple(kept), tuple(remarks))
+
+
+def _steady(groups: _Groups) -> tuple[_Groups, list[str]]:
+    """Groups that were measured on a steady machine, or all; and what to say of the others."""
+    calm = {of: members for of, members in groups.items() if _is_calm(members)}
+    unsteady = groups.keys() - calm.keys()
+    if not unsteady:
+        return groups, []
+    families = {members[0].family for members in calm.values()}
+    enough = 2 * len(calm) >= len(groups) and len(families) >= LEAST_FAMILIES
+    of = sorted({groups[key][0].family for key in unsteady})
+    others = f", and {len(of) - _NAMED} more" if len(of) > _NAMED else ""
+    what = (
+        f"{len(unsteady)} of {len(groups)} problems (graph families {', '.join(of[:_NAMED])}"
+        f"{others}) were measured while the machine was doing something else"
+    )
+    if enough:
+        return calm, [f"{what} and do not count: measure them again when it is idle"]
+    return groups, [
+        f"{what} and count all the same, for too little would be left without them: "
+        "measure again when it is idle"
+    ]
 
 
 def _input(measurement: Measurement) -> tuple[object, ...]:

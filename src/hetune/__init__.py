@@ -1,17 +1,25 @@
-"""hetune compiles every worthwhile way of running a relational GNN layer and picks per graph."""
+"""hetune compiles every worthwhile way of running a relational GNN layer and picks per graph.
 
-from hetune import errors, nn
-from hetune.costmodel.compiled import compile
-from hetune.costmodel.explain import Explanation
-from hetune.costmodel.selector import Selector
+What is public is imported when it is asked for: `hetune --help` needs no torch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from hetune.costmodel.version import release
-from hetune.variants.errors import HetuneError
-from hetune.variants.graph.generate import generate
-from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders import load
-from hetune.variants.runtime.choice import Choice
-from hetune.variants.runtime.compiled import CompiledLayer, FallbackWarning
-from hetune.variants.runtime.scored import Candidate
+
+if TYPE_CHECKING:
+    from hetune import errors, nn
+    from hetune.costmodel.compiled import compile
+    from hetune.costmodel.explain import Explanation
+    from hetune.costmodel.selector import Selector
+    from hetune.variants.errors import HetuneError
+    from hetune.variants.graph.generate import generate
+    from hetune.variants.graph.hetero import HeteroGraph
+    from hetune.variants.graph.loaders import load
+    from hetune.variants.runtime.choice import Choice
+    from hetune.variants.runtime.compiled import CompiledLayer, FallbackWarning
+    from hetune.variants.runtime.scored import Candidate
 
 __version__ = release()
 
@@ -31,3 +39,31 @@ __all__ = [
     "load",
     "nn",
 ]
+
+_HOMES = {
+    "Candidate": "variants.runtime.scored",
+    "Choice": "variants.runtime.choice",
+    "CompiledLayer": "variants.runtime.compiled",
+    "Explanation": "costmodel.explain",
+    "FallbackWarning": "variants.runtime.compiled",
+    "HeteroGraph": "variants.graph.hetero",
+    "HetuneError": "variants.errors",
+    "Selector": "costmodel.selector",
+    "compile": "costmodel.compiled",
+    "generate": "variants.graph.generate",
+    "load": "variants.graph.loaders",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("errors", "nn"):
+        return importlib.import_module(f"{__name__}.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

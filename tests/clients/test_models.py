@@ -100,8 +100,8 @@ def test_what_cannot_be_trained_is_said_before_anything_is_fitted(tmp_path, shel
     assert (result.exit_code, "is there already" in result.stderr) == (2, True)
     fill(tmp_path / "b.db", problems(graph_families=1, graphs=2))
     result = call("train", "--store", tmp_path / "b.db")
-    assert (result.exit_code, "leave nothing to train on" in result.stderr) == (2, True)
-    with Store.open(tmp_path / "b.db") as store, pytest.raises(InputError, match="nothing to"):
+    assert (result.exit_code, "one graph family" in result.stderr) == (2, True)
+    with Store.open(tmp_path / "b.db") as store, pytest.raises(InputError, match="one graph"):
         train(store, MACHINE.digest, Shelf(tmp_path / "models"))
 
 

@@ -1,15 +1,17 @@
 """`hetune variants`, the version, and that the documentation has every option."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import hetune as library
-from hetune.clients.cli.app import app
+from hetune.clients.cli.app import everything
+from hetune.clients.cli.commands import SOURCES
 from hetune.clients.cli.console import seconds, size
 from hetune.clients.cli.options import size_of
 from hetune.clients.cli.show import pass_text
@@ -65,8 +67,24 @@ def test_version(hetune):
 
 def test_the_help_names_every_command(hetune):
     text = hetune("--help").stdout
-    for path, _ in commands(typer.main.get_command(app)):
+    for path, _ in commands(everything()):
         assert path.split()[:1] == [] or path.split()[0] in text
+
+
+def test_the_help_says_of_commands_what_their_own_help_says():
+    for name, command in everything().commands.items():
+        assert SOURCES[name].help == " ".join(command.help.split("\n\n")[0].split())
+
+
+def test_the_help_needs_no_torch():
+    code = (
+        "import sys, runpy; sys.argv = ['hetune', '--help']\n"
+        "from hetune.clients.cli.app import main\n"
+        "try: main()\n"
+        "except SystemExit as end: sys.exit(end.code or 'torch' in sys.modules)"
+    )
+    command = (sys.executable, "-c", code)
+    assert subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def commands(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -78,10 +96,7 @@ def commands(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.parametrize(
     ("path", "command"),
-    [
-        pytest.param(*found, id=found[0] or "hetune")
-        for found in commands(typer.main.get_command(app))
-    ],
+    [pytest.param(*found, id=found[0] or "hetune") for found in commands(everything())],
 )
 def test_every_command_and_option_is_documented(path, command):
     """Under the heading of the command, or among the options that several share."""

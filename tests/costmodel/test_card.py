@@ -192,3 +192,44 @@ def test_tables_are_markdown():
 def test_points_are_in_the_report(card):
     assert card.report.points["fused"].predicted[0] == 1.1
     assert isinstance(card.report.points["fused"], Points)
+
+
+def of_two_families(seconds, relative_error=0.0):
+    """Problems of a chooser that takes the first of these times."""
+    found = [problem(seconds, graph=f"g{n}", family=f"f{n % 2}") for n in range(4)]
+    noisy = [
+        replace(
+            p, candidates=tuple(replace(c, error=relative_error * c.seconds) for c in p.candidates)
+        )
+        for p in found
+    ]
+    return cross_validate(noisy, lambda training: Model())
+
+
+def test_ratios_that_say_nothing_are_dashes_with_the_reason():
+    report = of_two_families({"a": 1e-9, "b": 1e-300})
+    cells = [cell for row in comparison_table(report).rows for cell in row]
+    assert max(map(len, cells)) < 40
+    assert notes(report)[-1].startswith("– stands for what was not measured, and for ratios above")
+
+
+def test_a_noise_floor_of_times_that_are_noise_is_not_shown():
+    assert (
+        "Measure again when the machine is idle"
+        in notes(of_two_families({"a": 1.0, "b": 1.1}, 9))[0]
+    )
+    assert "a regret of 1.0" in notes(of_two_families({"a": 1.0, "b": 1.1}, 0.01))[0]
+
+
+@drawn
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.02, 0.05), (0.031, 0.033), (1, 9), (1e-3, 80), (1e-6, 1e6), (1, 1e300)]
+)
+def test_labels_of_an_axis_do_not_overlap(low, high):
+    from hetune.costmodel.evaluate.plots import _log_ticks
+
+    ticks = _log_ticks(low, high)
+    assert 2 <= len(ticks) <= 6
+    assert low <= min(ticks) < max(ticks) <= high
+    shares = np.diff(np.log(ticks)) / np.log(high / low)
+    assert min(shares) > 0.07

@@ -3,9 +3,7 @@
 import functools
 import re
 
-import typer
-
-from hetune.clients.cli.app import app
+from hetune.clients.cli.app import everything
 from hetune.service.settings import Settings, variable_of
 
 from ._files import DEPLOY, ROOT
@@ -16,7 +14,7 @@ _FOLDERS = ("variants", "costmodel", "profiling", "service", "clients")
 @functools.cache
 def options(command: str) -> dict[str, bool]:
     """The options of a command, and whether each takes a value."""
-    found = typer.main.get_command(app).commands[command]
+    found = everything().commands[command]
     return {
         name: not parameter.is_flag
         for parameter in found.params

@@ -12,7 +12,7 @@ from hetune.costmodel.data import CandidateSample, LaunchSample, Problem, count_
 from hetune.costmodel.features.graph import NAMES
 from hetune.costmodel.model.rows import Rows
 from hetune.profiling.records import PROTOCOLS, LaunchRecord, Status
-from hetune.profiling.store.problems import problems
+from hetune.profiling.store.problems import problems, select
 from hetune.profiling.store.store import ALL, Store
 from hetune.profiling.store.summary import standard_error
 from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
@@ -192,8 +192,7 @@ def test_what_models_cannot_learn_from_is_left_out_and_counted(changes, store, c
         [found] = problems(store)
     assert [c.variant for c in found.candidates] == ["hybrid/b1", "hybrid/b4"]
     assert caplog.messages == [
-        f"2 measurements in {store.place} hold a time of 0 seconds, or no launches, and do not "
-        "count: cost models do without them"
+        f"{store.place}: 2 measurements hold a time of 0 seconds, or no launches, and do not count"
     ]
 
 
@@ -252,27 +251,47 @@ def test_what_was_measured_before_and_is_added_later_does_not_count(store):
     assert [c.seconds for c in problem.candidates] == [np.quantile(new.samples, 0.25)]
 
 
+def unsteady(n, drift, name, family):
+    return measurement(n, graph=name, graph_fingerprint=name, family=family, drift=drift)
+
+
 def test_what_was_measured_on_an_unsteady_machine_does_not_count(store, caplog, monkeypatch):
     monkeypatch.setattr("hetune.profiling.store.problems.MOST_DRIFT", 0.5)
-    drifts = {"busy": (0.6, 0.7, 0.0), "calm": (0.6, 0.1, 0.0)}
+    drifts = {"busy": (0.6, 0.7, 0.0), "calm": (0.6, 0.1, 0.0), "quiet": (0.0, 0.0, 0.0)}
     store.add(
         [
-            measurement(10 * g + n, graph=name, graph_fingerprint=name, drift=drift)
+            unsteady(10 * g + n, drift, name, f"family of {name}")
             for g, (name, of_variants) in enumerate(drifts.items())
             for n, drift in enumerate(of_variants)
         ],
         MACHINE,
     )
-    [problem] = problems(store)
-    assert (problem.graph, len(problem.candidates)) == ("calm", 3)
-    assert "1 of 2 problems" in caplog.text
-    assert "do not count" in caplog.text
-    for n, name in enumerate(("worse", "worst")):
-        unsteady = measurement(90 + n, graph=name, graph_fingerprint=name, drift=0.9)
-        store.add([unsteady], MACHINE)
-    assert len(problems(store)) == 4
-    assert "3 of 4 problems" in caplog.text
-    assert "count all the same" in caplog.text
+    found = problems(store)
+    assert [(problem.graph, len(problem.candidates)) for problem in found] == [
+        ("calm", 3),
+        ("quiet", 3),
+    ]
+    assert "1 of 3 problems (graph families family of busy)" in caplog.text
+    assert "do not count: measure them again" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("drifts", "families"),
+    [
+        ((0.0, 0.9, 0.9), ("a", "b", "c")),  # fewer than half are left
+        ((0.0, 0.0, 0.9), ("a", "a", "b")),  # one family is left
+    ],
+)
+def test_unsteady_measurements_count_where_too_little_is_left_without_them(
+    store, monkeypatch, drifts, families
+):
+    monkeypatch.setattr("hetune.profiling.store.problems.MOST_DRIFT", 0.5)
+    members = zip(drifts, families, strict=True)
+    store.add([unsteady(n, d, f"g{n}", f) for n, (d, f) in enumerate(members)], MACHINE)
+    found = select(store)
+    assert len(found.problems) == 3
+    [remark] = found.remarks
+    assert "count all the same" in remark
 
 
 def test_machines_are_not_mixed(store):

@@ -7,7 +7,9 @@ from tests.costmodel.test_ties import USUAL, with_usual
 from hetune.costmodel.evaluate.report import MODEL
 from hetune.costmodel.model import cost_model
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling import train
+from hetune.variants.errors import InputError
 
 
 @pytest.mark.parametrize("tie", [1.12, 1e9])
@@ -22,3 +24,27 @@ def test_a_report_is_of_choices_under_the_model_s_tie(monkeypatch, tie):
     assert model.manifest.metrics["roofline-ratio"]["regret"] == pytest.approx(
         report.score().regret
     )
+
+
+def test_lists_and_the_card_show_one_regret(tmp_path):
+    wanted = problems(graph_families=3)
+    data = train.Data(tuple(wanted), FINGERPRINT, MACHINE, ("half of it was unsteady",))
+    model = CostModel.fit(wanted, MACHINE, FINGERPRINT, target="roofline-ratio", folds=2)
+    report = train.judge(model, data, folds=3)
+    assert report.about["measurements"] == "half of it was unsteady"
+    shelf = Shelf(tmp_path)
+    key, card = train.keep(model, data, report, shelf)
+    [entry] = shelf.entries()
+    listed = entry.manifest.metrics[entry.manifest.target]["regret"]
+    assert listed == report.score().regret == train.report_of(shelf, key).score().regret
+    assert f"{listed:.3f}" in card.read_text(encoding="utf-8")
+
+
+def test_a_refusal_to_train_says_what_did_not_count_and_what_to_run():
+    remark = "3 of 6 problems (graph families b) do not count"
+    data = train.Data(tuple(problems(graph_families=1)), FINGERPRINT, MACHINE, (remark,))
+    with pytest.raises(InputError, match="one graph family, 'family0'") as refused:
+        data.check_families()
+    assert remark in str(refused.value)
+    assert "`hetune profile` measures several" in str(refused.value)
+    train.Data(tuple(problems(graph_families=2)), FINGERPRINT, MACHINE).check_families()

@@ -7,11 +7,19 @@ LIBRARIES = ("fastapi", "matplotlib", "pyarrow", "scipy", "triton", "xgboost")
 PEERS = ("dgl", "torch_geometric")
 
 
-def test_what_is_seldom_needed_is_imported_when_it_is():
-    code = "import sys, hetune\nprint(*sorted({name.partition('.')[0] for name in sys.modules}))"
+def imported(statement):
+    code = f"import sys, hetune\n{statement}\nprint(*{{n.partition('.')[0] for n in sys.modules}})"
     said = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=300
     )
-    imported = said.stdout.split()
-    assert "torch" in imported
-    assert not {*LIBRARIES, *PEERS} & set(imported)
+    return set(said.stdout.split())
+
+
+def test_what_is_seldom_needed_is_imported_when_it_is():
+    found = imported("hetune.compile, hetune.load, hetune.nn")
+    assert "torch" in found
+    assert not {*LIBRARIES, *PEERS} & found
+
+
+def test_torch_is_imported_with_what_needs_it():
+    assert "torch" not in imported("")
