@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from hetune.variants.errors import StoreError
 
@@ -45,6 +46,9 @@ _POSTGRESQL = (
     ("57", "the server was shut down: try again when it is back"),
 )
 
+_PASSING_SQLITE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_BUSY", "SQLITE_LOCKED")
+_PASSING_POSTGRESQL = ("08", "40", "53", "55", "57", "58")
+
 
 @contextmanager
 def explained(doing: str, place: str, secrets: tuple[str, ...]) -> Iterator[None]:
@@ -67,7 +71,9 @@ def explained(doing: str, place: str, secrets: tuple[str, ...]) -> Iterator[None
         said = _said(error)
         for secret in secrets:
             said = said.replace(secret, "***")
-        raise StoreError(f"cannot {doing} the store {place} ({said}): {_mend(error)}") from None
+        found = StoreError(f"cannot {doing} the store {place} ({said}): {_mend(error)}")
+        found.may_pass = _may_pass(error)
+        raise found from None
 
 
 def _said(error: Exception) -> str:
@@ -92,3 +98,14 @@ def _mend(error: Exception) -> str:
     if isinstance(error, DBAPIError):
         return next((mend for prefix, mend in _POSTGRESQL if state.startswith(prefix)), _OTHER)
     return f"check the URL, or {_OTHER}"
+
+
+def _may_pass(error: Exception) -> bool:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(cause, OSError):
+        return cause.errno in (errno.ENOSPC, errno.EDQUOT)
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorname", "").startswith(_PASSING_SQLITE)
+    if isinstance(error, DBAPIError):
+        return (getattr(cause, "sqlstate", None) or "08").startswith(_PASSING_POSTGRESQL)
+    return isinstance(error, PoolTimeoutError)
