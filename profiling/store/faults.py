@@ -13,10 +13,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from hetune.variants.errors import StoreError
 
-BUSY_SECONDS = 30
-"""How long a process waits for another one that writes."""
-
 _OTHER = "set HETUNE_STORE to another store"
+_BUSY = "another process has held it for long: wait for its end, or raise HETUNE_STORE_SECONDS"
 # The first prefix that fits an error's name decides.
 _SQLITE = (
     ("SQLITE_FULL", f"free some space, or {_OTHER}"),
@@ -24,8 +22,8 @@ _SQLITE = (
     ("SQLITE_READONLY", f"make the file and its folder writable, or {_OTHER}"),
     ("SQLITE_PERM", f"make the file and its folder writable, or {_OTHER}"),
     ("SQLITE_CANTOPEN", f"make the file and its folder readable and writable, or {_OTHER}"),
-    ("SQLITE_BUSY", f"another process has held it for {BUSY_SECONDS} s: wait for its end"),
-    ("SQLITE_LOCKED", f"another process has held it for {BUSY_SECONDS} s: wait for its end"),
+    ("SQLITE_BUSY", _BUSY),
+    ("SQLITE_LOCKED", _BUSY),
     (
         "SQLITE_CORRUPT",
         "the file is damaged: save what is left (`sqlite3 FILE .recover`) or put a copy in its "
@@ -43,6 +41,8 @@ _POSTGRESQL = (
     ("42501", "have the right to read, insert and create tables granted to the user"),
     ("53100", f"free some space on the server, or {_OTHER}"),
     ("53", "the server is overloaded: try again, or allow it more"),
+    ("55P03", _BUSY),
+    ("57014", "it took longer than HETUNE_STORE_SECONDS: try again, or raise that"),
     ("57", "the server was shut down: try again when it is back"),
 )
 
@@ -97,6 +97,8 @@ def _mend(error: Exception) -> str:
     state = getattr(cause, "sqlstate", None) or "08"
     if isinstance(error, DBAPIError):
         return next((mend for prefix, mend in _POSTGRESQL if state.startswith(prefix)), _OTHER)
+    if isinstance(error, PoolTimeoutError):
+        return "all connections are in use: try again"
     return f"check the URL, or {_OTHER}"
 
 
