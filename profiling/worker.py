@@ -141,7 +141,8 @@ class Worker:
 
 def main(measure: Measure = measure_problem) -> None:
     """Answers orders until the standard input ends; then the process ends at once."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    for number in (signal.SIGINT, signal.SIGTERM):  # which may be meant for all processes
+        signal.signal(number, signal.SIG_IGN)  # the parent decides when to stop
     heartbeat = Heartbeat(int(sys.argv[1]))
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print is no answer

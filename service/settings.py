@@ -12,6 +12,7 @@ import platformdirs
 from pydantic import ByteSize, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
+from hetune.profiling.store.connect import MOST_SECONDS, SECONDS
 from hetune.service.core.engine import CudaGraph
 from hetune.service.core.limits import Limits
 from hetune.service.http.logs import LogStyle
@@ -79,6 +80,12 @@ class Settings(BaseSettings):
     )
     store: str | None = Field(
         None, repr=False, description="where jobs and records are: a file, or a database's URL"
+    )
+    store_seconds: float = Field(
+        SECONDS,
+        gt=0,
+        le=MOST_SECONDS,
+        description="the longest that the database may take to answer, such as 10",
     )
     worker: bool = Field(True, description="whether to measure for jobs, too: true or false")
     insecure: bool = Field(

@@ -83,7 +83,13 @@ class RegistryError(HetuneError, OSError):
 
 
 class StoreError(HetuneError, OSError):
-    """The store of profiling records cannot be reached, read or written, or refuses a record."""
+    """The store of profiling records cannot be reached, read or written, or refuses a record.
+
+    Attributes:
+        may_pass: Whether it may be there again later: it is away, full, busy, or does not answer.
+    """
+
+    may_pass: bool = False
 
 
 class CampaignError(HetuneError, ValueError):

@@ -88,9 +88,10 @@ def serve(
     """
     with importing_the_service():
         from hetune.profiling.jobs.activity import Activity
+        from hetune.profiling.jobs.beside import Beside
         from hetune.profiling.jobs.keeper import Keeper
         from hetune.profiling.jobs.trainer import Trainer
-        from hetune.profiling.store.connect import check
+        from hetune.profiling.store.connect import SECONDS_VARIABLE, check
         from hetune.service.core.engine import Engine
         from hetune.service.core.keys import FILE, Keys
         from hetune.service.core.service import Service
@@ -117,6 +118,7 @@ def serve(
         device=device,
     )
     use_threads(settings.threads)
+    os.environ[SECONDS_VARIABLE] = str(settings.store_seconds)  # for processes of its own, too
     key = settings.root_key()
     is_local = server.is_loopback(settings.host)
     with _is_input():
@@ -153,11 +155,15 @@ def serve(
                 batch_delay=settings.batch_delay,
             )
         activity = None
+        beside: list[Beside] = [Trainer(settings.store)]
         if settings.worker:
             activity = Activity.create()
             stack.callback(activity.close)
-            stack.enter_context(Keeper(activity, settings.store))
-        stack.enter_context(Trainer(settings.store))
+            beside.append(Keeper(activity, settings.store))
+        for one in beside:
+            stack.enter_context(one)
+        for one in beside:
+            stack.callback(one.end)  # all of them, before the first is waited for
         hosts = _OWN_NAMES | {settings.host.lower()} if is_open and is_local else None
         app = application(
             service, key=key, hosts=hosts, stopping=stopping, activity=activity, tracer=tracer

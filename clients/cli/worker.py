@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from hetune.clients.cli.models import StoreUrl
 from hetune.clients.cli.options import importing_the_service
 from hetune.profiling.jobs.apart import Apart
 from hetune.profiling.jobs.leases import Leases
+from hetune.profiling.jobs.patience import Patience
 from hetune.profiling.jobs.records import Trains
 from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.store.store import Store
@@ -58,7 +60,7 @@ def worker(
         with ExitStack() as stack:
             supervisor = stack.enter_context(Supervisor())
             if url is None:
-                opened = stack.enter_context(Store.open(store))
+                opened = stack.enter_context(_opened(store, wait=not once))
                 place, poll_seconds = opened.place, _POLL_SECONDS
                 leases = Leases(opened, trains=Trains.OWN if train else Trains.NOTHING)
                 found = JobWorker(leases, supervisor, train=Apart(store))
@@ -73,6 +75,12 @@ def worker(
         raise typer.Exit(130) from None
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _opened(url: str | None, *, wait: bool) -> Store:
+    """The store; one that is away is waited for, if asked."""
+    patience = Patience(_wait, math.inf if wait else 0.0)
+    return patience(lambda: Store.open(url), "the worker waits for its store")
 
 
 def _remote(url: str) -> HttpLender:

@@ -13,12 +13,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from hetune.profiling.jobs.patience import LostError
 from hetune.variants.errors import ModelError, WorkerError
 from hetune.variants.plan.variants import Device
 
 TRAINING_SECONDS = 3600.0
 """How long a training may take."""
 TRAIN_COMMAND = (sys.executable, "-m", "hetune.profiling.jobs.train_once")
+_STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals of who stops a service with all its processes."""
+_ERRORS: dict[str, type[Exception]] = {
+    "data": ModelError,
+    "machine": WorkerError,
+    "unknown": LostError,
+}
 _LOOK_SECONDS = 0.2
 _LAST_WORDS = 2000
 
@@ -55,7 +63,8 @@ class Apart:
 
         Raises:
             ModelError: There is none, and would be none the next time.
-            WorkerError: The process was lost, or something went wrong that may pass.
+            LostError: The process was lost, or failed in a way that may pass.
+            WorkerError: The machine could not train, or the process was told to stop.
         """
         with tempfile.TemporaryFile() as words:
             try:
@@ -91,19 +100,25 @@ class Apart:
 
 def _model(answer: bytes, status: int, words: IO[bytes]) -> str:
     """The model's id, of what the process answered and how it ended."""
+    if -status in _STOPS:
+        raise WorkerError(f"the process that trains was told to stop ({_name(status)})")
     if status != 0:
-        raise WorkerError(_death(status, words))
+        raise LostError(_death(status, words))
     found: dict[str, Any] = json.loads(answer)
     if "model" in found:
         return str(found["model"])
-    raise (ModelError if found["final"] else WorkerError)(found["error"])
+    raise _ERRORS[found["fault"]](found["error"])
 
 
 def _death(status: int, words: IO[bytes]) -> str:
     if status == -signal.SIGKILL:
         return "the process that trains was killed, as the system does where memory runs out"
-    how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+    how = f"signal {_name(status)}" if status < 0 else f"exit status {status}"
     words.seek(0, 2)
     words.seek(max(0, words.tell() - _LAST_WORDS))
     said = words.read().decode(errors="replace").strip()
     return f"the process that trains ended with {how}{': ' if said else ''}{said}"
+
+
+def _name(status: int) -> str:
+    return signal.Signals(-status).name

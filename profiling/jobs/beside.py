@@ -30,9 +30,13 @@ class Beside(Closing):
         self._thread.start()
         return super().__enter__()
 
+    def end(self) -> None:
+        """Tells it to end, and does not wait."""
+        self._over.set()
+
     def close(self) -> None:
         """Ends it."""
-        self._over.set()
+        self.end()
         self._thread.join(_PATIENCE_SECONDS)
         if self._thread.is_alive():
             _log.warning("%s has not ended within %g s", self._thread.name, _PATIENCE_SECONDS)

@@ -21,6 +21,7 @@ from hetune.profiling.jobs.database import (
     settle,
     tell,
 )
+from hetune.profiling.jobs.outage import Outage
 from hetune.profiling.jobs.records import Lease, Measure, State, Train, Trains
 from hetune.profiling.jobs.schema import jobs, units
 from hetune.profiling.measure.limits import Limits
@@ -40,8 +41,8 @@ class Leases:
     """Lends units of jobs, and takes back what they gave. Safe with many threads and processes.
 
     A worker claims, says every now and then that it lives, and completes or fails what it has.
-    Whose lease has ended, by time or because another has the unit now, gets a `LeaseError` and
-    has written nothing.
+    Who is silent for too long may lose its unit to another; then it gets a `LeaseError` and has
+    written nothing. Leases that ended while the database was away are prolonged once.
 
     Args:
         store: Where measurements and jobs are; stays the caller's.
@@ -69,6 +70,7 @@ class Leases:
         self._length = timedelta(seconds=seconds)
         self._attempts = attempts
         self._trains = trains
+        self._outage = Outage(self._length)
 
     def claim(
         self,
@@ -96,8 +98,7 @@ class Leases:
         """
         owner = clean(owner)
         while True:
-            with self._database.transaction(alone=key is not None) as connection:
-                now = self._database.now(connection)
+            with self._asking(alone=key is not None) as (connection, now):
                 if key is not None and (lent := self._lent_under(connection, key, now)):
                     return lent
                 unit = connection.execute(claimable(machine, devices, self._trains, now)).first()
@@ -243,24 +244,33 @@ class Leases:
             self._end(connection, unit, now, given, text)
 
     @contextmanager
+    def _asking(self, *, alone: bool) -> Iterator[tuple[Connection, datetime]]:
+        """A transaction, and its time; outages are noticed."""
+        with self._outage.noted():
+            self._outage.end(self._database)
+            with self._database.transaction(alone=alone) as connection:
+                now = self._database.now(connection)
+                self._outage.heard(now)
+                yield connection, now
+
+    @contextmanager
     def _held(
         self, lease: Lease, *, measuring: bool = False, or_completed: bool = False
     ) -> Iterator[tuple[Connection, Row[Any], datetime]]:
-        """A transaction with the unit of a lease that holds, locked.
+        """A transaction with the unit of a lease that has not ended, locked.
 
         Args:
             lease: The lease.
             measuring: Measurements are added, too.
             or_completed: A lease that ended with its unit's success will do, too.
         """
-        with self._database.transaction(alone=measuring) as connection:
+        with self._asking(alone=measuring) as (connection, now):
             wanted = select(units).where(units.c.id == lease.unit, units.c.token == lease.token)
             unit = connection.execute(wanted.with_for_update()).first()
-            now = self._database.now(connection)
             if unit is None:
                 raise ended(lease)
-            holds = unit.state == State.RUNNING and now < unit.lease_expires
-            if not holds and not (or_completed and unit.state == State.SUCCEEDED):
+            # Whose time is over has its unit still, as long as nobody else has taken it.
+            if unit.state != State.RUNNING and not (or_completed and unit.state == State.SUCCEEDED):
                 raise ended(lease)
             yield connection, unit, now
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from hetune.costmodel.features.devices import known
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.profiling.jobs.lender import AWAY
+from hetune.profiling.jobs.patience import is_the_machine_s, told
 from hetune.profiling.measure.limits import usable_memory
 from hetune.profiling.memory import limit_memory
 from hetune.profiling.store.store import Store
@@ -48,7 +48,10 @@ def main(do: Callable[[Store, str, Shelf], str] = train) -> None:
 
 
 def answer(device: Device, machine: str, do: Callable[[Store, str, Shelf], str]) -> dict[str, Any]:
-    """The id of the model that was trained, or what went wrong, and whether it would do so again.
+    """The id of the model that was trained, or what went wrong, and whose fault that is.
+
+    That of the data goes wrong again, that of the machine may go well next time; of what is
+    unknown nobody can say.
 
     Args:
         device: What the measured variants are for.
@@ -58,12 +61,12 @@ def answer(device: Device, machine: str, do: Callable[[Store, str, Shelf], str])
     try:
         with Store.open() as store:
             return {"model": do(store, machine, Shelf(device=device))}
-    except HetuneError as error:
-        # What the system refused may go well next time.
-        return {"error": str(error), "final": not isinstance(error, (OSError, *AWAY))}
     except Exception as error:
-        _log.exception("a cost model for the machine %s", machine)
-        return {"error": f"{type(error).__name__}: {error}", "final": False}
+        is_ours = isinstance(error, HetuneError)
+        if not is_ours:
+            _log.exception("a cost model for the machine %s", machine)
+        fault = "machine" if is_the_machine_s(error) else "data" if is_ours else "unknown"
+        return {"error": told(error), "fault": fault}
 
 
 def _end_with_parent() -> None:

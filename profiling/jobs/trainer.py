@@ -35,6 +35,7 @@ class Trainer(Beside):
         lease_seconds: How long a lease lasts from the last heartbeat.
         lock: As a `JobWorker`'s: no worker of this machine measures while it trains.
         command: Starts a training.
+        rest_seconds: As a `JobWorker`'s.
     """
 
     def __init__(
@@ -45,10 +46,12 @@ class Trainer(Beside):
         lease_seconds: float = LEASE_SECONDS,
         lock: Path | None = None,
         command: Sequence[str] = TRAIN_COMMAND,
+        rest_seconds: float = 30.0,
     ) -> None:
         super().__init__("hetune-trainer")
         self._store, self._lock = store, lock
         self._poll_seconds, self._lease_seconds = poll_seconds, lease_seconds
+        self._rest_seconds = rest_seconds
         self._train = Apart(store, look=self._look, command=command)
 
     def _keep(self) -> None:
@@ -71,6 +74,7 @@ class Trainer(Beside):
                 train=self._train,
                 lock=self._lock,
                 heartbeat_seconds=self._lease_seconds / 4,
+                rest_seconds=self._rest_seconds,
             )
             worker.run(self._over.wait, poll_seconds=self._poll_seconds)
 

@@ -16,6 +16,14 @@ from hetune.costmodel.version import code_version
 from hetune.profiling.alone import alone
 from hetune.profiling.jobs.leases import LEASE_SECONDS
 from hetune.profiling.jobs.lender import AWAY, Lender
+from hetune.profiling.jobs.patience import (
+    LONGEST_PAUSE_SECONDS,
+    LostError,
+    Patience,
+    is_the_machine_s,
+    may_pass,
+    told,
+)
 from hetune.profiling.jobs.quiet import DisturbedError, Quiet
 from hetune.profiling.jobs.records import Lease, Measure, Train
 from hetune.profiling.measure.bench import devices_here
@@ -24,7 +32,7 @@ from hetune.profiling.measure.problem import units_of
 from hetune.profiling.measure.record import Stamp
 from hetune.profiling.records import Measurement
 from hetune.profiling.units import Unit
-from hetune.variants.errors import HetuneError, InputError, LeaseError, WorkerError
+from hetune.variants.errors import HetuneError, InputError, LeaseError, StoreError, WorkerError
 from hetune.variants.plan.variants import Device
 
 _log = logging.getLogger(__name__)
@@ -58,6 +66,7 @@ class JobWorker:
         machine: What is measured on; by default this machine.
         heartbeat_seconds: How often it says that it lives.
         quiet: Of the service whose machine it shares: it measures only while that does nothing.
+        rest_seconds: How long it waits after a process that trains was lost, for each attempt.
     """
 
     def __init__(
@@ -71,6 +80,7 @@ class JobWorker:
         machine: Fingerprint | None = None,
         heartbeat_seconds: float = LEASE_SECONDS / 4,
         quiet: Quiet | None = None,
+        rest_seconds: float = 30.0,
     ) -> None:
         self._lender, self._supervisor, self._train = lender, supervisor, train
         self._owner = owner or f"{platform.node()}:{os.getpid()}"
@@ -78,14 +88,19 @@ class JobWorker:
         self._machine = machine or this_machine()
         self._heartbeat_seconds = heartbeat_seconds
         self._quiet = quiet
+        self._rest_seconds = rest_seconds
+        self._patience = Patience(threading.Event().wait)
+        self._trouble: WorkerError | None = None
+        self._rest = 0.0
         if quiet is not None and supervisor is not None:
             supervisor.look = quiet.check
 
     def step(self, *, wait: bool = False) -> bool:
         """Works on one unit, if there is one and nobody else on this machine measures or asks.
 
-        What a problem of the unit raises is the unit's failure, and not raised here. Whatever ends
-        it otherwise, as Ctrl-C does, gives the unit back first.
+        What a problem of the unit raises is the unit's failure, and not raised here. Where the
+        machine is at fault, or Ctrl-C ends it, the unit is given back, which is no attempt. What
+        was measured is kept while the lender is away, and given to it later.
 
         Args:
             wait: Wait until nobody else does.
@@ -94,8 +109,8 @@ class JobWorker:
             Whether there was one.
 
         Raises:
-            HetuneError: The lender cannot be asked (`AWAY`), and the unit is lent again once the
-                lease has ended; or it does not lend to this worker; or the lock cannot be taken.
+            HetuneError: The lender cannot be asked (`AWAY`), for long if it was to take something
+                back; or it does not lend to this worker; or the lock cannot be taken.
         """
         with alone(self._lock, wait=wait) as is_alone:
             if not is_alone:
@@ -116,54 +131,107 @@ class JobWorker:
     ) -> None:
         """Works until it is told to stop; a lender that is away is waited for.
 
+        After a fault of the machine, such as a full disk, it waits, too, up to a minute.
+
         Args:
             stopped: Waits so many seconds, or less; whether to stop (`threading.Event.wait`).
             until_idle: Stop, too, when there is nothing to do; then a lender that is away is an
-                error.
+                error, and so is a fault of the machine.
             poll_seconds: How long to wait when there is nothing to do.
 
         Raises:
-            HetuneError: The lender does not lend to this worker, or it is away, and the worker
-                works until idle.
+            HetuneError: The lender does not lend to this worker, or it is away, or the machine
+                cannot do the work, and the worker works until idle.
         """
+        self._patience.stopped = stopped
+        troubles = 0
         while not stopped(0):
             if self._quiet is not None and not self._quiet.wait(stopped):
                 return
+            pause = poll_seconds
             try:
                 if self.step(wait=until_idle):
-                    continue
+                    pause = self._rest
+                elif until_idle:
+                    return
             except AWAY as error:
                 if until_idle:
                     raise
                 _log.warning("%s", error)
-            if until_idle or stopped(poll_seconds):
+            if self._trouble is None:
+                troubles = 0
+            elif until_idle:
+                raise self._trouble
+            else:
+                pause = min(poll_seconds * 2.0**troubles, LONGEST_PAUSE_SECONDS)
+                _log.warning("%s; work goes on in %g s", self._trouble, pause)
+                troubles += 1
+            if pause and stopped(pause):
                 return
 
     def _work_on(self, lease: Lease) -> None:
+        self._trouble, self._rest = None, 0.0
         try:
             with self._alive(lease):
                 if isinstance(lease.work, Measure):
                     found = self._measured(lease, lease.work)
-                    self._lender.complete(lease, found, self._machine)
+                    self._give(
+                        lease,
+                        f"{len(found)} measurements",
+                        lambda: self._lender.complete(lease, found, self._machine),
+                    )
                 else:
-                    self._lender.complete_training(lease, self._trained(lease, lease.work))
+                    model = self._trained(lease, lease.work)
+                    self._give(
+                        lease,
+                        f"the cost model {model}",
+                        lambda: self._lender.complete_training(lease, model),
+                    )
         except LeaseError as error:
             _log.warning("%s", error)
         except DisturbedError:
-            with suppress(LeaseError):
-                self._lender.release(lease, _DISTURBED)
-        except AWAY:
-            raise
-        except HetuneError as error:
-            # What the system refused may go well next time.
-            is_passing = isinstance(error, OSError | WorkerError)
-            self._fail(lease, str(error), final=not is_passing)
+            self._release(lease, _DISTURBED)
         except Exception as error:
-            _log.exception("unit %d of job %d", lease.unit, lease.job)
-            self._fail(lease, f"{type(error).__name__}: {error}", final=False)
+            self._went_wrong(lease, error)
         except BaseException:
-            with suppress(LeaseError, *AWAY):
+            try:
                 self._lender.release(lease)
+            except (LeaseError, *AWAY) as error:
+                _log.warning("%s: it is lent again when its lease is over (%s)", _of(lease), error)
+            raise
+
+    def _went_wrong(self, lease: Lease, error: Exception) -> None:
+        """Gives a unit back; only a fault of its own is an attempt."""
+        if may_pass(error):
+            raise error  # nobody is there to be told
+        text = told(error)
+        if isinstance(error, StoreError):
+            self._fail(lease, text, final=False)  # it refuses what was measured
+        elif is_the_machine_s(error):
+            self._trouble = WorkerError(text)
+            self._release(lease, text)
+        elif isinstance(error, HetuneError):
+            self._fail(lease, text, final=True)
+        elif isinstance(error, LostError):
+            self._rest = self._rest_seconds * lease.attempt
+            self._fail(lease, str(error), final=False)
+        else:
+            _log.exception("%s", _of(lease))
+            self._fail(lease, text, final=False)
+
+    def _give(self, lease: Lease, what: str, do: Callable[[], object]) -> None:
+        """Gives the lender what came of a unit, however long that is away.
+
+        Raises:
+            LeaseError: The lease has ended.
+        """
+        try:
+            self._patience(do, f"{what} of {_of(lease)} are kept")
+        except LeaseError:
+            raise
+        except BaseException as error:
+            if may_pass(error) or not isinstance(error, Exception):
+                _log.warning("%s of %s are lost: nobody was there to take them", what, _of(lease))
             raise
 
     def _measured(self, lease: Lease, work: Measure) -> list[Measurement]:
@@ -197,7 +265,13 @@ class JobWorker:
 
     def _fail(self, lease: Lease, error: str, *, final: bool) -> None:
         with suppress(LeaseError):
-            self._lender.fail(lease, error, final=final)
+            self._patience(
+                lambda: self._lender.fail(lease, error, final=final), f"{_of(lease)} has failed"
+            )
+
+    def _release(self, lease: Lease, why: str) -> None:
+        with suppress(LeaseError):
+            self._patience(lambda: self._lender.release(lease, why), f"{_of(lease)} is given back")
 
     @contextmanager
     def _alive(self, lease: Lease) -> Iterator[None]:
@@ -220,3 +294,7 @@ class JobWorker:
         finally:
             over.set()
             thread.join()
+
+
+def _of(lease: Lease) -> str:
+    return f"unit {lease.unit} of job {lease.job}"

@@ -13,12 +13,14 @@ from sqlalchemy import func, select
 
 from hetune.profiling.jobs.schema import jobs
 from hetune.profiling.store.connect import find
-from hetune.profiling.store.faults import BUSY_SECONDS, explained
+from hetune.profiling.store.faults import explained
 from hetune.profiling.store.schema import measurements
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import StoreError
 from hetune.variants.registry.whole import PRIVATE, sync_folder
 
+_BUSY_SECONDS = 30.0
+"""How long a copy waits for others that write."""
 _TAKEN_SECONDS = 0.5
 """How long a file that is to be replaced may be held by somebody who is about to let it go."""
 
@@ -134,7 +136,7 @@ def _copy(source: Path, target: Path, doing: str) -> None:
             )
 
 
-def _connected(path: Path, seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
+def _connected(path: Path, seconds: float = _BUSY_SECONDS) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=seconds, isolation_level=None)
 
 

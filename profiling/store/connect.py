@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
-from sqlalchemy.pool import ConnectionPoolEntry
 
 from hetune.profiling.store.engines import Shared, acquire, release
-from hetune.profiling.store.faults import BUSY_SECONDS, explained
+from hetune.profiling.store.faults import explained
+from hetune.profiling.store.server import server_engine
 from hetune.variants.errors import StoreError
 
-_CONNECT_SECONDS = 10
+SECONDS = 10.0
+"""How long a database may take to answer, where HETUNE_STORE_SECONDS does not say."""
+MOST_SECONDS = 3600
+SECONDS_VARIABLE = "HETUNE_STORE_SECONDS"
 _SECRET_OPTIONS = ("password", "sslpassword")
 _KINDS = (
     "it is the path of an SQLite file, sqlite:///PATH, or "
@@ -34,19 +37,39 @@ class Address:
         url: With its password: SQLAlchemy hides it in `repr`.
         place: What messages call it: no password, no options.
         secrets: What messages must not hold.
+        seconds: How long a statement may take, or wait for another process that writes.
     """
 
     url: URL
     place: str
     secrets: tuple[str, ...]
+    seconds: float = SECONDS
 
 
 def find(url: str | Path | None) -> Address:
     """Read a URL or a path; None is HETUNE_STORE, or else a file among the user's data.
 
     Raises:
-        StoreError: It is no URL of a database that hetune knows.
+        StoreError: It is no URL of a database that hetune knows, or HETUNE_STORE_SECONDS is no
+            time.
     """
+    return replace(_find(url), seconds=_seconds())
+
+
+def _seconds() -> float:
+    text = os.environ.get(SECONDS_VARIABLE, "").strip()
+    try:
+        seconds = float(text or SECONDS)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= MOST_SECONDS:
+        raise StoreError(
+            f"{SECONDS_VARIABLE}={text}: take seconds, up to {MOST_SECONDS}, such as {SECONDS:g}"
+        )
+    return seconds
+
+
+def _find(url: str | Path | None) -> Address:
     if url is None:
         url = os.environ.get("HETUNE_STORE", "").strip() or _default_file()
     if isinstance(url, Path) or "://" not in url:
@@ -89,22 +112,25 @@ def connect(address: Address) -> Shared:
 
 def _engine(address: Address) -> Engine:
     if address.url.get_backend_name() == "sqlite":
-        engine = create_engine(
-            address.url, connect_args={"timeout": BUSY_SECONDS}, hide_parameters=True
-        )
-        event.listen(engine, "connect", _set_up_sqlite)
-        return engine
-    arguments: dict[str, Any] = {"client_encoding": "utf8"}
-    if "connect_timeout" not in address.url.query:
-        arguments["connect_timeout"] = _CONNECT_SECONDS
+        return _file_engine(address)
     try:
-        return create_engine(
-            address.url, connect_args=arguments, hide_parameters=True, pool_pre_ping=True
-        )
+        return server_engine(address.url, address.seconds)
     except ImportError:
         raise StoreError(
             f"the store {address.place} needs a driver: pip install 'hetune[postgresql]'"
         ) from None
+
+
+def _file_engine(address: Address) -> Engine:
+    seconds = address.seconds
+    engine = create_engine(
+        address.url,
+        connect_args={"timeout": seconds},
+        hide_parameters=True,
+        pool_timeout=seconds,
+    )
+    event.listen(engine, "connect", lambda connection, _: _set_up_sqlite(connection, seconds))
+    return engine
 
 
 def check(url: str | Path | None) -> None:
@@ -135,9 +161,9 @@ def _values(url: URL, key: str) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else value
 
 
-def _set_up_sqlite(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
+def _set_up_sqlite(connection: sqlite3.Connection, seconds: float) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
-    deadline = time.monotonic() + BUSY_SECONDS
+    deadline = time.monotonic() + seconds
     while connection.execute("PRAGMA journal_mode").fetchone() == ("delete",):
         try:
             # Readers do not wait for a writer then. Folders that cannot have it do without.

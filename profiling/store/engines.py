@@ -12,8 +12,9 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,11 +48,13 @@ class Shared:
     """An engine, and how many stores use it.
 
     Attributes:
+        url: The database's.
         engine: The engine.
         place: What messages call the database.
         file: The database's, if it is one.
     """
 
+    url: URL
     engine: Engine
     place: str
     file: File | None
@@ -70,6 +73,10 @@ class Shared:
             raise _gone(self.place)
 
 
+_SLOW_SECONDS = 0.5
+_REST_SECONDS = 1.0
+_failed: dict[URL, tuple[float, StoreError]] = {}
+"""Databases that could not be reached, each with when to try again, and what it said."""
 _opening = threading.Lock()
 _open: dict[URL | Path, Shared] = {}
 _inherited: dict[URL | Path, Shared] = {}
@@ -105,8 +112,33 @@ def acquire(url: URL, place: str, create: Callable[[], Engine]) -> Shared:
                     f"the store {place} is open as {other.place}, another name of the same file, "
                     "which would damage it: name it by one of them everywhere, and remove the other"
                 )
-        _open[key] = Shared(create(), place, file)
+        _open[key] = Shared(url, create(), place, file)
         return _open[key]
+
+
+@contextmanager
+def reaching(url: URL) -> Iterator[None]:
+    """Reaches for a database; where that failed slowly, it is not tried again for a second.
+
+    So many who wait for one that hangs wait for it together, and not one after the other.
+
+    Raises:
+        StoreError: As in the block, or what was raised there a moment ago.
+    """
+    known = _failed.get(url)
+    if known is not None and time.monotonic() < known[0]:
+        again = StoreError(str(known[1]))
+        again.may_pass = True
+        raise again
+    begun = time.monotonic()
+    try:
+        yield
+    except StoreError as error:
+        now = time.monotonic()
+        if error.may_pass and now - begun > _SLOW_SECONDS:
+            _failed[url] = now + _REST_SECONDS, error
+        raise
+    _failed.pop(url, None)
 
 
 def release(shared: Shared) -> None:

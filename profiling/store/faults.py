@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from hetune.variants.errors import StoreError
 
-BUSY_SECONDS = 30
-"""How long a process waits for another one that writes."""
-
 _OTHER = "set HETUNE_STORE to another store"
+_BUSY = "another process has held it for long: wait for its end, or raise HETUNE_STORE_SECONDS"
 # The first prefix that fits an error's name decides.
 _SQLITE = (
     ("SQLITE_FULL", f"free some space, or {_OTHER}"),
@@ -23,8 +22,8 @@ _SQLITE = (
     ("SQLITE_READONLY", f"make the file and its folder writable, or {_OTHER}"),
     ("SQLITE_PERM", f"make the file and its folder writable, or {_OTHER}"),
     ("SQLITE_CANTOPEN", f"make the file and its folder readable and writable, or {_OTHER}"),
-    ("SQLITE_BUSY", f"another process has held it for {BUSY_SECONDS} s: wait for its end"),
-    ("SQLITE_LOCKED", f"another process has held it for {BUSY_SECONDS} s: wait for its end"),
+    ("SQLITE_BUSY", _BUSY),
+    ("SQLITE_LOCKED", _BUSY),
     (
         "SQLITE_CORRUPT",
         "the file is damaged: save what is left (`sqlite3 FILE .recover`) or put a copy in its "
@@ -42,8 +41,13 @@ _POSTGRESQL = (
     ("42501", "have the right to read, insert and create tables granted to the user"),
     ("53100", f"free some space on the server, or {_OTHER}"),
     ("53", "the server is overloaded: try again, or allow it more"),
+    ("55P03", _BUSY),
+    ("57014", "it took longer than HETUNE_STORE_SECONDS: try again, or raise that"),
     ("57", "the server was shut down: try again when it is back"),
 )
+
+_PASSING_SQLITE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_BUSY", "SQLITE_LOCKED")
+_PASSING_POSTGRESQL = ("08", "40", "53", "55", "57", "58")
 
 
 @contextmanager
@@ -67,7 +71,9 @@ def explained(doing: str, place: str, secrets: tuple[str, ...]) -> Iterator[None
         said = _said(error)
         for secret in secrets:
             said = said.replace(secret, "***")
-        raise StoreError(f"cannot {doing} the store {place} ({said}): {_mend(error)}") from None
+        found = StoreError(f"cannot {doing} the store {place} ({said}): {_mend(error)}")
+        found.may_pass = _may_pass(error)
+        raise found from None
 
 
 def _said(error: Exception) -> str:
@@ -91,4 +97,17 @@ def _mend(error: Exception) -> str:
     state = getattr(cause, "sqlstate", None) or "08"
     if isinstance(error, DBAPIError):
         return next((mend for prefix, mend in _POSTGRESQL if state.startswith(prefix)), _OTHER)
+    if isinstance(error, PoolTimeoutError):
+        return "all connections are in use: try again"
     return f"check the URL, or {_OTHER}"
+
+
+def _may_pass(error: Exception) -> bool:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(cause, OSError):
+        return cause.errno in (errno.ENOSPC, errno.EDQUOT)
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorname", "").startswith(_PASSING_SQLITE)
+    if isinstance(error, DBAPIError):
+        return (getattr(cause, "sqlstate", None) or "08").startswith(_PASSING_POSTGRESQL)
+    return isinstance(error, PoolTimeoutError)

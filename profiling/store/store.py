@@ -17,7 +17,7 @@ from hetune.profiling.closing import Closing
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.store import schema
 from hetune.profiling.store.connect import connect, find
-from hetune.profiling.store.engines import Shared, release
+from hetune.profiling.store.engines import Shared, reaching, release
 from hetune.profiling.store.faults import explained
 from hetune.profiling.store.rows import from_row, to_row
 from hetune.profiling.store.wanted import Wanted, limits_of
@@ -95,7 +95,10 @@ class Store(Closing):
         address = find(url)
         shared = connect(address)
         try:
-            with explained("open", address.place, address.secrets):
+            with (
+                reaching(address.url),
+                explained("open", address.place, address.secrets),
+            ):
                 schema.prepare(shared.engine, address.place)
         except BaseException:
             release(shared)
@@ -112,6 +115,16 @@ class Store(Closing):
         is_open, self._is_open = self._is_open, False
         if is_open:
             release(self._shared)
+
+    def check(self) -> None:
+        """Checks, without asking the database, that the store may be used.
+
+        Raises:
+            StoreError: It was closed, or its file was deleted or replaced, or the process forked.
+        """
+        if not self._is_open:
+            raise StoreError(f"the store {self._place} was closed: open it again")
+        self._shared.check()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._place!r})"
@@ -295,13 +308,10 @@ class Store(Closing):
 
     @contextmanager
     def _connection(self, doing: str) -> Iterator[Connection]:
-        if not self._is_open:
-            raise StoreError(f"the store {self._place} was closed: open it again")
-        self._shared.check()
-        with (
-            explained(doing, self._place, self._secrets),
-            self._engine.connect() as connection,
-        ):
+        self.check()
+        with reaching(self._shared.url), explained(doing, self._place, self._secrets):
+            connection = self._engine.connect()
+        with explained(doing, self._place, self._secrets), connection:
             yield connection
 
     @contextmanager

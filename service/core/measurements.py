@@ -52,6 +52,16 @@ class Measurements:
         """
         return self._open()[2]
 
+    def check(self) -> None:
+        """Checks that the store, if it was opened, is where it was; a server is not asked.
+
+        Raises:
+            StoreError: Its file was deleted or replaced.
+        """
+        opened = self._opened
+        if opened is not None:
+            opened[0].check()
+
     def close(self) -> None:
         """Gives the connections back; who asks again opens new ones.
 

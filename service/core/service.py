@@ -154,13 +154,15 @@ class Service:
         )
 
     def check_ready(self) -> None:
-        """Checks that requests can be served: models, device and folder are there.
+        """Checks that requests can be served: models, device, folder and store are there.
 
         Raises:
             NotReadyError: A model that is wanted at the start is not ready.
             DeviceError: The GPU that layers run on does not answer.
             FolderError: The folder cannot be written.
+            StoreError: The file of jobs and measurements was deleted or replaced.
         """
+        self.measurements.check()
         self.engine.check()
         self.warm_up.check()
         with self.folder.staged() as path:

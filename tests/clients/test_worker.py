@@ -9,6 +9,7 @@ import pytest
 from tests.clients._sockets import refusing
 from tests.service._serving import make_service, serving
 
+from hetune.clients.cli import worker as command
 from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.corpus import recipe
 from hetune.profiling.jobs.queue import JobQueue
@@ -20,6 +21,7 @@ from hetune.profiling.testing.jobs import some_units
 from hetune.profiling.testing.records import measurement
 from hetune.profiling.units import ProblemSpec
 from hetune.service.http.app import application
+from hetune.variants.errors import StoreError
 
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()", "worker")
 
@@ -40,6 +42,39 @@ def test_it_stops_when_there_is_nothing_to_do(hetune, path):
         assert signal.getsignal(signal.SIGTERM) is before
         # No hetune has such variants.
         assert queue.get(job.id).state is State.FAILED
+
+
+def test_it_waits_for_a_store_that_is_away(hetune, path, monkeypatch, caplog):
+    """But not if it is to stop when there is nothing to do, nor for what will never be one."""
+    real, errors, waited = Store.open, [], []
+
+    def open_store(url):
+        if errors:
+            raise errors.pop()
+        return real(url)
+
+    def wait(seconds):
+        if not errors:
+            raise KeyboardInterrupt  # it is there, and nothing is to be done
+        waited.append(seconds)
+        return False
+
+    monkeypatch.setattr(Store, "open", open_store)
+    monkeypatch.setattr(command, "_wait", wait)
+
+    def away(may_pass):
+        error = StoreError("it is away")
+        error.may_pass = may_pass
+        return error
+
+    errors += [away(True)] * 3
+    result = hetune("worker", "--store", path)
+    assert (result.exit_code, waited) == (130, [1, 2])
+    assert "the worker waits for its store: it is away; tried again in 2 s" in caplog.text
+    for may_pass, options in ((True, ("--once",)), (False, ())):
+        errors += [away(may_pass)]
+        result = hetune("worker", "--store", path, *options)
+        assert (result.exit_code, "it is away" in result.stderr) == (1, True)
 
 
 def test_it_works_until_it_is_told_to_stop(path):

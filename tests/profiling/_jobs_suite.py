@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -216,15 +216,17 @@ class JobsConformance:
             assert f"unit {slow.unit}: slow was silent for too long" in bench.log(job)
             assert len(bench.store.done(MACHINE.digest)) == 2
 
-    def test_a_lease_that_ended_writes_nothing(self, url: str) -> None:
-        """Also where nobody else has taken the unit yet."""
+    def test_who_was_silent_may_come_back_before_another_one(self, url: str) -> None:
+        """What was measured counts, as long as nobody else has the unit."""
         with self.open(url) as bench:
             job = bench.submit(1)
             lease = bench.claim()
-            bench.wait(60)
-            self._writes_nothing(bench, lease)
-            assert bench.store.done(MACHINE.digest) == set()
-            assert bench.states(job) == [State.RUNNING]
+            bench.wait(3600)
+            assert bench.leases.heartbeat(lease)
+            assert bench.leases.claim("b", MACHINE.digest) is None
+            bench.wait(3600)
+            assert bench.complete(lease) == Added(2, 0)
+            assert bench.states(job) == [State.SUCCEEDED]
 
     def test_the_database_s_clock_counts(self, url: str) -> None:
         """Unless another one is given."""
@@ -419,10 +421,10 @@ class JobsConformance:
             assert len(list(store.measurements())) == 24
 
     def test_a_race_for_a_lost_unit(self, url: str) -> None:
-        """One of many gets it; the one that wakes up and completes it late writes nothing."""
+        """One of many gets it, or the one that wakes up completes it late; never both."""
         with self.open(url) as bench:
-            bench.submit(1)
-            for round in range(2):
+            for _ in range(2):
+                job = bench.submit(1)
                 lost = bench.claim("lost")
                 bench.wait(60)
                 barrier = Barrier(_WORKERS)
@@ -430,23 +432,19 @@ class JobsConformance:
                 def claim(number: int, lost: Lease = lost, barrier: Barrier = barrier) -> object:
                     barrier.wait()
                     if number == 0:
-                        with pytest.raises(LeaseError):
-                            bench.complete(lost)
+                        with suppress(LeaseError):
+                            return bench.complete(lost)
                         return None
                     return bench.leases.claim(f"w{number}", MACHINE.digest)
 
                 with ThreadPoolExecutor(_WORKERS) as pool:
                     found = [one for one in pool.map(claim, range(_WORKERS)) if one]
                 # The late one may hold the row just then; then nobody gets it for now.
-                assert len(found) <= 1
-                if not found:
-                    found = [bench.claim()]
-                [lease] = found
-                assert isinstance(lease, Lease)
-                if round == 0:
-                    bench.leases.release(lease)
-                else:
-                    assert bench.complete(lease) == Added(2, 0)
+                [one] = found or [bench.claim()]
+                if isinstance(one, Lease):
+                    self._writes_nothing(bench, lost)
+                    bench.complete(one)
+                assert bench.state(job) is State.SUCCEEDED
 
     def test_cancelling_in_a_race(self, url: str) -> None:
         """Whoever comes first: nobody waits for ever, and the job ends cancelled or measured."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 SECONDS = 60
@@ -40,6 +41,19 @@ class Server:
     def crash(self) -> None:
         """Ends it at once: what is under way is lost, and what was committed has to be there."""
         self._run("pg_ctl", "--mode=immediate", "stop")
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Meanwhile nothing of it runs: connections are taken by the system, and not answered."""
+        first = int(Path(self.folder, "data", "postmaster.pid").read_text().split()[0])
+        processes = [psutil.Process(first), *psutil.Process(first).children(recursive=True)]
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                process.resume()
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [*self._as, self.programs / program, "-D", self.folder / "data", *arguments]

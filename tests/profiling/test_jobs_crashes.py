@@ -12,7 +12,6 @@ from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import State
 from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.store import connect
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.jobs import some_units
 from hetune.profiling.testing.records import MACHINE, measurement
@@ -109,7 +108,7 @@ def test_a_server_that_crashes_and_comes_back(tmp_path, monkeypatch):
 
 
 def test_a_file_that_is_locked_for_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(connect, "BUSY_SECONDS", 0.5)
+    monkeypatch.setenv("HETUNE_STORE_SECONDS", "0.5")
     path = tmp_path / "store.db"
     with working(path, tmp_path, monkeypatch) as job:
         for problems in (3, 12):

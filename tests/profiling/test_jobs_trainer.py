@@ -15,6 +15,7 @@ from tests.profiling.test_jobs_beside import until
 
 from hetune.profiling.jobs.apart import Apart
 from hetune.profiling.jobs.leases import Leases
+from hetune.profiling.jobs.patience import LostError
 from hetune.profiling.jobs.records import State, Trains
 from hetune.profiling.jobs.train_once import answer
 from hetune.profiling.jobs.trainer import Trainer
@@ -44,8 +45,13 @@ def answers(text):
 
 
 TRAINS = script(answers(f'{{"model": {ONE}}}'))
-FAILS = script(answers('{"error": "too few families", "final": True}'))
+FAILS = script(answers('{"error": "too few families", "fault": "data"}'))
 HANGS = "time.sleep(600)"
+
+
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
 
 
 # A process of its own.
@@ -58,14 +64,16 @@ def test_it_gives_the_model():
 @pytest.mark.parametrize(
     ("lines", "error", "says"),
     [
-        ([answers('{"error": "never", "final": True}')], ModelError, "^never$"),
-        ([answers('{"error": "not now", "final": False}')], WorkerError, "^not now$"),
-        (["os.kill(os.getpid(), 9)"], WorkerError, "was killed, as the system does"),
-        (["os.abort()"], WorkerError, "signal SIGABRT"),
-        (["sys.exit('its last words')"], WorkerError, "exit status 1: its last words$"),
+        ([answers('{"error": "never", "fault": "data"}')], ModelError, "^never$"),
+        ([answers('{"error": "not now", "fault": "machine"}')], WorkerError, "^not now$"),
+        ([answers('{"error": "a bug", "fault": "unknown"}')], LostError, "^a bug$"),
+        (["os.kill(os.getpid(), 15)"], WorkerError, r"was told to stop \(SIGTERM\)"),
+        (["os.kill(os.getpid(), 9)"], LostError, "was killed, as the system does"),
+        (["os.abort()"], LostError, "signal SIGABRT"),
+        (["sys.exit('its last words')"], LostError, "exit status 1: its last words$"),
         ([HANGS], ModelError, "longer than the limit of 0.01 s"),
     ],
-    ids=range(6),
+    ids=range(8),
 )
 def test_there_is_no_model(lines, error, says):
     with pytest.raises(error, match=says):
@@ -102,21 +110,23 @@ def test_a_real_one_tells_why_there_is_no_model(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("error", "says", "final"),
+    ("error", "says", "fault"),
     [
-        (InputError("too few families"), "too few families", True),
-        (StoreError("it is away"), "it is away", False),
-        (FolderError("no space"), "no space", False),
-        (RuntimeError("a bug"), "RuntimeError: a bug", False),
+        (InputError("too few families"), "too few families", "data"),
+        (StoreError("it is away"), "it is away", "machine"),
+        (FolderError("no space"), "no space", "machine"),
+        (caused(ModelError("no card"), OSError(28, "no space")), "no card", "machine"),
+        (OSError(28, "no space"), "OSError: [Errno 28] no space", "machine"),
+        (RuntimeError("a bug"), "RuntimeError: a bug", "unknown"),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_may_pass_is_told_apart(tmp_path, monkeypatch, error, says, final):
+def test_what_may_pass_is_told_apart(tmp_path, monkeypatch, error, says, fault):
     def fail(store, machine, shelf):
         raise error
 
     monkeypatch.setenv("HETUNE_STORE", str(tmp_path / "store.db"))
-    assert answer("cpu", "abc", fail) == {"error": says, "final": final}
+    assert answer("cpu", "abc", fail) == {"error": says, "fault": fault}
 
 
 def test_it_gives_way_to_all_others(tmp_path):
@@ -156,7 +166,7 @@ def job(store, queue):
 @pytest.fixture
 def trainer(tmp_path):
     def trainer(command, **options):
-        given = {"poll_seconds": 0.01, "lock": tmp_path / "lock"} | options
+        given = {"poll_seconds": 0.01, "rest_seconds": 0.01, "lock": tmp_path / "lock"} | options
         return Trainer(tmp_path / "store.db", command=command, **given)
 
     return trainer
@@ -217,6 +227,27 @@ def test_who_is_killed_too_often_is_given_up(queue, job, trainer):
     assert found.state is State.FAILED
     assert "the process that trains was killed" in found.error
     assert training(queue, job).attempt == 3
+
+
+def test_stops_are_no_attempts(queue, job, trainer, tmp_path):
+    """A stop of all processes reaches the one that trains first."""
+    path = tmp_path / "stopped"
+    stops = f"open({str(path)!r}, 'a').write('.') > 0 and os.kill(os.getpid(), 15)"
+    often = f"os.path.exists({str(path)!r}) and os.path.getsize({str(path)!r}) > 4"
+    with trainer(script(f"{often} or {stops}", answers(f'{{"model": {ONE}}}'))):
+        until(is_final(queue, job))
+    unit = training(queue, job)
+    assert (unit.state, unit.attempt, unit.token) == (State.SUCCEEDED, 1, 6)
+    assert sum("told to stop (SIGTERM)" in line.text for line in queue.log(job)) == 5
+
+
+def test_kills_that_follow_each_other_are_one_attempt_each(queue, job, trainer):
+    """In between it rests, so that what was short for a moment fails no job."""
+    with trainer(script("os.kill(os.getpid(), 9)"), rest_seconds=60.0):
+        until(lambda: training(queue, job).attempt == 1 and training(queue, job).error)
+        time.sleep(0.1)
+    unit = training(queue, job)
+    assert (unit.state, unit.attempt, unit.token) == (State.QUEUED, 1, 1)
 
 
 def test_a_training_is_given_back_in_the_end(queue, job, trainer, tmp_path):

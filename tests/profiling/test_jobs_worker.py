@@ -17,11 +17,12 @@ from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.records import Status
+from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.testing.jobs import some_units
 from hetune.profiling.testing.records import MACHINE, measurement
 from hetune.profiling.units import ProblemSpec
-from hetune.variants.errors import InputError, StoreError, WorkerError
+from hetune.variants.errors import FolderError, InputError, StoreError, WorkerError
 
 
 def units(problems=1):
@@ -149,17 +150,124 @@ def test_units_of_another_release_are_not_measured(queue, fake, worker):
     assert "hetune has changed since" in found.error
 
 
-@pytest.mark.parametrize("error", [WorkerError("no process"), RuntimeError("a bug")])
-def test_what_may_pass_is_tried_again(queue, fake, worker, error):
+def test_what_may_pass_is_tried_again(queue, fake, worker):
     def fail():
-        raise error
+        raise RuntimeError("a bug")
 
     fake.meanwhile = fail
     job = queue.submit_units("mine", units())
     assert [worker.step() for _ in range(4)] == [True, True, True, False]
     found = queue.get(job.id)
     assert found.state is State.FAILED
-    assert str(error) in found.error
+    assert "a bug" in found.error
+
+
+def raising(*errors):
+    """Raises one after the other, and then nothing."""
+    left = list(errors)
+
+    def call(*_, **__):
+        if left:
+            raise left.pop(0)
+
+    return call
+
+
+FULL = [WorkerError("no process"), FolderError("no space"), OSError(28, "no space")] * 2
+
+
+def test_faults_of_the_machine_are_no_attempts(queue, fake, worker):
+    fake.meanwhile = raising(*FULL)
+    job = queue.submit_units("mine", units())
+    waited = []
+    worker.run(lambda seconds: bool(waited.append(seconds)) or queue.get(job.id).state.is_final)
+    [unit] = queue.units(job.id)
+    assert (unit.state, unit.attempt, unit.token) == (State.SUCCEEDED, 1, 1 + len(FULL))
+    assert [seconds for seconds in waited if seconds] == [1, 2, 4, 8, 16, 32]
+    assert sum("given back: no space" in line.text for line in queue.log(job.id)) == 2
+
+
+def test_who_works_until_idle_says_what_the_machine_cannot_do(queue, fake, worker):
+    fake.meanwhile = raising(*FULL)
+    job = queue.submit_units("mine", units())
+    with pytest.raises(WorkerError, match="no process"):
+        worker.run(lambda _: False, until_idle=True)
+    assert queue.units(job.id)[0].attempt == 0
+
+
+def away():
+    error = StoreError("it is away")
+    error.may_pass = True
+    return error
+
+
+def failing(monkeypatch, name, *errors):
+    """Lets a method of `Leases` raise errors first."""
+    real, fail = getattr(Leases, name), raising(*errors)
+
+    def call(self, *arguments, **options):
+        fail()
+        return real(self, *arguments, **options)
+
+    monkeypatch.setattr(Leases, name, call)
+
+
+def outcome(fake, name):
+    """What has to happen so that a worker calls a method of its lender."""
+    error = {"fail": InputError("never"), "release": WorkerError("not now")}.get(name)
+    fake.meanwhile = raising(*[error] if error else [])
+
+
+@pytest.mark.parametrize("name", ["complete", "complete_training", "fail", "release"])
+def test_what_comes_of_a_unit_is_kept_while_the_database_is_away(
+    queue, fake, worker, monkeypatch, caplog, name
+):
+    outcome(fake, name)
+    failing(monkeypatch, name, *[away() for _ in range(7)])
+    job = queue.submit_units("mine", units(), retrain=name == "complete_training")
+    waited = []
+    worker.run(lambda seconds: bool(waited.append(seconds)) or queue.get(job.id).state.is_final)
+    assert [seconds for seconds in waited if seconds][:7] == [1, 2, 4, 8, 16, 32, 60]
+    assert {unit.attempt for unit in queue.units(job.id)} == {1}
+    assert queue.get(job.id).state is (State.FAILED if name == "fail" else State.SUCCEEDED)
+    assert "it is away; tried again in 60 s" in caplog.text
+    assert len(fake.asked) == (2 if name == "release" else 1)
+
+
+def test_a_stop_says_what_is_lost(queue, worker, monkeypatch, caplog):
+    failing(monkeypatch, "complete", away(), away())
+    job = queue.submit_units("mine", units())
+    waited = []
+    worker.run(lambda seconds: bool(seconds and not waited.append(seconds)))
+    assert f"2 measurements of unit 1 of job {job.id} are lost" in caplog.text
+    [unit] = queue.units(job.id)
+    assert (unit.state, unit.token) == (State.RUNNING, 1)
+
+
+def test_leases_that_end_while_the_database_is_away_are_prolonged(store, queue, monkeypatch):
+    """Whoever measured meanwhile brings it back; who does not come has lost the unit then."""
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+    queue.submit_units("mine", some_units(1))
+    one, other = (Leases(store, clock=lambda: now[0]) for _ in range(2))
+    lease = one.claim("one", MACHINE.digest)
+    assert other.claim("other", MACHINE.digest) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "transaction", raising(away()))
+        with pytest.raises(StoreError):
+            other.claim("other", MACHINE.digest)
+    now[0] += timedelta(hours=1)
+    assert other.claim("other", MACHINE.digest) is None
+    now[0] += timedelta(seconds=59)
+    assert one.heartbeat(lease)
+    now[0] += timedelta(seconds=60)
+    assert other.claim("other", MACHINE.digest).attempt == 2
+
+
+def test_measurements_that_are_refused_are_the_unit_s_fault(queue, fake, worker, monkeypatch):
+    failing(monkeypatch, "complete", *[StoreError("it contradicts itself") for _ in range(3)])
+    job = queue.submit_units("mine", units())
+    worker.run(lambda _: False, until_idle=True)
+    assert (queue.get(job.id).state, len(fake.asked)) == (State.FAILED, 3)
 
 
 def test_who_is_interrupted_gives_back_what_it_has(queue, fake, worker):

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from hetune.profiling.store import faults
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE, measurement
 from hetune.variants.errors import StoreError
@@ -161,14 +160,21 @@ def test_a_damaged_file(path):
     assert "(database disk image is malformed): the file is damaged: save what is left" in said
 
 
+@pytest.mark.parametrize("seconds", ["soon", "0", "-1", "nan", "inf", "1e9"])
+def test_a_time_limit_that_is_none(path, monkeypatch, seconds):
+    monkeypatch.setenv("HETUNE_STORE_SECONDS", seconds)
+    said = refusal(lambda: Store.open(path))
+    assert said == f"HETUNE_STORE_SECONDS={seconds}: take seconds, up to 3600, such as 10"
+
+
 def test_a_busy_file(path, monkeypatch):
-    monkeypatch.setattr("hetune.profiling.store.connect.BUSY_SECONDS", 0.05)
+    monkeypatch.setenv("HETUNE_STORE_SECONDS", "0.05")
     with Store.open(path) as store:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         said = refusal(lambda: store.add([measurement()], MACHINE))
         other.close()
-    assert f"(database is locked): another process has held it for {faults.BUSY_SECONDS} s" in said
+    assert "(database is locked): another process has held it for long: wait for its end" in said
 
 
 def test_tables_of_others_are_left_alone(path):
