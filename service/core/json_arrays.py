@@ -80,41 +80,33 @@ class JsonArray:
             return 0
         return self._text.count(b",", begin, end) + 1
 
-    def integers(self, what: str, dtype: type[np.signedinteger[Any]] | None = None) -> np.ndarray:
-        """All numbers, row by row, which have to be integers; by default int32, or int64 if needed.
+    def integers(self, what: str) -> np.ndarray:
+        """All numbers, row by row, which have to be integers: int32, or int64 where needed.
 
         Raises:
             MalformedError: They are not, or do not fit.
+            InputError: Some rows are empty, and some are not.
         """
         for mark in (b".", b"e", b"E"):
             if self._text.find(mark, self._begin, self._end) >= 0:
-                raise MalformedError(f"{what}: there are other numbers than integers: give integers")
-        if dtype is not None:
-            return self._read(what, dtype)[0]
+                raise MalformedError(f"{what}: a number is no integer: give integers")
         try:
             return self._read(what, np.int32)[0]
         except OverflowError:
-            return self._read_wide(what)
-
-    def _read_wide(self, what: str) -> np.ndarray:
+            pass
         try:
             return self._read(what, np.int64)[0]
         except OverflowError:
             raise MalformedError(f"{what}: a number does not fit int64: renumber") from None
 
-    def floats(self, what: str) -> np.ndarray:
-        """All numbers as float64.
+    def floats(self, what: str, dtype: type[np.floating[Any]] = np.float32) -> np.ndarray:
+        """All numbers, row by row.
 
         Raises:
-            MalformedError: They are not finite.
+            MalformedError: They are no numbers.
+            InputError: Some do not fit, or some rows are empty, and some are not.
         """
-        try:
-            found = self._read(what, np.float64)[0]
-        except OverflowError:
-            found = np.array([np.inf])
-        if not np.isfinite(found).all():
-            raise MalformedError(f"{what}: a number is not finite: give another")
-        return found
+        return self._floats(what, dtype)[0]
 
     def matrix(self, what: str) -> np.ndarray:
         """Rows of one length as float32, [rows, width].
@@ -127,37 +119,26 @@ class JsonArray:
             if self.count:
                 raise MalformedError(f"{what}: give rows of numbers")
             return np.empty((0, 0), dtype=np.float32)
-        try:
-            found, widths = self._read(what, np.float32)
-        except OverflowError:
-            raise _unfit(what) from None
+        found, widths = self._floats(what, np.float32)
         if (widths != widths[0]).any():
-            raise InputError(f"{what}: there are rows of different lengths: make them alike")
-        if not np.isfinite(found).all():
-            raise _unfit(what)
+            raise _ragged(what)
         return found.reshape(len(widths), int(widths[0]))
 
-    def pair(self, what: str) -> np.ndarray:
-        """Two rows of integers of one length, [2, n].
-
-        Raises:
-            MalformedError: They are no rows of integers, or not two.
-            InputError: They are of different lengths.
-        """
-        if not self.is_nested or self.rows != 2:
-            raise MalformedError(f"{what}: give two lists of integers")
-        found = self.integers(what)
-        if found.size != 2 * self.width:
-            raise InputError(
-                f"{what}: there are {self.width} and {found.size - self.width} integers: give pairs"
-            )
-        return found.reshape(2, self.width)
+    def _floats(self, what: str, dtype: type[np.floating[Any]]) -> tuple[np.ndarray, np.ndarray]:
+        try:
+            found, widths = self._read(what, dtype)
+        except OverflowError:
+            raise _unfit(what, dtype) from None
+        if not np.isfinite(found).all():
+            raise _unfit(what, dtype)
+        return found, widths
 
     def _read(self, what: str, dtype: type[np.generic]) -> tuple[np.ndarray, np.ndarray]:
         """All numbers, and the lengths of rows.
 
         Raises:
             MalformedError: The text is not what it seemed.
+            InputError: Some rows are empty, and some are not.
             OverflowError: A number does not fit.
         """
         found = np.empty(self.count, dtype=dtype)
@@ -166,14 +147,19 @@ class JsonArray:
         pieces = _rows if self.is_nested else _flat
         try:
             for values, lengths in pieces(self._text, self._begin, self._end):
-                with np.errstate(over="ignore"):
-                    found[at : at + len(values)] = np.array(values, dtype=dtype)
+                found[at : at + len(values)] = _converted(values, dtype)
                 widths[row : row + len(lengths)] = lengths
                 at, row = at + len(values), row + len(lengths)
         except (ValueError, TypeError, RecursionError):
             shown = "rows of numbers" if self.is_nested else "numbers"
             raise MalformedError(f"{what}: this is no JSON list of {shown}") from None
+        except _RaggedError:
+            raise _ragged(what) from None
         return found[:at], widths[:row]
+
+
+class _RaggedError(Exception):
+    """Some rows are empty, and some are not."""
 
 
 class Lifted:
@@ -207,8 +193,26 @@ class Lifted:
         return None
 
 
+def _converted(values: list[Any], dtype: type[np.generic]) -> np.ndarray:
+    """Numbers as an array.
+
+    Raises:
+        OverflowError: An integer does not fit.
+    """
+    if issubclass(dtype, np.integer):
+        wide = np.array(values, dtype=np.int64)
+        if dtype is np.int32 and wide.size and not -(1 << 31) <= wide.min() <= wide.max() < 1 << 31:
+            raise OverflowError
+        return wide
+    wide = np.array(values, dtype=np.float64)
+    if not np.isfinite(wide).all():
+        raise ValueError("a number is not finite")
+    with np.errstate(over="ignore"):
+        return wide.astype(dtype)
+
+
 def _arrays_in(text: bytes) -> Iterator[tuple[int, JsonArray, int]]:
-    """Arrays of a text, and where they begin and end. Each byte is looked at a few times at most."""
+    """Arrays of a text, and where they begin and end. Each byte is looked at a few times only."""
     at = run = looked = 0
     while (token := _TOKEN.search(text, at)) is not None:
         at, start = token.end(), token.start()
@@ -300,9 +304,17 @@ def _short_rows(piece: bytes) -> tuple[list[Any], list[int]]:
         if lengths.any():
             raise ValueError("there are commas without numbers")
         return [], lengths.tolist()
-    values = json.loads(b"[%b]" % piece.translate(_NO_BRACKETS))
+    try:
+        values = json.loads(b"[%b]" % piece.translate(_NO_BRACKETS))
+    except ValueError:
+        json.loads(b"[%b]" % piece)
+        raise _RaggedError from None  # some rows have no numbers
     return values, (at_close - at_open + 1).tolist()
 
 
-def _unfit(what: str) -> InputError:
-    return InputError(f"{what}: a number does not fit float32: scale it")
+def _ragged(what: str) -> InputError:
+    return InputError(f"{what}: there are rows of different lengths: make them alike")
+
+
+def _unfit(what: str, dtype: type[np.floating[Any]]) -> InputError:
+    return InputError(f"{what}: a number does not fit {dtype.__name__}: scale it")

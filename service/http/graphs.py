@@ -127,7 +127,7 @@ def router(work: Work) -> APIRouter:
 def _read(upload: Upload, limits: Limits) -> HeteroGraph:
     if upload.media is Media.JSON:
         document = parse(GraphDocument, upload.path.read_bytes())
-        return graph_of(document, document.arrays(), limits)
+        return graph_of(document, document.arrays(limits), limits)
     if upload.media is Media.ARROW:
         with opened(upload.path, limits) as batches:
             return graph_of_batches(batches.schema, batches, limits)

@@ -32,5 +32,5 @@ def test_what_is_a_tensor_is_held_once():
     assert request.nodes.tolist() == [1]
     assert request.graph.num_nodes == 2
     header = request.header
-    assert (header.graph, header.features, header.nodes) == ("", "", None)
+    assert (header.graph, header.x, header.features, header.nodes) == ("", None, None, None)
     assert header.deadline_seconds == 3
