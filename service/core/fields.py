@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
-from pydantic import PlainValidator, ValidationInfo, WithJsonSchema
+from pydantic import PlainSerializer, PlainValidator, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from hetune.service.core.json_arrays import JsonArray, Lifted
@@ -13,8 +13,8 @@ from hetune.service.core.limits import check_limit
 
 MOST_FEW = 1_000
 """Numbers in a short list."""
-MOST_TIMES = 100_000
-"""In a list of times."""
+MOST_SAMPLES = 100_000
+"""In a list of measurements."""
 _INTEGER: dict[str, Any] = {"type": "integer", "minimum": -(2**63), "exclusiveMaximum": 2**63}
 _INTEGERS: dict[str, Any] = {"type": "array", "items": _INTEGER}
 _NUMBERS: dict[str, Any] = {"type": "array", "items": {"type": "number"}}
@@ -82,10 +82,10 @@ def _few(value: object, info: ValidationInfo) -> tuple[int, ...]:
     return tuple(found.integers(what).tolist())
 
 
-def _times(value: object, info: ValidationInfo) -> tuple[float, ...]:
+def _samples(value: object, info: ValidationInfo) -> tuple[float, ...]:
     found = _list(value, info)
     what = info.field_name or "a list"
-    check_limit(f"entries of {what}", found.count, MOST_TIMES)
+    check_limit(f"entries of {what}", found.count, MOST_SAMPLES)
     return tuple(found.floats(what, np.float64).tolist())
 
 
@@ -128,5 +128,10 @@ TypedIntegers: TypeAlias = Annotated[
 """Integers, of all nodes or by node type, of which null stands for all."""
 Few: TypeAlias = Annotated[tuple[int, ...], PlainValidator(_few), WithJsonSchema(_INTEGERS)]
 """A few integers, which are read at once."""
-Times: TypeAlias = Annotated[tuple[float, ...], PlainValidator(_times), WithJsonSchema(_NUMBERS)]
+Samples: TypeAlias = Annotated[
+    tuple[float, ...],
+    PlainValidator(_samples),
+    PlainSerializer(list, return_type=list[float]),
+    WithJsonSchema(_NUMBERS),
+]
 """Finite numbers, which are read at once."""

@@ -30,8 +30,6 @@ from hetune.service.http.work import Work
 
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")
-MOST_BYTES = 64 << 20
-"""Of a body with measurements: of hundreds of variants, in every round, launch by launch."""
 _MOST_ASKING = 64
 _MOST_GIVING = 2
 Number = Annotated[int, Path(ge=1, le=LARGEST_ID)]
@@ -76,7 +74,9 @@ def router(work: Work) -> APIRouter:
         """Stores what was measured, and that it is done; asking again changes nothing."""
         media = media_of(request, Media.JSON)
         with giving.entered():
-            body = await read(request, media, replace(limits, json_bytes=MOST_BYTES))
+            # Who holds no lease is told so before anything is received.
+            most = await work.ask(lambda: lending.most_bytes(unit, token))
+            body = await read(request, media, replace(limits, json_bytes=most))
             return await work.change(
                 lambda: lending.complete(unit, token, parse(MeasuredRequest, bytes(body)))
             )

@@ -126,7 +126,7 @@ def test_what_is_no_list_of_integers(text, kind, reason):
 def test_what_is_no_rows(text, kind, reason):
     found = arrays_of(text)
     if reason is None:  # what is left of the text is no JSON
-        with pytest.raises(ValueError, match="Expecting|Extra|delimiter"):
+        with pytest.raises(ValueError, match=r"Expecting|Extra|delimiter"):
             json.loads(Lifted(text).text)
         return
     with pytest.raises(kind, match=reason):
