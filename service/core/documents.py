@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, core_schema
 
+from hetune.service.core.container import MOST_ENTRIES, MOST_LISTS
 from hetune.service.core.json_arrays import Lifted
 from hetune.service.core.limits import check_limit
 from hetune.variants.errors import MalformedError
@@ -17,10 +18,6 @@ Count = Annotated[int, Field(ge=0, lt=2**31)]
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
-MOST_ENTRIES = 700_000
-"""Of a document, without its arrays of numbers: the names of 100,000 types are fewer."""
-MOST_LISTS = 1 << 18
-"""Likewise, lists and objects."""
 _MANY_FIELDS = 1_000
 _SHOWN = 3
 _FAIL_FAST = {

@@ -14,6 +14,9 @@ from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
 from hetune.variants.errors import MalformedError
 
+_FEW = 64
+"""Tensors beside those that there is a use for, each of which is named when it is refused."""
+
 
 class FeatureList(Document):
     """The features that are kept with a graph, by name."""
@@ -38,7 +41,8 @@ def router(work: Work) -> APIRouter:
         """Keeps features of a graph's nodes, in place of others of that name if there are some."""
 
         def put(upload: Upload) -> tuple[StoredFeatures, bool]:
-            return service.features.put(id, name, _read(upload))
+            features = _read(upload, service.graphs.get(id).num_ntypes)
+            return service.features.put(id, name, features)
 
         with work.uploading.entered():
             service.graphs.files.check_there(id)
@@ -65,10 +69,10 @@ def router(work: Work) -> APIRouter:
     return routes
 
 
-def _read(upload: Upload) -> Features:
+def _read(upload: Upload, types: int) -> Features:
     if upload.media is Media.JSON:
         return parse(FeaturesDocument, upload.path.read_bytes()).rows()
-    message = read_container(upload.path)
+    message = read_container(upload.path, most=_FEW + types)
     for name in message.tensors:
         if name.partition("/")[0] != "x":
             raise MalformedError(f"there is no use for the tensor {name!r}: give x")

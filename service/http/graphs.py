@@ -23,6 +23,8 @@ from hetune.variants.errors import MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
 _BODIES = (Media.JSON, Media.SAFETENSORS)
+_FEW = 64
+"""Tensors that are looked at one by one; a graph has four."""
 
 
 class GraphCreated(Document):
@@ -87,7 +89,8 @@ def router(work: Work) -> APIRouter:
         """Keeps the graph that an edit makes of this one, which stays, under an id of its own."""
 
         def edit(upload: Upload) -> HeteroGraph:
-            return _read_edit(upload).apply(service.graphs.get(id), service.limits)
+            graph = service.graphs.get(id)
+            return _read_edit(upload, graph).apply(graph, service.limits)
 
         return await keep(request, response, edit)
 
@@ -131,14 +134,14 @@ def _read(upload: Upload, limits: Limits) -> HeteroGraph:
     if upload.media is Media.ARROW:
         with opened(upload.path, limits) as batches:
             return graph_of_batches(batches.schema, batches, limits)
-    message = read_container(upload.path)
+    message = read_container(upload.path, most=_FEW)
     return graph_of(parse(GraphHeader, message.document), message.tensors, limits)
 
 
-def _read_edit(upload: Upload) -> GraphEdit:
+def _read_edit(upload: Upload, graph: HeteroGraph) -> GraphEdit:
     if upload.media is Media.JSON:
         return GraphEdit.of(parse(EditDocument, upload.path.read_bytes()))
-    message = read_container(upload.path)
+    message = read_container(upload.path, most=_FEW + 2 * graph.num_etypes)
     parts = {}
     for name in ("add", "remove"):
         found = message.group(name)

@@ -90,6 +90,7 @@ class InferDocument(_RunHeader):
 
 
 class _Deadline(Document, extra="ignore"):
+    has_arrays: ClassVar[bool] = True
     deadline_seconds: Seconds | None = None
 
 

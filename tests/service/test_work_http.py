@@ -22,10 +22,10 @@ from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.service.core import work
-from hetune.service.http import work_routes
 from hetune.service.core.documents import parse
 from hetune.service.core.work import Lending
 from hetune.service.core.work_documents import LeaseDocument, MeasuredUnit, WantedDocument
+from hetune.service.http import work_routes
 from hetune.service.http.app import application
 from hetune.variants.errors import AccessError, InputError, LeaseError, UnreachableError
 
