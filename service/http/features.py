@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from hetune.service.core.documents import Document, parse
 from hetune.service.core.features import Features, StoredFeatures
 from hetune.service.core.message import read as read_container
-from hetune.service.http.body import Media, Upload, received
+from hetune.service.http.body import Media, Upload
 from hetune.service.http.parameters import FeaturesName, GraphId
 from hetune.service.http.requests import FeaturesDocument
 from hetune.service.http.schema import takes
@@ -44,10 +44,9 @@ def router(work: Work) -> APIRouter:
             features = _read(upload, service.graphs.get(id).num_ntypes)
             return service.features.put(id, name, features)
 
-        with work.uploading.entered():
-            service.graphs.files.check_there(id)
-            async with received(request, service, Media.JSON, Media.SAFETENSORS) as upload:
-                found, is_new = await work.aside(lambda: put(upload))
+        service.graphs.files.check_there(id)
+        async with work.uploaded(request, Media.JSON, Media.SAFETENSORS) as upload:
+            found, is_new = await work.aside(lambda: put(upload))
         response.status_code = 201 if is_new else 200
         return found
 

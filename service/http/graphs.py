@@ -15,7 +15,7 @@ from hetune.service.core.graph_edit import EditDocument, EditHeader, GraphEdit
 from hetune.service.core.graphs import GraphStatistics, statistics
 from hetune.service.core.limits import Limits
 from hetune.service.core.message import read as read_container
-from hetune.service.http.body import Media, Upload, received
+from hetune.service.http.body import Media, Upload
 from hetune.service.http.parameters import GraphId
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
@@ -67,9 +67,8 @@ def router(work: Work) -> APIRouter:
             key = service.graphs.add(graph)
             return GraphCreated(id=key, num_nodes=graph.num_nodes, num_edges=graph.num_edges)
 
-        with work.uploading.entered():
-            async with received(request, service, *_BODIES, *more) as upload:
-                created = await work.aside(lambda: add(upload))
+        async with work.uploaded(request, *_BODIES, *more) as upload:
+            created = await work.aside(lambda: add(upload))
         response.headers["Location"] = f"/v1/graphs/{created.id}"
         return created
 

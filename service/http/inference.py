@@ -19,7 +19,7 @@ from hetune.service.core.container import LENGTH_BYTES, MOST_HEADER, Content
 from hetune.service.core.limits import check_limit
 from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.service import Service
-from hetune.service.http.body import JSON_TYPE, Media, media_of, read, size_of
+from hetune.service.http.body import JSON_TYPE, Media, limit_of, media_of
 from hetune.service.http.parameters import ModelReference
 from hetune.service.http.pieces import PiecesResponse
 from hetune.service.http.requests import (
@@ -55,8 +55,7 @@ def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
         arrived = time.monotonic()
         media = media_of(request, *_BODIES)
         wanted = _answered(request.headers.get("accept", ""), media)
-        with work.computing.entered(size_of(request, service.limits)):
-            body = await read(request, media, service.limits)
+        async with work.asked(request, limit_of(media, service.limits)) as body:
             given = _Given(work, media, body, arrived)
             early = given.seems_to_have_deadline()
             deadline = await asyncio.to_thread(given.deadline) if early else None
@@ -87,8 +86,7 @@ def router(work: Work) -> APIRouter:
     async def select(name: ModelReference, request: Request) -> Report:
         """What would be chosen for a model on a graph, and why; nothing is run."""
         media = media_of(request, *_BODIES)
-        with work.computing.entered(size_of(request, service.limits)):
-            body = await read(request, media, service.limits)
+        async with work.asked(request, limit_of(media, service.limits)) as body:
             return await work.compute(lambda: _select(service, name, media, body))
 
     return routes
