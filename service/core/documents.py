@@ -54,6 +54,8 @@ class Document(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
     has_arrays: ClassVar[bool] = False
     """Whether there are fields of `hetune.service.core.fields`."""
+    most_entries: ClassVar[int] = MOST_ENTRIES
+    """Without those of arrays of numbers."""
 
     @classmethod
     def __get_pydantic_core_schema__(
@@ -76,11 +78,12 @@ def parse(kind: type[D], text: str | bytes) -> D:
         TooLargeError: It has more entries than any document has.
     """
     content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    check_limit("objects of a document", content.count(b"{"), MOST_LISTS)
     arrays = Lifted(content) if kind.has_arrays else None
     if arrays is not None:
         content = arrays.text
-    check_limit("entries of a document", content.count(b","), MOST_ENTRIES)
-    check_limit("lists of a document", content.count(b"[") + content.count(b"{"), MOST_LISTS)
+    check_limit("entries of a document", content.count(b","), kind.most_entries)
+    check_limit("lists of a document", content.count(b"["), MOST_LISTS)
     if content.count(b":") > _MANY_FIELDS:
         check_fields(kind, content)
     try:

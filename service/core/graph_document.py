@@ -12,10 +12,11 @@ from hetune.service.core.documents import Count, Document
 from hetune.service.core.fields import Integers
 from hetune.service.core.json_arrays import JsonArray
 from hetune.service.core.limits import Limits, check_limit
-from hetune.variants.errors import MalformedError
+from hetune.variants.errors import GraphError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
 ARRAYS = ("src", "dst", "etype", "ntype")
+_OF_EDGES = ("dst", "etype")
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
 
 
@@ -44,11 +45,17 @@ class GraphDocument(GraphHeader):
 
         Raises:
             TooLargeError: One is longer than those of any graph that is accepted.
+            GraphError: Those of edges are of different lengths.
             MalformedError: One has other numbers than integers.
         """
         given: dict[str, JsonArray | None] = {name: getattr(self, name) for name in ARRAYS}
         for name, ids in given.items():
             check_limit(name, 0 if ids is None else ids.count, _longest(limits))
+            if name in _OF_EDGES and ids is not None and ids.count != self.src.count:
+                raise GraphError(
+                    f"{name} has {ids.count} entries and src has {self.src.count}: give one for "
+                    "each edge"
+                )
         return {
             name: torch.from_numpy(ids.integers(name))
             for name, ids in given.items()

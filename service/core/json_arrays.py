@@ -28,7 +28,7 @@ _PIECE = 1 << 15
 _SPACE = rb"[ \t\r\n]*+"
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|\[' + _SPACE + rb"(?=[-0-9\[])", re.DOTALL)
 _RUN = re.compile(rb"[-+.0-9eE, \t\r\n\[\]]*+")
-_INNER = re.compile(rb"(?:\[" + _SPACE + rb"(?=\[))++")
+_OPEN = re.compile(rb"[\[ \t\r\n]*+")
 _CLOSE = re.compile(rb"\]" + _SPACE + rb"\]")
 _BLANK = re.compile(_SPACE + rb"\Z")
 _NO_BRACKETS = bytes.maketrans(b"[]", b"  ")
@@ -227,8 +227,8 @@ def _arrays_in(text: bytes) -> Iterator[tuple[int, JsonArray, int]]:
             assert found is not None
             run = found.end()
         is_nested = text[at] == ord("[")
-        if is_nested and (inner := _INNER.match(text, at)) is not None:
-            at = text.rfind(b"[", at, inner.end())  # rows of rows: the innermost are next
+        if is_nested and (inner := _second_last(text, at)) > start:
+            at = inner  # rows of rows: the innermost are next
             continue
         end = _end(text, at, run, is_nested)
         if end is None:
@@ -236,6 +236,14 @@ def _arrays_in(text: bytes) -> Iterator[tuple[int, JsonArray, int]]:
         else:
             yield start, JsonArray(text, at, end, is_nested), end + 1
             at = end + 1
+
+
+def _second_last(text: bytes, at: int) -> int:
+    """Of the brackets that open one after the other, where the last but one is."""
+    found = _OPEN.match(text, at)
+    assert found is not None
+    last = text.rfind(b"[", at, found.end())
+    return text.rfind(b"[", 0, last)
 
 
 def _end(text: bytes, begin: int, run: int, is_nested: bool) -> int | None:

@@ -13,6 +13,7 @@ from hetune.service.http.requests import FeaturesDocument
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
 from hetune.variants.errors import MalformedError
+from hetune.variants.graph.hetero import HeteroGraph
 
 _FEW = 64
 """Tensors beside those that there is a use for, each of which is named when it is refused."""
@@ -41,7 +42,7 @@ def router(work: Work) -> APIRouter:
         """Keeps features of a graph's nodes, in place of others of that name if there are some."""
 
         def put(upload: Upload) -> tuple[StoredFeatures, bool]:
-            features = _read(upload, service.graphs.get(id).num_ntypes)
+            features = _read(upload, service.graphs.get(id))
             return service.features.put(id, name, features)
 
         service.graphs.files.check_there(id)
@@ -68,10 +69,10 @@ def router(work: Work) -> APIRouter:
     return routes
 
 
-def _read(upload: Upload, types: int) -> Features:
+def _read(upload: Upload, graph: HeteroGraph) -> Features:
     if upload.media is Media.JSON:
-        return parse(FeaturesDocument, upload.path.read_bytes()).rows()
-    message = read_container(upload.path, most=_FEW + types)
+        return parse(FeaturesDocument, upload.path.read_bytes()).rows(graph.num_nodes)
+    message = read_container(upload.path, most=_FEW + graph.num_ntypes)
     for name in message.tensors:
         if name.partition("/")[0] != "x":
             raise MalformedError(f"there is no use for the tensor {name!r}: give x")

@@ -19,7 +19,7 @@ from hetune.service.core.message import unpack
 from hetune.service.core.rows import Nodes
 from hetune.service.core.subset import Subset
 from hetune.service.http.body import Media
-from hetune.variants.errors import MalformedError
+from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
 T = TypeVar("T")
@@ -58,13 +58,19 @@ class FeaturesDocument(Document):
     has_arrays: ClassVar[bool] = True
     x: TypedRows
 
-    def rows(self) -> Features:
+    def rows(self, nodes: int) -> Features:
         """The rows as tensors.
 
+        Args:
+            nodes: How many a graph has.
+
         Raises:
-            InputError: They are of different lengths, or do not fit float32.
+            InputError: They are not as many, of different lengths, or do not fit float32.
         """
-        return _matrices(self.x)
+        parts = self.x.values() if isinstance(self.x, dict) else (self.x,)
+        if (count := sum(part.rows for part in parts)) != nodes:
+            raise InputError(f"x has {count} rows: give {nodes}, one for each node of the graph")
+        return _matrices(self.x, None)
 
 
 class SelectDocument(SelectHeader):
@@ -101,14 +107,34 @@ class InferRequest:
     Attributes:
         header: The rest, without lists of what is a tensor here.
         graph: A graph, or an id.
-        features: Rows of all nodes, or by node type; or the name of those that the graph has.
+        features: Rows of all nodes, or by node type, which may not be read yet; or the name of
+            those that the graph has.
         nodes: Whose rows to answer with.
     """
 
     header: _RunHeader
     graph: HeteroGraph | str
-    features: Features | str
+    features: Features | JsonArray | dict[str, JsonArray] | str
     nodes: Nodes | None
+
+    def rows(self, width: int) -> Features | str:
+        """The features, read.
+
+        Args:
+            width: Numbers in a row, as the model takes them.
+
+        Raises:
+            InputError: They are rows of different lengths, or of another one, or do not fit
+                float32.
+        """
+        given = self.features
+        if isinstance(given, str | Tensor):
+            return given
+        if isinstance(given, JsonArray):
+            return _matrices(given, width)
+        arrays = {name: rows for name, rows in given.items() if isinstance(rows, JsonArray)}
+        tensors = {name: rows for name, rows in given.items() if isinstance(rows, Tensor)}
+        return {**tensors, **_matrices(arrays, width)}
 
 
 def read_deadline(media: Media, body: Content) -> float | None:
@@ -128,7 +154,6 @@ def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
         MalformedError: It does not have the documented form.
         TooLargeError: Its graph is over a limit.
         GraphError: Its graph is none.
-        InputError: Its features are rows of different lengths, or do not fit float32.
     """
     if media is Media.JSON:
         document = parse(InferDocument, bytes(body))
@@ -136,7 +161,7 @@ def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
         return InferRequest(
             document.model_copy(update={"graph": "", "features": None, "x": None, "nodes": None}),
             _given(document.graph, limits),
-            given if isinstance(given, str) else _matrices(given),
+            given,
             _nodes(document.nodes),
         )
     message = unpack(body)
@@ -198,12 +223,16 @@ def _contained(
     return graph_of(graph, arrays, limits)
 
 
-def _matrices(given: JsonArray | dict[str, JsonArray]) -> Features:
+def _matrices(given: JsonArray | dict[str, JsonArray], width: int | None) -> Features:
     if isinstance(given, JsonArray):
-        return torch.from_numpy(given.matrix("x"))
-    return {
-        name: torch.from_numpy(rows.matrix(f"x of {name[:64]!r}")) for name, rows in given.items()
-    }
+        return _matrix("x", given, width)
+    return {name: _matrix(f"x of {name[:64]!r}", rows, width) for name, rows in given.items()}
+
+
+def _matrix(what: str, rows: JsonArray, width: int | None) -> Tensor:
+    if width is not None and rows.rows and rows.width != width:
+        raise InputError(f"{what} has rows of {rows.width} numbers: give {width} in each")
+    return torch.from_numpy(rows.matrix(what))
 
 
 def _nodes(given: JsonArray | dict[str, JsonArray | None] | None) -> Nodes | None:

@@ -28,7 +28,7 @@ def test_deadlines_are_read_before_all_else():
 
 def test_what_is_a_tensor_is_held_once():
     request = read_infer(Media.JSON, json.dumps(BODY).encode(), Limits())
-    assert request.features.tolist() == [[1], [2]]
+    assert request.rows(1).tolist() == [[1], [2]]
     assert request.nodes.tolist() == [1]
     assert request.graph.num_nodes == 2
     header = request.header
