@@ -23,6 +23,8 @@ _URN = "urn:hetune:error:"
 _DONE = range(200, 300)
 _FAILED = 400
 _REQUEST_ID = "X-Request-ID"
+_MOST_OUTPUTS = 1 << 20
+"""Tensors of an answer: of each layer, by node type."""
 
 
 def graph_body(graph: HeteroGraph) -> Pieces:
@@ -82,7 +84,7 @@ def answer_of(response: httpx.Response) -> Answer:
     Raises:
         ValueError: It is none.
     """
-    message = unpack(body_of(response))
+    message = unpack(body_of(response), _MOST_OUTPUTS)
     report = parse(Report, message.document)
     numbers = {int(name.split("/", 2)[1]) for name in message.tensors}
     outputs = {number: _rows(message, number) for number in sorted(numbers)}

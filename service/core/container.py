@@ -18,14 +18,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hetune.service.core.limits import check_limit
 from hetune.variants.errors import MalformedError
 
 Content: TypeAlias = bytes | bytearray | memoryview
 LENGTH_BYTES = 8
 MOST_HEADER = 1 << 24
 """Bytes of a header that somebody sends; a longer one is refused."""
-MOST_BRACKETS = MOST_HEADER // 16
-"""In such a header. Each is an object of Python's; what describes tensors has fewer."""
+MOST_TENSORS = 1 << 13
+"""In a container that somebody sends, for who does not know better."""
+MOST_OTHERS = 256
+"""Braces beside those of tensors, in the document and in names."""
+MOST_LISTS, MOST_ENTRIES = 1 << 18, 700_000
+"""Brackets and commas in the document; the names of 100,000 types have fewer."""
+_NUMBERS_EACH = 20
 MOST_OWN_HEADER = 100_000_000
 """Of our files. As the safetensors library has it: names of 100,000 types take some room."""
 DTYPES = {
@@ -71,21 +77,25 @@ class _Layout:
     end: int
 
 
-def tensors_in(content: Content) -> tuple[dict[str, str], dict[str, Tensor]]:
+def tensors_in(
+    content: Content, most: int = MOST_TENSORS
+) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The metadata and the tensors of a container.
 
     Args:
         content: What is writable is shared with the tensors, and has to stay as it is; other
             content is copied.
+        most: How many tensors there is a use for. More are refused before any is looked at.
 
     Returns:
         Texts by name, and tensors by name in the order of their names.
 
     Raises:
         MalformedError: It is no container.
+        TooLargeError: It has more tensors.
     """
     start = _start(content[:LENGTH_BYTES], MOST_HEADER, len(content))
-    layout = _layout_of(_checked(bytes(content[LENGTH_BYTES:start])), len(content) - start)
+    layout = _layout_of(_checked(bytes(content[LENGTH_BYTES:start]), most), len(content) - start)
     data = np.frombuffer(content, dtype=np.uint8)
     if not data.flags.writeable:
         data = data.copy()
@@ -104,22 +114,26 @@ def metadata_from(file: BufferedReader) -> dict[str, str]:
     return dict(layout.metadata)
 
 
-def tensors_from(file: BufferedReader, *, is_own: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
+def tensors_from(
+    file: BufferedReader, *, is_own: bool, most: int = MOST_TENSORS
+) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The metadata and the tensors of a container in a file: the latter have memory of their own.
 
     Args:
         file: Open at its beginning. It is not asked for by name, which may lead to another one.
         is_own: Whether we wrote it, and somebody else did not send it: its header may be longer.
+        most: As `tensors_in` takes it; nothing bounds what is ours.
 
     Returns:
         As `tensors_in`.
 
     Raises:
         MalformedError: It is no container.
+        TooLargeError: It has more tensors.
         OSError: It cannot be read.
         RuntimeError: There is no memory for a tensor.
     """
-    layout, start = _head(file, is_own=is_own)
+    layout, start = _head(file, is_own=is_own, most=most)
     tensors = {}
     for entry in layout.entries:
         tensors[entry.name] = tensor = _new(entry)
@@ -136,13 +150,13 @@ def bytes_of(tensor: Tensor) -> memoryview:
     return numbers.numpy().reshape(-1).view(np.uint8).data
 
 
-def _head(file: BufferedReader, *, is_own: bool) -> tuple[_Layout, int]:
+def _head(file: BufferedReader, *, is_own: bool, most: int = MOST_TENSORS) -> tuple[_Layout, int]:
     """What is in a file, and where tensors begin."""
     size = os.fstat(file.fileno()).st_size
-    most = MOST_OWN_HEADER if is_own else MOST_HEADER
-    start = _start(file.read(LENGTH_BYTES), most, size)
+    longest = MOST_OWN_HEADER if is_own else MOST_HEADER
+    start = _start(file.read(LENGTH_BYTES), longest, size)
     text = file.read(start - LENGTH_BYTES)
-    return _layout_of(text if is_own else _checked(text), size - start), start
+    return _layout_of(text if is_own else _checked(text, most), size - start), start
 
 
 def _start(length: Content, most: int, size: int) -> int:
@@ -154,10 +168,14 @@ def _start(length: Content, most: int, size: int) -> int:
     return LENGTH_BYTES + found
 
 
-def _checked(text: bytes) -> bytes:
-    """A header that somebody sends, if what it says can be held."""
-    if text.count(b"[") + text.count(b"{") > MOST_BRACKETS:
-        raise _malformed(f"its header has more than {MOST_BRACKETS} brackets")
+def _checked(text: bytes, most: int) -> bytes:
+    """A header that somebody sends, if there can be a use for what it says.
+
+    Everything in it becomes an object: so brackets and commas are counted first.
+    """
+    check_limit("tensors of a container", text.count(b"{") - MOST_OTHERS, most)
+    check_limit("lists of a header", text.count(b"["), 2 * most + MOST_LISTS)
+    check_limit("entries of a header", text.count(b","), _NUMBERS_EACH * most + MOST_ENTRIES)
     return text
 
 

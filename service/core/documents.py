@@ -2,36 +2,92 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+import json
+from collections.abc import Iterator, Sequence
+from typing import Annotated, ClassVar, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, core_schema
 
+from hetune.service.core.container import MOST_ENTRIES, MOST_LISTS
+from hetune.service.core.json_arrays import Lifted
+from hetune.service.core.limits import check_limit
 from hetune.variants.errors import MalformedError
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+_MANY_FIELDS = 1_000
 _SHOWN = 3
+_FAIL_FAST = {
+    kind
+    for kind, schema in (
+        ("list", core_schema.ListSchema),
+        ("tuple", core_schema.TupleSchema),
+        ("dict", core_schema.DictSchema),
+    )
+    if "fail_fast" in schema.__annotations__
+}
+"""Those that can, with the pydantic there is."""
+
+
+def _fail_fast(schema: object) -> None:
+    if isinstance(schema, dict):
+        kind = schema.get("type")
+        if isinstance(kind, str) and kind in _FAIL_FAST:
+            schema["fail_fast"] = True
+        for part in schema.values():
+            _fail_fast(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            _fail_fast(part)
 
 
 class Document(BaseModel):
-    """No field that is not known, no value of another type, no NaN."""
+    """No field that is not known, no value of another type, no NaN.
+
+    Lists and maps are read up to their first wrong entry: each error is an object, and a body may
+    hold millions.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    has_arrays: ClassVar[bool] = False
+    """Whether there are fields of `hetune.service.core.fields`."""
+    most_entries: ClassVar[int] = MOST_ENTRIES
+    """Without those of arrays of numbers."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[BaseModel], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Lets pydantic stop at the first error of a list or a map."""
+        found = handler(source)
+        _fail_fast(found)
+        return found
 
 
 D = TypeVar("D", bound=Document)
 
 
 def parse(kind: type[D], text: str | bytes) -> D:
-    """Reads a document.
+    """Reads a document; what it takes is bounded before anything of it becomes an object.
 
     Raises:
         MalformedError: The text is not JSON, or not of this kind.
+        TooLargeError: It has more entries than any document has.
     """
+    content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    check_limit("objects of a document", content.count(b"{"), MOST_LISTS)
+    arrays = Lifted(content) if kind.has_arrays else None
+    if arrays is not None:
+        content = arrays.text
+    check_limit("entries of a document", content.count(b","), kind.most_entries)
+    check_limit("lists of a document", content.count(b"["), MOST_LISTS)
+    if content.count(b":") > _MANY_FIELDS:
+        check_fields(kind, content)
     try:
-        return kind.model_validate_json(text)
+        return kind.model_validate_json(content, context=arrays)
     except ValidationError as error:
         raise MalformedError(_explain(error)) from None
 
@@ -46,6 +102,41 @@ def parse_value(kind: type[D], value: object) -> D:
         return kind.model_validate(value)
     except ValidationError as error:
         raise MalformedError(_explain(error)) from None
+
+
+def check_fields(kind: type[Document], text: bytes) -> None:
+    """Checks that there are no fields but those that are known: pydantic would name them all.
+
+    Raises:
+        MalformedError: There are; or the text is no JSON.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise MalformedError("Invalid JSON: check the body with a JSON parser") from None
+    _check_fields((kind,), value, "")
+
+
+def _check_fields(kinds: Sequence[type[Document]], value: object, where: str) -> None:
+    if isinstance(value, list):
+        for number, each in enumerate(value):
+            _check_fields(kinds, each, f"{where}{number}.")
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            fields = [kind.model_fields[name] for kind in kinds if name in kind.model_fields]
+            if nested := [found for field in fields for found in _documents_in(field.annotation)]:
+                _check_fields(nested, inner, f"{where}{name}.")
+            elif not fields and all(kind.model_config["extra"] == "forbid" for kind in kinds):
+                raise MalformedError(f"{where}{name[:64]}: Extra inputs are not permitted")
+
+
+def _documents_in(annotation: object) -> Iterator[type[Document]]:
+    """The documents that a field may hold, also in a list."""
+    if isinstance(annotation, type) and issubclass(annotation, Document):
+        yield annotation
+    elif get_origin(annotation) is not dict:
+        for part in get_args(annotation):
+            yield from _documents_in(part)
 
 
 def _explain(error: ValidationError) -> str:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import ClassVar
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from hetune.service.core.documents import Count, Document
+from hetune.service.core.fields import Integers
+from hetune.service.core.json_arrays import JsonArray
 from hetune.service.core.limits import Limits, check_limit
-from hetune.variants.errors import MalformedError
+from hetune.variants.errors import GraphError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
 ARRAYS = ("src", "dst", "etype", "ntype")
+_OF_EDGES = ("dst", "etype")
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
-Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
 class GraphHeader(Document):
@@ -33,16 +34,30 @@ class GraphHeader(Document):
 class GraphDocument(GraphHeader):
     """A small graph, arrays included."""
 
-    src: list[Int64]
-    dst: list[Int64]
-    etype: list[Int64] | None = None
-    ntype: list[Int64] | None = None
+    has_arrays: ClassVar[bool] = True
+    src: Integers
+    dst: Integers
+    etype: Integers | None = None
+    ntype: Integers | None = None
 
-    def arrays(self) -> dict[str, Tensor]:
-        """The arrays as int64 tensors."""
-        given = {name: getattr(self, name) for name in ARRAYS}
+    def arrays(self, limits: Limits) -> dict[str, Tensor]:
+        """The arrays as tensors of int32, or of int64 where ids need it.
+
+        Raises:
+            TooLargeError: One is longer than those of any graph that is accepted.
+            GraphError: Those of edges are of different lengths.
+            MalformedError: One has other numbers than integers.
+        """
+        given: dict[str, JsonArray | None] = {name: getattr(self, name) for name in ARRAYS}
+        for name, ids in given.items():
+            check_limit(name, 0 if ids is None else ids.count, _longest(limits))
+            if name in _OF_EDGES and ids is not None and ids.count != self.src.count:
+                raise GraphError(
+                    f"{name} has {ids.count} entries and src has {self.src.count}: give one for "
+                    "each edge"
+                )
         return {
-            name: torch.tensor(ids, dtype=torch.int64)
+            name: torch.from_numpy(ids.integers(name))
             for name, ids in given.items()
             if ids is not None
         }
@@ -104,7 +119,7 @@ def arrays_of(graph: HeteroGraph) -> dict[str, Tensor]:
 def _check_size(header: GraphHeader, arrays: Mapping[str, Tensor], limits: Limits) -> None:
     """What would be found from the largest id counts, too: one id may ask for gigabytes."""
     for name, array in arrays.items():
-        check_limit(name, array.numel(), max(limits.nodes, limits.edges))
+        check_limit(name, array.numel(), _longest(limits))
     ntype = arrays.get("ntype")
     nodes = 0 if ntype is None else ntype.numel()
     nodes = max(nodes, header.num_nodes or 0)
@@ -121,6 +136,10 @@ def _check_size(header: GraphHeader, arrays: Mapping[str, Tensor], limits: Limit
         if count is None and names is None and ids is not None:
             found = _following(ids)
         check_limit(what, found, limits.types)
+
+
+def _longest(limits: Limits) -> int:
+    return max(limits.nodes, limits.edges)
 
 
 def _following(ids: Tensor) -> int:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from hetune.service.core.documents import Count, Document
-from hetune.service.core.graph_document import Int64
+from hetune.service.core.fields import Pair
+from hetune.service.core.json_arrays import JsonArray
 from hetune.service.core.limits import Limits, check_limit
-from hetune.variants.errors import GraphError
+from hetune.variants.errors import GraphError, MalformedError
 from hetune.variants.graph.edit import Parallel, edited
 from hetune.variants.graph.hetero import HeteroGraph
-
-Ends: TypeAlias = tuple[list[Int64], list[Int64]]
-"""Sources and destinations."""
 
 
 class EditHeader(Document):
@@ -31,8 +29,9 @@ class EditHeader(Document):
 class EditDocument(EditHeader):
     """An edit of a graph. Edges are sources and destinations by edge type, from 0 in each type."""
 
-    add: dict[str, Ends] = Field(default_factory=dict)
-    remove: dict[str, Ends] = Field(default_factory=dict)
+    has_arrays: ClassVar[bool] = True
+    add: dict[str, Pair] = Field(default_factory=dict)
+    remove: dict[str, Pair] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +53,13 @@ class GraphEdit:
         """That of a document.
 
         Raises:
-            GraphError: An edge type has more sources than destinations, or fewer.
+            MalformedError: An edge type has something else than sources and destinations.
+            GraphError: It has more of the one than of the other.
         """
         return cls(
             document,
-            {name: _ends(f"add.{name}", ends) for name, ends in document.add.items()},
-            {name: _ends(f"remove.{name}", ends) for name, ends in document.remove.items()},
+            {name: _ends(f"add.{name[:64]}", ends) for name, ends in document.add.items()},
+            {name: _ends(f"remove.{name[:64]}", ends) for name, ends in document.remove.items()},
         )
 
     def apply(self, graph: HeteroGraph, limits: Limits) -> HeteroGraph:
@@ -81,10 +81,12 @@ class GraphEdit:
         )
 
 
-def _ends(name: str, ends: Ends) -> Tensor:
-    source, target = ends
-    if len(source) != len(target):
+def _ends(name: str, ends: JsonArray) -> Tensor:
+    if ends.rows != 2:
+        raise MalformedError(f"{name} has {ends.rows} lists: give sources and destinations")
+    found, sources = ends.integers(name), ends.width
+    if found.size != 2 * sources:
         raise GraphError(
-            f"{name} has {len(source)} sources and {len(target)} destinations: give pairs"
+            f"{name} has {sources} sources and {found.size - sources} destinations: give pairs"
         )
-    return torch.tensor([source, target], dtype=torch.int64)
+    return torch.from_numpy(found.reshape(2, sources))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, JsonValue
 
@@ -23,6 +23,7 @@ class JobRequest(Document):
         idempotency_key: Asking for the same under the same key again gives the same job.
     """
 
+    most_entries: ClassVar[int] = 50_000
     campaign: str | dict[str, JsonValue]
     retrain: bool = False
     machine: Annotated[str, Field(min_length=1, max_length=200)] | None = None

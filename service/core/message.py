@@ -18,6 +18,7 @@ from torch import Tensor
 from hetune.service.core.container import (
     DTYPES,
     LENGTH_BYTES,
+    MOST_TENSORS,
     Content,
     bytes_of,
     metadata_from,
@@ -151,31 +152,38 @@ def _plain(tensor: Tensor) -> Tensor:
     return tensor.detach().cpu().contiguous()
 
 
-def unpack(content: Content) -> Message:
+def unpack(content: Content, most: int = MOST_TENSORS) -> Message:
     """Reads a container from memory, which tensors share if it is writable.
+
+    Args:
+        content: The container.
+        most: How many tensors there is a use for.
 
     Raises:
         MalformedError: It is none.
+        TooLargeError: It has more tensors.
     """
-    metadata, tensors = tensors_in(content)
+    metadata, tensors = tensors_in(content, most)
     return Message(metadata.get(_DOCUMENT, "{}"), tensors)
 
 
-def read(path: Path, *, is_own: bool = False) -> Message:
+def read(path: Path, *, is_own: bool = False, most: int = MOST_TENSORS) -> Message:
     """Reads a container from a file; tensors have memory of their own.
 
     Args:
         path: Where it is.
         is_own: Whether we wrote it, and somebody else did not send it: its header may be longer.
+        most: How many tensors of somebody else's there is a use for.
 
     Raises:
         MalformedError: It is none.
+        TooLargeError: It has more tensors.
         FileNotFoundError: There is no such file.
         OSError: It cannot be read.
         RuntimeError: There is no memory for it.
     """
     with path.open("rb") as file:
-        metadata, tensors = tensors_from(file, is_own=is_own)
+        metadata, tensors = tensors_from(file, is_own=is_own, most=most)
     return Message(metadata.get(_DOCUMENT, "{}"), tensors)
 
 

@@ -15,6 +15,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 Nodes = Tensor | Mapping[str, Tensor | None]
 """Ids of nodes in the graph's order, int64 [n]; or by node type, from 0 in each type, where None
 stands for all."""
+_SHOWN = 200
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
 
 
@@ -152,8 +153,13 @@ def _check_types(given: Iterable[str], spans: Mapping[str, tuple[int, int]]) -> 
     for name in given:
         if name not in spans:
             raise InputError(
-                f"the graph has no node type {name!r}: its types are {', '.join(spans)}"
+                f"the graph has no node type {name[:_SHOWN]!r}: its types are {_list_of(spans)}"
             )
+
+
+def _list_of(names: Iterable[str]) -> str:
+    text = ", ".join(itertools.islice(names, _SHOWN))
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _check_rows(what: str, rows: Tensor, count: int, width: int) -> None:

@@ -13,13 +13,13 @@ from hetune.costmodel.following import Following, Given
 from hetune.costmodel.selector import LEARNED, Selector
 from hetune.service.core.answers import LayerReport, Report, explained
 from hetune.service.core.engine import Engine
+from hetune.service.core.fits import check_fits
 from hetune.service.core.graphs import GraphStore
 from hetune.service.core.limits import Limits
 from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import Model, ModelStore
 from hetune.service.core.steps import step
 from hetune.variants.errors import InputError, MemoryLimitError
-from hetune.variants.frontend.calls import check_graph
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads, using_threads
@@ -106,7 +106,7 @@ class Selection:
         kept = isinstance(graph, str)
         given = self._graphs.get(graph) if isinstance(graph, str) else graph
         for module in found.modules:
-            check_graph(module.adapter(), given)
+            check_fits(module.adapter(), given)
         return found, given, math.inf if kept else _ONCE
 
     def layers(

@@ -20,6 +20,10 @@ from hetune.service.core.work_documents import (
 )
 from hetune.variants.errors import InputError, StoreError
 
+MOST_BYTES = 64 << 20
+"""Of measurements together: of hundreds of variants, in every round, launch by launch."""
+MOST_UNIT_BYTES = 1 << 20
+"""Of those of a variant."""
 _FILE = (
     "the graph is a file, and this worker came over HTTP: name the machine of a worker that has "
     "the file and the database"
@@ -62,6 +66,12 @@ class Lending:
         """Prolongs a lease; says whether the work is still wanted."""
         leases = self._leases()
         return WantedDocument(wanted=leases.heartbeat(leases.find(unit, token)))
+
+    def most_bytes(self, unit: int, token: int) -> int:
+        """Bytes that measurements of a lease's units take, at most."""
+        lease = self._leases().find(unit, token)
+        units = lease.work.units if isinstance(lease.work, Measure) else ()
+        return min(MOST_BYTES, (len(units) + 1) * MOST_UNIT_BYTES)
 
     def complete(self, unit: int, token: int, request: MeasuredRequest) -> AddedDocument:
         """Stores what was measured, and that the unit is done: both or neither.

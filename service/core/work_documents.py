@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from math import inf, isinf, isnan, nan
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AwareDatetime, Field, JsonValue
 
@@ -16,6 +16,7 @@ from hetune.profiling.measure.record import GraphFacts, Stamp, Times, record
 from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.service.core.documents import Document
+from hetune.service.core.fields import Samples
 from hetune.variants.errors import InputError
 from hetune.variants.plan.variants import Device
 
@@ -117,8 +118,8 @@ class MeasuredLaunch(Document):
 
     kernel: Text
     family: Text
-    columns: tuple[float, ...]
-    samples: tuple[float, ...]
+    columns: Samples
+    samples: Samples
 
 
 class MeasuredUnit(Document):
@@ -129,19 +130,19 @@ class MeasuredUnit(Document):
 
     unit: Key
     graph_fingerprint: Text
-    graph_features: tuple[float, ...]
+    graph_features: Samples
     status: Status
     error: str
-    samples: tuple[float, ...]
+    samples: Samples
     launches: tuple[MeasuredLaunch, ...]
     prepare_seconds: Number
-    preparation: tuple[float, ...]
+    preparation: Samples
     relative_error: Number
     peak_bytes: Annotated[int, Field(ge=0, lt=2**63)]
     drift: Number
     code_version: Text
     measured_at: AwareDatetime
-    clocks: tuple[float, ...] = ()
+    clocks: Samples = ()
 
     @classmethod
     def of(cls, found: Measurement) -> Self:
@@ -205,6 +206,7 @@ class MeasuredRequest(Document):
         measurements: Of all variants that were lent, but those that were known.
     """
 
+    has_arrays: ClassVar[bool] = True
     fingerprint: dict[str, JsonValue]
     measurements: tuple[MeasuredUnit, ...]
 

@@ -29,7 +29,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
             {"layer": "rgat", "out_channels": 2, "heads": 2},
         ],
     },
-    "InferDocument": {"graph": _GRAPH, "features": _ROWS, "nodes": [3], "explain": True},
+    "InferDocument": {"graph": _GRAPH, "x": _ROWS, "nodes": [3], "explain": True},
     "SelectDocument": {"graph": _GRAPH, "explain": True},
     "JobRequest": {"campaign": "smoke", "retrain": True},
     "InferenceRequest": {

@@ -7,12 +7,16 @@ from fastapi import APIRouter, Request, Response
 from hetune.service.core.documents import Document, parse
 from hetune.service.core.features import Features, StoredFeatures
 from hetune.service.core.message import read as read_container
-from hetune.service.http.body import Media, Upload, received
+from hetune.service.http.body import Media, Upload
 from hetune.service.http.parameters import FeaturesName, GraphId
 from hetune.service.http.requests import FeaturesDocument
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
 from hetune.variants.errors import MalformedError
+from hetune.variants.graph.hetero import HeteroGraph
+
+_FEW = 64
+"""Tensors beside those that there is a use for, each of which is named when it is refused."""
 
 
 class FeatureList(Document):
@@ -38,12 +42,12 @@ def router(work: Work) -> APIRouter:
         """Keeps features of a graph's nodes, in place of others of that name if there are some."""
 
         def put(upload: Upload) -> tuple[StoredFeatures, bool]:
-            return service.features.put(id, name, _read(upload))
+            features = _read(upload, service.graphs.get(id))
+            return service.features.put(id, name, features)
 
-        with work.uploading.entered():
-            service.graphs.files.check_there(id)
-            async with received(request, service, Media.JSON, Media.SAFETENSORS) as upload:
-                found, is_new = await work.aside(lambda: put(upload))
+        service.graphs.files.check_there(id)
+        async with work.uploaded(request, Media.JSON, Media.SAFETENSORS) as upload:
+            found, is_new = await work.aside(lambda: put(upload))
         response.status_code = 201 if is_new else 200
         return found
 
@@ -65,10 +69,10 @@ def router(work: Work) -> APIRouter:
     return routes
 
 
-def _read(upload: Upload) -> Features:
+def _read(upload: Upload, graph: HeteroGraph) -> Features:
     if upload.media is Media.JSON:
-        return parse(FeaturesDocument, upload.path.read_bytes()).rows()
-    message = read_container(upload.path)
+        return parse(FeaturesDocument, upload.path.read_bytes()).rows(graph.num_nodes)
+    message = read_container(upload.path, most=_FEW + graph.num_ntypes)
     for name in message.tensors:
         if name.partition("/")[0] != "x":
             raise MalformedError(f"there is no use for the tensor {name!r}: give x")

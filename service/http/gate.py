@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from prometheus_client import Gauge
 
@@ -24,7 +25,6 @@ class Gate:
         what: Who comes in.
         most: How many at a time.
         length: Tells how many are inside, labelled by what they are.
-        most_bytes: How many they may bring with them, together; one alone may bring more.
         most_kept: Bytes of answers that are sent, until nobody else comes in.
         in_crowds: How many at a time while many are refused; as many as otherwise if None.
         clock: Seconds, for tests.
@@ -35,54 +35,62 @@ class Gate:
         what: str,
         most: int,
         length: Gauge,
-        most_bytes: float = math.inf,
         *,
         most_kept: float = math.inf,
         in_crowds: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._what, self._most, self._most_bytes = what, most, most_bytes
+        self._what, self._most = what, most
         self._kept, self._most_kept = 0, most_kept
         self._in_crowds = most if in_crowds is None else in_crowds
         self._crowd = _Crowd(clock)
-        self._inside, self._bytes, self._length = 0, 0, length.labels(what)
+        self._inside, self._length = 0, length.labels(what)
+        self._left: asyncio.Future[None] | None = None
 
     @property
     def inside(self) -> int:
         """How many are."""
         return self._inside
 
-    @contextmanager
-    def entered(self, size: int = 0) -> Iterator[None]:
-        """Inside while it lasts.
-
-        Args:
-            size: Bytes that it brings with it, at most.
+    def check(self) -> None:
+        """Refuses who could not come in now, before anything is received of what they send.
 
         Raises:
-            BusyError: As many are inside as may be, they have brought too much, or answers that
-                are not read yet hold too much.
+            BusyError: As many are inside as may be, or answers that are not read yet hold too much.
         """
-        most = self._in_crowds if self._crowd.is_there() else self._most
-        refused = self._inside >= most
-        self._crowd.note(refused)
-        if refused:
-            raise BusyError(f"{self._inside} {self._what} are under way: try again later")
-        if self._inside and self._bytes + size > self._most_bytes:
-            raise BusyError(
-                f"{self._what} that are under way hold {self._bytes} bytes: try again later"
-            )
-        if self._kept > self._most_kept:
-            raise BusyError(f"answers of {self._kept} bytes are being read: try again later")
+        self._check(is_arrival=False)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Inside while it lasts. Who sends something comes when that is there: places are few.
+
+        Raises:
+            BusyError: As `check` does.
+        """
+        self._check(is_arrival=True)
         self._inside += 1
-        self._bytes += size
         try:
             self._length.inc()
             yield
         finally:
             self._length.dec()
             self._inside -= 1
-            self._bytes -= size
+            if self._left is not None:
+                self._left.set_result(None)
+                self._left = None
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Inside while it lasts, and before that waits for a place.
+
+        For who has sent everything, and was let in by `check` before.
+        """
+        while self._inside >= self._most:
+            if self._left is None:
+                self._left = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._left)
+        with self.entered():
+            yield
 
     @contextmanager
     def keeping(self, size: int) -> Iterator[None]:
@@ -92,6 +100,16 @@ class Gate:
             yield
         finally:
             self._kept -= size
+
+    def _check(self, *, is_arrival: bool) -> None:
+        most = self._in_crowds if self._crowd.is_there() else self._most
+        refused = self._inside >= most
+        if is_arrival or refused:
+            self._crowd.note(refused)
+        if refused:
+            raise BusyError(f"{self._inside} {self._what} are under way: try again later")
+        if self._kept > self._most_kept:
+            raise BusyError(f"answers of {self._kept} bytes are being read: try again later")
 
 
 class _Crowd:

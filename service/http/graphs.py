@@ -15,7 +15,7 @@ from hetune.service.core.graph_edit import EditDocument, EditHeader, GraphEdit
 from hetune.service.core.graphs import GraphStatistics, statistics
 from hetune.service.core.limits import Limits
 from hetune.service.core.message import read as read_container
-from hetune.service.http.body import Media, Upload, received
+from hetune.service.http.body import Media, Upload
 from hetune.service.http.parameters import GraphId
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
@@ -23,6 +23,8 @@ from hetune.variants.errors import MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
 _BODIES = (Media.JSON, Media.SAFETENSORS)
+_FEW = 64
+"""Tensors that are looked at one by one; a graph has four."""
 
 
 class GraphCreated(Document):
@@ -65,9 +67,8 @@ def router(work: Work) -> APIRouter:
             key = service.graphs.add(graph)
             return GraphCreated(id=key, num_nodes=graph.num_nodes, num_edges=graph.num_edges)
 
-        with work.uploading.entered():
-            async with received(request, service, *_BODIES, *more) as upload:
-                created = await work.aside(lambda: add(upload))
+        async with work.uploaded(request, *_BODIES, *more) as upload:
+            created = await work.aside(lambda: add(upload))
         response.headers["Location"] = f"/v1/graphs/{created.id}"
         return created
 
@@ -87,7 +88,8 @@ def router(work: Work) -> APIRouter:
         """Keeps the graph that an edit makes of this one, which stays, under an id of its own."""
 
         def edit(upload: Upload) -> HeteroGraph:
-            return _read_edit(upload).apply(service.graphs.get(id), service.limits)
+            graph = service.graphs.get(id)
+            return _read_edit(upload, graph).apply(graph, service.limits)
 
         return await keep(request, response, edit)
 
@@ -127,18 +129,18 @@ def router(work: Work) -> APIRouter:
 def _read(upload: Upload, limits: Limits) -> HeteroGraph:
     if upload.media is Media.JSON:
         document = parse(GraphDocument, upload.path.read_bytes())
-        return graph_of(document, document.arrays(), limits)
+        return graph_of(document, document.arrays(limits), limits)
     if upload.media is Media.ARROW:
         with opened(upload.path, limits) as batches:
             return graph_of_batches(batches.schema, batches, limits)
-    message = read_container(upload.path)
+    message = read_container(upload.path, most=_FEW)
     return graph_of(parse(GraphHeader, message.document), message.tensors, limits)
 
 
-def _read_edit(upload: Upload) -> GraphEdit:
+def _read_edit(upload: Upload, graph: HeteroGraph) -> GraphEdit:
     if upload.media is Media.JSON:
         return GraphEdit.of(parse(EditDocument, upload.path.read_bytes()))
-    message = read_container(upload.path)
+    message = read_container(upload.path, most=_FEW + 2 * graph.num_etypes)
     parts = {}
     for name in ("add", "remove"):
         found = message.group(name)

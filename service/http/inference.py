@@ -19,7 +19,7 @@ from hetune.service.core.container import LENGTH_BYTES, MOST_HEADER, Content
 from hetune.service.core.limits import check_limit
 from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.service import Service
-from hetune.service.http.body import JSON_TYPE, Media, media_of, read, size_of
+from hetune.service.http.body import JSON_TYPE, Media, limit_of, media_of
 from hetune.service.http.parameters import ModelReference
 from hetune.service.http.pieces import PiecesResponse
 from hetune.service.http.requests import (
@@ -55,12 +55,11 @@ def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
         arrived = time.monotonic()
         media = media_of(request, *_BODIES)
         wanted = _answered(request.headers.get("accept", ""), media)
-        with work.computing.entered(size_of(request, service.limits)):
-            body = await read(request, media, service.limits)
-            given = _Given(work, media, body, arrived)
+        async with work.asked(request, limit_of(media, service.limits)) as body:
+            given = _Given(work, name, media, body, arrived)
             early = given.seems_to_have_deadline()
             deadline = await asyncio.to_thread(given.deadline) if early else None
-            times = given.times(name, wanted) if work.is_idle_for(request) else None
+            times = given.times(wanted) if work.is_idle_for(request) else None
             with service.batching.waiting(name, given.asked, len(body)) as waiting:
                 content = await work.compute(
                     lambda: _infer(service, waiting, wanted), deadline, times
@@ -87,8 +86,7 @@ def router(work: Work) -> APIRouter:
     async def select(name: ModelReference, request: Request) -> Report:
         """What would be chosen for a model on a graph, and why; nothing is run."""
         media = media_of(request, *_BODIES)
-        with work.computing.entered(size_of(request, service.limits)):
-            body = await read(request, media, service.limits)
+        async with work.asked(request, limit_of(media, service.limits)) as body:
             return await work.compute(lambda: _select(service, name, media, body))
 
     return routes
@@ -107,13 +105,14 @@ class _Given:
 
     Args:
         work: Where it has come.
+        model: The name of the model that is to run.
         media: What it is.
         body: Its body.
         arrived: When it came, by `time.monotonic()`.
     """
 
-    def __init__(self, work: Work, media: Media, body: Content, arrived: float) -> None:
-        self._work, self._service = work, work.service
+    def __init__(self, work: Work, model: str, media: Media, body: Content, arrived: float) -> None:
+        self._work, self._service, self._model = work, work.service, model
         self._media, self._body, self._arrived = media, body, arrived
 
     def seems_to_have_deadline(self) -> bool:
@@ -143,9 +142,11 @@ class _Given:
         """What it asks for."""
         request = self._request
         header = request.header
+        description = self._service.models.get(self._model, header.version).description
+        features = request.rows(description.in_channels)
         return Asked(
             request.graph,
-            self._service.features.resolve(request.graph, request.features),
+            self._service.features.resolve(request.graph, features),
             version=header.version,
             nodes=request.nodes,
             subset=header.subset,
@@ -156,7 +157,7 @@ class _Given:
             deadline=self._until(header.deadline_seconds),
         )
 
-    def times(self, model: str, wanted: Media) -> Times | None:
+    def times(self, wanted: Media) -> Times | None:
         """How long others of its kind took; None if it is none that may be brief."""
         if len(self._body) > _SHORT[self._media] or not self._service.batching.is_prompt:
             return None
@@ -170,7 +171,7 @@ class _Given:
         if not (is_plain and isinstance(request.graph, str)):
             return None
         return self._work.experience.times_of(
-            model,
+            self._model,
             header.version,
             request.graph,
             request.features if isinstance(request.features, str) else None,

@@ -18,7 +18,7 @@ from hetune.service.core.job_documents import (
     JobRequest,
     JobResults,
 )
-from hetune.service.http.body import Media, media_of, read
+from hetune.service.http.body import Media, media_of
 from hetune.service.http.events import MEDIA_TYPE, EventStream, job_events
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
@@ -39,11 +39,11 @@ def router(work: Work) -> APIRouter:
         idempotency_key: Annotated[str | None, Header()] = None,
     ) -> JobDocument:
         """Asks for a campaign to be measured."""
-        media = media_of(request, Media.JSON)
-        with work.changing.entered():
-            body = bytes(await read(request, media, limits))
+        media_of(request, Media.JSON)
+        work.changing.check()
+        async with work.body(request, limits.json_bytes) as body, work.changing.turn():
             job = await work.change(
-                lambda: jobs.submit(_under(parse(JobRequest, body), idempotency_key))
+                lambda: jobs.submit(_under(parse(JobRequest, bytes(body)), idempotency_key))
             )
         response.headers["Location"] = f"/v1/profiling/jobs/{job.id}"
         return job

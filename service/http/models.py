@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
 
@@ -11,7 +10,7 @@ from hetune.service.core.description import ModelDescription
 from hetune.service.core.documents import Document, Positive, parse
 from hetune.service.core.message import read as read_container
 from hetune.service.core.models import ModelStore
-from hetune.service.http.body import SMALL_BYTES, Media, Upload, media_of, read, received
+from hetune.service.http.body import SMALL_BYTES, Media, Upload, media_of
 from hetune.service.http.parameters import AliasName, ModelName, VersionNumber
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
@@ -48,7 +47,7 @@ class ModelVersion(Document):
 def router(work: Work) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/v1/models", tags=["models"])
-    models, service = work.service.models, work.service
+    models = work.service.models
 
     @routes.put(
         "/{name}/versions/{version}",
@@ -66,9 +65,8 @@ def router(work: Work) -> APIRouter:
             description = parse(ModelDescription, message.document)
             return models.add(name, version, description, message.tensors), description
 
-        with work.uploading.entered():
-            async with received(request, service, Media.SAFETENSORS) as upload:
-                is_new, description = await work.aside(lambda: add(upload))
+        async with work.uploaded(request, Media.SAFETENSORS) as upload:
+            is_new, description = await work.aside(lambda: add(upload))
         response.status_code = 201 if is_new else 200
         return ModelVersion(name=name, version=version, description=description)
 
@@ -97,9 +95,9 @@ def router(work: Work) -> APIRouter:
     @routes.put("/{name}/aliases/{alias}", openapi_extra=takes(NamedVersion))
     async def set_alias(name: ModelName, alias: AliasName, request: Request) -> ModelVersions:
         """Lets an alias name a version: who asks for `name@alias` gets that one."""
-        media = media_of(request, Media.JSON)
-        body = await read(request, media, replace(service.limits, json_bytes=SMALL_BYTES))
-        wanted = parse(NamedVersion, bytes(body))
+        media_of(request, Media.JSON)
+        async with work.body(request, SMALL_BYTES) as body:
+            wanted = await asyncio.to_thread(parse, NamedVersion, bytes(body))
 
         def set_to() -> ModelVersions:
             models.set_alias(name, alias, wanted.version)

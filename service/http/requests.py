@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,7 +11,9 @@ from torch import Tensor
 from hetune.service.core.container import Content
 from hetune.service.core.documents import Bytes, Document, Positive, Seconds, parse
 from hetune.service.core.features import Features
-from hetune.service.core.graph_document import GraphDocument, GraphHeader, Int64, graph_of
+from hetune.service.core.fields import Few, TypedIntegers, TypedRows, TypedRowsOrName
+from hetune.service.core.graph_document import GraphDocument, GraphHeader, graph_of
+from hetune.service.core.json_arrays import JsonArray
 from hetune.service.core.limits import Limits
 from hetune.service.core.message import unpack
 from hetune.service.core.rows import Nodes
@@ -22,8 +23,6 @@ from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
 T = TypeVar("T")
-Matrix = list[list[float]]
-Ids = list[Int64]
 
 
 class SelectHeader(Document):
@@ -36,7 +35,7 @@ class SelectHeader(Document):
 
 
 class _RunHeader(SelectHeader):
-    outputs: tuple[int, ...] | None = None
+    outputs: Few | None = None
     subset: Subset = "auto"
     variants: tuple[str | None, ...] | None = None
     deadline_seconds: Seconds | None = None
@@ -56,36 +55,48 @@ class InferHeader(_RunHeader):
 class FeaturesDocument(Document):
     """Features to keep: rows of numbers, of all nodes or by node type."""
 
-    x: Matrix | dict[str, Matrix]
+    has_arrays: ClassVar[bool] = True
+    x: TypedRows
 
-    def rows(self) -> Features:
+    def rows(self, nodes: int) -> Features:
         """The rows as tensors.
 
+        Args:
+            nodes: How many a graph has.
+
         Raises:
-            InputError: They are of different lengths, or do not fit float32.
+            InputError: They are not as many, of different lengths, or do not fit float32.
         """
-        return _each(self.x, _matrix)
+        parts = self.x.values() if isinstance(self.x, dict) else (self.x,)
+        if (count := sum(part.rows for part in parts)) != nodes:
+            raise InputError(f"x has {count} rows: give {nodes}, one for each node of the graph")
+        return _matrices(self.x, None)
 
 
 class SelectDocument(SelectHeader):
     """What would be chosen for a model on a graph."""
 
+    has_arrays: ClassVar[bool] = True
     graph: str | GraphDocument
 
 
 class InferDocument(_RunHeader):
     """A run of a model on a graph.
 
-    Features are rows of numbers, of all nodes or by node type; or the name of features that are
-    kept with the graph. Of a node type of `nodes` null stands for all.
+    `x` are rows of numbers, of all nodes or by node type; or `features` is the name of features
+    that are kept with the graph. (`features` may be the rows, too, as it was before there was `x`.)
+    Of a node type of `nodes` null stands for all.
     """
 
+    has_arrays: ClassVar[bool] = True
     graph: str | GraphDocument
-    features: str | Matrix | dict[str, Matrix]
-    nodes: Ids | dict[str, Ids | None] | None = None
+    x: TypedRows | None = None
+    features: TypedRowsOrName | None = None
+    nodes: TypedIntegers = None
 
 
 class _Deadline(Document, extra="ignore"):
+    has_arrays: ClassVar[bool] = True
     deadline_seconds: Seconds | None = None
 
 
@@ -96,14 +107,34 @@ class InferRequest:
     Attributes:
         header: The rest, without lists of what is a tensor here.
         graph: A graph, or an id.
-        features: Rows of all nodes, or by node type; or the name of those that the graph has.
+        features: Rows of all nodes, or by node type, which may not be read yet; or the name of
+            those that the graph has.
         nodes: Whose rows to answer with.
     """
 
     header: _RunHeader
     graph: HeteroGraph | str
-    features: Features | str
+    features: Features | JsonArray | dict[str, JsonArray] | str
     nodes: Nodes | None
+
+    def rows(self, width: int) -> Features | str:
+        """The features, read.
+
+        Args:
+            width: Numbers in a row, as the model takes them.
+
+        Raises:
+            InputError: They are rows of different lengths, or of another one, or do not fit
+                float32.
+        """
+        given = self.features
+        if isinstance(given, str | Tensor):
+            return given
+        if isinstance(given, JsonArray):
+            return _matrices(given, width)
+        arrays = {name: rows for name, rows in given.items() if isinstance(rows, JsonArray)}
+        tensors = {name: rows for name, rows in given.items() if isinstance(rows, Tensor)}
+        return {**tensors, **_matrices(arrays, width)}
 
 
 def read_deadline(media: Media, body: Content) -> float | None:
@@ -123,16 +154,14 @@ def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
         MalformedError: It does not have the documented form.
         TooLargeError: Its graph is over a limit.
         GraphError: Its graph is none.
-        InputError: Its features are rows of different lengths, or do not fit float32.
     """
     if media is Media.JSON:
         document = parse(InferDocument, bytes(body))
+        given = _one_of(document.features, document.x)
         return InferRequest(
-            document.model_copy(update={"graph": "", "features": "", "nodes": None}),
+            document.model_copy(update={"graph": "", "features": None, "x": None, "nodes": None}),
             _given(document.graph, limits),
-            document.features
-            if isinstance(document.features, str)
-            else _each(document.features, _matrix),
+            given,
             _nodes(document.nodes),
         )
     message = unpack(body)
@@ -163,21 +192,21 @@ def read_select(
     return header, _contained(header.graph, message.group("graph"), limits)
 
 
-def _one_of(name: str | None, rows: Features | None) -> Features | str:
-    if name is not None and rows is not None:
-        raise MalformedError("there are features beside the name of features: give one")
-    found = rows if name is None else name
+def _one_of(features: T | None, x: T | None) -> T:
+    if features is not None and x is not None:
+        raise MalformedError("there are both x and features: give one")
+    found = x if features is None else features
     if found is None:
         raise MalformedError(
-            "features are missing: give a tensor x, or x/<node type> for each, or the name of "
-            "features that are kept with the graph"
+            "features are missing: give rows as x, of all nodes or by node type, or as features "
+            "the name of those that are kept with the graph"
         )
     return found
 
 
 def _given(graph: str | GraphHeader, limits: Limits) -> HeteroGraph | str:
     if isinstance(graph, GraphDocument):
-        return graph_of(graph, graph.arrays(), limits)
+        return graph_of(graph, graph.arrays(limits), limits)
     assert isinstance(graph, str)
     return graph
 
@@ -194,26 +223,19 @@ def _contained(
     return graph_of(graph, arrays, limits)
 
 
-def _each(
-    given: list[T] | dict[str, list[T]], convert: Callable[[list[T]], Tensor]
-) -> Tensor | dict[str, Tensor]:
-    if isinstance(given, dict):
-        return {name: convert(values) for name, values in given.items()}
-    return convert(given)
+def _matrices(given: JsonArray | dict[str, JsonArray], width: int | None) -> Features:
+    if isinstance(given, JsonArray):
+        return _matrix("x", given, width)
+    return {name: _matrix(f"x of {name[:64]!r}", rows, width) for name, rows in given.items()}
 
 
-def _matrix(rows: Matrix) -> Tensor:
-    if not rows:
-        return torch.empty(0, 0)
-    if len({len(row) for row in rows}) > 1:
-        raise InputError("the features are rows of different lengths: make them alike")
-    found = torch.tensor(rows, dtype=torch.float32)
-    if not found.isfinite().all():
-        raise InputError("a feature does not fit float32: scale it")
-    return found
+def _matrix(what: str, rows: JsonArray, width: int | None) -> Tensor:
+    if width is not None and rows.rows and rows.width != width:
+        raise InputError(f"{what} has rows of {rows.width} numbers: give {width} in each")
+    return torch.from_numpy(rows.matrix(what))
 
 
-def _nodes(given: Ids | dict[str, Ids | None] | None) -> Nodes | None:
+def _nodes(given: JsonArray | dict[str, JsonArray | None] | None) -> Nodes | None:
     if isinstance(given, dict):
         return {name: None if ids is None else _ids(ids) for name, ids in given.items()}
     return None if given is None else _ids(given)
@@ -236,5 +258,5 @@ def _with_whole(
     return {**given, **whole}
 
 
-def _ids(ids: Ids) -> Tensor:
-    return torch.tensor(ids, dtype=torch.int64)
+def _ids(given: JsonArray) -> Tensor:
+    return torch.from_numpy(given.integers("nodes")).long()

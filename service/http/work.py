@@ -6,9 +6,9 @@ import asyncio
 import contextvars
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
@@ -16,12 +16,15 @@ from fastapi import Request
 
 from hetune.profiling.jobs.activity import Activity
 from hetune.service.core.brief import Experience, Times
+from hetune.service.core.container import Content
 from hetune.service.core.deadline import check_deadline, missed
 from hetune.service.core.service import Service
 from hetune.service.core.steps import waited
 from hetune.service.http.asgi import UNDER_WAY
+from hetune.service.http.body import Media, Upload, read, to_file
 from hetune.service.http.computer import Computer
 from hetune.service.http.gate import Gate
+from hetune.service.http.receiving import Bodies
 
 T = TypeVar("T")
 _CHANGING = 2
@@ -36,9 +39,11 @@ class Work:
     Attributes:
         service: What they serve.
         experience: How long its requests took.
-        computing: Entered before a computation's request is read.
-        uploading: Entered before an upload is read.
-        changing: Entered before jobs are submitted, and cost models judged.
+        bodies: Of requests, in memory.
+        staged: Of uploads, on disk.
+        computing: Entered when a computation's request is there.
+        uploading: Entered when an upload is there.
+        changing: Entered when jobs are submitted, and cost models judged.
         watching: Entered while events are sent.
         stopping: Set when the service is told to stop.
         activity: Tells the worker of jobs that something is computed; None if there is none.
@@ -46,6 +51,8 @@ class Work:
 
     service: Service
     experience: Experience
+    bodies: Bodies
+    staged: Bodies
     computing: Gate
     uploading: Gate
     changing: Gate
@@ -74,13 +81,14 @@ class Work:
             "computations",
             limits.waiting,
             length,
-            limits.waiting_bytes,
             most_kept=limits.run_bytes,
             in_crowds=max(1, limits.waiting // 2),
         )
         return cls(
             service,
             Experience(service),
+            Bodies("bodies of requests", limits.waiting_bytes),
+            Bodies("uploads", max(limits.uploads, 1) * limits.body_bytes),
             computing,
             Gate("uploads", service.limits.uploads, length),
             Gate("changes of jobs and cost models", _CHANGING, length),
@@ -90,6 +98,47 @@ class Work:
             Computer(),
             ThreadPoolExecutor(_ASKING, "hetune-database"),
         )
+
+    @asynccontextmanager
+    async def body(self, request: Request, most: int) -> AsyncIterator[Content]:
+        """A body in memory, of so many bytes at most, which counts as long as the block lasts.
+
+        Raises:
+            TooLargeError: It has more.
+            BusyError: Other bodies hold too much.
+            HTTPException: It comes too slowly (408).
+        """
+        with self.bodies.held() as held:
+            yield await read(request, held, most, self.service.limits)
+
+    @asynccontextmanager
+    async def asked(self, request: Request, most: int) -> AsyncIterator[Content]:
+        """A body, as `body` gives it, and a place among computations as long as the block lasts.
+
+        Raises:
+            BusyError: Other bodies hold too much, or as many computations wait as may.
+            TooLargeError: It has more.
+            HTTPException: It comes too slowly (408).
+        """
+        self.computing.check()
+        async with self.body(request, most) as found:
+            with self.computing.entered():
+                yield found
+
+    @asynccontextmanager
+    async def uploaded(self, request: Request, *allowed: Media) -> AsyncIterator[Upload]:
+        """A body in a file, and a place among uploads as long as the block lasts.
+
+        Raises:
+            TooLargeError: It is over the limit of its type.
+            BusyError: As many uploads are under way as may be.
+            HTTPException: Its type is none of those allowed (415), or it comes too slowly (408).
+            FolderError: It cannot be written.
+        """
+        self.uploading.check()
+        received = to_file(request, self.service, self.staged, *allowed)
+        async with received as upload, self.uploading.turn():
+            yield upload
 
     def is_idle_for(self, request: Request) -> bool:
         """Whether nothing is computed, or waits for it, and no other request has come.

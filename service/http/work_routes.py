@@ -7,7 +7,6 @@ the service's own would never find a quiet moment.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Path, Request, Response
@@ -23,15 +22,13 @@ from hetune.service.core.work_documents import (
     ReleaseRequest,
     WantedDocument,
 )
-from hetune.service.http.body import SMALL_BYTES, Media, media_of, read
+from hetune.service.http.body import SMALL_BYTES, Media, media_of
 from hetune.service.http.gate import Gate
 from hetune.service.http.schema import takes
 from hetune.service.http.work import Work
 
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")
-MOST_BYTES = 64 << 20
-"""Of a body with measurements: of hundreds of variants, in every round, launch by launch."""
 _MOST_ASKING = 64
 _MOST_GIVING = 2
 Number = Annotated[int, Path(ge=1, le=LARGEST_ID)]
@@ -40,18 +37,17 @@ Number = Annotated[int, Path(ge=1, le=LARGEST_ID)]
 def router(work: Work) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/v1/leases", tags=["profiling"])
-    lending, limits = work.service.lending, work.service.limits
+    lending = work.service.lending
     length = work.service.metrics.queue_length
     asking = Gate("requests of workers", _MOST_ASKING, length)
     giving = Gate("measurements of workers", _MOST_GIVING, length)
 
     async def asked(kind: type[D], request: Request, do: Callable[[D], T]) -> T:
         """Does what a small document asks for."""
-        media = media_of(request, Media.JSON)
-        with asking.entered():
-            body = await read(request, media, replace(limits, json_bytes=SMALL_BYTES))
-            found = parse(kind, bytes(body))
-            return await work.ask(lambda: do(found))
+        media_of(request, Media.JSON)
+        asking.check()
+        async with work.body(request, SMALL_BYTES) as body, asking.turn():
+            return await work.ask(lambda: do(parse(kind, bytes(body))))
 
     @routes.post(
         "",
@@ -74,9 +70,11 @@ def router(work: Work) -> APIRouter:
     @routes.post("/{unit}/{token}/measurements", openapi_extra=takes(MeasuredRequest))
     async def complete_work(unit: Number, token: Number, request: Request) -> AddedDocument:
         """Stores what was measured, and that it is done; asking again changes nothing."""
-        media = media_of(request, Media.JSON)
-        with giving.entered():
-            body = await read(request, media, replace(limits, json_bytes=MOST_BYTES))
+        media_of(request, Media.JSON)
+        giving.check()
+        # Who holds no lease is told so before anything is received.
+        most = await work.ask(lambda: lending.most_bytes(unit, token))
+        async with work.body(request, most) as body, giving.turn():
             return await work.change(
                 lambda: lending.complete(unit, token, parse(MeasuredRequest, bytes(body)))
             )

@@ -57,8 +57,8 @@ def router(work: Work) -> APIRouter:
     @routes.post("/{id}/promote")
     async def promote(id: str, request: Request) -> Response:
         """Makes a cost model the champion, unless it loses to the present one."""
+        machine = (await read_form(request, service.limits)).text("machine") or None
         with work.changing.entered():
-            machine = (await read_form(request, service.limits)).text("machine") or None
             await work.change(lambda: models.promote(id, machine))
         return RedirectResponse("/ui/cost-models", _SEE_OTHER)
 

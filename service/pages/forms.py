@@ -11,7 +11,8 @@ from urllib.parse import parse_qsl
 from fastapi import HTTPException, Request
 
 from hetune.service.core.limits import Limits
-from hetune.service.http.body import SMALL_BYTES, chunks, in_time
+from hetune.service.http.body import SMALL_BYTES, chunks
+from hetune.service.http.receiving import Bodies
 from hetune.variants.errors import MalformedError
 
 MEDIA_TYPE = "application/x-www-form-urlencoded"
@@ -59,26 +60,30 @@ class Form:
         return int(found)
 
 
-async def read_form(request: Request, limits: Limits, most: int = SMALL_BYTES) -> Form:
+async def read_form(
+    request: Request, limits: Limits, most: int = SMALL_BYTES, bodies: Bodies | None = None
+) -> Form:
     """The form that a request sends; bounded like a body in JSON.
 
     Args:
         request: Anybody's.
         limits: What is accepted.
         most: Bytes of this form, if that is less.
+        bodies: Count it while it is received; short forms need not be counted.
 
     Raises:
-        HTTPException: It is no form (415), or takes too long (408).
+        HTTPException: It is no form (415), or comes too slowly (408).
+        BusyError: Other bodies hold too much.
         TooLargeError: It is over the limit.
         MalformedError: It is not text, or has too many fields.
     """
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != MEDIA_TYPE:
         raise HTTPException(415, f"send {MEDIA_TYPE} as Content-Type")
-    async with in_time(limits):
-        limit = min(most, limits.json_bytes)
-        body = b"".join([chunk async for chunk in chunks(request, limit)])
-    return await asyncio.to_thread(_parse, body)
+    limit = min(most, limits.json_bytes)
+    with (bodies or Bodies("forms")).held() as held:
+        body = b"".join([chunk async for chunk in chunks(request, held, limit, limits)])
+        return await asyncio.to_thread(_parse, body)
 
 
 def _parse(body: bytes) -> Form:

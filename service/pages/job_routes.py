@@ -60,14 +60,14 @@ def router(work: Work) -> APIRouter:
     @routes.post("")
     async def submit_job(request: Request) -> Response:
         """Asks for a preset to be measured; a form that is sent twice asks once."""
+        form = await read_form(request, limits)
+        asked = {
+            "campaign": form.one_of("preset", PRESETS),
+            "retrain": form.is_set("retrain"),
+            "machine": form.text("machine") or None,
+            "idempotency_key": form.text("idempotency_key") or None,
+        }
         with work.changing.entered():
-            form = await read_form(request, limits)
-            asked = {
-                "campaign": form.one_of("preset", PRESETS),
-                "retrain": form.is_set("retrain"),
-                "machine": form.text("machine") or None,
-                "idempotency_key": form.text("idempotency_key") or None,
-            }
             job = await work.change(lambda: jobs.submit(parse_value(JobRequest, asked)))
         return RedirectResponse(f"/ui/jobs/{job.id}", _SEE_OTHER)
 

@@ -88,25 +88,25 @@ def router(work: Work) -> APIRouter:
     @routes.post("/{name}/measure")
     async def measure_model(name: str, request: Request) -> Response:
         """Runs a model on a graph by several variants, and shows what that took."""
+        form = await read_form(request, service.limits)
+        version, graph = form.whole("version", 1, _LARGEST), form.text("graph")
         with work.computing.entered():
-            form = await read_form(request, service.limits)
-            version, graph = form.whole("version", 1, _LARGEST), form.text("graph")
             await work.compute(lambda: measure(service, models.get(name, version), graph))
         return _back(name, version=version, graph=graph)
 
     @routes.post("/{name}/load")
     async def load(name: str, request: Request) -> Response:
         """Takes a version into memory."""
+        version = (await read_form(request, service.limits)).whole("version", 1, _LARGEST)
         with work.computing.entered():
-            version = (await read_form(request, service.limits)).whole("version", 1, _LARGEST)
             await work.compute(lambda: models.get(name, version))
         return RedirectResponse("/ui/models", _SEE_OTHER)
 
     @routes.post("/{name}/unload")
     async def unload(name: str, request: Request) -> Response:
         """Lets go of a model's versions in memory."""
+        await read_form(request, service.limits)
         with work.computing.entered():
-            await read_form(request, service.limits)
             await work.compute(lambda: models.unload(name))
         return RedirectResponse("/ui/models", _SEE_OTHER)
 

@@ -116,8 +116,9 @@ def router(work: Work) -> APIRouter:
     @routes.post("")
     async def run(request: Request) -> Response:
         """Runs a model on a graph, and shows what that gave."""
+        work.computing.check()
+        form = await read_form(request, service.limits, service.limits.json_bytes, work.bodies)
         with work.computing.entered():
-            form = await read_form(request, service.limits, service.limits.json_bytes)
             try:
                 outcome = await work.compute(lambda: _run(service, form))
             except _MINE as error:

@@ -233,7 +233,7 @@ def test_a_graph_that_is_none_for_the_model(own):
     id = own.post("/v1/graphs", json={"src": [0], "dst": [1]}).json()["id"]
     found = own.get(f"/ui/models/m?graph={id}")
     assert found.status_code == 200
-    assert "1 edge types but the layer was made for 2" in found.text
+    assert "1 edge types but the layers of the model were made for 2" in found.text
 
 
 def test_loading_and_unloading(own, service):
@@ -420,7 +420,7 @@ def _features(nodes):
         ({"edges": ""}, 400, "there are no edges"),
         ({"edges": "a"}, 400, "line 1 has 1 words"),
         ({"edges": f"a {HOSTILE} b c"}, 400, "line 1 has 4 words"),
-        ({"model": "model:m"}, 422, "the layer was made for 2"),
+        ({"model": "model:m"}, 422, "the layers of the model were made for 2"),
         ({"model": "model:../m"}, 400, "no name of a model"),
         ({"model": "model:other"}, 404, "there is no model other"),
         ({"model": HOSTILE}, 400, "model: take one of"),

@@ -99,7 +99,9 @@ def serving(app: App) -> Iterator[str]:
     """An application on a loopback port of its own; gives its URL."""
     server = Server(app, grace=5)
     with bind("127.0.0.1", 0) as listener:
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
+        thread = threading.Thread(
+            target=lambda: asyncio.run(server.serve([listener])), name="serving"
+        )
         thread.start()
         deadline = time.monotonic() + 60
         while not server.started and thread.is_alive() and time.monotonic() < deadline:

@@ -98,7 +98,7 @@ def test_runs_that_name_what_is_not_there(site, change, status, name, says):
 def test_a_container_has_features_or_their_name(site):
     both = pack(f'{{"graph": "{site.graph}", "features": "flat"}}', {"x": X})
     for body, says in (
-        (both, "beside the name"),
+        (both, "both x and features"),
         (pack(f'{{"graph": "{site.graph}"}}', {}), "features are missing"),
     ):
         found = site.http.post(V1, content=body, headers=BINARY)

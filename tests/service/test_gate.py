@@ -1,44 +1,76 @@
 """Who is let in: so many at a time, with so much, and nobody waits to be refused."""
 
-from contextlib import ExitStack, suppress
+import asyncio
+from contextlib import ExitStack, nullcontext, suppress
 
 import pytest
 from prometheus_client import Gauge
 
 from hetune.service.http.gate import Gate
+from hetune.service.http.receiving import Bodies
 from hetune.variants.errors import BusyError
 
 LENGTH = Gauge("length", "Inside", ("queue",), registry=None)
 
 
-@pytest.fixture
-def gate() -> Gate:
-    return Gate("guests", 3, LENGTH, most_bytes=10)
+def test_those_over_a_limit_are_refused_until_others_have_left():
+    gate = Gate("guests", 3, LENGTH)
+    with ExitStack() as stack:
+        for _ in range(3):
+            gate.check()
+            stack.enter_context(gate.entered())
+        with pytest.raises(BusyError, match="3 guests"):
+            gate.check()
+        with pytest.raises(BusyError, match="3 guests"), gate.entered():
+            pass
+    with gate.entered():
+        pass
+
+
+def test_who_waits_for_a_turn_comes_in_when_somebody_leaves():
+    gate, order = Gate("guests", 1, LENGTH), []
+
+    async def come(name):
+        async with gate.turn():
+            order.append(f"{name} comes")
+            await asyncio.sleep(0)
+            assert gate.inside == 1
+            order.append(f"{name} leaves")
+
+    async def all_come():
+        tasks = [asyncio.create_task(come(name)) for name in "abcd"]
+        await asyncio.sleep(0)
+        tasks.pop(2).cancel()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(asyncio.wait_for(all_come(), 30))
+    assert len(order) == 6
+    assert [line[0] for line in order[::2]] == [line[0] for line in order[1::2]]
+    assert gate.inside == 0
 
 
 @pytest.mark.parametrize(
-    ("inside", "size", "refused"),
+    ("others", "size", "refused"),
     [
         ([], 99, None),
         ([4, 4], 2, None),
         ([0, 0], 10, None),
-        ([4, 4], 3, "hold 8 bytes"),
+        ([4, 4], 3, "guests hold 8 bytes"),
         ([99], 1, "hold 99 bytes"),
-        ([99], 0, "hold 99 bytes"),
-        ([1, 1, 1], 0, "3 guests"),
     ],
 )
-def test_those_over_a_limit_are_refused_until_others_have_left(gate, inside, size, refused):
+def test_bodies_hold_so_much_together(others, size, refused):
+    bodies = Bodies("guests", 10)
     with ExitStack() as stack:
-        for brought in inside:
-            stack.enter_context(gate.entered(brought))
-        if refused:
-            with pytest.raises(BusyError, match=refused), gate.entered(size):
-                pass
-        else:
-            stack.enter_context(gate.entered(size))
-    with gate.entered(10):
-        pass
+        for brought in others:
+            stack.enter_context(bodies.held()).add(brought)
+        held = stack.enter_context(bodies.held())
+        for ask in (held.expect, held.add):
+            with pytest.raises(BusyError, match=refused) if refused else nullcontext():
+                ask(size)
+    assert bodies.total == 0
+    with bodies.held() as held:
+        held.expect(11)
 
 
 def test_answers_that_nobody_has_read_yet_keep_others_out():

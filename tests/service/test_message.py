@@ -7,10 +7,17 @@ import json
 import pytest
 import torch
 
-from hetune.service.core import message
-from hetune.service.core.container import DTYPES, MOST_BRACKETS, MOST_HEADER, MOST_OWN_HEADER
+from hetune.service.core import container, message
+from hetune.service.core.container import (
+    DTYPES,
+    MOST_HEADER,
+    MOST_LISTS,
+    MOST_OTHERS,
+    MOST_OWN_HEADER,
+    MOST_TENSORS,
+)
 from hetune.service.core.message import Pieces, pack, read, read_document, unpack
-from hetune.variants.errors import InputError, MalformedError
+from hetune.variants.errors import InputError, MalformedError, TooLargeError
 
 from ._serving import files_left
 
@@ -127,14 +134,34 @@ def test_headers_of_our_files_may_be_longer_up_to_a_limit(tmp_path, ask):
         ask(path)
 
 
-@pytest.mark.parametrize("bracket", ["[", "{"])
-def test_brackets_of_headers_that_are_sent_are_counted(tmp_path, bracket):
+@pytest.mark.parametrize(
+    ("mark", "most", "what"),
+    [
+        ("{", MOST_TENSORS + MOST_OTHERS, "tensors of a container"),
+        ("[", 2 * MOST_TENSORS + MOST_LISTS, "lists of a header"),
+    ],
+)
+def test_brackets_of_headers_that_are_sent_are_counted(tmp_path, mark, most, what):
     path = tmp_path / "brackets"
-    for count in (MOST_BRACKETS, MOST_BRACKETS + 1):
-        text = json.dumps({"__metadata__": {"document": bracket * (count - 2)}}).encode()
+    for count in (most, most + 1):
+        document = mark * (count - 2 * (mark == "{"))
+        text = json.dumps({"__metadata__": {"document": document}}).encode()
         content = len(text).to_bytes(8, "little") + text
         path.write_bytes(content)
-        assert read_own(path).document == bracket * (count - 2)
+        assert read_own(path).document == document
         for ask, given in ((read, path), (unpack, content)):
-            with pytest.raises(MalformedError, match="brackets") if count > MOST_BRACKETS else NONE:
+            with pytest.raises(TooLargeError, match=what) if count > most else NONE:
                 ask(given)
+
+
+def test_tensors_that_nobody_asks_for_are_counted_before_they_are_looked_at(monkeypatch):
+    """A header of 280,000 tensors took 16 seconds."""
+    looked = []
+    monkeypatch.setattr(container, "_entry", lambda name, given: looked.append(name))
+    monkeypatch.setattr(json, "loads", lambda text: looked.append(text))
+    entry = '"x/%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
+    text = ("{" + ",".join(entry % number for number in range(280_000)) + "}").encode()
+    for most in (MOST_TENSORS, 4):
+        with pytest.raises(TooLargeError, match=f"tensors of a container .* the {most} "):
+            unpack(len(text).to_bytes(8, "little") + text, most)
+    assert not looked

@@ -28,9 +28,9 @@ def test_deadlines_are_read_before_all_else():
 
 def test_what_is_a_tensor_is_held_once():
     request = read_infer(Media.JSON, json.dumps(BODY).encode(), Limits())
-    assert request.features.tolist() == [[1], [2]]
+    assert request.rows(1).tolist() == [[1], [2]]
     assert request.nodes.tolist() == [1]
     assert request.graph.num_nodes == 2
     header = request.header
-    assert (header.graph, header.features, header.nodes) == ("", "", None)
+    assert (header.graph, header.x, header.features, header.nodes) == ("", None, None, None)
     assert header.deadline_seconds == 3

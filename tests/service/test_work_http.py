@@ -21,6 +21,7 @@ from hetune.profiling.store.store import Added
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
+from hetune.service.core import work
 from hetune.service.core.documents import parse
 from hetune.service.core.work import Lending
 from hetune.service.core.work_documents import LeaseDocument, MeasuredUnit, WantedDocument
@@ -202,7 +203,7 @@ def test_bodies_are_bounded(http, queue, monkeypatch):
     is_problem(http.post(LEASES, json=claim), 413, "TooLargeError")
     is_problem(http.post(f"{path}/failure", json={"error": "x" * 70_000}), 413, "TooLargeError")
     is_problem(http.post(f"{path}/failure", json={"error": "x" * 11_000}), 400, "MalformedError")
-    monkeypatch.setattr(work_routes, "MOST_BYTES", 100)
+    monkeypatch.setattr(work, "MOST_BYTES", 100)
     is_problem(http.post(f"{path}/measurements", json=GIVEN), 413, "TooLargeError")
     assert http.post(f"{path}/measurements", content=b"{}").status_code == 415
 

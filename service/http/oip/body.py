@@ -8,8 +8,9 @@ from fastapi import HTTPException, Request
 
 from hetune.service.core.limits import Limits
 from hetune.service.http.asgi import header
-from hetune.service.http.body import chunks, in_time
+from hetune.service.http.body import chunks
 from hetune.service.http.oip.compression import CODINGS, Coding, Decompressor
+from hetune.service.http.receiving import Held
 
 _LENGTH = b"inference-header-content-length"
 
@@ -19,24 +20,31 @@ def json_length(request: Request) -> str | None:
     return header(request.scope, _LENGTH)
 
 
-async def read_body(request: Request, limits: Limits) -> bytearray:
+async def read_body(request: Request, held: Held, limits: Limits) -> bytearray:
     """A body, decompressed. It is JSON alone unless its length is given.
+
+    Args:
+        request: Whose.
+        held: Counts it, as it comes and decompressed, as long as it is used.
+        limits: What is accepted.
 
     Raises:
         TooLargeError: It is over the limit of its kind, sent or decompressed.
+        BusyError: Other bodies hold too much.
         MalformedError: It is not compressed as it says.
-        HTTPException: By something else (415); or it takes too long (408).
+        HTTPException: By something else (415); or it comes too slowly (408).
     """
     coding = _coding(request)
     limit = limits.json_bytes if json_length(request) is None else limits.body_bytes
     content = bytearray()
     decompressor = None if coding is None else Decompressor(coding, limit)
-    async with in_time(limits):
-        async for chunk in chunks(request, limit):
-            if decompressor is None:
-                content += chunk
-            else:
-                await asyncio.to_thread(decompressor.feed, chunk)
+    async for chunk in chunks(request, held, limit, limits):
+        if decompressor is None:
+            content += chunk
+        else:
+            before = len(decompressor.content)
+            await asyncio.to_thread(decompressor.feed, chunk)
+            held.add(len(decompressor.content) - before)
     return content if decompressor is None else decompressor.finish()
 
 

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from hetune.service.core.documents import Document
+from hetune.service.core.fields import Few, Numbers
 
 Size = Annotated[int, Field(ge=0, lt=2**63)]
 Parameters = dict[str, Any]
+
+
+MOST_DIMENSIONS = 8
+_SHAPE: dict[str, Any] = {
+    "type": "array",
+    "maxItems": MOST_DIMENSIONS,
+    "items": {"type": "integer", "minimum": 0, "exclusiveMaximum": 2**63},
+}
+
+
+def _checked_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    if len(shape) > MOST_DIMENSIONS or min(shape, default=0) < 0:
+        raise PydanticCustomError("shape", "Input should be at most 8 sizes, 0 or more")
+    return shape
 
 
 class _Given(Document):
@@ -20,10 +36,10 @@ class RequestInput(_Given):
     """A tensor: its numbers are in `data`, or follow the JSON if there is a `binary_data_size`."""
 
     name: str
-    shape: Annotated[list[Size], Field(max_length=8)]
+    shape: Annotated[Few, AfterValidator(_checked_shape), WithJsonSchema(_SHAPE)]
     datatype: str
     parameters: Parameters | None = None
-    data: list[Any] | None = None
+    data: Numbers | None = None
 
 
 class RequestOutput(_Given):
@@ -38,6 +54,7 @@ class InferenceRequest(_Given):
     `binary_data_output`.
     """
 
+    has_arrays: ClassVar[bool] = True
     id: str | None = None
     parameters: Parameters | None = None
     inputs: list[RequestInput]

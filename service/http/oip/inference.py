@@ -12,7 +12,7 @@ from hetune.service.core.asked import Asked as Run
 from hetune.service.core.batching import Waiting
 from hetune.service.core.brief import SHORT_BYTES, SHORT_JSON_BYTES, Times
 from hetune.service.core.service import Service
-from hetune.service.http.body import JSON_TYPE, size_of
+from hetune.service.http.body import JSON_TYPE
 from hetune.service.http.oip import statistics
 from hetune.service.http.oip.body import json_length, read_body
 from hetune.service.http.oip.compression import accepted, compress
@@ -46,9 +46,10 @@ async def infer(
 ) -> Response:
     """Runs a version of a model on the graph and the features of a request."""
     service, arrived = work.service, time.monotonic()
-    with work.computing.entered(size_of(request, service.limits)):
-        body = await read_body(request, service.limits)
-        with counters.counted(name, version) as laps:
+    work.computing.check()
+    with work.bodies.held() as held:
+        body = await read_body(request, held, service.limits)
+        with work.computing.entered(), counters.counted(name, version) as laps:
             header = json_length(request)
             short = SHORT_JSON_BYTES if header is None else SHORT_BYTES
             if may_be_brief := len(body) <= short and work.is_idle_for(request):

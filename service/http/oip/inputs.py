@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor
@@ -11,14 +11,15 @@ from hetune.service.core.description import ModelDescription
 from hetune.service.core.features import Features, FeatureStore
 from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.rows import Nodes
-from hetune.service.http.oip.names import output_type, triple
+from hetune.service.http.oip.names import name_of, output_type, triple
 from hetune.service.http.oip.request import Asked, Key
-from hetune.variants.errors import InputError, MalformedError
+from hetune.variants.errors import GraphError, InputError, MalformedError
 from hetune.variants.graph import from_edge_index_dict
-from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 
 _BESIDE = ("x", "nodes")
 _GRAPH = ("x", "edge_index", "edge_type", "num_nodes")
+_SHOWN = 200
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
 
 
@@ -119,10 +120,14 @@ def _flat_graph(
     edges = _edge_index("edge_index", given.get("edge_index"))
     check_limit("nodes", nodes, limits.nodes)
     check_limit("edges", edges.shape[1], limits.edges)
+    types = given.get("edge_type")
+    _check_ids("edge_index", edges, nodes, "give x a row for each node")
+    if types is not None:
+        _check_ids("edge_type", types, description.num_relations, "the model has no other types")
     return HeteroGraph(
         edges[0],
         edges[1],
-        given.get("edge_type"),
+        types,
         num_nodes=nodes,
         num_etypes=description.num_relations,
     )
@@ -150,10 +155,38 @@ def _typed_graph(
     check_limit("edge types", len(edges), limits.types)
     check_limit("nodes", sum(counts.values()), limits.nodes)
     check_limit("edges", sum(edge.shape[1] for edge in edges.values()), limits.edges)
-    absent = dict.fromkeys(sorted(known - set(counts)), 0)
+    counts |= dict.fromkeys(sorted(known - set(counts)), 0)
+    etypes = None if metadata is None else set(metadata.etypes)
+    for key, ends in edges.items():
+        _check_edges(key, ends, counts, etypes)
     return from_edge_index_dict(
-        edges, counts | absent, metadata=(metadata.ntypes, metadata.etypes) if metadata else None
+        edges, counts, metadata=(metadata.ntypes, metadata.etypes) if metadata else None
     )
+
+
+def _check_edges(
+    key: CanonicalEtype,
+    ends: Tensor,
+    counts: Mapping[str, int],
+    etypes: Collection[CanonicalEtype] | None,
+) -> None:
+    source, relation, target = key
+    name = name_of("edge_index", source, relation, target)[:_SHOWN]
+    if etypes is not None and key not in etypes:
+        raise GraphError(f"{name}: the model has no such edge type, leave it out")
+    for row, ntype in enumerate((source, target)):
+        mend = f"give x/{ntype[:_SHOWN]} a row for each node, or num_nodes/{ntype[:_SHOWN]}"
+        _check_ids(f"{name}, row {row},", ends[row], counts[ntype], mend)
+
+
+def _check_ids(name: str, ids: Tensor, count: int, mend: str) -> None:
+    """A graph would say which of its counts to raise, and no request gives those.
+
+    Raises:
+        GraphError: There are ids that are too large.
+    """
+    if ids.numel() and ids.dtype in _INTEGERS and (most := int(ids.max())) >= count:
+        raise GraphError(f"{name} has {most}, which has to be less than {count}: {mend}")
 
 
 def _edge_index(name: str, tensor: Tensor | None) -> Tensor:

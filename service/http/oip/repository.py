@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
@@ -26,13 +27,16 @@ def repository_routes(work: Work) -> APIRouter:
     small = replace(work.service.limits, json_bytes=SMALL_BYTES, body_bytes=SMALL_BYTES)
 
     async def read(kind: type[D], request: Request) -> D:
-        return parse(kind, bytes(await read_body(request, small)) or b"{}")
+        work.computing.check()
+        with work.bodies.held() as held:
+            body = bytes(await read_body(request, held, small)) or b"{}"
+            return await asyncio.to_thread(parse, kind, body)
 
     @routes.post("/index", openapi_extra=takes(IndexRequest, required=False))
     async def index(request: Request) -> tuple[IndexEntry, ...]:
         """All versions of all models. Every one of them is ready."""
+        await read(IndexRequest, request)
         with work.computing.entered():
-            await read(IndexRequest, request)
             return await work.compute(lambda: _index(models))
 
     @routes.post(
@@ -42,10 +46,10 @@ def repository_routes(work: Work) -> APIRouter:
     )
     async def load(name: ModelName, request: Request) -> Response:
         """Takes a model's latest version into memory, so that the next request need not."""
+        asked = await read(LoadRequest, request)
+        if asked.parameters:
+            raise InputError("load takes no parameters: a model's configuration is its own")
         with work.computing.entered():
-            asked = await read(LoadRequest, request)
-            if asked.parameters:
-                raise InputError("load takes no parameters: a model's configuration is its own")
             await work.compute(lambda: models.get(name))
         return Response(status_code=200)
 
@@ -56,8 +60,8 @@ def repository_routes(work: Work) -> APIRouter:
     )
     async def unload(name: ModelName, request: Request) -> Response:
         """Lets go of a model in memory. It can be run still, and is loaded again then."""
+        await read(LoadRequest, request)
         with work.computing.entered():
-            await read(LoadRequest, request)
             await work.compute(lambda: models.unload(name))
         return Response(status_code=200)
 

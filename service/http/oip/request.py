@@ -105,7 +105,8 @@ def parameter(given: Parameters, name: str, kind: type[P]) -> P | None:
     """
     value: Any = given.get(name)
     if value is not None and type(value) is not kind:
-        raise MalformedError(f"the parameter {name} is {value!r:.64}: give a {kind.__name__}")
+        shown = f"a {type(value).__name__}" if isinstance(value, list | dict) else f"{value!r:.64}"
+        raise MalformedError(f"the parameter {name} is {shown}: give a {kind.__name__}")
     return value
 
 

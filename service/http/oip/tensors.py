@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hetune.service.core.json_arrays import JsonArray
 from hetune.service.http.oip.documents import RequestInput
 from hetune.variants.errors import InputError, MalformedError
 
@@ -44,20 +45,20 @@ def read_tensor(given: RequestInput, raw: memoryview | None) -> Tensor:
     if (raw is None) == (given.data is None):
         raise MalformedError(f"{what} has to have either data, or binary_data_size and bytes")
     count = math.prod(given.shape)
+    shape = list(given.shape)
     if given.data is not None:
-        found = _of_json(what, _flat(what, given.data, given.shape), dtype)
+        if given.data.count > max(count, given.data.rows):  # empty rows have no number
+            raise _unequal(what, given.data.count, shape)
+        found = _of_json(what, given.data, shape, dtype)
     else:
         assert raw is not None
         found = _of_bytes(what, raw, dtype)
     if found.size != count:
-        raise MalformedError(
-            f"{what} has {found.size} numbers, but the shape {given.shape} has {count}: make them "
-            "equal"
-        )
+        raise _unequal(what, found.size, shape)
     try:
-        return torch.from_numpy(found.reshape(given.shape))
+        return torch.from_numpy(found.reshape(shape))
     except (ValueError, RuntimeError):  # no numbers, but sizes beside the 0
-        raise MalformedError(f"{what} has the shape {given.shape}, which is too large") from None
+        raise MalformedError(f"{what} has the shape {shape}, which is too large") from None
 
 
 def to_bytes(tensor: Tensor) -> memoryview:
@@ -76,31 +77,21 @@ def _of_bytes(what: str, raw: memoryview, dtype: Dtype) -> np.ndarray:
     return found if is_usable else found.copy()
 
 
-def _of_json(what: str, values: list[Any], dtype: Dtype) -> np.ndarray:
-    is_integer = dtype.kind == "i"
-    if not {type(value) for value in values} <= ({int} if is_integer else {int, float}):
-        raise MalformedError(f"{what} has data of another type than its datatype")
-    try:
-        with np.errstate(over="ignore"):
-            wide = np.array(values, np.int64 if is_integer else np.float64)
-            found = wide.astype(dtype)
-        does_fit = bool((found == wide).all() if is_integer else np.isfinite(found).all())
-    except OverflowError:
-        does_fit = False
-    if not does_fit:
-        raise MalformedError(
-            f"{what} has a number that is not finite, or does not fit its datatype: give another, "
-            "or binary data"
-        )
+def _of_json(what: str, given: JsonArray, shape: list[int], dtype: Dtype) -> np.ndarray:
+    """Numbers that are in one list, or in lists of lists as the shape says."""
+    is_rows = given.is_nested and len(shape) == 2
+    if given.is_nested and not (is_rows and [given.rows, given.width] == shape):
+        raise MalformedError(f"{what} has data that are nested otherwise than {shape} says")
+    if dtype.kind == "f":
+        return given.matrix(what).reshape(-1) if is_rows else given.floats(what)
+    wide = given.integers(what)
+    found = wide.astype(dtype)
+    if not (found == wide).all():
+        raise MalformedError(f"{what} has a number that does not fit {dtype.name}: take another")
     return found
 
 
-def _flat(what: str, data: list[Any], shape: list[int]) -> list[Any]:
-    """Numbers that are in one list, or in lists of lists as the shape says."""
-    for size in shape[1:]:
-        if not any(isinstance(row, list) for row in data):
-            break
-        if not all(isinstance(row, list) and len(row) == size for row in data):
-            raise MalformedError(f"{what} has data that are nested otherwise than {shape} says")
-        data = [value for row in data for value in row]
-    return data
+def _unequal(what: str, found: int, shape: list[int]) -> MalformedError:
+    return MalformedError(
+        f"{what} has {found} numbers, but the shape {shape} has {math.prod(shape)}: make them equal"
+    )
