@@ -85,6 +85,12 @@ def status_of(kind: type[HetuneError]) -> int:
     return next(STATUS[base] for base in kind.__mro__ if base in STATUS)
 
 
+def failure_of(error: Exception) -> str:
+    """What logs and metrics call an error: its class in `hetune.errors`, or the one above it."""
+    kind = type(error) if isinstance(error, HetuneError) else HetuneError
+    return next(base.__name__ for base in kind.__mro__ if base.__module__ == errors.__name__)
+
+
 def problem_of(error: Exception, scope: Scope) -> Response:
     """An error as a response. What went wrong inside is logged, and not told.
 
@@ -94,10 +100,8 @@ def problem_of(error: Exception, scope: Scope) -> Response:
             unless it is what a probe of health asks for: that the service is not ready yet.
     """
     request_id = scope["state"]["request_id"]
-    if isinstance(error, HetuneError):
-        status, name = status_of(type(error)), _public_name(type(error))
-    else:
-        status, name = _SERVER, HetuneError.__name__
+    status = status_of(type(error)) if isinstance(error, HetuneError) else _SERVER
+    name = failure_of(error)
     detail = str(error)
     if status >= _SERVER and not isinstance(error, _TOLD):
         _log.error("request %s failed", request_id, exc_info=error)
@@ -172,10 +176,6 @@ def _methods(app: FastAPI, scope: Scope) -> list[str]:
         for method in HTTPMethod
         if any(r.matches(asked | {"method": method.value})[0] is Match.FULL for r in app.routes)
     ]
-
-
-def _public_name(kind: type[HetuneError]) -> str:
-    return next(base.__name__ for base in kind.__mro__ if base.__module__ == errors.__name__)
 
 
 def _response(
