@@ -50,6 +50,7 @@ STATUS: dict[type[HetuneError], int] = {
     errors.DeviceMemoryError: 503,
     errors.DiskFullError: 507,
     errors.FolderError: 503,
+    errors.ModelError: 503,
     errors.NotReadyError: 503,
     errors.RegistryError: 503,
     errors.StoreError: 503,
