@@ -151,6 +151,7 @@ def serve(
                 warm=settings.warm or (),
                 batch_requests=settings.batch_requests,
                 batch_delay=settings.batch_delay,
+                prepares=False,
             )
         activity = None
         if settings.worker:

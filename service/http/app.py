@@ -102,7 +102,8 @@ def application(
     if not access.is_open:
         add_security(app)
     direct = Direct(app, "POST", inference.INFER, inference.endpoint(work))
-    guarded = Failures(Unambiguous(Draining(Guard(direct, access, hosts, sessions), stopping)))
+    guarded = Draining(Guard(direct, access, hosts, sessions), stopping)
+    guarded = Failures(Unambiguous(guarded), stopping)
     observed: App = Observed(guarded, service.metrics)
     return RequestIds(observed if tracer is None else Traced(observed, tracer))
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import secrets
+import threading
 from collections.abc import Collection
 
 from hetune.service.core.access import Access
 from hetune.service.http.access import is_public, needs_of
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send, header
 from hetune.service.http.logs import request_id
-from hetune.service.http.problems import failure_of, problem_of, routing_problem
+from hetune.service.http.problems import failure_of, problem_of, routing_problem, stopping_problem
 from hetune.service.http.rechecking import while_allowed
 from hetune.service.pages.access import is_own, is_page
 from hetune.service.pages.sessions import Sessions
@@ -55,10 +57,15 @@ class RequestIds:
 
 
 class Failures:
-    """Makes an answer of an error that nobody has made one of. None goes further."""
+    """Makes an answer of an error that nobody has made one of. None goes further.
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    Args:
+        app: What answers.
+        stopping: Set when the service is told to stop: who is cut off then is told.
+    """
+
+    def __init__(self, app: App, stopping: threading.Event) -> None:
+        self._app, self._stopping = app, stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves an ASGI event."""
@@ -74,6 +81,10 @@ class Failures:
 
         try:
             await self._app(scope, receive, watched)
+        except asyncio.CancelledError:
+            if started or not self._stopping.is_set():
+                raise
+            await stopping_problem(scope)(scope, receive, watched)
         except Exception as error:
             if not started:
                 await problem_of(error, scope)(scope, receive, watched)

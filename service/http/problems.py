@@ -46,6 +46,7 @@ STATUS: dict[type[HetuneError], int] = {
     errors.VariantError: 422,
     errors.BusyError: 429,
     errors.DeadlineError: 504,
+    errors.CompileError: 503,
     errors.DeviceError: 503,
     errors.DeviceMemoryError: 503,
     errors.DiskFullError: 507,
@@ -108,7 +109,7 @@ def problem_of(error: Exception, scope: Scope) -> Response:
         _log.error("request %s failed", request_id, exc_info=error)
         detail = f"the service failed: its log has the reason under the request id {request_id}"
     headers = {}
-    if isinstance(error, errors.BusyError):
+    if isinstance(error, errors.BusyError | errors.NotReadyError):
         headers["Retry-After"] = str(RETRY_SECONDS)
     if isinstance(error, errors.AccessError):
         is_known = isinstance(error, errors.ScopeError)
@@ -122,6 +123,13 @@ def routing_problem(status: int, detail: str, scope: Scope) -> Response:
     """What HTTP itself has a status for: no such route, method or media type."""
     scope["state"]["failure"] = f"http_{status}"
     return _response(status, "about:blank", detail, scope, {})
+
+
+def stopping_problem(scope: Scope) -> Response:
+    """What a service that stops answers to whom it does not serve any more."""
+    found = routing_problem(503, "the service is stopping: try another one, or again later", scope)
+    found.headers["Retry-After"] = str(RETRY_SECONDS)
+    return found
 
 
 def answer_to(error: Exception, scope: Scope) -> Response:

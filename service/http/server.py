@@ -114,6 +114,8 @@ class Server(uvicorn.Server):
         spent = int(asyncio.get_running_loop().time() - begun)
         self.config.timeout_graceful_shutdown = max(self._grace - spent, 1)
         await super().shutdown(sockets)
+        if self.force_exit:  # uvicorn leaves the application as it is then
+            await self.lifespan.shutdown()
 
     async def _finish(self, tasks: set[asyncio.Task[None]]) -> None:
         end = asyncio.get_running_loop().time() + self._grace

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 
 import httpx
@@ -31,10 +32,18 @@ def take_long(*_):
     print("begun", flush=True)
     time.sleep(600)
 
-WarmUp.run = GraphStore.get = take_long
+WarmUp._load_all = GraphStore.get = take_long
 main()
 """
 HOST = "192.0.2.1"  # nobody has it: it is for documents
+
+
+def until_ready(client):
+    """Waits while the service compiles."""
+    end = time.monotonic() + 120
+    while not client.ready() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert client.ready()
 
 
 def routes_in_json(lines):
@@ -78,7 +87,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path, number, style, routes, mor
         found = re.search(r"http://127\.0\.0\.1:\d+", line)
         assert found, line
         with Client(found[0], key="sesame") as client:
-            assert client.ready()
+            until_ready(client)
             id = client.upload_graph(tiny_graph())
             if more:
                 assert list(client.jobs.watch(job))
@@ -115,10 +124,12 @@ def test_nothing_that_takes_long_keeps_it_from_ending(tmp_path, grace, signals):
         assert found, lines
 
         def ask():
-            with suppress(httpx.TransportError):
-                httpx.get(f"{found[0]}/v1/graphs/{'0' * 32}", timeout=60, trust_env=False)
+            url = f"{found[0]}/v1/graphs/{'0' * 32}"
+            answers.append(httpx.get(url, timeout=60, trust_env=False))
 
-        threading.Thread(target=ask, daemon=True).start()
+        answers = []
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
         assert process.stdout.readline() == "begun\n"
         for number in signals:
             process.send_signal(number)
@@ -129,6 +140,12 @@ def test_nothing_that_takes_long_keeps_it_from_ending(tmp_path, grace, signals):
         process.kill()
         process.wait()
     assert process.returncode == 0, errors
+    asking.join(30)
+    [answer] = answers  # what is cut off is told so
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "the service is stopping" in answer.json()["detail"]
+    assert "Traceback" not in errors
 
 
 def test_other_machines_are_let_in_with_a_key_only(hetune, monkeypatch, tmp_path):
