@@ -98,7 +98,7 @@ def application(
     access = Access(Keys(service.folder.root / FILE), key)
     sessions = Sessions(access.is_good, lambda: access.is_open)
     work = Work.of(service, stopping, activity)
-    app = routes(work, sessions)
+    app = routes(work, sessions, access)
     if not access.is_open:
         add_security(app)
     direct = Direct(app, "POST", inference.INFER, inference.endpoint(work))
@@ -108,7 +108,7 @@ def application(
     return RequestIds(observed if tracer is None else Traced(observed, tracer))
 
 
-def routes(work: Work, sessions: Sessions | None = None) -> FastAPI:
+def routes(work: Work, sessions: Sessions | None = None, access: Access | None = None) -> FastAPI:
     """The routes alone."""
     service = work.service
 
@@ -137,7 +137,7 @@ def routes(work: Work, sessions: Sessions | None = None) -> FastAPI:
     )
     add_handlers(app)
     for part in (
-        _health(service),
+        _health(service, access),
         inference.router(work),
         graphs.router(work),
         features.router(work),
@@ -162,7 +162,7 @@ def routes(work: Work, sessions: Sessions | None = None) -> FastAPI:
     return app
 
 
-def _health(service: Service) -> APIRouter:
+def _health(service: Service, access: Access | None) -> APIRouter:
     routes = APIRouter(prefix="/v1/health", tags=["health"])
 
     @routes.get("/live")
@@ -174,6 +174,8 @@ def _health(service: Service) -> APIRouter:
     def ready() -> Health:
         """Whether requests can be served: models are loaded, and the folder can be written."""
         service.check_ready()
+        if access is not None:
+            access.check_readable()
         return Health(status="ready")
 
     usual = APIRouter(tags=["health"])

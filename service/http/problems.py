@@ -66,6 +66,10 @@ _TOLD = (
     errors.NotReadyError,
 )
 """Failures of the service whose reasons are for clients, too."""
+_NO_DATABASE = (
+    "the database of jobs and measurements cannot be used now: try again later; the service's log "
+    "has the reason"
+)
 _NO_METHOD = 405
 _SERVER = 500
 _SCOPE = ' error="insufficient_scope"'
@@ -105,11 +109,13 @@ def problem_of(error: Exception, scope: Scope) -> Response:
     status = status_of(type(error)) if isinstance(error, HetuneError) else _SERVER
     name = failure_of(error)
     detail = str(error)
-    if status >= _SERVER and not isinstance(error, _TOLD):
+    if isinstance(error, errors.StoreError):
+        detail = _NO_DATABASE  # what is wrong with it is logged once, and not for each request
+    elif status >= _SERVER and not isinstance(error, _TOLD):
         _log.error("request %s failed", request_id, exc_info=error)
         detail = f"the service failed: its log has the reason under the request id {request_id}"
     headers = {}
-    if isinstance(error, errors.BusyError | errors.NotReadyError):
+    if isinstance(error, errors.BusyError | errors.NotReadyError | errors.StoreError):
         headers["Retry-After"] = str(RETRY_SECONDS)
     if isinstance(error, errors.AccessError):
         is_known = isinstance(error, errors.ScopeError)

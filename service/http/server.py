@@ -99,7 +99,9 @@ class Server(uvicorn.Server):
                 log_config=None,  # its lines go where the process's go
                 log_level="warning",
                 server_header=False,
-                proxy_headers=False,  # nothing asks who a client is
+                # Of proxies that FORWARDED_ALLOW_IPS names, this machine's by default: whether a
+                # browser came over TLS, and from where.
+                proxy_headers=True,
                 limit_concurrency=_CONNECTIONS,
                 timeout_graceful_shutdown=self._grace,
                 lifespan="on",

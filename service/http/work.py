@@ -142,8 +142,8 @@ class Work:
 
     async def ask(self, do: Callable[[], T]) -> T:
         """Asks the database, in threads for that alone: where it hangs, nothing else does."""
-        run = contextvars.copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(self._asking, run, do)
+        run, watched = contextvars.copy_context().run, self.service.measurements.outage.watched
+        return await asyncio.get_running_loop().run_in_executor(self._asking, run, watched, do)
 
     async def change(self, do: Callable[[], T]) -> T:
         """Changes what is in the database, beside computations."""

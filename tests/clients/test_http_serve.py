@@ -100,6 +100,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path, number, style, routes, mor
     assert process.returncode == 0, errors
     assert routes(errors.splitlines()) == ["/v1/graphs"]
     assert "sesame" not in errors
+    assert "the root key has 6 characters, and may be guessed" in errors
     assert [p.stem for p in (tmp_path / "data" / "graphs").glob("*.safetensors")] == [id]
 
 
@@ -176,10 +177,17 @@ def test_other_machines_are_let_in_with_a_key_only(hetune, monkeypatch, tmp_path
     ids=range(8),
 )
 def test_what_cannot_be_served(hetune, tmp_path, monkeypatch, said, arguments):
-    monkeypatch.setenv("HETUNE_API_KEY", "sesame")
+    monkeypatch.setenv("HETUNE_API_KEY", "a long enough root key")
     result = hetune("serve", "--data", tmp_path, *arguments)
     assert result.exit_code == 2
     assert re.fullmatch(rf"error: .*{said}.*\n", result.stderr)
+
+
+def test_other_machines_do_not_get_in_by_a_key_that_may_be_guessed(hetune, tmp_path, monkeypatch):
+    monkeypatch.setenv("HETUNE_API_KEY", "a")
+    result = hetune("serve", "--host", HOST, "--data", tmp_path)
+    assert result.exit_code == 2
+    assert "has 1 character, and may be guessed: take 16 or more" in result.stderr
 
 
 def test_a_share_that_is_none(hetune, tmp_path):
