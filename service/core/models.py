@@ -20,6 +20,7 @@ from hetune.service.core.finish import Finish
 from hetune.service.core.folder import Folder
 from hetune.service.core.listed import Listed
 from hetune.service.core.message import Message, digest_of, pack, read
+from hetune.service.core.plain import check_plain
 from hetune.service.core.stack import finishes_of, modules_of
 from hetune.variants.errors import (
     ConflictError,
@@ -101,12 +102,15 @@ class ModelStore:
 
         Raises:
             MalformedError: The name or the number is none.
-            InputError: Weights do not fit the description.
+            InputError: Weights do not fit the description, or a name holds a control character.
             ConflictError: The version is there, and differs.
             FolderError: It cannot be written, or is there and damaged.
         """
         path = self._path(name, version)
         modules_of(description, weights)
+        if (types := description.metadata) is not None:
+            check_plain("node type", types.ntypes)
+            check_plain("edge type", (name for names in types.etypes for name in names))
         document = description.model_dump_json()
         with self.folder.locked():
             if path.exists():

@@ -44,6 +44,7 @@ from hetune.service.http.direct import Direct
 from hetune.service.http.draining import Draining
 from hetune.service.http.examples import EXAMPLES
 from hetune.service.http.following import follow
+from hetune.service.http.heads import Heads
 from hetune.service.http.layers import Failures, Guard, RequestIds
 from hetune.service.http.models import NamedVersion
 from hetune.service.http.observe import Observed
@@ -104,7 +105,7 @@ def application(
     direct = Direct(app, "POST", inference.INFER, inference.endpoint(work))
     guarded = Draining(Guard(direct, access, hosts, sessions), stopping)
     guarded = Failures(Unambiguous(guarded), stopping)
-    observed: App = Observed(guarded, service.metrics)
+    observed: App = Observed(Heads(guarded), service.metrics)
     return RequestIds(observed if tracer is None else Traced(observed, tracer))
 
 

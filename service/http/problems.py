@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as RoutingError
 from starlette.requests import ClientDisconnect
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 
 from hetune.service.core.documents import Document
 from hetune.service.http.asgi import Scope
@@ -69,6 +69,10 @@ _TOLD = (
 _NO_DATABASE = (
     "the database of jobs and measurements cannot be used now: try again later; the service's log "
     "has the reason"
+)
+_NOWHERE = (
+    "there is nothing at this path: GET /v1/openapi.json describes the API, and / has the pages "
+    "for browsers"
 )
 _NO_METHOD = 405
 _SERVER = 500
@@ -146,7 +150,9 @@ def answer_to(error: Exception, scope: Scope) -> Response:
         scope: As `problem_of` takes it.
     """
     if isinstance(error, RoutingError):
-        found = routing_problem(error.status_code, error.detail, scope)
+        is_nowhere = error.status_code == HTTPStatus.NOT_FOUND and "endpoint" not in scope
+        detail = _NOWHERE if is_nowhere else error.detail
+        found = routing_problem(error.status_code, detail, scope)
         found.headers.update(error.headers or {})
         return found
     if isinstance(error, ClientDisconnect):
@@ -189,8 +195,13 @@ def _methods(app: FastAPI, scope: Scope) -> list[str]:
     return [
         method.value
         for method in HTTPMethod
-        if any(r.matches(asked | {"method": method.value})[0] is Match.FULL for r in app.routes)
+        if any(_leads(route, asked, method) for route in app.routes)
     ]
+
+
+def _leads(route: BaseRoute, asked: Scope, method: HTTPMethod) -> bool:
+    own = HTTPMethod.GET if method is HTTPMethod.HEAD else method
+    return route.matches({**asked, "method": own.value})[0] is Match.FULL
 
 
 def _response(
