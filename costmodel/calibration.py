@@ -15,6 +15,7 @@ from hetune.costmodel.finite import finite
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import ModelError
 from hetune.variants.plan.variants import Device
+from hetune.variants.registry.sealed import sealed, unsealed
 from hetune.variants.registry.whole import write_whole
 
 _log = logging.getLogger(__name__)
@@ -68,7 +69,9 @@ class Calibration:
         record["created_at"] = self.created_at.isoformat()
         return (
             json.dumps(
-                {"format": FORMAT, "device": self.device, **record}, indent=1, allow_nan=False
+                sealed({"format": FORMAT, "device": self.device, **record}),
+                indent=1,
+                allow_nan=False,
             )
             + "\n"
         )
@@ -78,10 +81,10 @@ class Calibration:
         """The calibration that `as_json` made the text of.
 
         Raises:
-            ValueError: The text is none, or one of another format.
+            ValueError: The text is none, one of another format, or damaged.
         """
         try:
-            record = json.loads(text)
+            record = unsealed(json.loads(text))
             if record.pop("format") != FORMAT:
                 raise ValueError("written by another version of hetune")
             device = known(record.pop("device", "cpu"))

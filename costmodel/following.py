@@ -47,6 +47,9 @@ class Given:
     def __init__(self, selector: Selector) -> None:
         self.active = Active(selector, GIVEN, _now())
 
+    def begin(self) -> None:
+        """It has."""
+
     def refresh(self) -> bool:
         """Changes nothing."""
         return False
@@ -64,9 +67,17 @@ class Following:
     Args:
         shelf: Whose champion, for its device; also where calibrations are.
         clock: Tells seconds.
+        begins: Whether to look now, which compiles what choosing needs. If not, the roofline model
+            is in place until `begin` is called.
     """
 
-    def __init__(self, shelf: Shelf, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        begins: bool = True,
+    ) -> None:
         self._shelf, self._clock = shelf, clock
         self._looking = threading.Lock()
         self._seen: State | None = None
@@ -75,7 +86,14 @@ class Following:
         self._retry = 0.0
         self._active = Active(Selector(device=shelf.device), ROOFLINE, _now())
         self._has_begun = False
-        self.refresh()
+        if begins:
+            self.begin()
+
+    def begin(self) -> None:
+        """Looks for the first time; does nothing if that was done."""
+        if self._has_begun:
+            return
+        self._look()
         if self.problem is not None:
             self._stand_in()
         self._has_begun = True
@@ -94,8 +112,11 @@ class Following:
         """Looks whether something else should choose, and lets it. Costs two looks at files.
 
         Returns:
-            Whether something else chooses now.
+            Whether something else chooses now; it never does before `begin`.
         """
+        return self._has_begun and self._look()
+
+    def _look(self) -> bool:
         with self._looking:
             seen = self._shelf.state
             is_due = self._problem is not None and self._clock() >= self._retry

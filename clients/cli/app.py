@@ -39,6 +39,10 @@ _BAD_INPUT = (
 )
 
 
+_SHOWN = 200
+"""Characters of a path in a message."""
+
+
 class _Commands(LazyGroup):
     """Commands whose errors are one message on standard error."""
 
@@ -61,6 +65,21 @@ class _Commands(LazyGroup):
             reason = next(iter(str(error).splitlines()), "the machine has too little")
             console.err().print(f"error: out of memory: {reason}", markup=False, soft_wrap=True)
             raise typer.Exit(1) from error
+        except BrokenPipeError:
+            raise
+        except OSError as error:  # of a path that a user named: too long, not theirs, ...
+            if ctx.params.get("verbose"):
+                traceback.print_exc()
+            console.flush()
+            where = str(error.filename or "a file")
+            where = where if len(where) <= _SHOWN else f"{where[:_SHOWN]}..."
+            console.err().print(
+                f"error: cannot use {where} ({error.strerror or error}): name another one, or "
+                "make it accessible",
+                markup=False,
+                soft_wrap=True,
+            )
+            raise typer.Exit(2) from error
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
 
@@ -113,5 +132,5 @@ def everything() -> LazyGroup:
 
 
 def main() -> None:
-    """What the program `hetune` runs."""
+    """What the program `hetune` runs, once this is loaded."""
     app()

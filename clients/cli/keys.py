@@ -39,7 +39,16 @@ def create(
     config: Config = None,
 ) -> None:
     """Make a key and print it. It is shown this once: only its digest is kept."""
-    key, secret = _keys(data, config).create(name, scope, _lifetime(expires))
+    keys = _keys(data, config)
+    is_first = not keys.all()
+    key, secret = keys.create(name, scope, _lifetime(expires))
+    if is_first:
+        console.err().print(
+            "this is the service's first key: unless it has HETUNE_API_KEY, it was open, and lets "
+            "nobody in without a key from now on",
+            markup=False,
+            soft_wrap=True,
+        )
     until = f", until {_minute(key.expires)}" if key.expires else ""
     console.err().print(
         f"the key {key.name}, for {', '.join(key.scopes)}{until}; it is shown this once:",

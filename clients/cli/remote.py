@@ -30,7 +30,7 @@ from hetune.clients.cli.options import (
     size_of,
 )
 from hetune.clients.cli.problem import GraphSource
-from hetune.clients.cli.service import URL, Url, connected, read_features
+from hetune.clients.cli.service import Url, connected, read_features, remember, remember_here
 from hetune.variants.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,8 +43,11 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Use a service that runs somewhere; its key is that of HETUNE_API_KEY.",
 )
+app.callback()(remember)
 graphs = typer.Typer(no_args_is_help=True, help="The graphs that a service keeps.")
 models = typer.Typer(no_args_is_help=True, help="The models that a service keeps.")
+graphs.callback()(remember_here)
+models.callback()(remember_here)
 app.add_typer(graphs, name="graphs")
 app.add_typer(models, name="models")
 app.add_typer(remote_features.app, name="features")
@@ -60,7 +63,7 @@ Version = Annotated[int | None, typer.Option(help="Of the model; the latest by d
 
 
 @graphs.command("list")
-def list_graphs(url: Url = URL) -> None:
+def list_graphs(url: Url = None) -> None:
     """List the ids of the graphs that the service keeps, the one used last first."""
     with connected(url) as client:
         for id in client.graphs():
@@ -76,7 +79,7 @@ def upload_graph(
     read: Read = None,
     scale: Scale = 1.0,
     seed: Seed = 0,
-    url: Url = URL,
+    url: Url = None,
 ) -> None:
     """Send a graph to the service, and print its id."""
     with connected(url) as client:
@@ -103,7 +106,7 @@ def edit_graph(
     each: Annotated[
         bool, typer.Option("--each", help="Of parallel edges only as many go as are named.")
     ] = False,
-    url: Url = URL,
+    url: Url = None,
 ) -> None:
     """Change a graph of the service, which keeps it, too, and print the id of the new one."""
     with connected(url) as client:
@@ -121,7 +124,7 @@ def edit_graph(
 @graphs.command("delete")
 def delete_graphs(
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of graphs.")],
-    url: Url = URL,
+    url: Url = None,
 ) -> None:
     """Delete graphs from the service."""
     with connected(url) as client:
@@ -130,7 +133,7 @@ def delete_graphs(
 
 
 @models.command("list")
-def list_models(url: Url = URL) -> None:
+def list_models(url: Url = None) -> None:
     """List the models that the service keeps, and their versions."""
     with connected(url) as client:
         found = client.models()
@@ -169,7 +172,7 @@ def infer(
     deadline: Annotated[
         float | None, typer.Option(help="Seconds after which the service gives the run up.")
     ] = None,
-    url: Url = URL,
+    url: Url = None,
 ) -> None:
     """Run a model of the service on a graph, and write its output."""
     if (features is None) == (stored is None):
@@ -209,7 +212,7 @@ def select(
     graph: KeptGraph,
     version: Version = None,
     memory_limit: MemoryLimit = None,
-    url: Url = URL,
+    url: Url = None,
 ) -> None:
     """Say which variants the service would run, and why; nothing is run."""
     with connected(url) as client:

@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from hetune.clients.cli import console
-from hetune.clients.cli.service import URL, Url, connected, read_features
+from hetune.clients.cli.service import Url, connected, read_features, remember_here
 
 app = typer.Typer(
     no_args_is_help=True, help="The features that a service keeps with its graphs, by name."
 )
+app.callback()(remember_here)
 
 Graph = Annotated[str, typer.Argument(metavar="GRAPH", help="Id of a graph that is kept.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of features.")]
@@ -29,7 +30,7 @@ def put_features(
             help=".npy, .npz or .safetensors: one array [N, width], or one per node type.",
         ),
     ],
-    url: Url = URL,
+    url: Url = None,
 ) -> None:
     """Send features to the service, to be kept with a graph in place of others of that name."""
     rows = read_features(features)
@@ -39,7 +40,7 @@ def put_features(
 
 
 @app.command("list")
-def list_features(graph: Graph, url: Url = URL) -> None:
+def list_features(graph: Graph, url: Url = None) -> None:
     """List the features that the service keeps with a graph."""
     with connected(url) as client:
         found = client.features(graph)
@@ -56,7 +57,7 @@ def list_features(graph: Graph, url: Url = URL) -> None:
 def delete_features(
     graph: Graph,
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of features.")],
-    url: Url = URL,
+    url: Url = None,
 ) -> None:
     """Delete features from the service."""
     with connected(url) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from hetune.clients.cli.options import MemoryLimit, Threads, importing_the_servi
 from hetune.service.http.logs import LogStyle, configure
 from hetune.variants.errors import FolderError, InputError, StoreError
 
+_log = logging.getLogger(__name__)
 _OWN_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 Config = Annotated[
@@ -92,6 +94,7 @@ def serve(
         from hetune.profiling.jobs.keeper import Keeper
         from hetune.profiling.jobs.trainer import Trainer
         from hetune.profiling.store.connect import SECONDS_VARIABLE, check
+        from hetune.service.core.access import weakness
         from hetune.service.core.engine import Engine
         from hetune.service.core.keys import FILE, Keys
         from hetune.service.core.service import Service
@@ -130,6 +133,9 @@ def serve(
             "create`, set HETUNE_API_KEY to one that clients have to send, or give --insecure to "
             "let everybody in"
         )
+    weak = weakness(key)
+    if weak is not None and not is_local:
+        raise InputError(weak)
     limits = settings.limits()
     engine = Engine.on(
         settings.device, cuda_graph=settings.cuda_graph, most_bytes=limits.device_bytes
@@ -143,6 +149,8 @@ def serve(
             tracer = provider.get_tracer("hetune")
         listener = stack.enter_context(server.bind(settings.host, settings.port))
         configure(settings.log)
+        if weak is not None:
+            _log.warning("%s", weak)
         with _is_input():
             service = Service.open(
                 settings.service_data,
@@ -153,6 +161,7 @@ def serve(
                 warm=settings.warm or (),
                 batch_requests=settings.batch_requests,
                 batch_delay=settings.batch_delay,
+                prepares=False,
             )
         activity = None
         beside: list[Beside] = [Trainer(settings.store)]

@@ -1,7 +1,8 @@
 """From a call's first try to its result: what is tried again, and when. No IO.
 
 What passes by itself is tried again: a connection that fails, a full queue (429), a service that
-cannot serve now (503). An answer that only takes too long is not: the service may be at work on it.
+cannot serve now (503), and what a proxy says of one that it does not reach (502, 504). An answer
+that only takes too long is not: the service may be at work on it.
 Few calls change more when they come twice (`Call.is_repeatable`); these are tried again only where
 they were not heard: there was no connection, or the queue was full.
 """
@@ -18,6 +19,7 @@ import httpx
 
 from hetune.clients.http.call import Call
 from hetune.clients.http.wire import unreachable
+from hetune.variants.errors import DeadlineError
 
 T = TypeVar("T")
 Outcome: TypeAlias = httpx.Response | httpx.HTTPError
@@ -31,7 +33,8 @@ TOTAL_SECONDS = 60.0
 """No try begins later than this after the first."""
 
 _BUSY = 429
-_REFUSED = (_BUSY, 503)
+_LATE = 504
+_AWAY = (502, 503, _LATE)
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout)
 _LOST = (httpx.NetworkError, httpx.RemoteProtocolError)
 _GONE = 404
@@ -63,8 +66,7 @@ class Exchange(Generic[T]):
             return None
         if not self._call.is_repeatable and not _is_unheard(outcome):
             return None
-        if isinstance(outcome, httpx.HTTPError) and not isinstance(outcome, _NEVER_SENT):
-            self._may_be_done = True
+        self._may_be_done = self._may_be_done or _is_half_heard(outcome)
         bound = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(self._tries - 1, _DOUBLINGS))
         pause = _asked(outcome) + uniform(0.0, bound)  # noqa: S311 (nothing secret)
         return pause if monotonic() + pause - self._started <= TOTAL_SECONDS else None
@@ -85,8 +87,20 @@ class Exchange(Generic[T]):
 
 def _passes(outcome: Outcome) -> bool:
     if isinstance(outcome, httpx.Response):
-        return outcome.status_code in _REFUSED
+        return outcome.status_code in (_BUSY, *_AWAY) and not _missed_its_deadline(outcome)
     return isinstance(outcome, (*_NEVER_SENT, *_LOST))
+
+
+def _missed_its_deadline(response: httpx.Response) -> bool:
+    """Whether it is the service's own answer that a request took longer than it was given."""
+    return response.status_code == _LATE and DeadlineError.__name__.encode() in response.content
+
+
+def _is_half_heard(outcome: Outcome) -> bool:
+    """Whether the service may have done what it was asked for, though nobody heard so."""
+    if isinstance(outcome, httpx.Response):
+        return outcome.status_code in _AWAY
+    return not isinstance(outcome, _NEVER_SENT)
 
 
 def _is_unheard(outcome: Outcome) -> bool:

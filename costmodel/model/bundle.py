@@ -2,7 +2,7 @@
 
 ```
 <bundle>/
-    manifest.json           what it is; holds the SHA-256 of every other file
+    manifest.json           what it is; holds the SHA-256 of every other file, and its own
     <family>.ubj            the regressor of a kernel family
     <family>-quantiles.ubj  the quantiles of its error
 ```
@@ -51,7 +51,7 @@ def save(model: CostModel, path: Path | str) -> Manifest:
             "to another folder"
         )
     manifest, files = _contents(model)
-    files[_MANIFEST] = manifest.as_json().encode()
+    files[_MANIFEST] = manifest.as_file().encode()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
@@ -74,7 +74,7 @@ def save(model: CostModel, path: Path | str) -> Manifest:
 
 def digest(model: CostModel) -> str:
     """SHA-256 of the manifest that `save` would write, and so of everything."""
-    return hashlib.sha256(_contents(model)[0].as_json().encode()).hexdigest()
+    return hashlib.sha256(_contents(model)[0].as_file().encode()).hexdigest()
 
 
 def load(path: Path | str, sha256: str = "") -> CostModel:

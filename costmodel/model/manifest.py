@@ -18,6 +18,7 @@ from hetune.costmodel.finite import finite
 from hetune.costmodel.model.overhead import Overhead
 from hetune.variants.errors import ModelError
 from hetune.variants.plan.variants import Device
+from hetune.variants.registry.sealed import sealed, unsealed
 from hetune.variants.runtime.table import PREPARATION
 
 FORMAT = 3
@@ -126,24 +127,31 @@ class Manifest:
 
     def as_json(self) -> str:
         """The manifest as JSON text."""
+        return json.dumps(self._record(), indent=1) + "\n"
+
+    def as_file(self) -> str:
+        """The same with the digest of its content, as bundles have it."""
+        return json.dumps(sealed(self._record()), indent=1) + "\n"
+
+    def _record(self) -> dict[str, Any]:
         record = {field.name: getattr(self, field.name) for field in fields(self)}
         record["families"] = {name: asdict(part) for name, part in self.families.items()}
         record["overhead"] = asdict(self.overhead)
         record["data"] = asdict(self.data)
         record["fingerprint"] = self.fingerprint.as_dict()
         record["machine"] = asdict(self.machine)
-        return json.dumps(record, indent=1) + "\n"
+        return record
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """The manifest that `as_json` made the text of.
+        """The manifest that `as_json` or `as_file` made the text of.
 
         Raises:
             ModelError: The text is none, or one of another format, or says what cannot be: times
                 that are not finite or negative, say.
         """
         try:
-            record = json.loads(text)
+            record = unsealed(json.loads(text))
             if record["format"] != FORMAT:
                 raise ModelError(
                     f"it has format {record['format']}, and this version of hetune reads {FORMAT}: "

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hetune.variants.errors import ModelError
+from hetune.variants.registry.sealed import sealed, unsealed
 from hetune.variants.registry.whole import write_whole
 
 CANDIDATE = "candidate"
@@ -84,7 +85,7 @@ class Aliases:
             "champions": self.champions,
             "history": [asdict(change) for change in self.history],
         }
-        write_whole(path, json.dumps(record, indent=1).encode())
+        write_whole(path, json.dumps(sealed(record), indent=1).encode())
 
     @classmethod
     def read(cls, path: Path) -> Aliases:
@@ -94,7 +95,7 @@ class Aliases:
             ModelError: The file is damaged.
         """
         try:
-            record: Any = json.loads(path.read_text(encoding="utf-8"))
+            record: Any = unsealed(json.loads(path.read_text(encoding="utf-8")))
             if record["format"] != _FORMAT:
                 raise ValueError(f"format {record['format']}, not {_FORMAT}")
             history = tuple(Change(**change) for change in record["history"])

@@ -121,7 +121,7 @@ def import_parquet(store: Store, path: str | Path) -> Added:
 
 def _groups(path: Path) -> Iterator[list[tuple[Measurement, Fingerprint]]]:
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             schema = file.schema_arrow
             if not schema.equals(SCHEMA) or schema.metadata != SCHEMA.metadata:
                 raise StoreError(
@@ -144,7 +144,7 @@ def _groups(path: Path) -> Iterator[list[tuple[Measurement, Fingerprint]]]:
 
 def _write(rows: Iterator[tuple[Measurement, Fingerprint]], file: BinaryIO) -> int:
     written = 0
-    with pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+    with pq.ParquetWriter(file, SCHEMA, compression="zstd", write_page_checksum=True) as writer:
         while group := list(islice(rows, _GROUP)):
             records = [_record(measurement, fingerprint) for measurement, fingerprint in group]
             writer.write_table(pa.Table.from_pylist(records, SCHEMA))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 from pathlib import Path
 
 from hetune.service.core.folder import Folder
-from hetune.variants.errors import FolderError, MalformedError, NotFoundError
+from hetune.variants.errors import ConflictError, FolderError, MalformedError, NotFoundError
+from hetune.variants.registry.sealed import sealed, unsealed
 
 SEPARATOR = "@"
 """Between a model's name and an alias; neither contains it."""
 ALIAS_PATTERN = r"[A-Za-z][A-Za-z0-9._-]{0,63}"
 _SUFFIX = ".alias"
+_VERSION = "version"
+_log = logging.getLogger(__name__)
 
 
 class Aliases:
@@ -27,12 +32,32 @@ class Aliases:
     def of(self, model: Path) -> dict[str, int]:
         """Alias and version, sorted by alias, of the model in a folder.
 
+        What is damaged is left out, and the log says so.
+
         Raises:
-            FolderError: An alias cannot be read.
+            FolderError: The folder cannot be read.
         """
-        with self._folder.io("read"):
-            paths = sorted(model.glob(f"*{_SUFFIX}"))
-        return {path.name.removesuffix(_SUFFIX): self._read(path) for path in paths}
+        found = {}
+        for path in self._paths(model):
+            try:
+                found[path.name.removesuffix(_SUFFIX)] = self._read(path)
+            except FolderError as error:
+                _log.warning("left out an alias: %s", error)
+        return found
+
+    def check_unnamed(self, model: Path, version: int) -> None:
+        """Checks that no alias names a version, or may do so.
+
+        Raises:
+            ConflictError: One does.
+            FolderError: One is damaged.
+        """
+        for path in self._paths(model):
+            if self._read(path) == version:
+                raise ConflictError(
+                    f"the alias {path.name.removesuffix(_SUFFIX)} names version {version}: delete "
+                    "the alias, or let it name another version"
+                )
 
     def version(self, model: Path, alias: str) -> int:
         """The version that an alias names.
@@ -54,7 +79,8 @@ class Aliases:
             MalformedError: It is no alias.
             FolderError: It cannot be written.
         """
-        self._folder.publish(str(version).encode(), _path(model, alias))
+        content = json.dumps(sealed({_VERSION: version}))
+        self._folder.publish(content.encode(), _path(model, alias))
 
     def remove(self, model: Path, alias: str) -> None:
         """Deletes an alias. The models' lock must be held.
@@ -69,12 +95,24 @@ class Aliases:
         except FileNotFoundError:
             raise _unknown(alias) from None
 
+    def _paths(self, model: Path) -> list[Path]:
+        with self._folder.io("read"):
+            return sorted(model.glob(f"*{_SUFFIX}"))
+
     def _read(self, path: Path) -> int:
         with self._folder.io("read"):
             text = path.read_text("ascii", "replace")
-        if not text.isdecimal():
-            raise FolderError(f"the alias {path} is damaged: set it again")
-        return int(text)
+        try:
+            record = unsealed(json.loads(text))
+            # Earlier releases wrote the number alone.
+            version = record[_VERSION] if isinstance(record, dict) else record
+        except (ValueError, KeyError, RecursionError):
+            version = None
+        if type(version) is not int:
+            raise FolderError(
+                f"the alias {path} is damaged: let it name a version again, or delete it"
+            )
+        return version
 
 
 def _path(model: Path, alias: str) -> Path:

@@ -8,6 +8,7 @@ from hetune.profiling import campaign as campaigns
 from hetune.profiling.campaign import Campaign
 from hetune.profiling.corpus import size_of, whole
 from hetune.service.core.limits import Limits, check_limit
+from hetune.service.core.plain import check_plain
 from hetune.variants.errors import CampaignError, MalformedError
 from hetune.variants.graph.threads import MOST_THREADS
 from hetune.variants.runtime.build import MOST_WIDTH
@@ -34,6 +35,7 @@ def campaign_of(asked: str | Mapping[str, object], limits: Limits) -> Campaign:
     Raises:
         CampaignError: There is no such preset, or the campaign is described wrongly, or it wants
             graphs of files: no request names a path.
+        InputError: Its name holds a control character.
         TooLargeError: It is over a limit.
         MalformedError: It is nested too deeply, or a number of it is too large for any field.
     """
@@ -52,6 +54,7 @@ def campaign_of(asked: str | Mapping[str, object], limits: Limits) -> Campaign:
     _check_combinations(found)
     _check_graphs(found, limits)
     _check_cost(found, limits)
+    check_plain("campaign", (found.name,))
     return found
 
 

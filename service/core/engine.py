@@ -17,10 +17,18 @@ from hetune.service.core.ground import Gpu, Ground, Host, Usage
 from hetune.service.core.limits import Limits
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.triton.driver import DriverError
-from hetune.variants.errors import DeviceError, DeviceMemoryError, HetuneError, InputError
+from hetune.variants.errors import (
+    DeviceError,
+    DeviceMemoryError,
+    HetuneError,
+    InputError,
+    NotReadyError,
+    RegistryError,
+)
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Device
+from hetune.variants.registry import KernelSource, default_registry
 from hetune.variants.runtime.backends import backend_named
 from hetune.variants.runtime.compiled import CompiledLayer, compile
 from hetune.variants.runtime.devices import torch_device
@@ -28,6 +36,8 @@ from hetune.variants.runtime.devices import torch_device
 T = TypeVar("T")
 CudaGraph: TypeAlias = Literal["off", "auto", "on"]
 _RECORDED: dict[CudaGraph, bool | None] = {"off": False, "auto": None, "on": True}
+_PROBE = KernelSource("probe", 'extern "C" int hetune_probe() { return 0; }\n', "probe")
+"""What a compiler is tried on."""
 _log = logging.getLogger(__name__)
 _USED = 0.9
 """Share of a GPU's memory that is counted on: other programs, and the driver, have the rest."""
@@ -220,12 +230,28 @@ class Engine:
             self.copies.clear()
         self.ground.release()
 
-    def check(self) -> None:
-        """Checks that the device answers.
+    def check_compiler(self) -> None:
+        """Checks that kernels can be compiled, where that is what runs layers.
 
         Raises:
-            DeviceError: It does not.
+            CompileError: There is no compiler, or none that works.
+            RegistryError: There is no space for what it makes.
         """
+        if self.backend.name == "cpp":
+            default_registry().load(_PROBE)
+
+    def check(self) -> None:
+        """Checks that the device answers, and that another kernel could be kept.
+
+        Raises:
+            DeviceError: It does not answer.
+            NotReadyError: There is no space for kernels.
+        """
+        if self.backend.name == "cpp":
+            try:
+                default_registry().check_room()
+            except RegistryError as error:
+                raise NotReadyError(str(error)) from error
         try:
             self.ground.check()
         except RuntimeError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from hetune.variants.errors import DiskFullError, FolderError, HetuneError
-from hetune.variants.registry.whole import sync_folder
+from hetune.variants.registry.whole import ROOM, sync_folder
 
 _LOCK_SECONDS = 60.0
 _STAGING = "staging"
@@ -67,6 +67,16 @@ class Folder:
                 yield path
             finally:
                 path.unlink(missing_ok=True)
+
+    def check_room(self) -> None:
+        """Checks that a small file could be written.
+
+        Raises:
+            DiskFullError: There is no space.
+            FolderError: It cannot be written.
+        """
+        with self.staged() as path:
+            path.write_bytes(bytes(ROOM))
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ from hetune.service.core.graph_document import GraphHeader, arrays_of, graph_of,
 from hetune.service.core.graph_files import GraphFiles
 from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.message import Pieces, read
+from hetune.service.core.plain import check_plain
 from hetune.variants.errors import GraphError, MalformedError, NotFoundError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.workspace import Workspace
@@ -92,6 +93,7 @@ class GraphStore:
         """Keeps a graph, and gives its id. One that is there already is kept as it is.
 
         Raises:
+            InputError: A name of its types holds a control character.
             TooLargeError: With the graphs that are pinned it is over the limit on disk.
             FolderError: It cannot be written.
         """
@@ -99,7 +101,9 @@ class GraphStore:
         with self.files.folder.locked():  # or it may go for others once it is seen to be there
             if not path.exists():
                 check_limit("bytes on disk", _array_bytes(graph), self._limits.stored_bytes)
-                content = Pieces(header_of(graph).model_dump_json(), arrays_of(graph))
+                header = header_of(graph)
+                _check_names(header)
+                content = Pieces(header.model_dump_json(), arrays_of(graph))
                 self.files.publish(content, key)
             self.files.touch(key)
         self._loaded.add(path, graph)
@@ -213,6 +217,13 @@ def _array_bytes(graph: HeteroGraph) -> int:
 def indexed_bytes(graph: HeteroGraph) -> int:
     """What a graph takes with its indexes, by estimate."""
     return _INDEXED * _array_bytes(graph)
+
+
+def _check_names(header: GraphHeader) -> None:
+    check_plain("node type", header.ntype_names or ())
+    check_plain("edge type", header.etype_names or ())
+    for triple in header.canonical_etypes or ():
+        check_plain("edge type", triple)
 
 
 def held_bytes(graph: HeteroGraph) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import os
 import re
 import secrets
@@ -22,9 +23,9 @@ from hetune.variants.errors import (
     ConflictError,
     FolderError,
     InputError,
-    MalformedError,
     NotFoundError,
 )
+from hetune.variants.registry.sealed import sealed, unsealed
 from hetune.variants.registry.whole import write_whole
 
 FILE = "keys.json"
@@ -104,10 +105,10 @@ class Keys:
                     return self._seen[1]
                 with self.path.open("rb") as file:
                     identity = _identity(os.fstat(file.fileno()))
-                    keys = parse(_Content, file.read()).keys
+                    keys = _read(file.read())
             except FileNotFoundError:
                 return ()
-            except MalformedError as error:
+            except (ValueError, RecursionError) as error:
                 raise FolderError(
                     f"{self.path} holds no keys ({error}): restore it, or delete it and make new "
                     "ones"
@@ -203,8 +204,8 @@ class Keys:
                 with lock:
                     keys = list(self.all())
                     yield keys
-                    content = _Content(keys=tuple(keys)).model_dump_json(indent=2)
-                    write_whole(self.path, f"{content}\n".encode())
+                    content = sealed(_Content(keys=tuple(keys)).model_dump(mode="json"))
+                    write_whole(self.path, f"{json.dumps(content, indent=2)}\n".encode())
             except Timeout:
                 raise FolderError(
                     f"{lock.lock_file} was held by another process for {_LOCK_SECONDS:.0f} "
@@ -222,6 +223,11 @@ class Keys:
                 f"cannot {verb} the keys in {self.path} ({error.strerror or error}): make it "
                 "accessible, or name another folder"
             ) from error
+
+
+def _read(text: bytes) -> tuple[Key, ...]:
+    """The keys of a file; raises ValueError where it holds none, or is damaged."""
+    return parse(_Content, json.dumps(unsealed(json.loads(text)))).keys
 
 
 def digest_of(secret: str) -> str:

@@ -9,6 +9,7 @@ from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import Trains
 from hetune.profiling.store.store import Store
+from hetune.service.core.outage import Outage
 
 _CLOSE_SECONDS = 1.0
 
@@ -18,10 +19,14 @@ class Measurements:
 
     Args:
         url: As `Store.open` takes it; by default HETUNE_STORE, or a file of the user's.
+
+    Attributes:
+        outage: Who asks them tells it when they fail.
     """
 
     def __init__(self, url: str | Path | None = None) -> None:
         self._url = url
+        self.outage = Outage()
         self._opening = threading.Lock()
         self._opened: tuple[Store, JobQueue, Leases] | None = None
 

@@ -6,6 +6,7 @@ code, and every offset is checked before a tensor is made.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from hetune.variants.errors import InputError, MalformedError
 
 MEDIA_TYPE = "application/x-safetensors"
 _DOCUMENT = "document"
+_DIGEST = "sha256"
 _ALIGNMENT = 8
 _PIECE = 1 << 18
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
@@ -41,10 +43,12 @@ class Message:
     Attributes:
         document: JSON text; "{}" if the container has none.
         tensors: By name.
+        is_checked: Whether it said its own digest, which is right.
     """
 
     document: str
     tensors: dict[str, Tensor]
+    is_checked: bool = False
 
     def group(self, name: str) -> Tensor | dict[str, Tensor] | None:
         """The tensor of that name, or those whose names start with it and a slash, by the rest.
@@ -75,15 +79,26 @@ def grouped(name: str, rows: Tensor | Mapping[str, Tensor] | None) -> dict[str, 
 
 
 def pack(document: str, tensors: Mapping[str, Tensor]) -> bytes:
-    """The container of a document and tensors. Tensors may share memory."""
+    """The container of a document and tensors, and of their digest. Tensors may share memory."""
     own: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
         plain = _plain(tensor)
         own[name] = plain.clone() if plain.data_ptr() in seen else plain
         seen.add(plain.data_ptr())
-    content: bytes = save(own, {_DOCUMENT: document})
+    content: bytes = save(own, {_DOCUMENT: document, _DIGEST: digest_of(document, own)})
     return content
+
+
+def digest_of(document: str, tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of a document and tensors, however a container lays them out."""
+    found = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = _plain(tensors[name])
+        found.update(json.dumps([name, str(tensor.dtype), tensor.shape]).encode())
+        found.update(bytes_of(tensor))
+    found.update(document.encode())
+    return found.hexdigest()
 
 
 class Pieces:
@@ -172,11 +187,12 @@ def read(path: Path, *, is_own: bool = False, most: int = MOST_TENSORS) -> Messa
 
     Args:
         path: Where it is.
-        is_own: Whether we wrote it, and somebody else did not send it: its header may be longer.
+        is_own: Whether we wrote it, and somebody else did not send it: its header may be longer,
+            and the digest that it says, if any, has to be right.
         most: How many tensors of somebody else's there is a use for.
 
     Raises:
-        MalformedError: It is none.
+        MalformedError: It is none, or damaged.
         TooLargeError: It has more tensors.
         FileNotFoundError: There is no such file.
         OSError: It cannot be read.
@@ -184,7 +200,10 @@ def read(path: Path, *, is_own: bool = False, most: int = MOST_TENSORS) -> Messa
     """
     with path.open("rb") as file:
         metadata, tensors = tensors_from(file, is_own=is_own, most=most)
-    return Message(metadata.get(_DOCUMENT, "{}"), tensors)
+    document, digest = metadata.get(_DOCUMENT, "{}"), metadata.get(_DIGEST) if is_own else None
+    if digest is not None and digest != digest_of(document, tensors):
+        raise MalformedError("its content has another SHA-256 than it says")
+    return Message(document, tensors, digest is not None)
 
 
 def read_document(path: Path) -> str:

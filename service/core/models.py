@@ -19,11 +19,13 @@ from hetune.service.core.engine import Engine
 from hetune.service.core.finish import Finish
 from hetune.service.core.folder import Folder
 from hetune.service.core.listed import Listed
-from hetune.service.core.message import pack, read
+from hetune.service.core.message import Message, digest_of, pack, read
+from hetune.service.core.plain import check_plain
 from hetune.service.core.stack import finishes_of, modules_of
 from hetune.variants.errors import (
     ConflictError,
     FolderError,
+    HetuneError,
     InputError,
     MalformedError,
     NotFoundError,
@@ -100,22 +102,26 @@ class ModelStore:
 
         Raises:
             MalformedError: The name or the number is none.
-            InputError: Weights do not fit the description.
+            InputError: Weights do not fit the description, or a name holds a control character.
             ConflictError: The version is there, and differs.
-            FolderError: It cannot be written.
+            FolderError: It cannot be written, or is there and damaged.
         """
         path = self._path(name, version)
         modules_of(description, weights)
-        content = pack(description.model_dump_json(), weights)
+        if (types := description.metadata) is not None:
+            check_plain("node type", types.ntypes)
+            check_plain("edge type", (name for names in types.etypes for name in names))
+        document = description.model_dump_json()
         with self.folder.locked():
             if path.exists():
-                if path.read_bytes() != content:
+                kept = self._kept(name, version)
+                if digest_of(kept.document, kept.tensors) != digest_of(document, weights):
                     raise ConflictError(
                         f"version {version} of {name} is there already and differs: give it the "
                         "next number"
                     )
                 return False
-            self.folder.publish(content, path)
+            self.folder.publish(pack(document, weights), path)
         return True
 
     def make(
@@ -191,11 +197,10 @@ class ModelStore:
         return tuple(self._stamps(name))
 
     def aliases(self, name: str) -> dict[str, int]:
-        """A model's aliases, sorted, and the versions that they name.
+        """A model's aliases, sorted, and the versions that they name, without damaged ones.
 
         Raises:
             NotFoundError: There is none of that name.
-            FolderError: An alias cannot be read.
         """
         self.versions(name)
         return self._aliases.of(self._folder_of(name))
@@ -244,15 +249,11 @@ class ModelStore:
         Raises:
             NotFoundError: There is none.
             ConflictError: An alias names it.
+            FolderError: An alias is damaged, or the version cannot be deleted.
         """
         path = self._path(name, version)
         with self.folder.locked():
-            for alias, named in self._aliases.of(path.parent).items():
-                if named == version:
-                    raise ConflictError(
-                        f"the alias {alias} names version {version} of {name}: delete the alias, "
-                        "or let it name another version"
-                    )
+            self._aliases.check_unnamed(path.parent, version)
             self._loaded.discard((name, version, self._stamp(name, version)))
             self.folder.remove(path)
 
@@ -274,18 +275,31 @@ class ModelStore:
         return _stamp_of(self._stamps(name), name, version)
 
     def _read(self, name: str, version: int) -> Model:
+        message = self._kept(name, version)
+        try:
+            description = parse(ModelDescription, message.document)
+            found = self.make(name, version, description, message.tensors)
+        except (MalformedError, InputError) as error:
+            raise _damaged(name, version, error) from error
+        if not message.is_checked:
+            self._add_digest(name, version)
+        return found
+
+    def _kept(self, name: str, version: int) -> Message:
+        """A version's file, which is checked by its digest."""
         try:
             with self.folder.io("read"):
-                message = read(self._path(name, version), is_own=True)
-            description = parse(ModelDescription, message.document)
-            return self.make(name, version, description, message.tensors)
+                return read(self._path(name, version), is_own=True)
         except FileNotFoundError:
             raise _unknown(name, version) from None
-        except (MalformedError, InputError) as error:
-            raise FolderError(
-                f"version {version} of {name} is damaged on disk ({error}): delete it, and give it "
-                "to the service again"
-            ) from error
+        except MalformedError as error:
+            raise _damaged(name, version, error) from error
+
+    def _add_digest(self, name: str, version: int) -> None:
+        """Writes a version again that an earlier release wrote, which keeps no digest."""
+        with suppress(HetuneError), self.folder.locked():  # in a folder that is read only it stays
+            kept = self._kept(name, version)
+            self.folder.publish(pack(kept.document, kept.tensors), self._path(name, version))
 
 
 def _folder(root: Path, name: str) -> Path:
@@ -307,6 +321,13 @@ def _stamp_of(stamps: Mapping[int, int], name: str, version: int) -> int:
     if version not in stamps:
         raise _unknown(name, version)
     return stamps[version]
+
+
+def _damaged(name: str, version: int, error: Exception) -> FolderError:
+    return FolderError(
+        f"version {version} of {name} is damaged on disk ({error}): delete it, and give it to the "
+        "service again"
+    )
 
 
 def _unknown(name: str, version: int) -> NotFoundError:

@@ -90,6 +90,7 @@ class Service:
         warm: Sequence[str] = (),
         batch_requests: int = 1,
         batch_delay: float = 0.0,
+        prepares: bool = True,
     ) -> Self:
         """The service over a folder, which is created if it is missing.
 
@@ -107,6 +108,9 @@ class Service:
             warm: Models, by name or ``name@alias``, without which it is not ready.
             batch_requests: Most requests that wait at the same time and one run may answer.
             batch_delay: Seconds that a request waits for others to be joined with.
+            prepares: Whether what choosing needs is compiled before this returns. If not,
+                `warm_up.run` does that, and checks that kernels can be compiled; until then
+                nothing must run.
 
         Raises:
             FolderError: The folder cannot be used.
@@ -122,7 +126,12 @@ class Service:
             )
         folder = Folder(root)
         shelf = (shelf or Shelf()).of(engine.target)
-        following = Following(shelf) if selector is None else Given(selector)
+        following = Following(shelf, begins=prepares) if selector is None else Given(selector)
+
+        def prepare() -> None:
+            engine.check_compiler()
+            following.begin()
+
         graphs = GraphStore(root / "graphs", limits)
         models = ModelStore(root / "models", engine, engine.weight_bytes(limits))
         measurements = Measurements(store)
@@ -150,23 +159,24 @@ class Service:
             CostModels(shelf, measurements, following),
             following,
             metrics,
-            WarmUp(models, following, warm, engine.builds_for),
+            WarmUp(models, following, warm, engine.builds_for, None if prepares else prepare),
         )
 
     def check_ready(self) -> None:
-        """Checks that requests can be served: models, device, folder and store are there.
+        """Checks that requests can be served: models, device, store, and room in folders.
 
         Raises:
-            NotReadyError: A model that is wanted at the start is not ready.
+            NotReadyError: Kernels cannot be compiled (yet), or a model that is wanted at the start
+                is not ready.
             DeviceError: The GPU that layers run on does not answer.
+            DiskFullError: There is no space for graphs and models.
             FolderError: The folder cannot be written.
             StoreError: The file of jobs and measurements was deleted or replaced.
         """
         self.measurements.check()
         self.engine.check()
         self.warm_up.check()
-        with self.folder.staged() as path:
-            path.touch()
+        self.folder.check_room()
 
     def close(self) -> None:
         """Gives connections to databases back."""

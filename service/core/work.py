@@ -9,6 +9,7 @@ from hetune.profiling.corpus import whole
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import Lease, Measure
 from hetune.profiling.store.rows import check_row
+from hetune.service.core.plain import check_plain
 from hetune.service.core.work_documents import (
     AddedDocument,
     ClaimRequest,
@@ -48,13 +49,15 @@ class Lending:
         """Takes a unit; None if there is nothing to do now.
 
         Raises:
-            InputError: The worker's release of hetune is another one.
+            InputError: The worker's release of hetune is another one, or its name holds a control
+                character.
         """
         if request.version != hetune.__version__:
             raise InputError(
                 f"the worker is hetune {request.version}, and the service {hetune.__version__}, "
                 "whose variants are others: install the same release on both"
             )
+        check_plain("worker", (request.owner,))
         leases, asks = self._leases(), (request.owner, request.machine, request.idempotency_key)
         while lease := leases.claim(*asks, devices=request.devices):
             if not reads_a_file(lease):

@@ -6,13 +6,16 @@ from hetune.service.http.asgi import App, Receive, Scope, Send
 from hetune.service.http.problems import routing_problem
 
 _BOTH = {b"content-length", b"transfer-encoding"}
+_SINGLE = (b"origin", b"sec-fetch-site", b"content-type")
+"""Of two, `header` would see none. So it does of two keys or cookies, which let nobody in."""
 _BAD = 400
 
 
 class Unambiguous:
     """Refuses requests that say two things at once, or not what they must; ends their connections.
 
-    That is: the length of the body twice, two hosts or none, and a line without a version.
+    That is: the length of the body twice, two hosts or none, two of another header that says who
+    asks or what is sent, and a line without a version.
 
     Args:
         app: What answers all others.
@@ -39,6 +42,9 @@ def _wrong(scope: Scope) -> str | None:
         return "send a request line that ends in HTTP/1.1"
     if hosts > 1 or (hosts == 0 and version != "1.0"):
         return "give one Host"
+    for name in _SINGLE:
+        if names.count(name) > 1:
+            return f"give one {name.decode().title()}"
     if _BOTH.issubset(names):
         return "give Content-Length or Transfer-Encoding, not both"
     return None

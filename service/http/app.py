@@ -44,6 +44,7 @@ from hetune.service.http.direct import Direct
 from hetune.service.http.draining import Draining
 from hetune.service.http.examples import EXAMPLES
 from hetune.service.http.following import follow
+from hetune.service.http.heads import Heads
 from hetune.service.http.layers import Failures, Guard, RequestIds
 from hetune.service.http.models import NamedVersion
 from hetune.service.http.observe import Observed
@@ -98,16 +99,17 @@ def application(
     access = Access(Keys(service.folder.root / FILE), key)
     sessions = Sessions(access.is_good, lambda: access.is_open)
     work = Work.of(service, stopping, activity)
-    app = routes(work, sessions)
+    app = routes(work, sessions, access)
     if not access.is_open:
         add_security(app)
     direct = Direct(app, "POST", inference.INFER, inference.endpoint(work))
-    guarded = Failures(Unambiguous(Draining(Guard(direct, access, hosts, sessions), stopping)))
-    observed: App = Observed(guarded, service.metrics)
+    guarded = Draining(Guard(direct, access, hosts, sessions), stopping)
+    guarded = Failures(Unambiguous(guarded), stopping)
+    observed: App = Observed(Heads(guarded), service.metrics)
     return RequestIds(observed if tracer is None else Traced(observed, tracer))
 
 
-def routes(work: Work, sessions: Sessions | None = None) -> FastAPI:
+def routes(work: Work, sessions: Sessions | None = None, access: Access | None = None) -> FastAPI:
     """The routes alone."""
     service = work.service
 
@@ -136,7 +138,7 @@ def routes(work: Work, sessions: Sessions | None = None) -> FastAPI:
     )
     add_handlers(app)
     for part in (
-        _health(service),
+        _health(service, access),
         inference.router(work),
         graphs.router(work),
         features.router(work),
@@ -161,7 +163,7 @@ def routes(work: Work, sessions: Sessions | None = None) -> FastAPI:
     return app
 
 
-def _health(service: Service) -> APIRouter:
+def _health(service: Service, access: Access | None) -> APIRouter:
     routes = APIRouter(prefix="/v1/health", tags=["health"])
 
     @routes.get("/live")
@@ -173,6 +175,8 @@ def _health(service: Service) -> APIRouter:
     def ready() -> Health:
         """Whether requests can be served: models are loaded, and the folder can be written."""
         service.check_ready()
+        if access is not None:
+            access.check_readable()
         return Health(status="ready")
 
     usual = APIRouter(tags=["health"])

@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 
 from hetune.service.http.asgi import App, Receive, Scope, Send
-from hetune.service.http.problems import RETRY_SECONDS, routing_problem
+from hetune.service.http.problems import stopping_problem
 
 STILL_ANSWERED = frozenset({"/healthz", "/v1/health/live", "/v2/health/live"})
 """Who stops is alive, but not ready any more."""
-_UNAVAILABLE = 503
 
 
 class Draining:
@@ -33,6 +32,4 @@ class Draining:
         if not is_refused:
             await self._app(scope, receive, send)
             return
-        refusal = routing_problem(_UNAVAILABLE, "the service is stopping: try another one", scope)
-        refusal.headers["Retry-After"] = str(RETRY_SECONDS)
-        await refusal(scope, receive, send)
+        await stopping_problem(scope)(scope, receive, send)

@@ -16,7 +16,7 @@ from hetune.service.core.job_documents import JobDocument
 from hetune.service.http.asgi import Receive, Scope, Send
 from hetune.service.http.gate import Gate
 from hetune.service.http.work import Work
-from hetune.variants.errors import HetuneError
+from hetune.variants.errors import HetuneError, StoreError
 
 MEDIA_TYPE = "text/event-stream"
 LOG_EVENT, JOB_EVENT = "log", "job"
@@ -87,6 +87,8 @@ async def job_events(
                 return
             said = job
             await asyncio.sleep(_LOOK_SECONDS)
+    except StoreError:  # the log has it already
+        return
     except HetuneError as error:
         _log.warning("the events of job %d end early: %s", id, error)
 

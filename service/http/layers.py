@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import secrets
+import threading
 from collections.abc import Collection
 
 from hetune.service.core.access import Access
 from hetune.service.http.access import is_public, needs_of
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send, header
 from hetune.service.http.logs import request_id
-from hetune.service.http.problems import problem_of, routing_problem
+from hetune.service.http.problems import failure_of, problem_of, routing_problem, stopping_problem
+from hetune.service.http.rechecking import while_allowed
 from hetune.service.pages.access import is_own, is_page
 from hetune.service.pages.sessions import Sessions
-from hetune.variants.errors import AccessError
+from hetune.variants.errors import AccessError, HetuneError
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ID_BYTES = 16
@@ -54,10 +57,15 @@ class RequestIds:
 
 
 class Failures:
-    """Makes an answer of an error that nobody has made one of. None goes further."""
+    """Makes an answer of an error that nobody has made one of. None goes further.
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    Args:
+        app: What answers.
+        stopping: Set when the service is told to stop: who is cut off then is told.
+    """
+
+    def __init__(self, app: App, stopping: threading.Event) -> None:
+        self._app, self._stopping = app, stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves an ASGI event."""
@@ -73,15 +81,22 @@ class Failures:
 
         try:
             await self._app(scope, receive, watched)
+        except asyncio.CancelledError:
+            if started or not self._stopping.is_set():
+                raise
+            await stopping_problem(scope)(scope, receive, watched)
         except Exception as error:
             if not started:
                 await problem_of(error, scope)(scope, receive, watched)
             else:
+                scope["state"]["failure"] = failure_of(error)
                 _log.debug("after its answer had begun: %s", type(error).__name__)
 
 
 class Guard:
     """Denies by default: every request needs a key that is for it, but where `NEEDS` wants none.
+
+    The key has to be good until the answer has ended, however long that takes.
 
     Args:
         app: What is guarded.
@@ -106,7 +121,21 @@ class Guard:
         elif (refusal := self._refusal(scope)) is not None:
             await refusal(scope, receive, send)
         else:
-            await self._app(scope, receive, send)
+            serve = self._app(scope, receive, send)
+            await while_allowed(serve, lambda: self._check(scope))
+
+    def _check(self, scope: Scope) -> None:
+        """Looks again at a request that was let in, with the key or session that it came with.
+
+        Raises:
+            AccessError: It may not go on.
+            FolderError: The keys cannot be read.
+        """
+        try:
+            self._refusal(scope)
+        except HetuneError as error:
+            _log.warning("request %s ends early: %s", scope["state"]["request_id"], error)
+            raise
 
     def _refusal(self, scope: Scope) -> App | None:
         """What to answer instead of letting a request in; raises what keys are refused with."""

@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as RoutingError
 from starlette.requests import ClientDisconnect
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 
 from hetune.service.core.documents import Document
 from hetune.service.http.asgi import Scope
@@ -46,10 +46,12 @@ STATUS: dict[type[HetuneError], int] = {
     errors.VariantError: 422,
     errors.BusyError: 429,
     errors.DeadlineError: 504,
+    errors.CompileError: 503,
     errors.DeviceError: 503,
     errors.DeviceMemoryError: 503,
     errors.DiskFullError: 507,
     errors.FolderError: 503,
+    errors.ModelError: 503,
     errors.NotReadyError: 503,
     errors.RegistryError: 503,
     errors.StoreError: 503,
@@ -64,6 +66,14 @@ _TOLD = (
     errors.NotReadyError,
 )
 """Failures of the service whose reasons are for clients, too."""
+_NO_DATABASE = (
+    "the database of jobs and measurements cannot be used now: try again later; the service's log "
+    "has the reason"
+)
+_NOWHERE = (
+    "there is nothing at this path: GET /v1/openapi.json describes the API, and / has the pages "
+    "for browsers"
+)
 _NO_METHOD = 405
 _SERVER = 500
 _SCOPE = ' error="insufficient_scope"'
@@ -85,6 +95,12 @@ def status_of(kind: type[HetuneError]) -> int:
     return next(STATUS[base] for base in kind.__mro__ if base in STATUS)
 
 
+def failure_of(error: Exception) -> str:
+    """What logs and metrics call an error: its class in `hetune.errors`, or the one above it."""
+    kind = type(error) if isinstance(error, HetuneError) else HetuneError
+    return next(base.__name__ for base in kind.__mro__ if base.__module__ == errors.__name__)
+
+
 def problem_of(error: Exception, scope: Scope) -> Response:
     """An error as a response. What went wrong inside is logged, and not told.
 
@@ -94,16 +110,16 @@ def problem_of(error: Exception, scope: Scope) -> Response:
             unless it is what a probe of health asks for: that the service is not ready yet.
     """
     request_id = scope["state"]["request_id"]
-    if isinstance(error, HetuneError):
-        status, name = status_of(type(error)), _public_name(type(error))
-    else:
-        status, name = _SERVER, HetuneError.__name__
+    status = status_of(type(error)) if isinstance(error, HetuneError) else _SERVER
+    name = failure_of(error)
     detail = str(error)
-    if status >= _SERVER and not isinstance(error, _TOLD):
+    if isinstance(error, errors.StoreError):
+        detail = _NO_DATABASE  # what is wrong with it is logged once, and not for each request
+    elif status >= _SERVER and not isinstance(error, _TOLD):
         _log.error("request %s failed", request_id, exc_info=error)
         detail = f"the service failed: its log has the reason under the request id {request_id}"
     headers = {}
-    if isinstance(error, errors.BusyError):
+    if isinstance(error, errors.BusyError | errors.NotReadyError | errors.StoreError):
         headers["Retry-After"] = str(RETRY_SECONDS)
     if isinstance(error, errors.AccessError):
         is_known = isinstance(error, errors.ScopeError)
@@ -119,6 +135,13 @@ def routing_problem(status: int, detail: str, scope: Scope) -> Response:
     return _response(status, "about:blank", detail, scope, {})
 
 
+def stopping_problem(scope: Scope) -> Response:
+    """What a service that stops answers to whom it does not serve any more."""
+    found = routing_problem(503, "the service is stopping: try another one, or again later", scope)
+    found.headers["Retry-After"] = str(RETRY_SECONDS)
+    return found
+
+
 def answer_to(error: Exception, scope: Scope) -> Response:
     """Whatever ends a request, as a response.
 
@@ -127,7 +150,9 @@ def answer_to(error: Exception, scope: Scope) -> Response:
         scope: As `problem_of` takes it.
     """
     if isinstance(error, RoutingError):
-        found = routing_problem(error.status_code, error.detail, scope)
+        is_nowhere = error.status_code == HTTPStatus.NOT_FOUND and "endpoint" not in scope
+        detail = _NOWHERE if is_nowhere else error.detail
+        found = routing_problem(error.status_code, detail, scope)
         found.headers.update(error.headers or {})
         return found
     if isinstance(error, ClientDisconnect):
@@ -170,12 +195,13 @@ def _methods(app: FastAPI, scope: Scope) -> list[str]:
     return [
         method.value
         for method in HTTPMethod
-        if any(r.matches(asked | {"method": method.value})[0] is Match.FULL for r in app.routes)
+        if any(_leads(route, asked, method) for route in app.routes)
     ]
 
 
-def _public_name(kind: type[HetuneError]) -> str:
-    return next(base.__name__ for base in kind.__mro__ if base.__module__ == errors.__name__)
+def _leads(route: BaseRoute, asked: Scope, method: HTTPMethod) -> bool:
+    own = HTTPMethod.GET if method is HTTPMethod.HEAD else method
+    return route.matches({**asked, "method": own.value})[0] is Match.FULL
 
 
 def _response(

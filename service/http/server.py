@@ -99,7 +99,9 @@ class Server(uvicorn.Server):
                 log_config=None,  # its lines go where the process's go
                 log_level="warning",
                 server_header=False,
-                proxy_headers=False,  # nothing asks who a client is
+                # Of proxies that FORWARDED_ALLOW_IPS names, this machine's by default: whether a
+                # browser came over TLS, and from where.
+                proxy_headers=True,
                 limit_concurrency=_CONNECTIONS,
                 timeout_graceful_shutdown=self._grace,
                 lifespan="on",
@@ -114,6 +116,8 @@ class Server(uvicorn.Server):
         spent = int(asyncio.get_running_loop().time() - begun)
         self.config.timeout_graceful_shutdown = max(self._grace - spent, 1)
         await super().shutdown(sockets)
+        if self.force_exit:  # uvicorn leaves the application as it is then
+            await self.lifespan.shutdown()
 
     async def _finish(self, tasks: set[asyncio.Task[None]]) -> None:
         end = asyncio.get_running_loop().time() + self._grace

@@ -30,6 +30,7 @@ T = TypeVar("T")
 _CHANGING = 2
 _WATCHING = 32
 _ASKING = 8
+_LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +162,13 @@ class Work:
 
         Raises:
             DeadlineError: It was not.
+            NotReadyError: Kernels cannot be compiled.
         """
         if times is not None and times.are_brief and self._computer.is_idle:
             check_deadline(deadline)
             return self._begun(do, time.perf_counter(), times)
+        if not self.service.warm_up.is_prepared:
+            await self._until_prepared()
         asked = time.perf_counter()
         task = self._computer.submit(lambda: self._begun(do, asked, times))
         doing = asyncio.wrap_future(task)
@@ -174,14 +178,21 @@ class Work:
                 raise missed()
         return await doing
 
+    async def _until_prepared(self) -> None:
+        """Waits while the service compiles what every run needs."""
+        warm_up = self.service.warm_up
+        while not warm_up.is_prepared:
+            warm_up.check_prepared()
+            await asyncio.sleep(_LOOK_SECONDS)
+
     async def aside(self, do: Callable[[], T]) -> T:
         """Does something in a thread of its own, beside computations."""
         return await asyncio.to_thread(self._marked, do)
 
     async def ask(self, do: Callable[[], T]) -> T:
         """Asks the database, in threads for that alone: where it hangs, nothing else does."""
-        run = contextvars.copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(self._asking, run, do)
+        run, watched = contextvars.copy_context().run, self.service.measurements.outage.watched
+        return await asyncio.get_running_loop().run_in_executor(self._asking, run, watched, do)
 
     async def change(self, do: Callable[[], T]) -> T:
         """Changes what is in the database, beside computations."""

@@ -9,6 +9,7 @@ from fastapi.responses import RedirectResponse
 
 from hetune.service.http.work import Work
 from hetune.service.pages.access import HOME, LOGIN, local
+from hetune.service.pages.attempts import Attempts
 from hetune.service.pages.forms import read_form
 from hetune.service.pages.overview import overview_of
 from hetune.service.pages.render import MEDIA_TYPES, THEME_COOKIE, THEMES, page, static
@@ -25,7 +26,7 @@ _STATIC_HEADERS = {
 def router(work: Work, sessions: Sessions) -> APIRouter:
     """The routes."""
     routes = APIRouter(include_in_schema=False)
-    service = work.service
+    service, attempts = work.service, Attempts()
 
     @routes.get(HOME)
     async def overview(request: Request) -> Response:
@@ -61,6 +62,7 @@ def router(work: Work, sessions: Sessions) -> APIRouter:
     @routes.post(LOGIN)
     async def log_in(request: Request) -> Response:
         """Begins a session, if the key is good."""
+        attempts.note(request.scope)
         form = await read_form(request, service.limits)
         target = local(form.text("next"))
         id = sessions.begin(form.text("key"))

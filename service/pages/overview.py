@@ -16,7 +16,7 @@ from hetune.service.core.job_documents import JobDocument
 from hetune.service.core.metrics import Metrics
 from hetune.service.core.service import Service
 from hetune.service.http.observe import UNMATCHED
-from hetune.variants.errors import DeviceError, HetuneError, NotReadyError
+from hetune.variants.errors import DeviceError, HetuneError, NotReadyError, StoreError
 
 _LAST_JOBS = 5
 _LOOKED_AT = 1000
@@ -158,6 +158,6 @@ def _trouble(service: Service) -> str | None:
 def _jobs(service: Service) -> tuple[JobDocument, ...] | None:
     try:
         return service.jobs.list(limit=_LOOKED_AT).jobs
-    except HetuneError as error:
-        _log.error("the overview has no jobs: %s", error)
+    except StoreError as error:
+        service.measurements.outage.note(error)
         return None

@@ -19,6 +19,7 @@ COOKIE = "hetune_session"
 SECONDS = 12 * 3600
 """After so long a browser has to show the key again."""
 _MOST = 1000
+"""Of one key."""
 _BYTES = 32
 
 
@@ -57,14 +58,22 @@ class Sessions:
         return cls(lambda _: False, lambda: True)
 
     def begin(self, key: str) -> str | None:
-        """The id of a new session; None if the key is wrong. Of too many, the oldest ends."""
+        """The id of a new session; None if the key is wrong. Of too many of a key, the oldest ends.
+
+        Nobody's log-ins end sessions of another key.
+        """
         if not self._is_key(key):
             return None
         id = secrets.token_urlsafe(_BYTES)
+        now = self._clock()
         with self._mutex:
-            self._held[_digest(id)] = _Session(key, self._clock() + SECONDS)
-            while len(self._held) > _MOST:
+            # They are in the order in which they end.
+            while self._held and next(iter(self._held.values())).until <= now:
                 self._held.popitem(last=False)
+            own = [digest for digest, session in self._held.items() if session.key == key]
+            for digest in own[: len(own) - _MOST + 1]:
+                del self._held[digest]
+            self._held[_digest(id)] = _Session(key, now + SECONDS)
         return id
 
     def authorization(self, scope: Scope) -> str | None:

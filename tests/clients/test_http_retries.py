@@ -42,6 +42,8 @@ PASSING = [
     busy(),
     problem(503, "FolderError"),
     httpx.Response(503, text="a proxy's page"),
+    httpx.Response(502, text="Bad Gateway"),
+    httpx.Response(504, text="Gateway Timeout"),
 ]
 LASTING = [
     (httpx.ReadTimeout("slow"), errors.UnreachableError),
@@ -50,11 +52,10 @@ LASTING = [
     (problem(413, "TooLargeError"), errors.TooLargeError),
     (problem(500, "HetuneError"), errors.HetuneError),
     (problem(504, "DeadlineError"), errors.DeadlineError),
-    (httpx.Response(502, text="Bad Gateway"), errors.UnreachableError),
 ]
 
 
-@pytest.mark.parametrize("outcome", PASSING, ids=range(8))
+@pytest.mark.parametrize("outcome", PASSING, ids=range(10))
 def test_what_passes_is_tried_again(kind, clock, outcome):
     script = Script(outcome, outcome, httpx.Response(200, json=MODELS))
     with connected(kind, URL, transport=script.transport) as found:
@@ -62,7 +63,7 @@ def test_what_passes_is_tried_again(kind, clock, outcome):
     assert clock.waits == [0.25, 0.5]
 
 
-@pytest.mark.parametrize(("outcome", "error"), LASTING, ids=range(7))
+@pytest.mark.parametrize(("outcome", "error"), LASTING, ids=range(6))
 def test_what_lasts_is_not(kind, clock, outcome, error):
     script = Script(outcome)
     with connected(kind, URL, transport=script.transport) as found, pytest.raises(error):
@@ -145,10 +146,11 @@ def test_a_body_is_sent_whole_each_time_and_progress_begins_again(kind, clock):
     ("first", "is_error"),
     [
         (httpx.ReadError("reset"), False),
+        (httpx.Response(502, text="Bad Gateway"), False),
         (httpx.ConnectError("refused"), True),
         (busy(), True),
     ],
-    ids=["lost", "never sent", "refused"],
+    ids=["lost", "lost behind a proxy", "never sent", "refused"],
 )
 def test_what_an_unheard_try_has_deleted_is_deleted(kind, clock, first, is_error):
     script = Script(first, problem(404, "NotFoundError"))
@@ -188,8 +190,9 @@ def test_a_job_is_asked_for_under_one_key(kind, clock):
         (busy(), 2),
         (httpx.ReadError("reset"), 1),
         (problem(503, "FolderError"), 1),
+        (httpx.Response(504, text="Gateway Timeout"), 1),
     ],
-    ids=["never sent", "busy", "lost", "refused"],
+    ids=["never sent", "busy", "lost", "refused", "lost behind a proxy"],
 )
 @pytest.mark.parametrize("name", ["promote", "rollback"])
 def test_what_may_have_been_heard_and_counts_twice_is_not_sent_again(

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 
 import httpx
@@ -31,10 +32,18 @@ def take_long(*_):
     print("begun", flush=True)
     time.sleep(600)
 
-WarmUp.run = GraphStore.get = take_long
+WarmUp._load_all = GraphStore.get = take_long
 main()
 """
 HOST = "192.0.2.1"  # nobody has it: it is for documents
+
+
+def until_ready(client):
+    """Waits while the service compiles."""
+    end = time.monotonic() + 120
+    while not client.ready() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert client.ready()
 
 
 def routes_in_json(lines):
@@ -78,7 +87,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path, number, style, routes, mor
         found = re.search(r"http://127\.0\.0\.1:\d+", line)
         assert found, line
         with Client(found[0], key="sesame") as client:
-            assert client.ready()
+            until_ready(client)
             id = client.upload_graph(tiny_graph())
             if more:
                 assert list(client.jobs.watch(job))
@@ -91,6 +100,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path, number, style, routes, mor
     assert process.returncode == 0, errors
     assert routes(errors.splitlines()) == ["/v1/graphs"]
     assert "sesame" not in errors
+    assert "the root key has 6 characters, and may be guessed" in errors
     assert [p.stem for p in (tmp_path / "data" / "graphs").glob("*.safetensors")] == [id]
 
 
@@ -115,10 +125,12 @@ def test_nothing_that_takes_long_keeps_it_from_ending(tmp_path, grace, signals):
         assert found, lines
 
         def ask():
-            with suppress(httpx.TransportError):
-                httpx.get(f"{found[0]}/v1/graphs/{'0' * 32}", timeout=60, trust_env=False)
+            url = f"{found[0]}/v1/graphs/{'0' * 32}"
+            answers.append(httpx.get(url, timeout=60, trust_env=False))
 
-        threading.Thread(target=ask, daemon=True).start()
+        answers = []
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
         assert process.stdout.readline() == "begun\n"
         for number in signals:
             process.send_signal(number)
@@ -129,6 +141,12 @@ def test_nothing_that_takes_long_keeps_it_from_ending(tmp_path, grace, signals):
         process.kill()
         process.wait()
     assert process.returncode == 0, errors
+    asking.join(30)
+    [answer] = answers  # what is cut off is told so
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "the service is stopping" in answer.json()["detail"]
+    assert "Traceback" not in errors
 
 
 def test_other_machines_are_let_in_with_a_key_only(hetune, monkeypatch, tmp_path):
@@ -159,10 +177,17 @@ def test_other_machines_are_let_in_with_a_key_only(hetune, monkeypatch, tmp_path
     ids=range(8),
 )
 def test_what_cannot_be_served(hetune, tmp_path, monkeypatch, said, arguments):
-    monkeypatch.setenv("HETUNE_API_KEY", "sesame")
+    monkeypatch.setenv("HETUNE_API_KEY", "a long enough root key")
     result = hetune("serve", "--data", tmp_path, *arguments)
     assert result.exit_code == 2
     assert re.fullmatch(rf"error: .*{said}.*\n", result.stderr)
+
+
+def test_other_machines_do_not_get_in_by_a_key_that_may_be_guessed(hetune, tmp_path, monkeypatch):
+    monkeypatch.setenv("HETUNE_API_KEY", "a")
+    result = hetune("serve", "--host", HOST, "--data", tmp_path)
+    assert result.exit_code == 2
+    assert "has 1 character, and may be guessed: take 16 or more" in result.stderr
 
 
 def test_a_share_that_is_none(hetune, tmp_path):

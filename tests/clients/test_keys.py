@@ -80,6 +80,13 @@ def test_bad_input(keys, arguments, message):
     assert "1 key in" in keys("list").stdout
 
 
+def test_the_first_key_says_that_it_closes_the_service(keys):
+    first, second = (keys("create", "--name", name, "--scope", "infer") for name in "ab")
+    assert "lets nobody in without a key from now on" in first.stderr
+    assert "from now on" not in second.stderr
+    assert first.stdout.count("\n") == second.stdout.count("\n") == 1
+
+
 def test_a_folder_without_keys(keys, tmp_path):
     assert keys("list").stdout == f"0 keys in {tmp_path / FILE}\n"
     assert list(tmp_path.iterdir()) == []

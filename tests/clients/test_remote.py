@@ -153,6 +153,16 @@ def test_what_goes_wrong(remote, files, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("place", range(1, 4))
+def test_the_url_may_stand_anywhere(hetune, url, monkeypatch, place):
+    monkeypatch.setenv("HETUNE_API_KEY", "sesame")
+    monkeypatch.setenv("HETUNE_URL", "http://127.0.0.1:1")  # counts where nothing else is said
+    for words in (["remote", "graphs", "list"], ["remote", "models", "list"]):
+        words[place:place] = ["--url", url]
+        result = hetune(*words)
+        assert result.exit_code == 0, result.output
+
+
 def test_the_key_comes_from_the_environment_only(hetune, url, monkeypatch):
     monkeypatch.delenv("HETUNE_API_KEY", raising=False)
     result = hetune("remote", "models", "list", "--url", url)

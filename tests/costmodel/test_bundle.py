@@ -19,6 +19,7 @@ from hetune.costmodel.features import graph, launch
 from hetune.costmodel.model import bundle
 from hetune.costmodel.model.manifest import FORMAT
 from hetune.variants.errors import ModelError
+from hetune.variants.registry.sealed import unsealed
 from hetune.variants.runtime.table import COLUMNS
 
 from ._synthetic import FINGERPRINT, MACHINE, problems, small_model
@@ -105,7 +106,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
 def manifest_with(**changes):
     def damage(path):
         file = path / "manifest.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+        file.write_text(json.dumps(unsealed(json.loads(file.read_text())) | changes))
 
     return damage
 
@@ -115,7 +116,7 @@ def manifest_at(*place, value):
 
     def damage(path):
         file = path / "manifest.json"
-        record = json.loads(file.read_text())
+        record = unsealed(json.loads(file.read_text()))
         *outer, last = place
         functools.reduce(operator.getitem, outer, record)[last] = value
         file.write_text(json.dumps(record))
@@ -130,7 +131,7 @@ def manifest_is(text):
 def without(field):
     def damage(path):
         file = path / "manifest.json"
-        record = json.loads(file.read_text())
+        record = unsealed(json.loads(file.read_text()))
         del record[field]
         file.write_text(json.dumps(record))
 

@@ -11,6 +11,7 @@ from hetune.costmodel.calibration import Calibration, calibrations_folder, load_
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import ModelError
+from hetune.variants.registry.sealed import unsealed
 from hetune.variants.runtime.roofline import MachineModel
 
 
@@ -40,13 +41,13 @@ def test_rates_that_a_model_does_not_use_are_kept(calibration, tmp_path):
     both = replace(calibration, measured=MachineModel(matrix_flops=3e11))
     both.save(tmp_path)
     assert load_calibration(tmp_path) == both
-    record = json.loads(calibration.as_json())
+    record = unsealed(json.loads(calibration.as_json()))
     assert record.pop("measured") is None  # as it was before there was such a field
     assert Calibration.from_json(json.dumps(record)) == calibration
 
 
 def test_what_cores_take_to_exchange_rows_was_once_unknown(calibration):
-    record = json.loads(calibration.as_json())
+    record = unsealed(json.loads(calibration.as_json()))
     assert record["machine"].pop("exchange_seconds") > 0
     before = Calibration.from_json(json.dumps(record))
     assert before.machine == replace(calibration.machine, exchange_seconds=0.0)
@@ -73,7 +74,7 @@ def test_another_machine_s_calibration_is_not_loaded(calibration, tmp_path):
 
 
 def changed(calibration, **record):
-    return json.dumps({**json.loads(calibration.as_json()), **record})
+    return json.dumps({**unsealed(json.loads(calibration.as_json())), **record})
 
 
 DAMAGE = {

@@ -28,6 +28,7 @@ from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import ModelError
 from hetune.variants.plan.sides import run_on
 from hetune.variants.plan.variants import USUAL, variants_of
+from hetune.variants.registry.sealed import unsealed
 from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.pricing import RooflinePricer
@@ -140,7 +141,7 @@ def test_the_package_may_hold_a_model_for_gpus(tmp_path, monkeypatch):
 def test_a_bundle_of_no_device_is_refused(tmp_path, change, message):
     bundle.save(small_model(), tmp_path / "gpu")
     file = tmp_path / "gpu/manifest.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    file.write_text(json.dumps(unsealed(json.loads(file.read_text())) | change))
     with pytest.raises(ModelError, match=message):
         bundle.load(tmp_path / "gpu")
 

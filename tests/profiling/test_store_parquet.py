@@ -138,3 +138,21 @@ def test_files_that_are_none(store, path, tmp_path):
     with pytest.raises(StoreError, match=r"makes no sense .*not a fingerprint"):
         import_parquet(store, tmp_path / "senseless")
     assert len(store.done(MACHINE.digest)) == 1
+
+
+def test_a_flipped_bit_never_changes_what_was_measured(store, path):
+    store.add([measurement(1), measurement(2)], MACHINE)
+    export_parquet(store, path)
+    whole, expected = (
+        path.read_bytes(),
+        [record for group in parquet._groups(path) for record in group],
+    )
+    for place in range(0, len(whole), 211):
+        changed = bytearray(whole)
+        changed[place] ^= 1 << place % 8
+        path.write_bytes(changed)
+        try:
+            found = [record for group in parquet._groups(path) for record in group]
+        except StoreError:
+            continue
+        assert found == expected, place

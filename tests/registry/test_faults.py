@@ -14,6 +14,7 @@ import pytest
 
 from hetune.variants.errors import RegistryError
 from hetune.variants.registry import Registry, folder, store
+from hetune.variants.registry.sealed import unsealed
 
 
 def _damage_flip(binary: Path, manifest: Path) -> None:
@@ -43,7 +44,7 @@ def _damage_manifest_bytes(binary: Path, manifest: Path) -> None:
 
 
 def _damage_manifest_field(binary: Path, manifest: Path) -> None:
-    fields = json.loads(manifest.read_text())
+    fields = unsealed(json.loads(manifest.read_text()))
     manifest.write_text(json.dumps({**fields, "bytes": "many"}))
 
 
@@ -52,19 +53,19 @@ def _damage_manifest_fields(binary: Path, manifest: Path) -> None:
 
 
 def _damage_manifest_format(binary: Path, manifest: Path) -> None:
-    fields = json.loads(manifest.read_text())
+    fields = unsealed(json.loads(manifest.read_text()))
     manifest.write_text(json.dumps({**fields, "format": 0}))
 
 
 def _damage_manifest_other(binary: Path, manifest: Path) -> None:
-    fields = json.loads(manifest.read_text())
+    fields = unsealed(json.loads(manifest.read_text()))
     manifest.write_text(json.dumps({**fields, "key": "0" * 64}))
 
 
 def _damage_unloadable(binary: Path, manifest: Path) -> None:
     """A file with the right digest which the dynamic linker refuses."""
     binary.write_bytes(b"ELF no more")
-    fields = json.loads(manifest.read_text())
+    fields = unsealed(json.loads(manifest.read_text()))
     digest = hashlib.sha256(b"ELF no more").hexdigest()
     manifest.write_text(json.dumps({**fields, "bytes": 11, "sha256": digest}))
 

@@ -70,7 +70,7 @@ def test_a_damaged_alias_is_said(models):
     models.set_alias("m", "production", 1)
     (path,) = models.folder.root.glob("*/production.alias")
     path.write_text("?")
-    with pytest.raises(FolderError, match="set it again"):
+    with pytest.raises(FolderError, match="name a version again, or delete it"):
         models.get("m@production")
 
 

@@ -1,16 +1,48 @@
 """A service is ready when the models are that it was told to have."""
 
+import dataclasses
+import re
+import resource
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
 import httpx
 import pytest
 
+from hetune.costmodel.following import PACKAGE, ROOFLINE
 from hetune.costmodel.selector import Selector
+from hetune.costmodel.shelf.shelf import Shelf
+from hetune.service.core.engine import Engine
 from hetune.service.core.service import Service
 from hetune.service.core.stack import describe
 from hetune.service.http.app import application
-from hetune.variants.errors import NotReadyError
-from hetune.variants.registry import Registry, override_default_registry
+from hetune.variants.errors import CompileError, DiskFullError, NotReadyError
+from hetune.variants.registry import Registry, Toolchain, override_default_registry
+from hetune.variants.registry.whole import ROOM
 
-from ._serving import serving, tiny_layers
+from ._serving import asking, serving, tiny_layers
+from .test_http import is_problem
+
+
+@contextmanager
+def files_of(most):
+    """Meanwhile no file may have more bytes, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def eventually(is_so):
+    """Whether something is so within a minute."""
+    end = time.monotonic() + 60
+    while not (found := is_so()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return found
 
 
 def opened(folder, *names, backend="torch"):
@@ -68,3 +100,107 @@ def test_variants_are_planned_before(tmp_path, monkeypatch):
     service.warm_up.run()
     selector = service.following.active.selector
     assert warmed == [(selector, module) for module in service.models.get("m").modules]
+
+
+# What every run needs is compiled while the service listens.
+
+
+class Waiting(Toolchain):
+    """A compiler that takes until it is told to go on."""
+
+    go_on = threading.Event()
+
+    def compile(self, source, output):
+        assert self.go_on.wait(60)
+        super().compile(source, output)
+
+
+class Refusing(Toolchain):
+    """One that fails until it is mended."""
+
+    is_mended = False
+
+    def compile(self, source, output):
+        if not self.is_mended:
+            raise CompileError("it says:\nno")
+        super().compile(source, output)
+
+
+def with_compiler(folder, kind):
+    """A registry of its own that compiles by one of these."""
+    found = Toolchain.detect()
+    values = (getattr(found, field.name) for field in dataclasses.fields(found))
+    return override_default_registry(Registry(folder / "kernels", toolchain=kind(*values)))
+
+
+def unprepared(folder, selector=None):
+    service = Service.open(
+        folder / "data",
+        selector=selector,
+        shelf=Shelf(folder / "shelf"),
+        store=folder / "measurements.db",
+        prepares=False,
+    )
+    service.models.add("m", 1, *describe(tiny_layers()[:1]))
+    return service
+
+
+def test_it_listens_while_a_compiler_takes_long(tmp_path, graph, x, monkeypatch, caplog):
+    monkeypatch.setattr("hetune.service.core.warm_up._QUIET_SECONDS", 0.01)
+    Waiting.go_on.clear()
+    with with_compiler(tmp_path, Waiting):
+        service = unprepared(tmp_path, Selector())
+        body = {"graph": service.graphs.add(graph), "features": x.tolist()}
+        with asking(application(service)) as http, ThreadPoolExecutor() as threads:
+            told = http.get("/readyz")
+            assert told.status_code == 503
+            assert told.headers["retry-after"] == "1"
+            assert re.fullmatch(r"warming up: compiling for \d+ s", told.json()["detail"])
+            assert http.get("/healthz").status_code == 200
+            assert http.get("/v1/models").status_code == 200
+            asked = threads.submit(http.post, "/v1/models/m/infer", json=body)
+            Waiting.go_on.set()
+            assert asked.result().status_code == 200  # it has waited
+            assert http.get("/readyz").status_code == 200
+    assert "the service is not ready until that has ended" in caplog.text
+
+
+def test_it_is_not_ready_without_a_compiler_and_tries_again(tmp_path, graph, monkeypatch, caplog):
+    monkeypatch.setattr("hetune.service.core.warm_up.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(Refusing, "is_mended", False)
+    with with_compiler(tmp_path, Refusing):
+        service = unprepared(tmp_path, Selector())
+        with asking(application(service)) as http:
+            assert eventually(lambda: "cannot be compiled" in http.get("/readyz").text)
+            asked = http.post("/v1/models/m/select", json={"graph": "0" * 32})
+            assert is_problem(asked, 503, "NotReadyError") == "kernels cannot be compiled: it says:"
+            Refusing.is_mended = True
+            assert eventually(lambda: http.get("/readyz").status_code == 200)
+    assert caplog.text.count("the service is not ready: it says:") == 1
+
+
+def test_until_then_the_roofline_model_stands_in(tmp_path):
+    service = unprepared(tmp_path)
+    assert (service.following.active.model, service.following.refresh()) == (ROOFLINE, False)
+    service.warm_up.run()
+    assert service.following.active.model == PACKAGE
+    service.check_ready()
+
+
+@pytest.mark.parametrize("most", [0, ROOM - 1])
+def test_a_full_disk_is_not_ready(tmp_path, monkeypatch, most):
+    service = Service.open(tmp_path / "data", selector=Selector(), backend="torch")
+    service.check_ready()
+    with files_of(most), pytest.raises(DiskFullError, match="no space is left"):
+        service.check_ready()
+
+
+def test_no_space_for_kernels_is_not_ready_unless_there_is_some_elsewhere(tmp_path, monkeypatch):
+    with override_default_registry(Registry(tmp_path / "kernels")):
+        engine = Engine("cpp")
+        with files_of(0), pytest.raises(NotReadyError, match="nor a temporary folder"):
+            engine.check()
+        engine.check()
+        (tmp_path / "kernels").rename(tmp_path / "before")
+        (tmp_path / "kernels").write_text("no folder")
+        engine.check()

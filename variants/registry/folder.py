@@ -29,7 +29,7 @@ from filelock import FileLock, Timeout
 
 from hetune.variants.errors import RegistryError
 from hetune.variants.registry.records import Manifest
-from hetune.variants.registry.whole import sync_folder
+from hetune.variants.registry.whole import ROOM, sync_folder
 
 _log = logging.getLogger(__name__)
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -103,6 +103,17 @@ class KernelFolder:
                 self.root.chmod(0o700)  # others could only read it, so what it holds is ours
             for folder in (self._locks, self._staging, self._quarantine):
                 folder.mkdir(mode=0o700, exist_ok=True)
+
+    def check_room(self) -> None:
+        """Checks that a small file could be written.
+
+        Raises:
+            RegistryError: as `prepare`.
+            FolderUnusableError: it cannot.
+        """
+        self.prepare()
+        with self._io("write"), tempfile.TemporaryFile(dir=self._staging) as file:
+            file.write(bytes(ROOM))
 
     @contextmanager
     def lock(self, key: str, *, wait: bool = True) -> Iterator[bool]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hetune.variants.errors import KernelError
+from hetune.variants.registry.sealed import sealed, unsealed
 
 FORMAT = 1
 """Version of the folder's layout and of the key; a new one makes every old entry unreachable."""
@@ -97,16 +98,16 @@ class Manifest:
 
     def to_json(self) -> str:
         """The manifest as a JSON object."""
-        return json.dumps(asdict(self), indent=1)
+        return json.dumps(sealed(asdict(self)), indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "Manifest":
         """Read a manifest.
 
         Raises:
-            ValueError: it is not a complete manifest of this format.
+            ValueError: it is not a complete manifest of this format, or is damaged.
         """
-        raw = json.loads(text)
+        raw = unsealed(json.loads(text))
         if not isinstance(raw, dict) or raw.get("format") != FORMAT:
             raise ValueError("it is not a manifest of this format")
         try:

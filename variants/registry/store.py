@@ -1,7 +1,6 @@
 """The content-addressed store of compiled kernels."""
 
 import ctypes
-import errno
 import hashlib
 import logging
 import os
@@ -11,16 +10,17 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import platformdirs
 
-from hetune.variants.errors import CompileError, RegistryError
+from hetune.variants.errors import CompileError
 from hetune.variants.registry import upkeep
+from hetune.variants.registry.fallback import check_temporary_room, says_full, temporary_io
 from hetune.variants.registry.folder import DamagedEntryError, FolderUnusableError, KernelFolder
 from hetune.variants.registry.jobs import jobs_of, pool_of
 from hetune.variants.registry.library import GoneError, LoadError, open_library
@@ -39,12 +39,6 @@ from hetune.variants.registry.records import (
 from hetune.variants.registry.toolchain import Toolchain
 
 _log = logging.getLogger(__name__)
-_FULL = (
-    "No space left on device",
-    "Disk quota exceeded",
-    "File too large",
-    "File size limit exceeded",
-)
 
 
 class Registry:
@@ -212,6 +206,17 @@ class Registry:
         reused = len(unique) - built - len(failed)
         return BuildReport(built, reused, failed, time.perf_counter() - start, size)
 
+    def check_room(self) -> None:
+        """Checks that another kernel could be kept, in the folder or in a temporary one.
+
+        Raises:
+            RegistryError: There is no space, or others could put binaries into the folder.
+        """
+        with suppress(FolderUnusableError):
+            self._folder.check_room()
+            return
+        check_temporary_room()
+
     def entries(self) -> list[Entry]:
         """All entries with a readable manifest, the most recently used first."""
         return upkeep.entries(self._folder)
@@ -305,7 +310,7 @@ class Registry:
     def _go_temporary(self, why: FolderUnusableError) -> None:
         with self._mutex:
             if self._temporary is None:
-                with _temporary_io():
+                with temporary_io():
                     folder = Path(tempfile.mkdtemp(prefix="hetune-"))
                 _log.warning("%s. Until then each process compiles its kernels anew", why)
                 weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -314,13 +319,8 @@ class Registry:
     def _compile_temporary(self, key: str, source: KernelSource) -> Path:
         assert self._temporary is not None
         path = self._temporary / f"{key}.so"
-        with _temporary_io():
-            try:
-                self.toolchain.compile(source.text, path)
-            except CompileError as error:
-                if _says_full(error):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
-                raise
+        with temporary_io():
+            self.toolchain.compile(source.text, path)
         return path
 
     def _reject(self, key: str, sha256: str, reason: str) -> None:
@@ -351,7 +351,7 @@ class Registry:
                 try:
                     self.toolchain.compile(source.text, staged)
                 except CompileError as error:
-                    if _says_full(error):
+                    if says_full(error):
                         raise FolderUnusableError(
                             f"the disk of the kernel registry {self.root} is full: free some space "
                             "(`hetune registry gc`), or set HETUNE_CACHE to another folder"
@@ -383,18 +383,3 @@ class Registry:
 def _default_root() -> Path:
     cache = os.environ.get("HETUNE_CACHE") or platformdirs.user_cache_dir("hetune")
     return Path(cache).expanduser().absolute() / "kernels"
-
-
-def _says_full(error: CompileError) -> bool:
-    return any(sign in str(error) for sign in _FULL)
-
-
-@contextmanager
-def _temporary_io() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RegistryError(
-            "neither the kernel registry nor a temporary folder can be written "
-            f"({error.strerror or error}): free some space, or set HETUNE_CACHE to another folder"
-        ) from error

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 PRIVATE = 0o600
+ROOM = 1 << 16
+"""Bytes that have to fit where something is to be written: an empty file fits a full disk, too."""
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})")
 
