@@ -11,7 +11,6 @@ import torch
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter
-from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
 
 
@@ -50,13 +49,13 @@ def arguments_for(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    """A call's arguments with a graph's edge tensors in place of one that the module does not take.
+    """A call's arguments, with edge tensors in place of a graph for PyG's layers, which take none.
 
     Raises:
         InputError: There are none that would fit.
     """
     given = (*args, *kwargs.values())
-    if isinstance(module, RelationalLayer) or not any(isinstance(v, HeteroGraph) for v in given):
+    if not _is_pyg_s(module) or not any(isinstance(value, HeteroGraph) for value in given):
         return args, kwargs
     if adapter is None or adapter.kind == "hgt" or kwargs or len(args) != 2:
         raise InputError(
@@ -65,3 +64,7 @@ def arguments_for(
         )
     graph = args[1]
     return (args[0], torch.stack((graph.src, graph.dst)).long(), graph.etype.long()), {}
+
+
+def _is_pyg_s(module: torch.nn.Module) -> bool:
+    return any(kind.__module__.startswith("torch_geometric.") for kind in type(module).__mro__)
