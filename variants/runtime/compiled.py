@@ -121,6 +121,7 @@ class CompiledLayer(ModuleWrapper):
     @property
     def variants(self) -> tuple[str, ...]:
         """Ids of the promoted variants."""
+        self._adapted()
         return tuple(self._promoted)
 
     def _adapted(self) -> Adapter | Unsupported:
