@@ -201,7 +201,9 @@ class CompiledLayer(ModuleWrapper):
             try:
                 weights = self._weights.weights(chosen.variant.plan, adapter, graph)
                 start = _now(rows.device, tell is not None)
-                result = self._runs.run(graph, chosen, policy, rows, weights, out)
+                result = self._runs.run(
+                    graph, chosen, policy, rows, weights, out, is_timed=tell is not None
+                )
                 if tell is not None:
                     tell(_now(rows.device, True) - start)
             except InputError:  # which is no variant's fault

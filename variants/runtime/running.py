@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
+from time import perf_counter
 
 from torch import Tensor
 
 from hetune.variants.backends.base import Backend
+from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.errors import MemoryLimitError, VariantError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.threads import (
+    kernel_threads,
+    may_use_fewer,
+    note_used_threads,
+    using_threads,
+)
 from hetune.variants.plan.sides import depends_on_side, id_on
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.choice import Chosen, is_replayed
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.replay import CudaRecorder, Recorder, Replays
-from hetune.variants.runtime.use import Policy
+from hetune.variants.runtime.thread_watch import SHORT_SECONDS, ThreadWatch
+from hetune.variants.runtime.use import Policy, about_seconds
 
 
 class Runs:
@@ -84,8 +94,18 @@ class Runs:
         x: Tensor,
         weights: dict[str, Tensor],
         out: Tensor | None,
+        is_timed: bool = False,
     ) -> Tensor:
         """The result of what was chosen, as `Executable.run` gives it; replayed where it pays.
+
+        Args:
+            graph: What on.
+            chosen: What to run.
+            policy: How it was chosen.
+            x: The features.
+            weights: What `weights_of` gives for the plan.
+            out: As of `Executable.run`.
+            is_timed: Whether the caller compares times, so that all runs have the same threads.
 
         Raises:
             InputError: A tensor's dtype, shape or device does not fit.
@@ -93,15 +113,56 @@ class Runs:
         """
         executable, must = self.executable(chosen.variant, graph), policy.cuda_graph
         features = {"x": x}
+        note_used_threads(kernel_threads())
         if chosen.is_settled:
             executable.tidy()
         if must is False:
-            return executable.run(features, weights, out)
+            watch = None if is_timed else self._watch(chosen, graph)
+            if watch is None:
+                return executable.run(features, weights, out)
+            threads, clock = watch.threads, _Clock()
+            note_used_threads(threads)
+            with using_threads(threads) if threads == 1 else nullcontext():
+                result = executable.run(features, weights, out, clock)
+            watch.note(threads, clock.seconds)
+            return result
         recorder = self.recorder
         replays = graph.cached("replays", lambda: Replays(must or False, recorder), owner=self)
         return replays.run(
             executable, features, weights, out, lambda: _is_replayed(chosen, graph, policy)
         )
+
+    def _watch(self, chosen: Chosen, graph: HeteroGraph) -> ThreadWatch | None:
+        """Who watches the runs; None for those that have one thread, or are long."""
+        if not (isinstance(self.backend, CppBackend) and may_use_fewer()):
+            return None
+        threads, variant = kernel_threads(), chosen.variant
+
+        def watch() -> ThreadWatch | None:
+            expected = chosen.seconds or about_seconds(variant, graph)
+            what = f"{variant.id} on a graph of {graph.num_edges:,} edges"
+            return ThreadWatch(what, threads, expected) if expected < SHORT_SECONDS else None
+
+        key = "thread watch", variant.key, threads, chosen.seconds is None
+        return graph.cached(key, watch, owner=self)
+
+
+class _Clock:
+    """Seconds from a run's first launch to the end of its last one: without waiting for others."""
+
+    __slots__ = ("_end", "_start")
+
+    def __init__(self) -> None:
+        self._start: float | None = None
+
+    def __call__(self) -> None:
+        self._end = perf_counter()
+        if self._start is None:
+            self._start = self._end
+
+    @property
+    def seconds(self) -> float:
+        return 0.0 if self._start is None else self._end - self._start
 
 
 def _is_replayed(chosen: Chosen, graph: HeteroGraph, policy: Policy) -> bool:
