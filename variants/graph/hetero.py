@@ -24,6 +24,7 @@ from hetune.variants.graph._canonical import (
 )
 from hetune.variants.graph._parts import complete
 from hetune.variants.graph.saving import rebuilt, save
+from hetune.variants.registry.openmp import survive_forks
 
 __all__ = ["CanonicalEtype", "HeteroGraph"]
 
@@ -72,6 +73,7 @@ class HeteroGraph:
         canonical_etypes: Iterable[Sequence[str]] | None = None,
         validate: bool = True,
     ) -> None:
+        survive_forks()  # torch starts threads for what follows
         parts = complete(
             src,
             dst,

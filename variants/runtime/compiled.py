@@ -26,6 +26,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import settle
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.variants import Device, Variant, variants_of, with_schedule
+from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
 from hetune.variants.runtime.backends import backend_of
 from hetune.variants.runtime.choice import Choice, Chosen, check_demands, choose
@@ -106,6 +107,7 @@ class CompiledLayer(ModuleWrapper):
         self, module: nn.Module, backend: Backend, policy: Policy, warned: Iterable[str] = ()
     ) -> None:
         super().__init__()
+        survive_forks()
         self._runs = Runs(backend)
         self._policy = policy
         self._adapter: Adapter | None = None
