@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from hetune.variants.graph.hetero import HeteroGraph
     from hetune.variants.graph.loaders import load
     from hetune.variants.runtime.choice import Choice
-    from hetune.variants.runtime.compiled import CompiledLayer, FallbackWarning
+    from hetune.variants.runtime.compiled import CompiledLayer
+    from hetune.variants.runtime.fallback import FallbackWarning
     from hetune.variants.runtime.scored import Candidate
 
 __version__ = release()
@@ -45,7 +46,7 @@ _HOMES = {
     "Choice": "variants.runtime.choice",
     "CompiledLayer": "variants.runtime.compiled",
     "Explanation": "costmodel.explain",
-    "FallbackWarning": "variants.runtime.compiled",
+    "FallbackWarning": "variants.runtime.fallback",
     "HeteroGraph": "variants.graph.hetero",
     "HetuneError": "variants.errors",
     "Selector": "costmodel.selector",

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
+import torch
 
 from hetune.costmodel.following import PACKAGE, ROOFLINE
 from hetune.costmodel.selector import Selector
@@ -69,15 +70,22 @@ def test_without_one_it_never_is_and_the_log_says_why(tmp_path, caplog):
     assert "there is no model n" in caplog.text
 
 
-def test_kernels_are_compiled_before(tmp_path, graph, x):
+def test_kernels_are_compiled_before(tmp_path, graph, x, monkeypatch, caplog):
+    def start(*given):
+        raise AssertionError("a compiler was started")
+
+    caplog.set_level("INFO")
     service = opened(tmp_path / "data", "m", backend="cpp")
     registry = Registry(tmp_path / "kernels")
     with override_default_registry(registry):
         service.warm_up.run()
         compiled = {entry.key for entry in registry.entries()}
+        monkeypatch.setattr(Toolchain, "compile", start)
         service.inference.run("m", graph, x, variants=["hybrid/b256"])
-        assert {entry.key for entry in registry.entries()} == compiled
+        service.inference.run("m", graph, x, explain=True)
+        service.inference.run("m", graph, x, nodes=torch.tensor([0, 5]), subset="reach")
     assert compiled
+    assert "compiled for the model m" in caplog.text
 
 
 def test_over_http_the_probe_waits_and_no_request_fails(tmp_path, caplog):

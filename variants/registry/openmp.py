@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import logging
+import os
 from pathlib import Path
 
 _log = logging.getLogger(__name__)
@@ -17,6 +18,7 @@ def share_openmp_with_torch() -> None:
     """
     import torch  # here, for it takes a second and only loading a kernel needs it
 
+    survive_forks()
     if _visible():
         return
     candidates = [*_mapped(), *sorted(Path(torch.__file__).parent.glob("lib/libgomp*"))]
@@ -28,6 +30,18 @@ def share_openmp_with_torch() -> None:
         if _visible():
             _log.debug("opened %s globally for the kernels", path)
             return
+
+
+@functools.cache
+def survive_forks() -> None:
+    """Let processes that are forked from now on have one thread.
+
+    OpenMP's pool of threads does not survive a fork: a launch of several, of hetune or of torch,
+    would wait for them forever.
+    """
+    import torch
+
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 def _visible() -> bool:
