@@ -19,7 +19,7 @@ from hetune.service.http.app import application
 from hetune.service.http.problems import MEDIA_TYPE, STATUS
 
 from ._measured import Watch, growth, response_time
-from ._mutations import JSON, bodies, mutated
+from ._mutations import FORM, bodies, mutated
 from ._serving import make_service, serving, tiny_features, tiny_graph
 
 COUNT = 10_000 if FULL else 300
@@ -27,10 +27,7 @@ LIMITS = Limits(nodes=10_000, edges=50_000, types=2_000, json_bytes=1 << 20, bod
 GOOD = {200, 201, 204, 303, 307}
 BAD = {400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429}
 UNAVAILABLE = {504}
-WRONG = {
-    ("POST", "/ui/jobs", "application/x-www-form-urlencoded"),
-    ("POST", "/v1/graphs", JSON),
-}
+WRONG = {("POST", "/ui/jobs", FORM)}
 """What is a good body for nobody, lest something long be begun."""
 MOST_BYTES = 200 << 20
 """By which the service may grow in all: what was compiled and loaded stays."""
