@@ -139,7 +139,7 @@ class Settings(BaseSettings):
     device_memory: Size | None = Field(None, description="what may be held on a GPU, such as 60GB")
     max_waiting: Most | None = Field(None, description="computations that wait or run")
     max_waiting_bytes: Size | None = Field(
-        None, description="the bodies of requests that wait or run, such as 2GiB"
+        None, description="bodies that are received, or whose requests wait or run, such as 2GiB"
     )
     max_uploads: Most | None = Field(None, description="uploads at the same time")
 

@@ -35,8 +35,9 @@ class Limits:
         stored_bytes: Graphs and their features held on disk.
         device_bytes: Held on a GPU; nine tenths of its memory if None.
         waiting: Computations that wait or run at the same time.
-        waiting_bytes: Of their requests' bodies together; a quarter of the memory there is.
-        uploads: Uploads at the same time.
+        waiting_bytes: Bodies that are received, or whose requests wait or run, together; a quarter
+            of the memory there is.
+        uploads: Uploads that are worked on at the same time; as many bodies may be received on disk.
     """
 
     json_bytes: int = 8 << 20

@@ -29,6 +29,8 @@ MEDIA_TYPE = "application/problem+json"
 URN = "urn:hetune:error:"
 """A problem's type is this and the name of the error's class in `hetune.errors`."""
 RETRY_SECONDS = 1
+MOST_DETAIL = 2_000
+"""Characters of what went wrong that are sent."""
 
 STATUS: dict[type[HetuneError], int] = {
     errors.MalformedError: 400,
@@ -207,6 +209,8 @@ def _leads(route: BaseRoute, asked: Scope, method: HTTPMethod) -> bool:
 def _response(
     status: int, kind: str, detail: str, scope: Scope, headers: dict[str, str]
 ) -> Response:
+    if len(detail) > MOST_DETAIL:  # it quotes what somebody sent
+        detail = f"{detail[:MOST_DETAIL]}..."
     if f"{scope['path']}/".startswith(f"{PROTOCOL}/"):
         return JSONResponse({"error": detail}, PROTOCOL_STATUS.get(status, status), headers)
     if is_page(scope["path"]):
