@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hmac
-import logging
 import re
 
 from hetune.service.core.keys import ROOT, Keys, digest_of
 from hetune.service.core.scopes import Caller, Scope
-from hetune.variants.errors import AccessError, FolderError, InputError, NotReadyError
+from hetune.variants.errors import AccessError, FolderError, InputError
 
-_log = logging.getLogger(__name__)
 _FORM = re.compile(r"[!-~]([ -~]*[!-~])?")
 SHORTEST = 16
 """Characters of a root key that is not guessed."""
@@ -41,24 +39,6 @@ class Access:
         self._keys = keys
         self._root = None if root is None else digest_of(root)
         self._is_closed = root is not None or bool(keys.all())
-        self._trouble = ""
-
-    def check_readable(self) -> None:
-        """Checks that the keys can be read; the first time that they cannot is logged.
-
-        Raises:
-            NotReadyError: They cannot.
-        """
-        try:
-            self._keys.all()
-        except FolderError as error:
-            if str(error) != self._trouble:
-                _log.error("nobody but the root key gets in: %s", error)
-            self._trouble = str(error)
-            raise NotReadyError(
-                "the service's keys cannot be read: its log has the reason"
-            ) from error
-        self._trouble = ""
 
     @property
     def is_open(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import logging
 import os
 import re
 import secrets
@@ -24,6 +25,7 @@ from hetune.variants.errors import (
     FolderError,
     InputError,
     NotFoundError,
+    NotReadyError,
 )
 from hetune.variants.registry.sealed import sealed, unsealed
 from hetune.variants.registry.whole import write_whole
@@ -32,6 +34,7 @@ FILE = "keys.json"
 """Name of the file in a service's folder."""
 ROOT = "root"
 """What the key of HETUNE_API_KEY is called; no other one is."""
+_log = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FORM = re.compile(r"hetune_([0-9a-f]{16})_[0-9a-f]{64}")
 _ID_BYTES, _SECRET_BYTES = 8, 32
@@ -87,6 +90,7 @@ class Keys:
     ) -> None:
         self.path = path
         self._clock = clock
+        self._trouble = ""
         self._seen: tuple[tuple[int, ...] | None, tuple[Key, ...]] = (None, ())
 
     def now(self) -> datetime:
@@ -115,6 +119,23 @@ class Keys:
                 ) from error
         self._seen = identity, keys
         return keys
+
+    def check_readable(self) -> None:
+        """Checks that they can be read; why they cannot is logged once.
+
+        Raises:
+            NotReadyError: They cannot.
+        """
+        try:
+            self.all()
+        except FolderError as error:
+            if str(error) != self._trouble:
+                _log.error("nobody but the root key gets in: %s", error)
+            self._trouble = str(error)
+            raise NotReadyError(
+                "the service's keys cannot be read: its log has the reason"
+            ) from error
+        self._trouble = ""
 
     def find(self, secret: str) -> Key | None:
         """The key that this is the secret of, revoked and expired ones too.

@@ -19,6 +19,7 @@ from hetune.service.core.graphs import GraphStore
 from hetune.service.core.inference import Inference
 from hetune.service.core.jobs import Jobs
 from hetune.service.core.joined import JoinedRuns
+from hetune.service.core.keys import FILE, Keys
 from hetune.service.core.limits import Limits
 from hetune.service.core.measurements import Measurements
 from hetune.service.core.metrics import Metrics
@@ -41,6 +42,7 @@ class Service:
         limits: What is accepted and held.
         engine: What runs layers.
         folder: Everything else's, and where uploads are received.
+        keys: Of who may use it; the file is in the folder.
         graphs: Graphs by id.
         features: Features of their nodes, by name.
         models: Models by name and version.
@@ -60,6 +62,7 @@ class Service:
     limits: Limits
     engine: Engine
     folder: Folder
+    keys: Keys
     graphs: GraphStore
     features: FeatureStore
     models: ModelStore
@@ -144,6 +147,7 @@ class Service:
             limits,
             engine,
             folder,
+            Keys(root / FILE),
             graphs,
             FeatureStore(graphs, limits),
             models,
@@ -166,8 +170,8 @@ class Service:
         """Checks that requests can be served: models, device, store, and room in folders.
 
         Raises:
-            NotReadyError: Kernels cannot be compiled (yet), or a model that is wanted at the start
-                is not ready.
+            NotReadyError: Kernels cannot be compiled (yet), a model that is wanted at the start is
+                not ready, or the keys cannot be read.
             DeviceError: The GPU that layers run on does not answer.
             DiskFullError: There is no space for graphs and models.
             FolderError: The folder cannot be written.
@@ -176,6 +180,7 @@ class Service:
         self.measurements.check()
         self.engine.check()
         self.warm_up.check()
+        self.keys.check_readable()
         self.folder.check_room()
 
     def close(self) -> None:

@@ -18,7 +18,6 @@ from hetune.service.core.documents import Document
 from hetune.service.core.graph_document import GraphDocument
 from hetune.service.core.graph_edit import EditDocument
 from hetune.service.core.job_documents import JobRequest
-from hetune.service.core.keys import FILE, Keys
 from hetune.service.core.service import Service
 from hetune.service.core.work_documents import (
     ClaimRequest,
@@ -96,20 +95,20 @@ def application(
         tracer: Makes spans of requests; None for none.
     """
     stopping = stopping or threading.Event()
-    access = Access(Keys(service.folder.root / FILE), key)
+    access = Access(service.keys, key)
     sessions = Sessions(access.is_good, lambda: access.is_open)
     work = Work.of(service, stopping, activity)
-    app = routes(work, sessions, access)
+    app = routes(work, sessions)
     if not access.is_open:
         add_security(app)
     direct = Direct(app, "POST", inference.INFER, inference.endpoint(work))
-    guarded = Draining(Guard(direct, access, hosts, sessions), stopping)
+    guarded: App = Draining(Guard(direct, access, hosts, sessions), stopping)
     guarded = Failures(Unambiguous(guarded), stopping)
     observed: App = Observed(Heads(guarded), service.metrics)
     return RequestIds(observed if tracer is None else Traced(observed, tracer))
 
 
-def routes(work: Work, sessions: Sessions | None = None, access: Access | None = None) -> FastAPI:
+def routes(work: Work, sessions: Sessions | None = None) -> FastAPI:
     """The routes alone."""
     service = work.service
 
@@ -138,7 +137,7 @@ def routes(work: Work, sessions: Sessions | None = None, access: Access | None =
     )
     add_handlers(app)
     for part in (
-        _health(service, access),
+        _health(service),
         inference.router(work),
         graphs.router(work),
         features.router(work),
@@ -163,7 +162,7 @@ def routes(work: Work, sessions: Sessions | None = None, access: Access | None =
     return app
 
 
-def _health(service: Service, access: Access | None) -> APIRouter:
+def _health(service: Service) -> APIRouter:
     routes = APIRouter(prefix="/v1/health", tags=["health"])
 
     @routes.get("/live")
@@ -175,8 +174,6 @@ def _health(service: Service, access: Access | None) -> APIRouter:
     def ready() -> Health:
         """Whether requests can be served: models are loaded, and the folder can be written."""
         service.check_ready()
-        if access is not None:
-            access.check_readable()
         return Health(status="ready")
 
     usual = APIRouter(tags=["health"])

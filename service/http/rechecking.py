@@ -22,6 +22,7 @@ async def while_allowed(serve: Awaitable[None], check: Callable[[], None]) -> No
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     refusal: Exception | None = None
+    timer: asyncio.TimerHandle
 
     def look() -> None:
         nonlocal refusal, timer

@@ -49,12 +49,12 @@ def test_a_graph_of_many_characters(hetune, command, name):
 
 def test_a_path_that_cannot_be_used(hetune, monkeypatch):
     def refuse(*_):
-        raise PermissionError(errno.EACCES, "Permission denied", "/root/graph.nt")
+        raise PermissionError(errno.EACCES, "Permission denied", "/theirs/graph.nt")
 
     monkeypatch.setattr("hetune.clients.cli.problem.GraphSource.open", refuse)
     result = hetune("run", "aifb", "--layer", "rgcn")
     assert result.exit_code == 2
     assert result.stderr == (
-        "error: cannot use /root/graph.nt (Permission denied): name another one, or make it "
+        "error: cannot use /theirs/graph.nt (Permission denied): name another one, or make it "
         "accessible\n"
     )

@@ -114,6 +114,8 @@ def test_a_service_whose_keys_cannot_be_read_is_not_ready(service):
         for _ in range(2):
             told = is_problem(ready(), 503, "NotReadyError")
             assert "keys cannot be read" in told
+            protocol = httpx.get(f"{url}/v2/health/ready", timeout=60, trust_env=False)
+            assert protocol.status_code == 503
             assert str(keys.path) not in told
         keys.path.write_bytes(whole)
         assert ready().status_code == 200
