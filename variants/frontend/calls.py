@@ -21,6 +21,7 @@ from torch import Tensor
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
+from hetune.variants.graph.memory import is_lazy
 
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
 _NAMES = "int16, int32 or int64"
@@ -126,6 +127,8 @@ def _read_hetero(x: object, edges: object) -> Call | Unsupported:
 
 
 def _feature_refusal(name: str, x: Tensor) -> str | None:
+    if x.is_nested:
+        return f"{name} is a nested tensor: only float32 tensors [N, width] are supported"
     if x.layout is not torch.strided or x.dtype is not torch.float32 or x.dim() != 2:
         return f"{name} is {_kind(x)}: only float32 tensors [N, width] are supported"
     return _wrapped(name, x)
@@ -250,7 +253,7 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
     So do the results of a layer before this one.
     """
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() or any(map(is_lazy, parts)):
         return torch.cat(parts)
     first, end = parts[0], parts[0].storage_offset()
     for part in parts:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from hetune.variants.backends.base import SCRATCH, Backend
 from hetune.variants.errors import InputError
+from hetune.variants.graph.memory import is_lazy, materialized
 from hetune.variants.graph.streams import settle
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule
@@ -163,7 +164,7 @@ class Executable:
                 f"{param.name} has shape {tuple(value.shape)} but the graph and the layer need "
                 f"{expected}: give one row for every row of the graph"
             )
-        return value.contiguous()
+        return materialized(value)
 
     def result(self, out: Tensor | None, inputs: Mapping[str, Tensor]) -> Tensor:
         """Memory for the result, [rows, *row shape]: what was given for it, or new.
@@ -186,6 +187,11 @@ class Executable:
             raise InputError(
                 f"out has shape {tuple(out.shape)} but the result has {rows} rows of {kind.width}:"
                 " allocate that many elements"
+            )
+        if is_lazy(out):
+            raise InputError(
+                "out is a tensor that torch negates as it reads it, or one without memory: "
+                "allocate it with torch.empty"
             )
         for name, given in inputs.items():
             if _overlap(out, given):
