@@ -39,6 +39,7 @@ from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import types_of, weights_of
 from hetune.variants.runtime.modes import differentiates, full_precision, transform
 from hetune.variants.runtime.pricing import Pricer, RooflinePricer
+from hetune.variants.runtime.range import OUTGROWN, Overflow, fits, may_differ
 from hetune.variants.runtime.replay import CudaRecorder, Recorder, Replays
 from hetune.variants.runtime.use import Policy, Uses
 
@@ -99,6 +100,7 @@ def compile(
 class _Weights:
     version: ParametersVersion
     tensors: dict[str, Tensor]
+    fit: bool
 
 
 class CompiledLayer(nn.Module):
@@ -176,6 +178,8 @@ class CompiledLayer(nn.Module):
             prepared = Unsupported(
                 "gradients are needed: call it under torch.no_grad() for inference"
             )
+        if not isinstance(prepared, Unsupported):
+            prepared = self._compute(*prepared, variant, memory_limit, out)
         if isinstance(prepared, Unsupported):
             demands = {
                 "variant=": variant,
@@ -184,14 +188,26 @@ class CompiledLayer(nn.Module):
                 "memory_limit= of hetune.compile": self._policy.memory_limit,
             }
             return self._fall_back(prepared, args, kwargs, demands)
-        adapter, call, graph = prepared
-        rows = rows_of(adapter, call, graph)
+        return prepared
+
+    def _compute(
+        self,
+        adapter: Adapter,
+        call: Call,
+        graph: HeteroGraph,
+        variant: str | None,
+        memory_limit: int | None,
+        out: Tensor | None,
+    ) -> Tensor | dict[str, Tensor] | Unsupported:
+        rows, overflow = rows_of(adapter, call, graph), Overflow()
         with full_precision(rows.device.type):
             chosen, tell = self._variant(graph, variant, memory_limit)
             try:
                 weights = self._weights_of(chosen.variant.plan, adapter, graph)
                 start = _now(rows.device, tell is not None)
-                result = self._run(graph, chosen, memory_limit, {"x": rows}, weights, out)
+                result = self._run(
+                    graph, chosen, memory_limit, rows, weights.tensors, out, overflow
+                )
                 if tell is not None:
                     tell(_now(rows.device, True) - start)
             except InputError:  # which is no variant's fault
@@ -200,6 +216,11 @@ class CompiledLayer(nn.Module):
                 if tell is not None:
                     tell(math.inf)
                 raise
+            if variant is None and (
+                not weights.fit
+                or (overflow.happened and may_differ(result, (rows, *weights.tensors.values())))
+            ):
+                return Unsupported(OUTGROWN)
         return result_of(adapter, call, graph, result if result.dim() == 2 else result.flatten(1))
 
     def explain(self, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Choice:
@@ -312,15 +333,17 @@ class CompiledLayer(nn.Module):
         graph: HeteroGraph,
         chosen: Chosen,
         memory_limit: int | None,
-        features: dict[str, Tensor],
+        rows: Tensor,
         weights: dict[str, Tensor],
         out: Tensor | None,
+        overflow: Overflow,
     ) -> Tensor:
         executable, must = self._executable(chosen.variant, graph), self._policy.cuda_graph
+        features = {"x": rows}
         if chosen.is_settled:
             executable.tidy()
         if must is False:
-            return executable.run(features, weights, out)
+            return executable.run(features, weights, out, overflow=overflow)
         recorder = self._recorder
         replays = graph.cached("replays", lambda: Replays(must or False, recorder), owner=self)
         return replays.run(
@@ -342,7 +365,7 @@ class CompiledLayer(nn.Module):
             owner=pricer,
         )
 
-    def _weights_of(self, plan: Plan, adapter: Adapter, graph: HeteroGraph) -> dict[str, Tensor]:
+    def _weights_of(self, plan: Plan, adapter: Adapter, graph: HeteroGraph) -> _Weights:
         version = adapter.parameters_version()
         if version.devices != (graph.device,):
             raise InputError(
@@ -352,12 +375,14 @@ class CompiledLayer(nn.Module):
         key = id(plan), types_of(plan, graph)
         known = self._weights.get(key)
         if known is not None and known.version is version:
-            return known.tensors
-        tensors = weights_of(plan, adapter.weights(), graph)
+            return known
+        values = adapter.weights()
+        tensors = weights_of(plan, values, graph)
+        made = _Weights(version, tensors, fits(tensors, values))
         if settle(graph.device):
             now = {k: kept for k, kept in self._weights.items() if kept.version is version}
-            self._weights = {**now, key: _Weights(version, tensors)}  # others may be reading
-        return tensors
+            self._weights = {**now, key: made}  # others may be reading
+        return made
 
     def _fall_back(
         self,

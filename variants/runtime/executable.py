@@ -23,6 +23,7 @@ from hetune.variants.program.nodes import ALL_EDGES, Param
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.given import constants_of
 from hetune.variants.runtime.memory import ELEMENT, Layout, copied_bytes, layout_of
+from hetune.variants.runtime.range import Overflow
 from hetune.variants.runtime.workspace import Workspace
 
 
@@ -70,6 +71,7 @@ class Executable:
         weights: Mapping[str, Tensor],
         out: Tensor | None = None,
         mark: Callable[[], object] | None = None,
+        overflow: Overflow | None = None,
     ) -> Tensor:
         """The plan's result.
 
@@ -80,6 +82,7 @@ class Executable:
             out: Where to write the result: float32, contiguous, [rows, *row shape].
             mark: Called before the first launch and after each that the graph has rows for
                 (`Domain.runs`), to note the time.
+            overflow: Told of a number that outgrew float32. On a GPU nobody is.
 
         Raises:
             InputError: A tensor's dtype, shape or device does not fit.
@@ -92,13 +95,12 @@ class Executable:
                 buffers[self.plan.result] = result
             for view in self.plan.views:
                 buffers[view.name] = buffers[view.base]
-            if mark is None:
-                for runner in self._runners:
-                    runner(buffers)
-            else:
+            if mark is not None:
                 mark()
-                for runner in self._runners:
-                    runner(buffers)
+            for runner in self._runners:
+                if runner(buffers) and overflow is not None:
+                    overflow.note()
+                if mark is not None:
                     mark()
         return result
 
