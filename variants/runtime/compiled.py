@@ -23,6 +23,7 @@ from hetune.variants.frontend.adapter import (
     Unsupported,
     is_wrapper,
 )
+from hetune.variants.frontend.autocast import Autocast, cast
 from hetune.variants.frontend.calls import Call, graph_of, read_call, result_of, rows_of
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
@@ -130,6 +131,7 @@ class CompiledLayer(nn.Module):
         self._promoted: dict[str, Variant] = {}
         self._weights: dict[Hashable, _Weights] = {}
         self._graphs = GraphCache()
+        self._autocast = Autocast()
         self._warned: set[str] = set()
         if isinstance(adapter, Unsupported):
             self._warn(adapter.reason, stacklevel=4)
@@ -199,7 +201,8 @@ class CompiledLayer(nn.Module):
         memory_limit: int | None,
         out: Tensor | None,
     ) -> Tensor | dict[str, Tensor] | Unsupported:
-        rows, overflow = rows_of(adapter, call, graph), Overflow()
+        rows, overflow = rows_of(adapter, call, graph).float(), Overflow()
+        dtypes = self._autocast.dtypes(adapter, call, rows.device) if out is None else torch.float32
         with full_precision(rows.device.type):
             chosen, tell = self._variant(graph, variant, memory_limit)
             try:
@@ -221,7 +224,8 @@ class CompiledLayer(nn.Module):
                 or (overflow.happened and may_differ(result, (rows, *weights.tensors.values())))
             ):
                 return Unsupported(OUTGROWN)
-        return result_of(adapter, call, graph, result if result.dim() == 2 else result.flatten(1))
+        result = result if result.dim() == 2 else result.flatten(1)
+        return cast(result_of(adapter, call, graph, result), dtypes)
 
     def explain(self, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Choice:
         """What a call with these arguments would run, and why. Printed, it is a table.
