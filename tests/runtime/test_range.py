@@ -12,12 +12,11 @@ from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.nodes import Schedule
+from hetune.variants.kernel.parse import parse
 from hetune.variants.runtime.compiled import FallbackWarning
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.domain import Domain
-from hetune.variants.kernel.parse import parse
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
-from hetune.variants.testing.layers import randomized
 
 pytestmark = pytest.mark.usefixtures("no_grad")
 HUGE = 1e38

@@ -38,6 +38,7 @@ from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import types_of, weights_of
+from hetune.variants.runtime.graph_break import caller, outside_of_graphs
 from hetune.variants.runtime.modes import differentiates, full_precision, transform
 from hetune.variants.runtime.pricing import Pricer, RooflinePricer
 from hetune.variants.runtime.range import OUTGROWN, Overflow, fits, may_differ
@@ -134,7 +135,7 @@ class CompiledLayer(nn.Module):
         self._autocast = Autocast()
         self._warned: set[str] = set()
         if isinstance(adapter, Unsupported):
-            self._warn(adapter.reason, stacklevel=4)
+            self._warn(adapter.reason)
         else:
             self._adapter = adapter
             variants = variants_of(adapter.program, backend.target)
@@ -147,6 +148,7 @@ class CompiledLayer(nn.Module):
         """Ids of the promoted variants."""
         return tuple(self._promoted)
 
+    @outside_of_graphs("hetune's layers are compiled already: they stay outside of torch's graphs")
     def forward(
         self,
         *args: Any,
@@ -402,18 +404,18 @@ class CompiledLayer(nn.Module):
                     f"{why.reason}"
                 )
         if self._adapter is not None:
-            self._warn(why.reason, _CALLER)
+            self._warn(why.reason)
         takes_graphs = isinstance(self.module, RelationalLayer)
         given = (*args, *kwargs.values())
         if not takes_graphs and any(isinstance(value, HeteroGraph) for value in given):
             args, kwargs = _with_tensors(self._adapter, args, kwargs)
         return self.module(*args, **kwargs)
 
-    def _warn(self, reason: str, stacklevel: int) -> None:
+    def _warn(self, reason: str) -> None:
         if reason not in self._warned:
             self._warned.add(reason)
             name = type(self.module).__name__
-            warnings.warn(f"{name} runs uncompiled: {reason}", FallbackWarning, stacklevel)
+            warnings.warn(f"{name} runs uncompiled: {reason}", FallbackWarning, caller())
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """The original module's, under its own names: a compiled model loads what it saved before.
@@ -442,10 +444,6 @@ class CompiledLayer(nn.Module):
     def extra_repr(self) -> str:
         """How many variants there are, and of which backend."""
         return f"variants={len(self._promoted)}, backend={self._backend.name!r}"
-
-
-_CALLER = 6
-"""Frames from a warning up to the line that calls the layer, torch's own included."""
 
 
 def _now(device: torch.device, exact: bool) -> float:
