@@ -13,22 +13,32 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import settle
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.runtime.given import types_of, weights_of
+from hetune.variants.runtime.range import fits
 
 
 @dataclass(frozen=True, slots=True)
-class _Weights:
+class Weights:
+    """What a plan reads of a module's parameters.
+
+    Attributes:
+        version: Of the parameters that they were made of.
+        tensors: As `weights_of` gives them.
+        fit: Whether they lie within float32's range, if the parameters do.
+    """
+
     version: ParametersVersion
     tensors: dict[str, Tensor]
+    fit: bool
 
 
 class WeightCache:
     """A layer's weights as its plans read them. Safe with several threads."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, _Weights] = {}
+        self._kept: dict[Hashable, Weights] = {}
 
-    def weights(self, plan: Plan, adapter: Adapter, graph: HeteroGraph) -> dict[str, Tensor]:
-        """What `weights_of` gives for a plan on a graph.
+    def weights(self, plan: Plan, adapter: Adapter, graph: HeteroGraph) -> Weights:
+        """What a plan reads on a graph.
 
         Raises:
             InputError: The module is not on the graph's device.
@@ -42,9 +52,11 @@ class WeightCache:
         key = id(plan), types_of(plan, graph)
         known = self._kept.get(key)
         if known is not None and known.version is version:
-            return known.tensors
-        tensors = weights_of(plan, adapter.weights(), graph)
+            return known
+        values = adapter.weights()
+        tensors = weights_of(plan, values, graph)
+        made = Weights(version, tensors, fits(tensors, values))
         if settle(graph.device):
             now = {k: kept for k, kept in self._kept.items() if kept.version is version}
-            self._kept = {**now, key: _Weights(version, tensors)}  # others may be reading
-        return tensors
+            self._kept = {**now, key: made}  # others may be reading
+        return made
