@@ -9,6 +9,7 @@ from hetune.variants.errors import HetuneError
 from hetune.variants.graph.generate import generate
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders import load
+from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.runtime.choice import Choice
 from hetune.variants.runtime.compiled import CompiledLayer, FallbackWarning
 from hetune.variants.runtime.scored import Candidate
@@ -24,6 +25,7 @@ __all__ = [
     "HeteroGraph",
     "HetuneError",
     "Selector",
+    "Vocabulary",
     "__version__",
     "compile",
     "errors",
