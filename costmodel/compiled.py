@@ -7,7 +7,6 @@ from torch import nn
 from hetune.costmodel.selector import Selector
 from hetune.variants.backends.base import Backend
 from hetune.variants.runtime import compiled
-from hetune.variants.runtime.backends import backend_of
 from hetune.variants.runtime.compiled import CompiledLayer
 
 
@@ -26,7 +25,8 @@ def compile(
     Args:
         module: A layer of `hetune.nn`, or PyG's `RGCNConv`, `FastRGCNConv`, `RGATConv` or
             `HGTConv`. Its parameters are shared, not copied: later changes are seen, but for
-            those of single elements by way of ``.data``.
+            those of single elements by way of ``.data``. A compiled layer is compiled anew, with
+            its own options where none are given; compile its `module` to begin from the defaults.
         backend: ``"cpp"`` (compiled for this CPU), ``"triton"`` (compiled for the GPU that the
             features are on) or ``"torch"`` (the interpreter). None: ``"triton"`` if the module's
             parameters are on a GPU, else ``"cpp"``.
@@ -54,12 +54,12 @@ def compile(
     Raises:
         InputError: An argument is of no use.
     """
-    chosen = backend_of(module, backend)
     return compiled.compile(
         module,
-        backend=chosen,
+        backend=backend,
         memory_limit=memory_limit,
-        pricer=selector or Selector.load(device=chosen.target),
+        pricer=selector,
+        default_pricer=lambda device: Selector.load(device=device),
         expected_runs=expected_runs,
         explore=explore,
         cuda_graph=cuda_graph,

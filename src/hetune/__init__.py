@@ -11,7 +11,8 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders import load
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.runtime.choice import Choice
-from hetune.variants.runtime.compiled import CompiledLayer, FallbackWarning
+from hetune.variants.runtime.compiled import CompiledLayer
+from hetune.variants.runtime.fallback import FallbackWarning
 from hetune.variants.runtime.scored import Candidate
 
 __version__ = release()

@@ -13,7 +13,8 @@ from hetune.variants.frontend.adapter import Adapter, Unsupported
 from hetune.variants.frontend.nn import HGT, RGAT, RGCN, FlatLayer
 from hetune.variants.frontend.trace import dot, layer_program, node, softmax
 from hetune.variants.graph import from_edge_index_dict
-from hetune.variants.runtime.compiled import FallbackWarning, compile
+from hetune.variants.runtime.compiled import compile
+from hetune.variants.runtime.fallback import FallbackWarning
 
 from .conftest import GRAPHS, METADATA, NUM_RELATIONS, TYPED
 

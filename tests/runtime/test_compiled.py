@@ -27,9 +27,9 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.plan.variants import BLOCK_NODES
 from hetune.variants.runtime.backends import backend_for, backend_named
-from hetune.variants.runtime.compiled import FallbackWarning
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.fallback import FallbackWarning
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
 from hetune.variants.testing.graphs import typed_graph
 from hetune.variants.testing.layers import randomized
@@ -713,8 +713,8 @@ def test_demands_that_a_fallback_cannot_meet(demand, x, edges):
     with pytest.raises(InputError) as caught:
         layer(x, *edges, **demand)
     assert str(caught.value) == (
-        f"{next(iter(demand))}= cannot be honored, for the call runs in the original module: the "
-        "module is not supported"
+        f"{next(iter(demand))}= cannot be honored, for the call runs in the original module: "
+        "aggr='max': 'add' and 'mean' are supported"
     )
 
 
@@ -731,7 +731,7 @@ def test_a_limit_of_the_layer_that_a_fallback_cannot_meet(rgcn, x, graph):
 
 def test_nothing_to_explain(x, edges):
     layer, _ = warned(compile_layer, geometric.RGCNConv(8, 8, 3, aggr="max"), backend="torch")
-    with pytest.raises(VariantError, match="this call runs in the original module: the module is"):
+    with pytest.raises(VariantError, match="runs in the original module: aggr='max': 'add' and"):
         layer.explain(x, *edges)
 
 

@@ -12,7 +12,7 @@ from hetune.variants.errors import InputError
 from hetune.variants.frontend.nn import FlatLayer
 from hetune.variants.frontend.trace import etype, node, ntype
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.runtime import compiled
+from hetune.variants.runtime import weights as kept
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.testing.graphs import typed_graph
 from hetune.variants.testing.unusual import node_biases, typed_keys
@@ -92,8 +92,8 @@ def made(monkeypatch) -> list[weakref.ref[torch.Tensor]]:
         found.append(weakref.ref(next(iter(weights.values()))))
         return weights
 
-    weights_of = compiled.weights_of
-    monkeypatch.setattr(compiled, "weights_of", noted)
+    weights_of = kept.weights_of
+    monkeypatch.setattr(kept, "weights_of", noted)
     return found
 
 

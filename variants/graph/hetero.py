@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import os
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -26,6 +27,7 @@ from hetune.variants.graph._derived import (
     with_loops,
 )
 from hetune.variants.graph._parts import complete
+from hetune.variants.graph.saving import rebuilt, save
 from hetune.variants.graph.vocabulary import Vocabulary
 
 __all__ = ["CanonicalEtype", "HeteroGraph"]
@@ -38,7 +40,8 @@ class HeteroGraph:
 
     Node ids are global; nodes of one type are contiguous (type-major). Edges keep the order in
     which they were given. Duplicate edges, self loops, isolated nodes and relations without edges
-    are ordinary. Pickled, it leaves behind what is derived from it; unpickled, it is not checked.
+    are ordinary. Pickled, it leaves behind what is derived from it; `torch.load` takes what
+    `torch.save` wrote with `weights_only=True`.
 
     Args:
         src: Source node of each edge, shape [E]; int16, int32 or int64 tensor or NumPy array.
@@ -376,7 +379,15 @@ class HeteroGraph:
 
     def __reduce__(self) -> Any:
         arrays = (self.src, self.dst, self.etype, self.ntype)
-        return partial(HeteroGraph, **self._description()), arrays
+        return rebuilt, (*arrays, {**self._description(), "validate": True})
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the `.npz` that `hetune.load` reads back.
+
+        Raises:
+            GraphFileError: The path does not end in ".npz", or cannot be written.
+        """
+        save(self, path)
 
     def __repr__(self) -> str:
         where = "" if self.device.type == "cpu" else f", device={str(self.device)!r}"

@@ -6,9 +6,8 @@ import copy
 import math
 import pickle
 import time
-import warnings
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,32 +18,27 @@ from hetune.variants.errors import InputError, MemoryLimitError, VariantError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import (
     Adapter,
-    ParametersVersion,
     Unsupported,
     is_wrapper,
 )
 from hetune.variants.frontend.calls import Call, graph_of, read_call, result_of, rows_of
-from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import settle
 from hetune.variants.graph.threads import kernel_threads
-from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.sides import depends_on_side, id_on
-from hetune.variants.plan.variants import Variant, variants_of, with_schedule
+from hetune.variants.plan.variants import Device, Variant, variants_of, with_schedule
+from hetune.variants.runtime import fallback, global_hooks
 from hetune.variants.runtime.backends import backend_of
 from hetune.variants.runtime.choice import Choice, Chosen, check_demands, choose, is_replayed
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.executable import Executable
-from hetune.variants.runtime.given import types_of, weights_of
 from hetune.variants.runtime.modes import differentiates, full_precision, transform
 from hetune.variants.runtime.pricing import Pricer, RooflinePricer
 from hetune.variants.runtime.replay import CudaRecorder, Recorder, Replays
 from hetune.variants.runtime.use import Policy, Uses
-
-
-class FallbackWarning(UserWarning):
-    """A call or a module runs uncompiled, for the reason that the message names."""
+from hetune.variants.runtime.weights import WeightCache
+from hetune.variants.runtime.wrapper import HOOKS, ModuleWrapper
 
 
 def compile(
@@ -53,6 +47,7 @@ def compile(
     backend: str | Backend | None = None,
     memory_limit: int | None = None,
     pricer: Pricer | None = None,
+    default_pricer: Callable[[Device], Pricer] = lambda device: RooflinePricer(),
     expected_runs: float | None = None,
     explore: bool = False,
     cuda_graph: bool | None = None,
@@ -62,7 +57,8 @@ def compile(
     Args:
         module: A layer of `hetune.nn`, or PyG's `RGCNConv`, `FastRGCNConv`, `RGATConv` or
             `HGTConv`. Its parameters are shared, not copied: later changes are seen, but for
-            those by way of ``.data``: on a CPU of single elements, on a GPU all of them.
+            those by way of ``.data``: on a CPU of single elements, on a GPU all of them. A
+            compiled layer is compiled anew, with its own options where none are given.
         backend: ``"cpp"`` (compiled for this CPU), ``"triton"`` (compiled for the GPU that the
             features are on) or ``"torch"`` (the interpreter). None: ``"triton"`` if the module's
             parameters are on a GPU, else ``"cpp"``.
@@ -70,7 +66,8 @@ def compile(
             the choice. Copies of features, and what outlives it (indexes, constants of the graph,
             folded weights) are not counted; what a recording copies is. A call that would run in
             the original module is refused: its attribute `module` has no limit.
-        pricer: Who predicts times; the roofline model if None.
+        pricer: Who predicts times.
+        default_pricer: Makes it where None is given, for what the backend compiles for.
         expected_runs: How often a graph will be run on, for what is worth preparing; learned
             from the calls if None.
         explore: Whether the first calls on a graph try the variants between which predictions
@@ -88,60 +85,75 @@ def compile(
         InputError: An argument is of no use.
     """
     check_demands(memory_limit, expected_runs)
-    runs = backend_of(module, backend)
+    runs = _backend(module, backend)
+    if isinstance(module, CompiledLayer):
+        before = module._policy
+        if runs.target == module._backend.target:
+            pricer = pricer or before.pricer
+            cuda_graph = before.cuda_graph if cuda_graph is None else cuda_graph
+        memory_limit = before.memory_limit if memory_limit is None else memory_limit
+        expected_runs = before.expected_runs if expected_runs is None else expected_runs
+        explore, module = explore or before.explore, module.module
     if cuda_graph is None and runs.target == "cpu":
         cuda_graph = False
-    policy = Policy(pricer or RooflinePricer(), memory_limit, expected_runs, explore, cuda_graph)
-    return CompiledLayer(module, adapt(module), runs, policy)
+    pricer = pricer or default_pricer(runs.target)
+    policy = Policy(pricer, memory_limit, expected_runs, explore, cuda_graph)
+    return CompiledLayer(module, runs, policy)
 
 
-@dataclass(frozen=True, slots=True)
-class _Weights:
-    version: ParametersVersion
-    tensors: dict[str, Tensor]
+def _backend(module: nn.Module, backend: str | Backend | None) -> Backend:
+    if backend is None and isinstance(module, CompiledLayer):
+        devices = {parameter.device for parameter in module.parameters()}
+        if not any(map(module._backend.refusal, devices)):
+            return module._backend
+    return backend_of(module, backend)
 
 
-class CompiledLayer(nn.Module):
+class CompiledLayer(ModuleWrapper):
     """A layer that chooses among its compiled variants for every graph. Made by `compile`.
 
     For inference: a call that needs gradients runs in the original module.
 
     Attributes:
-        module: The original module.
-        variants: Ids of the promoted variants; empty if the module is not supported.
+        module: The original module. Its attributes and methods are this module's, too.
+        variants: Ids of the promoted variants; empty as long as the module is not supported.
     """
 
     def __init__(
-        self,
-        module: nn.Module,
-        adapter: Adapter | Unsupported,
-        backend: Backend,
-        policy: Policy,
+        self, module: nn.Module, backend: Backend, policy: Policy, warned: Iterable[str] = ()
     ) -> None:
         super().__init__()
-        self.module = module
-        self.train(module.training)
         self._backend = backend
         self._policy = policy
         self._recorder: Recorder = CudaRecorder()
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
-        self._weights: dict[Hashable, _Weights] = {}
+        self._weights = WeightCache()
         self._graphs = GraphCache()
-        self._warned: set[str] = set()
-        if isinstance(adapter, Unsupported):
-            self._warn(adapter.reason, stacklevel=4)
-        else:
-            self._adapter = adapter
-            variants = variants_of(adapter.program, backend.target)
-            if backend.schedule is not None:
-                variants = tuple(with_schedule(variant, backend.schedule) for variant in variants)
-            self._promoted = {variant.id: variant for variant in variants}
+        self._warned = set(warned)
+        self.training = module.training
+        self.module = module
+        if isinstance(found := self._adapted(), Unsupported):
+            self._warn(found.reason)
 
     @property
     def variants(self) -> tuple[str, ...]:
         """Ids of the promoted variants."""
         return tuple(self._promoted)
+
+    def _adapted(self) -> Adapter | Unsupported:
+        """The module's adapter, made as soon as its state allows it."""
+        if self._adapter is not None:
+            return self._adapter
+        adapter = adapt(self.module)
+        if isinstance(adapter, Unsupported):
+            return adapter
+        variants = variants_of(adapter.program, self._backend.target)
+        if (schedule := self._backend.schedule) is not None:
+            variants = tuple(with_schedule(variant, schedule) for variant in variants)
+        self._promoted = {variant.id: variant for variant in variants}
+        self._adapter = adapter
+        return adapter
 
     def forward(
         self,
@@ -170,26 +182,40 @@ class CompiledLayer(nn.Module):
         check_demands(memory_limit)
         if out is not None and (not isinstance(out, Tensor) or is_wrapper(out)):
             raise InputError(f"out is a {type(out).__name__}: give a tensor that has memory")
-        reason = transform()
-        prepared = self._prepare(args, kwargs) if reason is None else Unsupported(reason)
-        if not isinstance(prepared, Unsupported) and self._needs_gradients(prepared[1]):
-            prepared = Unsupported(
-                "gradients are needed: call it under torch.no_grad() for inference"
-            )
+        prepared = self._prepare_run(args, kwargs)
+        demands = {
+            "variant=": variant,
+            "memory_limit=": memory_limit,
+            "out=": out,
+            "memory_limit= of hetune.compile": self._policy.memory_limit,
+        }
         if isinstance(prepared, Unsupported):
-            demands = {
-                "variant=": variant,
-                "memory_limit=": memory_limit,
-                "out=": out,
-                "memory_limit= of hetune.compile": self._policy.memory_limit,
-            }
-            return self._fall_back(prepared, args, kwargs, demands)
-        adapter, call, graph = prepared
+            return self._fall_back(self.module, prepared, args, kwargs, demands)
+        if not global_hooks.are_registered():
+            return self._run_call(*prepared, variant, memory_limit, out)
+
+        def run(args: tuple[Any, ...]) -> Any:
+            prepared = self._prepare_run(args, kwargs)
+            if isinstance(prepared, Unsupported):
+                return self._fall_back(self.module.forward, prepared, args, kwargs, demands)
+            return self._run_call(*prepared, variant, memory_limit, out)
+
+        return global_hooks.run_between(self.module, args, kwargs, run)
+
+    def _run_call(
+        self,
+        adapter: Adapter,
+        call: Call,
+        graph: HeteroGraph,
+        variant: str | None,
+        memory_limit: int | None,
+        out: Tensor | None,
+    ) -> Any:
         rows = rows_of(adapter, call, graph)
         with full_precision(rows.device.type):
             chosen, tell = self._variant(graph, variant, memory_limit)
             try:
-                weights = self._weights_of(chosen.variant.plan, adapter, graph)
+                weights = self._weights.weights(chosen.variant.plan, adapter, graph)
                 start = _now(rows.device, tell is not None)
                 result = self._run(graph, chosen, memory_limit, {"x": rows}, weights, out)
                 if tell is not None:
@@ -214,12 +240,21 @@ class CompiledLayer(nn.Module):
             raise VariantError(f"this call runs in the original module: {prepared.reason}")
         return self._choice(prepared[2], memory_limit)
 
+    def _prepare_run(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Adapter, Call, HeteroGraph] | Unsupported:
+        reason = transform()
+        prepared = self._prepare(args, kwargs) if reason is None else Unsupported(reason)
+        if not isinstance(prepared, Unsupported) and self._needs_gradients(prepared[1]):
+            return Unsupported("gradients are needed: call it under torch.no_grad() for inference")
+        return prepared
+
     def _prepare(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[Adapter, Call, HeteroGraph] | Unsupported:
-        adapter = self._adapter
-        if adapter is None:
-            return Unsupported("the module is not supported")
+        adapter = self._adapted()
+        if isinstance(adapter, Unsupported):
+            return adapter
         if adapter.module is not self._modules.get("module"):
             return Unsupported("its module was replaced: compile it anew")
         if (reason := adapter.refusal()) is not None:
@@ -342,81 +377,47 @@ class CompiledLayer(nn.Module):
             owner=pricer,
         )
 
-    def _weights_of(self, plan: Plan, adapter: Adapter, graph: HeteroGraph) -> dict[str, Tensor]:
-        version = adapter.parameters_version()
-        if version.devices != (graph.device,):
-            raise InputError(
-                f"the module is on {' and '.join(map(str, version.devices))} but x and the graph "
-                f"are on {graph.device}: move them to one device, and compile the module there"
-            )
-        key = id(plan), types_of(plan, graph)
-        known = self._weights.get(key)
-        if known is not None and known.version is version:
-            return known.tensors
-        tensors = weights_of(plan, adapter.weights(), graph)
-        if settle(graph.device):
-            now = {k: kept for k, kept in self._weights.items() if kept.version is version}
-            self._weights = {**now, key: _Weights(version, tensors)}  # others may be reading
-        return tensors
-
     def _fall_back(
         self,
+        run: Callable[..., Any],
         why: Unsupported,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         demands: Mapping[str, object],
     ) -> Any:
-        for name, value in demands.items():
-            if value is not None:
-                raise InputError(
-                    f"{name} cannot be honored, for the call runs in the original module: "
-                    f"{why.reason}"
-                )
-        if self._adapter is not None:
-            self._warn(why.reason, _CALLER)
-        takes_graphs = isinstance(self.module, RelationalLayer)
-        given = (*args, *kwargs.values())
-        if not takes_graphs and any(isinstance(value, HeteroGraph) for value in given):
-            args, kwargs = _with_tensors(self._adapter, args, kwargs)
-        return self.module(*args, **kwargs)
+        fallback.check_demands_met(demands, why.reason)
+        self._warn(why.reason)
+        args, kwargs = fallback.arguments_for(self.module, self._adapter, args, kwargs)
+        return run(*args, **kwargs)
 
-    def _warn(self, reason: str, stacklevel: int) -> None:
+    def _warn(self, reason: str) -> None:
         if reason not in self._warned:
             self._warned.add(reason)
-            name = type(self.module).__name__
-            warnings.warn(f"{name} runs uncompiled: {reason}", FallbackWarning, stacklevel)
-
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """The original module's, under its own names: a compiled model loads what it saved before.
-
-        `load_state_dict` takes the same names; `torch.func.functional_call` takes those of
-        `named_parameters`, which begin with "module.".
-        """
-        return self.module.state_dict(*args, **kwargs)
-
-    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        own = [prefix + name for name in self.module.state_dict(keep_vars=True)]
-        found = {key: state.pop(key) for key in own if key in state}
-        state.update((f"{prefix}module.{key.removeprefix(prefix)}", found[key]) for key in found)
-        super()._load_from_state_dict(state, prefix, *rest)
+            fallback.warn(f"{type(self.module).__name__} runs uncompiled: {reason}")
 
     def __reduce__(self) -> Any:
         raise pickle.PicklingError(
-            "compiled code is not pickled: pickle the attribute `module`, and compile it again "
-            "where it is loaded"
+            "compiled code is not pickled: save the state dict, which has the module's names, or "
+            "pickle the attribute `module`, and compile it again where it is loaded"
         )
+
+    def __copy__(self) -> CompiledLayer:
+        return self._with(copy.copy(self.module), copy.copy)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledLayer:
         module = copy.deepcopy(self.module, memo)
-        return CompiledLayer(module, adapt(module), self._backend, self._policy)
+        return self._with(module, lambda value: copy.deepcopy(value, memo))
+
+    def _with(self, module: nn.Module, copied: Callable[[Any], Any]) -> CompiledLayer:
+        """An equal layer around another module, with copies of this one's hooks."""
+        twin = CompiledLayer(module, self._backend, self._policy, self._warned)
+        for name in HOOKS:
+            twin.__dict__[name] = copied(self.__dict__[name])
+        return twin
 
     def extra_repr(self) -> str:
         """How many variants there are, and of which backend."""
         return f"variants={len(self._promoted)}, backend={self._backend.name!r}"
-
-
-_CALLER = 6
-"""Frames from a warning up to the line that calls the layer, torch's own included."""
 
 
 def _now(device: torch.device, exact: bool) -> float:
@@ -428,16 +429,3 @@ def _now(device: torch.device, exact: bool) -> float:
 
 def _features(call: Call) -> list[Tensor]:
     return [call.x] if isinstance(call.x, Tensor) else list(call.x.values())
-
-
-def _with_tensors(
-    adapter: Adapter | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with a graph's edge tensors in place of the graph."""
-    if adapter is None or adapter.kind == "hgt" or kwargs or len(args) != 2:
-        raise InputError(
-            "the original module takes no HeteroGraph: give it the edge tensors, or meet the "
-            "reason that the warning names"
-        )
-    graph = args[1]
-    return (args[0], torch.stack((graph.src, graph.dst)).long(), graph.etype.long()), {}

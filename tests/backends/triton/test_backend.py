@@ -18,9 +18,9 @@ from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.registry import Registry
-from hetune.variants.runtime.compiled import FallbackWarning
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.fallback import FallbackWarning
 from hetune.variants.testing.conformance import features
 from hetune.variants.testing.graphs import typed_graph
 from hetune.variants.testing.layers import LAYERS

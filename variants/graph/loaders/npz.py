@@ -12,13 +12,15 @@ from hetune.variants.graph.loaders._reading import check_file, check_memory, par
 
 SPLITS = ("train", "valid", "test")
 _REQUIRED = ("src", "dst")
+_KNOWN = (*_REQUIRED, "etype", "ntype", "etype_names", "ntype_names", "canonical_etypes", "split")
 
 
 def load_npz(path: Path, *, split: str | None = None) -> HeteroGraph:
     """Read a `.npz` of flat arrays; never unpickles.
 
     Arrays: `src`, `dst` int [E] global node ids; optional `etype` int [E], `ntype` int [N],
-    `etype_names` [R] and `ntype_names` [T] str, `split` int8 [E] (0 train, 1 valid, 2 test).
+    `etype_names` [R], `ntype_names` [T] and `canonical_etypes` [R, 3] str, `split` int8 [E]
+    (0 train, 1 valid, 2 test). `HeteroGraph.save` writes such files.
 
     Args:
         path: The file.
@@ -31,8 +33,7 @@ def load_npz(path: Path, *, split: str | None = None) -> HeteroGraph:
     with reading(path, "an .npz graph"):
         _check_sizes(path)
         with np.load(path, allow_pickle=False) as archive:
-            names = ("src", "dst", "etype", "ntype", "etype_names", "ntype_names", "split")
-            arrays = {name: archive[name] for name in names if name in archive.files}
+            arrays = {name: archive[name] for name in _KNOWN if name in archive.files}
             found = archive.files
         for name in _REQUIRED:
             if name not in arrays:
@@ -44,6 +45,7 @@ def load_npz(path: Path, *, split: str | None = None) -> HeteroGraph:
             arrays.get("ntype"),
             etype_names=arrays.get("etype_names"),
             ntype_names=arrays.get("ntype_names"),
+            canonical_etypes=arrays.get("canonical_etypes"),
         )
         return graph if split is None else part_of(graph, _chosen(path, arrays, split))
 

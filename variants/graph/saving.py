@@ -1,0 +1,65 @@
+"""Graphs in files: what `load` reads back, and what torch may load with `weights_only=True`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hetune.variants.errors import GraphFileError
+
+if TYPE_CHECKING:
+    from hetune.variants.graph.hetero import HeteroGraph
+
+
+def save(graph: HeteroGraph, path: str | os.PathLike[str]) -> None:
+    """Writes the `.npz` that `hetune.load` reads back: arrays, names and canonical edge types.
+
+    Args:
+        graph: What to write; its device is not kept.
+        path: Of the file, which ends in ".npz". One that is there is replaced.
+
+    Raises:
+        GraphFileError: The name ends otherwise, the file cannot be written, or a name of a type
+            ends in a zero byte.
+    """
+    where = Path(path)
+    if where.suffix.lower() != ".npz":
+        raise GraphFileError(f"{where}: graphs are written as .npz: name it {where.stem}.npz")
+    columns: dict[str, Any] = {
+        name: getattr(graph, name).cpu().numpy() for name in ("src", "dst", "etype", "ntype")
+    }
+    columns["ntype_names"] = _strings("ntype_names", graph.ntype_names)
+    columns["etype_names"] = _strings("etype_names", graph.etype_names)
+    if graph.is_canonical:
+        columns["canonical_etypes"] = _strings("canonical_etypes", graph.canonical_etypes)
+    try:
+        with where.open("wb") as file:
+            np.savez(file, **columns)
+    except OSError as error:
+        raise GraphFileError(f"{where} cannot be written: {error.strerror or error}") from error
+
+
+def _strings(what: str, names: tuple[object, ...]) -> np.ndarray:
+    found = np.array(names, dtype=np.str_)
+    if found.tolist() != [list(name) if isinstance(name, tuple) else name for name in names]:
+        raise GraphFileError(f"{what} has a name that ends in a zero byte: rename it")
+    return found
+
+
+def rebuilt(src: Tensor, dst: Tensor, etype: Tensor, ntype: Tensor, options: Any) -> HeteroGraph:
+    """A graph that was pickled, checked, for files come from anywhere.
+
+    Raises:
+        GraphError: It is none.
+    """
+    from hetune.variants.graph.hetero import HeteroGraph
+
+    return HeteroGraph(src, dst, etype, ntype, **options)
+
+
+torch.serialization.add_safe_globals([rebuilt])

@@ -1,0 +1,67 @@
+"""Calls that run in the original module: what they are told, and what it is given."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from hetune.variants.errors import InputError
+from hetune.variants.frontend.adapter import Adapter
+from hetune.variants.frontend.nn import RelationalLayer
+from hetune.variants.graph.hetero import HeteroGraph
+
+
+class FallbackWarning(UserWarning):
+    """A call or a module runs uncompiled, for the reason that the message names."""
+
+
+def warn(message: str) -> None:
+    """Warns whoever calls hetune, whichever way the call came through torch."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and _is_inside(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, FallbackWarning, level)
+
+
+def _is_inside(name: str) -> bool:
+    return name.partition(".")[0] in ("hetune", "torch")
+
+
+def check_demands_met(demands: Mapping[str, object], reason: str) -> None:
+    """Checks that nothing is asked for which the original module cannot give.
+
+    Raises:
+        InputError: Something is.
+    """
+    for name, value in demands.items():
+        if value is not None:
+            raise InputError(
+                f"{name} cannot be honored, for the call runs in the original module: {reason}"
+            )
+
+
+def arguments_for(
+    module: torch.nn.Module,
+    adapter: Adapter | None,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """A call's arguments with a graph's edge tensors in place of one that the module does not take.
+
+    Raises:
+        InputError: There are none that would fit.
+    """
+    given = (*args, *kwargs.values())
+    if isinstance(module, RelationalLayer) or not any(isinstance(v, HeteroGraph) for v in given):
+        return args, kwargs
+    if adapter is None or adapter.kind == "hgt" or kwargs or len(args) != 2:
+        raise InputError(
+            "the original module takes no HeteroGraph: give it the edge tensors, or meet the "
+            "reason that the warning names"
+        )
+    graph = args[1]
+    return (args[0], torch.stack((graph.src, graph.dst)).long(), graph.etype.long()), {}

@@ -1,0 +1,50 @@
+"""What plans compute from a module's weights, kept until the module's parameters change."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from hetune.variants.errors import InputError
+from hetune.variants.frontend.adapter import Adapter, ParametersVersion
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.streams import settle
+from hetune.variants.plan.nodes import Plan
+from hetune.variants.runtime.given import types_of, weights_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    version: ParametersVersion
+    tensors: dict[str, Tensor]
+
+
+class WeightCache:
+    """A layer's weights as its plans read them. Safe with several threads."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, _Weights] = {}
+
+    def weights(self, plan: Plan, adapter: Adapter, graph: HeteroGraph) -> dict[str, Tensor]:
+        """What `weights_of` gives for a plan on a graph.
+
+        Raises:
+            InputError: The module is not on the graph's device.
+        """
+        version = adapter.parameters_version()
+        if version.devices != (graph.device,):
+            raise InputError(
+                f"the module is on {' and '.join(map(str, version.devices))} but x and the graph "
+                f"are on {graph.device}: move them to one device, and compile the module there"
+            )
+        key = id(plan), types_of(plan, graph)
+        known = self._kept.get(key)
+        if known is not None and known.version is version:
+            return known.tensors
+        tensors = weights_of(plan, adapter.weights(), graph)
+        if settle(graph.device):
+            now = {k: kept for k, kept in self._kept.items() if kept.version is version}
+            self._kept = {**now, key: _Weights(version, tensors)}  # others may be reading
+        return tensors
