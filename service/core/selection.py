@@ -19,7 +19,6 @@ from hetune.service.core.metrics import Metrics
 from hetune.service.core.models import Model, ModelStore
 from hetune.service.core.steps import step
 from hetune.variants.errors import InputError, MemoryLimitError
-from hetune.variants.frontend.calls import check_graph
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads, using_threads
@@ -105,8 +104,8 @@ class Selection:
         found = model if isinstance(model, Model) else self._models.get(model, version)
         kept = isinstance(graph, str)
         given = self._graphs.get(graph) if isinstance(graph, str) else graph
-        for module in found.modules:
-            check_graph(module.adapter(), given)
+        for layer in found.compiled:
+            layer.check_graph(given)
         return found, given, math.inf if kept else _ONCE
 
     def layers(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.graph.hetero import CanonicalEtype
+from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.program.nodes import Program
 
 Kind = Literal["rgcn", "rgat", "hgt"]
@@ -36,6 +37,7 @@ class Adapter:
             ``(x_dict, edge_index_dict)``.
         num_relations: Rows of its per-edge-type weights.
         metadata: Node types and canonical edge types that it was made for, where it was.
+        vocabulary: Names of the types that its weights are for, in their order, where it was told.
         is_reversed: Messages go from ``edge_index[1]`` to ``edge_index[0]``.
     """
 
@@ -57,6 +59,7 @@ class Adapter:
         self.signature = signature
         self.num_relations = num_relations
         self.metadata = metadata
+        self.vocabulary: Vocabulary | None = None
         self.is_reversed = is_reversed
         self._weights = weights
         self._options = _options(module)

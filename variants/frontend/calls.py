@@ -20,6 +20,7 @@ from torch import Tensor
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
+from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
 
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
@@ -168,7 +169,7 @@ def graph_of(adapter: Adapter, call: Call) -> HeteroGraph:
     """
     match call.edges:
         case HeteroGraph() as graph:
-            check_graph(adapter, graph)
+            order_of(adapter, graph)
             return (
                 graph.cached("reversed", lambda: _reversed(graph)) if adapter.is_reversed else graph
             )
@@ -186,25 +187,6 @@ def graph_of(adapter: Adapter, call: Call) -> HeteroGraph:
             assert isinstance(call.x, Mapping)
             assert adapter.metadata is not None
             return from_edge_index_dict(edges, x_dict=call.x, metadata=adapter.metadata)
-
-
-def check_graph(adapter: Adapter, graph: HeteroGraph) -> None:
-    """Checks that a graph has the edge types that the module's weights are for.
-
-    Raises:
-        InputError: It has others.
-    """
-    if adapter.metadata is None:
-        if graph.num_etypes != adapter.num_relations:
-            raise InputError(
-                f"the graph has {graph.num_etypes} edge types but the layer was made for "
-                f"{adapter.num_relations}: make it with num_relations={graph.num_etypes}"
-            )
-    elif graph.metadata() != adapter.metadata:
-        raise InputError(
-            f"the graph's metadata is {graph.metadata()} but the layer was made for "
-            f"{adapter.metadata}: make it with metadata=graph.metadata()"
-        )
 
 
 def rows_of(adapter: Adapter, call: Call, graph: HeteroGraph) -> Tensor:

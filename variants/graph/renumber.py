@@ -14,7 +14,7 @@ from hetune.variants.errors import GraphError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.vocabulary import Unknown, Vocabulary, VocabularyLike, shown
 
-__all__ = ["named_by_number", "relation_ids", "renumbered"]
+__all__ = ["named_by_number", "relation_ids", "renumbered", "type_ids"]
 
 _LACKING = -1
 
@@ -42,7 +42,7 @@ def renumbered(
     if known == graph.vocabulary():
         return graph
     relations = relation_ids(graph, known)
-    ntypes = _type_ids(graph, known)
+    ntypes = type_ids(graph, known)
     nodes = _numbered_nodes(graph, known, ntypes)
     lacking = [
         ("relations", _unknown(graph.etype_names, relations)),
@@ -141,7 +141,8 @@ def relation_ids(graph: HeteroGraph, vocabulary: Vocabulary) -> list[int]:
     return found
 
 
-def _type_ids(graph: HeteroGraph, vocabulary: Vocabulary) -> list[int]:
+def type_ids(graph: HeteroGraph, vocabulary: Vocabulary) -> list[int]:
+    """A vocabulary's number of each of a graph's node types; -1 where it has none."""
     if vocabulary.node_types is None:
         return list(range(graph.num_ntypes))
     by_name = {name: t for t, name in enumerate(vocabulary.node_types)}

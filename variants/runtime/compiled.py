@@ -22,9 +22,11 @@ from hetune.variants.frontend.adapter import (
     is_wrapper,
 )
 from hetune.variants.frontend.calls import Call, graph_of, read_call, result_of, rows_of
+from hetune.variants.frontend.type_order import SAME, TypeOrder, order_of
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import settle
 from hetune.variants.graph.threads import kernel_threads
+from hetune.variants.graph.vocabulary import Vocabulary, VocabularyLike
 from hetune.variants.plan.sides import depends_on_side, id_on
 from hetune.variants.plan.variants import Device, Variant, variants_of, with_schedule
 from hetune.variants.runtime import fallback, global_hooks
@@ -51,6 +53,7 @@ def compile(
     expected_runs: float | None = None,
     explore: bool = False,
     cuda_graph: bool | None = None,
+    vocabulary: VocabularyLike | None = None,
 ) -> CompiledLayer:
     """Compiles a relational layer.
 
@@ -75,6 +78,11 @@ def compile(
         cuda_graph: Whether a GPU's kernels are recorded as a CUDA graph on the third call in a row
             that runs the same variant on the same graph, and replayed from then on. Its memory is
             kept with the graph. If None, that is chosen along with the variant.
+        vocabulary: Names of the edge types, and optionally of the node types, that the layer's
+            weights are for, in their order: what `Vocabulary.of` takes, or a graph to follow. A
+            `HeteroGraph` that has other names is refused then; one with the same names in another
+            order is run with weights in its order. Edge tensors bring numbers, which are the
+            layer's.
 
     Returns:
         A module with the same call signature, which also takes a `HeteroGraph` in place of the
@@ -93,12 +101,14 @@ def compile(
             cuda_graph = before.cuda_graph if cuda_graph is None else cuda_graph
         memory_limit = before.memory_limit if memory_limit is None else memory_limit
         expected_runs = before.expected_runs if expected_runs is None else expected_runs
+        vocabulary = module.vocabulary if vocabulary is None else vocabulary
         explore, module = explore or before.explore, module.module
     if cuda_graph is None and runs.target == "cpu":
         cuda_graph = False
     pricer = pricer or default_pricer(runs.target)
     policy = Policy(pricer, memory_limit, expected_runs, explore, cuda_graph)
-    return CompiledLayer(module, runs, policy)
+    known = None if vocabulary is None else Vocabulary.of(vocabulary)
+    return CompiledLayer(module, runs, policy, known)
 
 
 def _backend(module: nn.Module, backend: str | Backend | None) -> Backend:
@@ -120,9 +130,15 @@ class CompiledLayer(ModuleWrapper):
     """
 
     def __init__(
-        self, module: nn.Module, backend: Backend, policy: Policy, warned: Iterable[str] = ()
+        self,
+        module: nn.Module,
+        backend: Backend,
+        policy: Policy,
+        vocabulary: Vocabulary | None = None,
+        warned: Iterable[str] = (),
     ) -> None:
         super().__init__()
+        self._vocabulary = vocabulary
         self._backend = backend
         self._policy = policy
         self._recorder: Recorder = CudaRecorder()
@@ -141,11 +157,25 @@ class CompiledLayer(ModuleWrapper):
         """Ids of the promoted variants."""
         return tuple(self._promoted)
 
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """Names of the types that the weights are for, in their order, if the layer was told."""
+        return self._vocabulary
+
+    def check_graph(self, graph: HeteroGraph) -> None:
+        """Checks that a graph has the types that the layer's weights are for.
+
+        Raises:
+            InputError: It has others.
+        """
+        if isinstance(adapter := self._adapted(), Adapter):
+            order_of(adapter, graph)
+
     def _adapted(self) -> Adapter | Unsupported:
         """The module's adapter, made as soon as its state allows it."""
         if self._adapter is not None:
             return self._adapter
-        adapter = adapt(self.module)
+        adapter = adapt(self.module, self._vocabulary)
         if isinstance(adapter, Unsupported):
             return adapter
         variants = variants_of(adapter.program, self._backend.target)
@@ -173,7 +203,8 @@ class CompiledLayer(ModuleWrapper):
             **kwargs: As the original's.
 
         Raises:
-            InputError: A tensor's dtype, shape or device does not fit, or the call runs in the
+            InputError: A tensor's dtype, shape or device does not fit, the graph has other types
+                than the layer, or the call runs in the
                 original module, which keeps to no variant, limit or out.
             GraphError: The edges are no graph.
             VariantError: No variant has this id.
@@ -215,7 +246,8 @@ class CompiledLayer(ModuleWrapper):
         with full_precision(rows.device.type):
             chosen, tell = self._variant(graph, variant, memory_limit)
             try:
-                weights = self._weights.weights(chosen.variant.plan, adapter, graph)
+                plan = chosen.variant.plan
+                weights = self._weights.weights(plan, adapter, graph, _order(adapter, call))
                 start = _now(rows.device, tell is not None)
                 result = self._run(graph, chosen, memory_limit, {"x": rows}, weights, out)
                 if tell is not None:
@@ -410,7 +442,7 @@ class CompiledLayer(ModuleWrapper):
 
     def _with(self, module: nn.Module, copied: Callable[[Any], Any]) -> CompiledLayer:
         """An equal layer around another module, with copies of this one's hooks."""
-        twin = CompiledLayer(module, self._backend, self._policy, self._warned)
+        twin = CompiledLayer(module, self._backend, self._policy, self._vocabulary, self._warned)
         for name in HOOKS:
             twin.__dict__[name] = copied(self.__dict__[name])
         return twin
@@ -425,6 +457,11 @@ def _now(device: torch.device, exact: bool) -> float:
     if exact and device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
+
+
+def _order(adapter: Adapter, call: Call) -> TypeOrder:
+    """How the types that a call names are numbered in the layer; edge tensors bring numbers."""
+    return order_of(adapter, call.edges) if isinstance(call.edges, HeteroGraph) else SAME
 
 
 def _features(call: Call) -> list[Tensor]:

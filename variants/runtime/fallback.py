@@ -12,6 +12,7 @@ import torch
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.nn import RelationalLayer
+from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph.hetero import HeteroGraph
 
 
@@ -56,7 +57,10 @@ def arguments_for(
         InputError: There are none that would fit.
     """
     given = (*args, *kwargs.values())
-    if isinstance(module, RelationalLayer) or not any(isinstance(v, HeteroGraph) for v in given):
+    takes_graphs = isinstance(module, RelationalLayer) and (
+        adapter is None or adapter.vocabulary is None or adapter.metadata is not None
+    )
+    if takes_graphs or not any(isinstance(v, HeteroGraph) for v in given):
         return args, kwargs
     if adapter is None or adapter.kind == "hgt" or kwargs or len(args) != 2:
         raise InputError(
@@ -64,4 +68,5 @@ def arguments_for(
             "reason that the warning names"
         )
     graph = args[1]
-    return (args[0], torch.stack((graph.src, graph.dst)).long(), graph.etype.long()), {}
+    edge_type = order_of(adapter, graph).edge_types(graph)
+    return (args[0], torch.stack((graph.src, graph.dst)).long(), edge_type), {}

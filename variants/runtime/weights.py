@@ -9,10 +9,14 @@ from torch import Tensor
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter, ParametersVersion
+from hetune.variants.frontend.type_order import SAME, TypeOrder
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import settle
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.runtime.given import types_of, weights_of
+
+_OTHER_ORDERS = 16
+"""Most weights that are kept for graphs with types in another order than the layer's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +29,18 @@ class WeightCache:
     """A layer's weights as its plans read them. Safe with several threads."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, _Weights] = {}
+        self._kept: dict[tuple[int, Hashable, TypeOrder], _Weights] = {}
 
-    def weights(self, plan: Plan, adapter: Adapter, graph: HeteroGraph) -> dict[str, Tensor]:
+    def weights(
+        self, plan: Plan, adapter: Adapter, graph: HeteroGraph, order: TypeOrder = SAME
+    ) -> dict[str, Tensor]:
         """What `weights_of` gives for a plan on a graph.
+
+        Args:
+            plan: What reads them.
+            adapter: Of the module.
+            graph: What is run on.
+            order: How its types are numbered in the module.
 
         Raises:
             InputError: The module is not on the graph's device.
@@ -39,12 +51,16 @@ class WeightCache:
                 f"the module is on {' and '.join(map(str, version.devices))} but x and the graph "
                 f"are on {graph.device}: move them to one device, and compile the module there"
             )
-        key = id(plan), types_of(plan, graph)
+        key = id(plan), types_of(plan, graph), order
         known = self._kept.get(key)
         if known is not None and known.version is version:
             return known.tensors
-        tensors = weights_of(plan, adapter.weights(), graph)
+        found = order.weights(adapter.program, adapter.weights())
+        tensors = weights_of(plan, found, graph)
         if settle(graph.device):
             now = {k: kept for k, kept in self._kept.items() if kept.version is version}
+            others = [k for k in now if k[2] not in (SAME, order)]
+            for known_key in others if len(others) >= _OTHER_ORDERS else ():
+                del now[known_key]  # graphs may come in any order of their types
             self._kept = {**now, key: _Weights(version, tensors)}  # others may be reading
         return tensors
