@@ -117,9 +117,7 @@ def test_types_of_nodes_in_another_order_give_the_same_rows(make):
 def test_other_names_are_refused_and_the_difference_is_shown():
     fast = hetune.compile(nn.RGCN(8, 4, 2), vocabulary={"relations": ["likes", "hates"]})
     assert fast.vocabulary == Vocabulary(relations=("likes", "hates"))
-    with pytest.raises(
-        InputError, match="has 'knows', which the layer lacks, and lacks 'likes'"
-    ):
+    with pytest.raises(InputError, match="has 'knows', which the layer lacks, and lacks 'likes'"):
         fast(X, graph_of(HATES, ("ann", "knows", "bob")))
     # The advice works: numbered by the layer's vocabulary, graphs of fewer relations run.
     fewer = graph_of(HATES)
@@ -143,7 +141,7 @@ def test_other_node_types_are_refused():
         ntype_names=named["node_types"],
         etype_names=named["relations"],
     )
-    with pytest.raises(InputError, match="it has 'writer', which the layer lacks, and lacks 'author'"):
+    with pytest.raises(InputError, match="has 'writer', which the layer lacks, and lacks 'author'"):
         fast(x, other)
     turned = HeteroGraph(
         graph.dst,
@@ -153,9 +151,7 @@ def test_other_node_types_are_refused():
         ntype_names=graph.ntype_names,
         etype_names=graph.etype_names,
     )
-    with pytest.raises(
-        InputError, match="'writes' leads from 'paper' to 'author', and"
-    ):
+    with pytest.raises(InputError, match="'writes' leads from 'paper' to 'author', and"):
         fast(x, turned)
 
 

@@ -11,15 +11,17 @@ from torch import Tensor
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.graph.convert.edge_index_dict import relation_names
-from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.renumber import relation_ids, type_ids
 from hetune.variants.graph.vocabulary import Vocabulary, shown
 from hetune.variants.program.nodes import Program, Space
 
 _MEND = (
-    "number it by the layer's vocabulary (vocabulary= of hetune.load, or "
-    "hetune.variants.graph.renumbered), or take a layer for these names"
+    "name and number its types as the layer does, with vocabulary= where it is loaded or "
+    "converted, etype_names= of HeteroGraph, or hetune.variants.graph.renumbered"
 )
+_UNTYPED = ("node",)
+"""What a graph calls its node type that was told none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,23 +116,30 @@ def _own_names(adapter: Adapter) -> Vocabulary | None:
 def _matched(adapter: Adapter, graph: HeteroGraph) -> TypeOrder:
     names = adapter.vocabulary or _own_names(adapter)
     assert names is not None
-    if names.canonical_etypes is not None and not graph.is_resolved:
-        graph.canonical_etypes  # noqa: B018  # which says what to do
     assert names.relations is not None
+    by_ntype = any(param.type.space is Space.NTYPE for param in adapter.program.params)
+    if by_ntype:
+        graph.canonical_etypes  # noqa: B018  # what is not canonical is refused
     etypes = relation_ids(graph, names)
     _check_same("relations", graph.etype_names, names.relations, etypes)
+    if not by_ntype and graph.ntype_names == _UNTYPED:
+        return TypeOrder(_unless_same(etypes))
     ntypes = type_ids(graph, names)
     if names.node_types is not None:
         _check_same("node types", graph.ntype_names, names.node_types, ntypes)
-    for r, source, target in graph.type_pairs if names.canonical_etypes else ():
-        wanted = names.canonical_etypes[etypes[r]]  # type: ignore[index]
+    if names.canonical_etypes is not None:
+        _check_ends(graph, [names.canonical_etypes[r] for r in etypes])
+    return TypeOrder(_unless_same(etypes), _unless_same(ntypes))
+
+
+def _check_ends(graph: HeteroGraph, wanted: Sequence[CanonicalEtype]) -> None:
+    for r, source, target in graph.type_pairs:
         ends = graph.ntype_names[source], graph.ntype_names[target]
-        if ends != (wanted[0], wanted[2]):
+        if ends != (wanted[r][0], wanted[r][2]):
             raise InputError(
                 f"the graph's relation {graph.etype_names[r]!r} leads from {ends[0]!r} to "
-                f"{ends[1]!r}, and the layer's from {wanted[0]!r} to {wanted[2]!r}: {_MEND}"
+                f"{ends[1]!r}, and the layer's from {wanted[r][0]!r} to {wanted[r][2]!r}: {_MEND}"
             )
-    return TypeOrder(_unless_same(etypes), _unless_same(ntypes))
 
 
 def _check_same(what: str, found: Sequence[str], wanted: Sequence[str], ids: Sequence[int]) -> None:

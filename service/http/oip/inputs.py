@@ -16,6 +16,7 @@ from hetune.service.http.oip.request import Asked, Key
 from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.graph import from_edge_index_dict
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.renumber import relation_ids, renumbered, type_ids
 
 _BESIDE = ("x", "nodes")
 _GRAPH = ("x", "edge_index", "edge_type", "num_nodes")
@@ -119,12 +120,14 @@ def _flat_graph(
     edges = _edge_index("edge_index", given.get("edge_index"))
     check_limit("nodes", nodes, limits.nodes)
     check_limit("edges", edges.shape[1], limits.edges)
+    known = description.vocabulary
     return HeteroGraph(
         edges[0],
         edges[1],
         given.get("edge_type"),
         num_nodes=nodes,
         num_etypes=description.num_relations,
+        etype_names=None if known is None else known.relations,  # whose numbers are given
     )
 
 
@@ -151,9 +154,13 @@ def _typed_graph(
     check_limit("nodes", sum(counts.values()), limits.nodes)
     check_limit("edges", sum(edge.shape[1] for edge in edges.values()), limits.edges)
     absent = dict.fromkeys(sorted(known - set(counts)), 0)
-    return from_edge_index_dict(
+    graph = from_edge_index_dict(
         edges, counts | absent, metadata=(metadata.ntypes, metadata.etypes) if metadata else None
     )
+    names = description.vocabulary
+    if names is None or -1 in (*relation_ids(graph, names), *type_ids(graph, names)):
+        return graph  # who runs the model refuses it
+    return renumbered(graph, names)
 
 
 def _edge_index(name: str, tensor: Tensor | None) -> Tensor:
