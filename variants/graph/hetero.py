@@ -4,15 +4,16 @@ import hashlib
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph._arrays import IdArray, check_count
+from hetune.variants.graph._arrays import IdArray, check_count, check_edge_data
 from hetune.variants.graph._canonical import (
     CanonicalEtype,
     check_declared,
@@ -47,6 +48,7 @@ class HeteroGraph:
         etype_names: R distinct names; by default "0", "1", ...
         canonical_etypes: R triples (source type, relation, destination type), where they are
             known; needed for relations without edges, otherwise derived from the edges.
+        edge_data: Values of the edges by name, each of shape [E, ...]. No layer looks at them.
         validate: Check everything and copy the arrays. With False the caller vouches for both:
             int32 tensors are shared, ids are not looked at.
 
@@ -67,6 +69,7 @@ class HeteroGraph:
         ntype_names: Iterable[str] | None = None,
         etype_names: Iterable[str] | None = None,
         canonical_etypes: Iterable[Sequence[str]] | None = None,
+        edge_data: Mapping[str, torch.Tensor] | None = None,
         validate: bool = True,
     ) -> None:
         parts = complete(
@@ -85,6 +88,8 @@ class HeteroGraph:
             parts.check_shapes()
             parts.check_ids()
         self._parts = parts.owned(copy=validate)
+        self._edge_data = dict(edge_data or {})
+        check_edge_data(self._edge_data, self.num_edges, self.device)
         self._cache: dict[Hashable, Any] = {}
         self._owned: WeakKeyDictionary[object, dict[Hashable, Any]] = WeakKeyDictionary()
         self._lock = threading.RLock()
@@ -142,6 +147,16 @@ class HeteroGraph:
     def etype_names(self) -> tuple[str, ...]:
         """R names."""
         return self._parts.etype_names
+
+    @property
+    def edge_data(self) -> Mapping[str, torch.Tensor]:
+        """Values of the edges by name, [E, ...] in the order of the edges, such as "weight".
+
+        They follow the edges to other devices, through `canonicalize` and `add_inverse` (whose
+        edges have the values of those that they invert) and pickling. `add_self_loops` and `edited`
+        leave them out. They are no part of the fingerprint.
+        """
+        return MappingProxyType(self._edge_data)
 
     @property
     def device(self) -> torch.device:
@@ -261,7 +276,7 @@ class HeteroGraph:
         known = [(r * types + s) * types + d for r, s, d in self._type_pairs]
         position = torch.searchsorted(torch.tensor(known, device=self.device), self._type_keys())
         etype = torch.tensor(new_ids, dtype=torch.int32, device=self.device)[position]
-        return self._with(self.src, self.dst, etype, names, triples)
+        return self._with(self.src, self.dst, etype, names, triples, self._edge_data)
 
     def add_inverse(self) -> "HeteroGraph":
         """Add the inverse of each edge, with a relation of its own: 2 E edges, 2 R types.
@@ -277,6 +292,7 @@ class HeteroGraph:
             torch.cat([self.etype, self.etype + self.num_etypes]),
             [*self.etype_names, *inverse_names],
             triples,
+            {name: torch.cat([values, values]) for name, values in self._edge_data.items()},
         )
 
     def add_self_loops(self, name: str = "self") -> "HeteroGraph":
@@ -318,6 +334,7 @@ class HeteroGraph:
         etype: torch.Tensor,
         etype_names: Sequence[str],
         canonical_etypes: Sequence[CanonicalEtype] | None,
+        edge_data: Mapping[str, torch.Tensor] | None = None,
     ) -> "HeteroGraph":
         check_count("num_edges", src.numel())
         return HeteroGraph(
@@ -330,6 +347,7 @@ class HeteroGraph:
             ntype_names=self.ntype_names,
             etype_names=etype_names,
             canonical_etypes=canonical_etypes,
+            edge_data=edge_data,
             validate=False,
         )
 
@@ -346,7 +364,9 @@ class HeteroGraph:
         if target == self.device:
             return self
         arrays = (self.src, self.dst, self.etype, self.ntype)
-        moved = HeteroGraph(*(ids.to(target) for ids in arrays), **self._description())
+        values = {name: each.to(target) for name, each in self._edge_data.items()}
+        description = self._description() | {"edge_data": values}
+        moved = HeteroGraph(*(ids.to(target) for ids in arrays), **description)
         for name in ("node_offsets", "_type_pairs", "fingerprint"):
             if name in self.__dict__:
                 moved.__dict__[name] = self.__dict__[name]
@@ -361,6 +381,7 @@ class HeteroGraph:
             "ntype_names": self.ntype_names,
             "etype_names": self.etype_names,
             "canonical_etypes": self._parts.declared,
+            "edge_data": self._edge_data,
             "validate": False,
         }
 
@@ -382,7 +403,8 @@ class HeteroGraph:
 
     def unindexed(self) -> "HeteroGraph":
         """The same graph, and nothing that is cached on it."""
-        return self._with(self.src, self.dst, self.etype, self.etype_names, self._parts.declared)
+        arrays = (self.src, self.dst, self.etype)
+        return self._with(*arrays, self.etype_names, self._parts.declared, self._edge_data)
 
     def cached(self, key: Hashable, build: Callable[[], _Built], *, owner: object = None) -> _Built:
         """What `build()` returned the first time `key` was asked for.
