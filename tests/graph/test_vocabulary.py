@@ -203,6 +203,7 @@ def small() -> HeteroGraph:
         ntype_names=["author", "paper"],
         etype_names=["writes", "reviews", "knows"],
         node_names={"author": ["ann", "bob"]},
+        edge_data={"weight": torch.tensor([1.0, 2.0, 3.0])},
     )
 
 
@@ -213,7 +214,7 @@ def test_unknown_names_are_an_error_or_dropped_and_counted():
     with pytest.warns(UserWarning, match="2 of 3 edges were dropped.*'reviews', 'knows'"):
         found = renumbered(graph, {"relations": ["writes", "cites"]}, unknown="drop")
     assert (found.etype_names, found.num_nodes) == (("writes", "cites"), 3)
-    assert found.etype.tolist() == [0]
+    assert (found.etype.tolist(), found.edge_data["weight"].tolist()) == ([0], [1.0])
     with pytest.raises(GraphError, match="no node types 'author'"):
         renumbered(graph, {"node_types": ["paper"]})
     names = {"node_types": ["paper", "author"], "node_names": {"author": ["eve", "bob"]}}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -20,13 +20,23 @@ if TYPE_CHECKING:
 
 
 class Edges(NamedTuple):
-    """Columns [E], names of the edge types, and their triples where they are known."""
+    """Columns [E], names of the edge types, their triples where known, and values of the edges."""
 
     src: torch.Tensor
     dst: torch.Tensor
     etype: torch.Tensor
     etype_names: Sequence[str]
     canonical_etypes: Sequence[CanonicalEtype] | None
+    edge_data: Mapping[str, torch.Tensor] | None = None
+
+    def description(self) -> dict[str, Any]:
+        """What `HeteroGraph` takes of it beside the columns."""
+        return {
+            "num_etypes": len(self.etype_names),
+            "etype_names": self.etype_names,
+            "canonical_etypes": self.canonical_etypes,
+            "edge_data": self.edge_data,
+        }
 
 
 def split_by_ends(graph: HeteroGraph) -> Edges:
@@ -50,7 +60,7 @@ def split_by_ends(graph: HeteroGraph) -> Edges:
     keys = type_keys(graph)
     position = torch.searchsorted(torch.tensor(known, device=graph.device), keys)
     etype = torch.tensor(new_ids, dtype=torch.int32, device=graph.device)[position]
-    return Edges(graph.src, graph.dst, etype, names, triples)
+    return Edges(graph.src, graph.dst, etype, names, triples, graph.edge_data)
 
 
 def with_inverse(graph: HeteroGraph) -> Edges:
@@ -63,6 +73,7 @@ def with_inverse(graph: HeteroGraph) -> Edges:
         torch.cat([graph.etype, graph.etype + graph.num_etypes]),
         [*graph.etype_names, *inverse_names],
         with_inverses(graph.canonical_etypes) if graph.is_resolved else None,
+        {name: torch.cat([values, values]) for name, values in graph.edge_data.items()},
     )
 
 

@@ -11,6 +11,7 @@ from hetune.variants.graph._arrays import (
     IdArray,
     as_ids,
     check_count,
+    check_edge_data,
     check_found,
     check_names,
     check_range,
@@ -37,6 +38,7 @@ class Parts:
         etype_names: R names.
         declared: R canonical edge types, where the caller gave them.
         node_names: Names of the nodes of each type that has any; None where none has.
+        edge_data: Values of the edges by name, each of shape [E, ...].
     """
 
     src: torch.Tensor
@@ -50,6 +52,7 @@ class Parts:
     etype_names: tuple[str, ...]
     declared: tuple[CanonicalEtype, ...] | None
     node_names: Mapping[str, tuple[str, ...]] | None
+    edge_data: Mapping[str, torch.Tensor]
 
     def owned(self, *, copy: bool) -> Self:
         """With contiguous int32 arrays; copies where asked."""
@@ -132,6 +135,7 @@ def complete(
     etype_names: Iterable[str] | None,
     canonical_etypes: Iterable[Sequence[str]] | None,
     node_names: Mapping[str, Iterable[str]] | None,
+    edge_data: Mapping[str, torch.Tensor] | None,
 ) -> Parts:
     """Tensors of what was given, and what was left out found from the rest.
 
@@ -183,8 +187,9 @@ def complete(
     if ntype is None:
         ntype = torch.zeros(num_nodes, dtype=torch.int32, device=src.device)
     counts = num_nodes, num_etypes, num_ntypes
-    named = _node_names(node_names)
-    return Parts(src, dst, etype, ntype, *counts, ntype_names, etype_names, declared, named)
+    named, data = _node_names(node_names), dict(edge_data or {})
+    check_edge_data(data, src.numel(), src.device)
+    return Parts(src, dst, etype, ntype, *counts, ntype_names, etype_names, declared, named, data)
 
 
 def _node_names(

@@ -6,13 +6,14 @@ import os
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph._arrays import IdArray, check_count
+from hetune.variants.graph._arrays import IdArray, check_count, device_of
 from hetune.variants.graph._canonical import (
     CanonicalEtype,
     check_declared,
@@ -57,6 +58,7 @@ class HeteroGraph:
             known; needed for relations without edges, otherwise derived from the edges.
         node_names: Names of the nodes of a type, in order, by the type's name; of as many types as
             have any.
+        edge_data: Values of the edges by name, each of shape [E, ...]. No layer looks at them.
         validate: Check everything and copy the arrays. With False the caller vouches for both:
             int32 tensors are shared, ids are not looked at.
 
@@ -78,6 +80,7 @@ class HeteroGraph:
         etype_names: Iterable[str] | None = None,
         canonical_etypes: Iterable[Sequence[str]] | None = None,
         node_names: Mapping[str, Iterable[str]] | None = None,
+        edge_data: Mapping[str, torch.Tensor] | None = None,
         validate: bool = True,
     ) -> None:
         parts = complete(
@@ -92,6 +95,7 @@ class HeteroGraph:
             etype_names=etype_names,
             canonical_etypes=canonical_etypes,
             node_names=node_names,
+            edge_data=edge_data,
         )
         if validate:
             parts.check()
@@ -157,8 +161,17 @@ class HeteroGraph:
     @property
     def node_names(self) -> dict[str, tuple[str, ...]] | None:
         """Names of the nodes of each type that has any, by its name; None where none are kept."""
-        kept = self._parts.node_names
-        return None if kept is None else dict(kept)
+        return None if self._parts.node_names is None else dict(self._parts.node_names)
+
+    @property
+    def edge_data(self) -> Mapping[str, torch.Tensor]:
+        """Values of the edges by name, [E, ...] in the order of the edges, such as "weight".
+
+        They follow the edges to other devices, through `canonicalize` and `add_inverse` (whose
+        edges have the values of those that they invert) and pickling. `add_self_loops` and `edited`
+        leave them out. They are no part of the fingerprint.
+        """
+        return MappingProxyType(self._parts.edge_data)
 
     @property
     def device(self) -> torch.device:
@@ -281,19 +294,8 @@ class HeteroGraph:
 
     def _with(self, edges: Edges) -> "HeteroGraph":
         check_count("num_edges", edges.src.numel())
-        return HeteroGraph(
-            edges.src,
-            edges.dst,
-            edges.etype,
-            self.ntype,
-            num_nodes=self.num_nodes,
-            num_ntypes=self.num_ntypes,
-            ntype_names=self.ntype_names,
-            etype_names=edges.etype_names,
-            canonical_etypes=edges.canonical_etypes,
-            node_names=self.node_names,
-            validate=False,
-        )
+        columns = (edges.src, edges.dst, edges.etype, self.ntype)
+        return HeteroGraph(*columns, **self._description() | edges.description())
 
     def to(self, device: str | torch.device) -> "HeteroGraph":
         """The same graph with its arrays on another device; itself where they are there already.
@@ -301,18 +303,20 @@ class HeteroGraph:
         Raises:
             GraphError: There is no such device, or it is not here.
         """
-        try:
-            target = torch.empty(0, device=device).device
-        except (RuntimeError, AssertionError) as error:
-            raise GraphError(f"device is {device!r}: {error}; take 'cpu'") from error
+        target = device_of(device)
         if target == self.device:
             return self
-        arrays = (self.src, self.dst, self.etype, self.ntype)
-        moved = HeteroGraph(*(ids.to(target) for ids in arrays), **self._description())
+        data = {name: values.to(target) for name, values in self.edge_data.items()}
+        arrays = (ids.to(target) for ids in self._arrays)
+        moved = HeteroGraph(*arrays, **self._description() | {"edge_data": data})
         for name in ("node_offsets", "type_pairs", "fingerprint"):
             if name in self.__dict__:
                 moved.__dict__[name] = self.__dict__[name]
         return moved
+
+    @property
+    def _arrays(self) -> tuple[torch.Tensor, ...]:
+        return self.src, self.dst, self.etype, self.ntype
 
     def _description(self) -> dict[str, Any]:
         """What makes the same graph of its arrays."""
@@ -324,6 +328,7 @@ class HeteroGraph:
             "etype_names": self.etype_names,
             "canonical_etypes": self._parts.declared,
             "node_names": self.node_names,
+            "edge_data": self._parts.edge_data,
             "validate": False,
         }
 
@@ -340,14 +345,13 @@ class HeteroGraph:
         triples = self.canonical_etypes if self.is_resolved else None
         header = [self.num_nodes, self.num_edges, self.ntype_names, self.etype_names, triples]
         digest.update(json.dumps(["HeteroGraph/1", *header]).encode())
-        for ids in (self.src, self.dst, self.etype, self.ntype):
+        for ids in self._arrays:
             digest.update(ids.cpu().numpy().astype("<i4", copy=False).data)
         return digest.hexdigest()
 
     def unindexed(self) -> "HeteroGraph":
         """The same graph, and nothing that is cached on it."""
-        arrays = (self.src, self.dst, self.etype, self.ntype)
-        return HeteroGraph(*arrays, **self._description())
+        return HeteroGraph(*self._arrays, **self._description())
 
     def cached(self, key: Hashable, build: Callable[[], _Built], *, owner: object = None) -> _Built:
         """What `build()` returned the first time `key` was asked for.
@@ -378,8 +382,7 @@ class HeteroGraph:
         return self
 
     def __reduce__(self) -> Any:
-        arrays = (self.src, self.dst, self.etype, self.ntype)
-        return rebuilt, (*arrays, {**self._description(), "validate": True})
+        return rebuilt, (*self._arrays, {**self._description(), "validate": True})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the `.npz` that `hetune.load` reads back.

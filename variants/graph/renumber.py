@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -66,8 +67,10 @@ def renumbered(
             f"lacks {parts}",
             stacklevel=3,
         )
+    data = {name: values.cpu() for name, values in graph.edge_data.items()}
     if not kept.all():
         src, dst, etype = src[kept], dst[kept], etype[kept]
+        data = {name: values[torch.from_numpy(kept)] for name, values in data.items()}
     return HeteroGraph(
         src,
         dst,
@@ -78,6 +81,7 @@ def renumbered(
         etype_names=graph.etype_names if known.relations is None else known.relations,
         canonical_etypes=_triples(graph, known, relations),
         node_names=nodes.names,
+        edge_data=data,
     ).to(graph.device)
 
 
@@ -100,6 +104,7 @@ def named_by_number(
         return graph
     etype_names = _by_number(graph.etype_names, vocabulary.relations, relations)
     ntype_names = _by_number(graph.ntype_names, vocabulary.node_types, node_types)
+    renamed = dict(zip(graph.ntype_names, ntype_names, strict=False))
     return HeteroGraph(
         graph.src,
         graph.dst,
@@ -108,7 +113,8 @@ def named_by_number(
         num_nodes=graph.num_nodes,
         ntype_names=ntype_names,
         etype_names=etype_names,
-        node_names=dict(zip(ntype_names, (graph.node_names or {}).values(), strict=False)),
+        node_names={renamed[name]: names for name, names in (graph.node_names or {}).items()},
+        edge_data=graph.edge_data,
         validate=False,
     )
 

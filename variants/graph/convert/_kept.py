@@ -66,5 +66,6 @@ def restored(graph: HeteroGraph, kept: Vocabulary | None) -> HeteroGraph:
         etype_names=kept.relations,
         canonical_etypes=triples,
         node_names={**names, **(graph.node_names or {})},
+        edge_data=graph.edge_data,
         validate=False,
     )

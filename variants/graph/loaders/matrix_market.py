@@ -1,5 +1,6 @@
 """Matrix Market files, through SciPy."""
 
+import io
 from pathlib import Path
 
 import scipy.io
@@ -8,7 +9,8 @@ import scipy.sparse
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.convert.scipy import from_scipy
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._reading import check_file, check_memory, is_gzip, reading
+from hetune.variants.graph.loaders._compressed import compression, contents
+from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
 
 
 def load_matrix_market(path: Path) -> HeteroGraph:
@@ -22,17 +24,24 @@ def load_matrix_market(path: Path) -> HeteroGraph:
     """
     size = check_file(path)
     with reading(path, "a Matrix Market file"):
-        rows, columns, entries, layout, _, symmetry = scipy.io.mminfo(path)
+        # SciPy goes by the name, and knows two of the compressions.
+        data = b"" if compression(path) is None else contents(path)
+        size = len(data) or size
+        rows, columns, entries, layout, _, symmetry = scipy.io.mminfo(_source(path, data))
         if layout != "coordinate":
             raise GraphFileError(
                 f"{path} holds a dense array: write its sparse form with "
                 "scipy.io.mmwrite(path, scipy.sparse.coo_array(dense))"
             )
         # The shortest entry is "1 1\n".
-        if 4 * entries > size and not is_gzip(path):
+        if 4 * entries > size:
             raise GraphFileError(
                 f"{path} states {entries} entries but has only {size} bytes: fetch it again"
             )
         stored = entries * (1 if symmetry == "general" else 2)
         check_memory(path, 40 * stored + 8 * (rows + columns), f"a {rows} x {columns} matrix")
-        return from_scipy(scipy.sparse.coo_array(scipy.io.mmread(path)))
+        return from_scipy(scipy.sparse.coo_array(scipy.io.mmread(_source(path, data))))
+
+
+def _source(path: Path, data: bytes) -> Path | io.BytesIO:
+    return io.BytesIO(data) if data else path

@@ -1,0 +1,179 @@
+"""Graphs of columns, an edge per row."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch import Tensor
+
+from hetune.variants.errors import GraphError
+from hetune.variants.graph._arrays import as_ids, check_found, check_range
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.loaders._ids import Column, column_of, floats_of
+from hetune.variants.graph.loaders.options import TableOptions
+
+_CALLED = {"src": "source", "dst": "destination", "etype": "edge type"}
+
+
+def graph_of_columns(
+    columns: Mapping[str, pa.ChunkedArray],
+    options: TableOptions,
+    *,
+    etype_names: Sequence[str] | None = None,
+    ntype_names: Sequence[str] | None = None,
+) -> HeteroGraph:
+    """A graph from columns by their roles, one row per edge.
+
+    Integers are node ids as they are; anything else is a label, and labels are numbered in order
+    of first appearance, sources first. Edge types that are integers are edge types as they are,
+    others are names.
+
+    Args:
+        columns: src and dst [E]; optionally etype, weight and time.
+        options: How nodes are numbered.
+        etype_names: R names where edge types are integers.
+        ntype_names: The name of the single node type.
+
+    Raises:
+        GraphError: A value is missing, or something does not fit.
+    """
+    check_filled(columns)
+    ends = _ends(columns["src"], columns["dst"], options)
+    etype, names = (None, None) if "etype" not in columns else _etypes(columns["etype"])
+    names = etype_names if names is None else names
+    num_etypes = options.num_etypes
+    if etype is not None and names is not None:
+        if num_etypes is not None and num_etypes != len(names):
+            raise GraphError(
+                f"num_etypes is {num_etypes}, but there are {len(names)} names of edge types: "
+                "leave it out"
+            )
+        check_range("etype", as_ids("etype", etype), len(names), "edge types")
+    return HeteroGraph(
+        ends.src,
+        ends.dst,
+        etype,
+        ends.ntype,
+        num_nodes=ends.count or None,
+        num_etypes=num_etypes,
+        etype_names=names,
+        ntype_names=ntype_names if ends.names is None else ends.names,
+        edge_data=_edge_data(columns),
+    )
+
+
+def part_of(graph: HeteroGraph, edges: slice | np.ndarray) -> HeteroGraph:
+    """Some edges of a graph, with all of its nodes and types."""
+    return HeteroGraph(
+        graph.src[edges],
+        graph.dst[edges],
+        graph.etype[edges],
+        graph.ntype,
+        etype_names=graph.etype_names,
+        ntype_names=graph.ntype_names,
+        edge_data={name: values[edges] for name, values in graph.edge_data.items()},
+    )
+
+
+def check_filled(columns: Mapping[str, pa.ChunkedArray]) -> None:
+    """Refuse columns in which a value is missing, with a `GraphError` that names the row."""
+    for role, column in columns.items():
+        if column.null_count:
+            row = pc.index(column.is_null(), True).as_py() + 1
+            called = _CALLED.get(role, role)
+            raise GraphError(f"row {row} has no {called}: fill it in or drop the row")
+
+
+class _Ends(NamedTuple):
+    src: np.ndarray
+    dst: np.ndarray
+    count: int
+    ntype: np.ndarray | None = None
+    names: Sequence[str] | None = None
+
+
+def _ends(src: pa.ChunkedArray, dst: pa.ChunkedArray, options: TableOptions) -> _Ends:
+    sources, destinations = column_of("source", src), column_of("destination", dst)
+    types = options.bipartite
+    if types is None:
+        both = _numbered((sources, destinations), options)
+        edges = len(src)
+        count = both.count if options.num_nodes is None else options.num_nodes
+        return _Ends(both.ids[:edges], both.ids[edges:], count)
+    if isinstance(types, str) or len(types) != 2 or types[0] == types[1]:
+        raise GraphError(f"bipartite is {types!r}: give two distinct node type names")
+    rows, columns = _numbered((sources,), options), _numbered((destinations,), options)
+    check_range("src", as_ids("src", rows.ids), rows.count, f"{types[0]} nodes")
+    check_range("dst", as_ids("dst", columns.ids), columns.count, f"{types[1]} nodes")
+    count = rows.count + columns.count
+    if options.num_nodes not in (None, count):
+        raise GraphError("num_nodes cannot be combined with bipartite: leave it out")
+    ntype = np.repeat([0, 1], [rows.count, columns.count])
+    return _Ends(rows.ids, columns.ids + rows.count, count, ntype, tuple(types))
+
+
+class _Numbered(NamedTuple):
+    ids: np.ndarray
+    count: int
+
+
+def _numbered(columns: tuple[Column, ...], options: TableOptions) -> _Numbered:
+    """The nodes of columns that name the same ones, one column after the other."""
+    are_numeric = all(column.is_numeric for column in columns)
+    if are_numeric and not options.relabel:
+        for column in columns:
+            if column.ids is None:
+                raise GraphError(column.trouble)
+        ids = _joined([column.ids for column in columns]).to_numpy()
+        count = max(0, int(ids.max()) + 1) if len(ids) else 0
+        if options.num_nodes is None:
+            check_found("nodes", count, len(ids), "pass relabel=True to number them anew")
+        return _Numbered(ids, count)
+    if options.relabel is False:
+        raise GraphError("the nodes are labels, not integers: leave relabel out")
+    encoded = _encoded(_joined([column.texts for column in columns]))
+    return _Numbered(_codes(encoded), len(encoded.dictionary))
+
+
+def _etypes(values: pa.ChunkedArray) -> tuple[np.ndarray, list[str] | None]:
+    """The type of each edge, and the names if they have any."""
+    column = column_of("edge type", values)
+    if column.ids is not None:
+        return column.ids.to_numpy(), None
+    if column.trouble:
+        raise GraphError(
+            column.trouble.partition(":")[0] + ": give edge types integers or names; if these are "
+            "weights, say so with columns="
+        )
+    encoded = _encoded(column.texts)
+    return _codes(encoded), [str(name) for name in encoded.dictionary.to_pylist()]
+
+
+def _edge_data(columns: Mapping[str, pa.ChunkedArray]) -> dict[str, Tensor]:
+    found = {}
+    if "weight" in columns:
+        weights = floats_of("weight", columns["weight"]).astype(np.float32)
+        found["weight"] = torch.from_numpy(weights)
+    if "time" in columns:
+        ids = column_of("time", columns["time"]).ids
+        times = floats_of("time", columns["time"]) if ids is None else ids.to_numpy()
+        found["time"] = torch.from_numpy(np.array(times))
+    return found
+
+
+def _joined(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    return pa.chunked_array(
+        [chunk for column in columns for chunk in column.chunks], columns[0].type
+    )
+
+
+def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    return pc.dictionary_encode(column).combine_chunks()
+
+
+def _codes(encoded: pa.DictionaryArray) -> np.ndarray:
+    codes: np.ndarray = encoded.indices.to_numpy(zero_copy_only=False)
+    return codes.astype(np.int64)
