@@ -199,8 +199,7 @@ class HeteroGraph:
     @property
     def is_canonical(self) -> bool:
         """Whether each edge type has one source and one destination node type."""
-        etypes = [r for r, _, _ in self.type_pairs]
-        return len(etypes) == len(set(etypes))
+        return len({r for r, _, _ in self.type_pairs}) == len(self.type_pairs)
 
     @cached_property
     def canonical_etypes(self) -> tuple[CanonicalEtype, ...]:
@@ -239,12 +238,13 @@ class HeteroGraph:
         """Node types and canonical edge types, as PyG's `HeteroData.metadata()` gives them."""
         return list(self.ntype_names), list(self.canonical_etypes)
 
-    def vocabulary(self) -> Vocabulary:
-        """The names of types and, where they are kept, of nodes, in the order of their numbers."""
+    def vocabulary(self, *, node_names: bool = True) -> Vocabulary:
+        """The names of types and, where they are kept and wanted, of nodes, in their order."""
         triples = self._parts.declared
         if triples is None and [r for r, _, _ in self.type_pairs] == list(range(self.num_etypes)):
             triples = self.canonical_etypes
-        return Vocabulary(self.ntype_names, self.etype_names, triples, self.node_names)
+        kept = self.node_names if node_names else None
+        return Vocabulary(self.ntype_names, self.etype_names, triples, kept)
 
     # Checks.
 

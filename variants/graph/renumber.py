@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.vocabulary import Unknown, Vocabulary, VocabularyLike, shown
 
-__all__ = ["named_by_number", "relation_ids", "renumbered", "type_ids"]
+__all__ = ["named_by_number", "relation_ids", "renumbered", "type_ids", "with_names"]
 
 _LACKING = -1
 
@@ -40,7 +38,7 @@ def renumbered(
     if unknown not in ("error", "drop"):
         raise GraphError(f"unknown is {unknown!r}: give 'error' or 'drop'")
     known = Vocabulary.of(vocabulary)
-    if known == graph.vocabulary():
+    if known == graph.vocabulary(node_names=known.node_names is not None):
         return graph
     relations = relation_ids(graph, known)
     ntypes = type_ids(graph, known)
@@ -100,23 +98,54 @@ def named_by_number(
         relations: Whether the data numbers its relations; None if it names them.
         node_types: Likewise.
     """
-    if vocabulary is None:
+    if vocabulary is None or (relations is None and node_types is None):
         return graph
     etype_names = _by_number(graph.etype_names, vocabulary.relations, relations)
     ntype_names = _by_number(graph.ntype_names, vocabulary.node_types, node_types)
     renamed = dict(zip(graph.ntype_names, ntype_names, strict=False))
-    return HeteroGraph(
+    names = {renamed[name]: own for name, own in (graph.node_names or {}).items()}
+    return with_names(
+        graph, ntype_names=ntype_names, etype_names=etype_names, node_names=names, triples=None
+    )
+
+
+def with_names(
+    graph: HeteroGraph,
+    *,
+    ntype_names: Sequence[str] | None = None,
+    etype_names: Sequence[str] | None = None,
+    node_names: Mapping[str, tuple[str, ...]] | None = None,
+    triples: Sequence[CanonicalEtype] | None = (),
+) -> HeteroGraph:
+    """The same graph with other names; those that are not given stay.
+
+    Args:
+        graph: The graph.
+        ntype_names: At least T names.
+        etype_names: At least R names.
+        node_names: Names of all nodes of some types.
+        triples: Canonical edge types; None for those that edges tell.
+
+    Raises:
+        GraphError: They do not fit.
+    """
+    kept = graph.vocabulary(node_names=False).canonical_etypes
+    found = HeteroGraph(
         graph.src,
         graph.dst,
         graph.etype,
         graph.ntype,
         num_nodes=graph.num_nodes,
-        ntype_names=ntype_names,
-        etype_names=etype_names,
-        node_names={renamed[name]: names for name, names in (graph.node_names or {}).items()},
+        ntype_names=graph.ntype_names if ntype_names is None else ntype_names,
+        etype_names=graph.etype_names if etype_names is None else etype_names,
+        canonical_etypes=kept if triples == () else triples,
+        node_names=graph.node_names if node_names is None else node_names,
         edge_data=graph.edge_data,
         validate=False,
     )
+    if node_names:
+        found.validate()
+    return found
 
 
 def _by_number(
@@ -202,6 +231,9 @@ def _looked_up(ntype: str, count: int, old: Sequence[str] | None, new: Sequence[
         return np.arange(count)  # ids are ids in the vocabulary's order
     if old == new:
         return np.arange(count)
+    import pyarrow as pa  # seldom needed
+    import pyarrow.compute as pc
+
     text = pa.large_string()
     found = pc.index_in(pa.array(old, text), value_set=pa.array(new, text))
     ids: np.ndarray = pc.fill_null(found, _LACKING).to_numpy(zero_copy_only=False)
@@ -216,7 +248,7 @@ def _triples(
     graph: HeteroGraph, known: Vocabulary, relations: Sequence[int]
 ) -> Sequence[Sequence[str]] | None:
     """Those of the vocabulary; else the graph's, if they are of all its relations."""
-    own = graph.vocabulary().canonical_etypes
+    own = graph.vocabulary(node_names=False).canonical_etypes
     if known.canonical_etypes is not None or own is None:
         return known.canonical_etypes
     there = set(graph.ntype_names if known.node_types is None else known.node_types)

@@ -6,6 +6,7 @@ import json
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.renumber import with_names
 from hetune.variants.graph.vocabulary import Vocabulary
 
 KEY = "hetune_vocabulary"
@@ -56,16 +57,9 @@ def restored(graph: HeteroGraph, kept: Vocabulary | None) -> HeteroGraph:
         for name, kept_names in (kept.node_names or {}).items()
         if len(kept_names) == counts[name]
     }
-    return HeteroGraph(
-        graph.src,
-        graph.dst,
-        graph.etype,
-        graph.ntype,
-        num_nodes=graph.num_nodes,
-        ntype_names=graph.ntype_names,
+    return with_names(
+        graph,
         etype_names=kept.relations,
-        canonical_etypes=triples,
         node_names={**names, **(graph.node_names or {})},
-        edge_data=graph.edge_data,
-        validate=False,
+        triples=triples,
     )

@@ -158,7 +158,7 @@ def to_networkx(graph: HeteroGraph) -> Any:
         GraphError: networkx is not installed.
     """
     networkx = require("networkx", "networkx", "to_networkx")
-    known = graph.vocabulary()
+    known = graph.vocabulary(node_names=False)
     G = networkx.MultiDiGraph()
     names = graph.node_names or {}
     known = replace(known, node_names={name: () for name, own in names.items() if not own})

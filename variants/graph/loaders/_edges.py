@@ -14,6 +14,8 @@ from hetune.variants.graph._arrays import as_ids, check_found, check_range
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders._ids import Column, column_of, floats_of
 from hetune.variants.graph.loaders.options import TableOptions
+from hetune.variants.graph.renumber import named_by_number
+from hetune.variants.graph.vocabulary import only_name
 
 _CALLED = {"src": "source", "dst": "destination", "etype": "edge type"}
 
@@ -24,25 +26,34 @@ def graph_of_columns(
     *,
     etype_names: Sequence[str] | None = None,
     ntype_names: Sequence[str] | None = None,
+    node_names: Sequence[str] | None = None,
 ) -> HeteroGraph:
     """A graph from columns by their roles, one row per edge.
 
     Integers are node ids as they are; anything else is a label, and labels are numbered in order
     of first appearance, sources first. Edge types that are integers are edge types as they are,
-    others are names.
+    others are names. Where a vocabulary names them, integers are names, too.
 
     Args:
         columns: src and dst [E]; optionally etype, weight and time.
         options: How nodes are numbered.
         etype_names: R names where edge types are integers.
         ntype_names: The name of the single node type.
+        node_names: Names of the nodes where they are ids.
 
     Raises:
         GraphError: A value is missing, or something does not fit.
     """
     check_filled(columns)
-    ends = _ends(columns["src"], columns["dst"], options)
-    etype, names = (None, None) if "etype" not in columns else _etypes(columns["etype"])
+    known = options.known
+    single = (
+        only_name(known and known.node_types, "node") if ntype_names is None else ntype_names[0]
+    )
+    ends = _ends(columns["src"], columns["dst"], options, single, node_names)
+    etype, names = None, None
+    if "etype" in columns:
+        etype, names = _etypes(columns["etype"], known and known.relations)
+    are_numbers = names is None and etype_names is None
     names = etype_names if names is None else names
     num_etypes = options.num_etypes
     if etype is not None and names is not None:
@@ -52,7 +63,7 @@ def graph_of_columns(
                 "leave it out"
             )
         check_range("etype", as_ids("etype", etype), len(names), "edge types")
-    return HeteroGraph(
+    graph = HeteroGraph(
         ends.src,
         ends.dst,
         etype,
@@ -60,9 +71,12 @@ def graph_of_columns(
         num_nodes=ends.count or None,
         num_etypes=num_etypes,
         etype_names=names,
-        ntype_names=ntype_names if ends.names is None else ends.names,
+        ntype_names=[single] if ends.names is None else ends.names,
+        node_names=ends.node_names,
         edge_data=_edge_data(columns),
     )
+    by_number = etype is not None if are_numbers else None
+    return named_by_number(graph, known, relations=by_number, node_types=None)
 
 
 def part_of(graph: HeteroGraph, edges: slice | np.ndarray) -> HeteroGraph:
@@ -74,6 +88,8 @@ def part_of(graph: HeteroGraph, edges: slice | np.ndarray) -> HeteroGraph:
         graph.ntype,
         etype_names=graph.etype_names,
         ntype_names=graph.ntype_names,
+        canonical_etypes=graph.vocabulary(node_names=False).canonical_etypes,
+        node_names=graph.node_names,
         edge_data={name: values[edges] for name, values in graph.edge_data.items()},
     )
 
@@ -91,39 +107,63 @@ class _Ends(NamedTuple):
     src: np.ndarray
     dst: np.ndarray
     count: int
+    node_names: dict[str, Sequence[str]]
     ntype: np.ndarray | None = None
     names: Sequence[str] | None = None
 
 
-def _ends(src: pa.ChunkedArray, dst: pa.ChunkedArray, options: TableOptions) -> _Ends:
+def _ends(
+    src: pa.ChunkedArray,
+    dst: pa.ChunkedArray,
+    options: TableOptions,
+    single: str,
+    node_names: Sequence[str] | None,
+) -> _Ends:
     sources, destinations = column_of("source", src), column_of("destination", dst)
     types = options.bipartite
     if types is None:
-        both = _numbered((sources, destinations), options)
+        ntype = single if node_names is None else None
+        both = _numbered((sources, destinations), options, ntype)
         edges = len(src)
         count = both.count if options.num_nodes is None else options.num_nodes
-        return _Ends(both.ids[:edges], both.ids[edges:], count)
+        named = _named({single: both.names if node_names is None else node_names})
+        return _Ends(both.ids[:edges], both.ids[edges:], count, named)
     if isinstance(types, str) or len(types) != 2 or types[0] == types[1]:
         raise GraphError(f"bipartite is {types!r}: give two distinct node type names")
-    rows, columns = _numbered((sources,), options), _numbered((destinations,), options)
+    rows = _numbered((sources,), options, types[0])
+    columns = _numbered((destinations,), options, types[1])
     check_range("src", as_ids("src", rows.ids), rows.count, f"{types[0]} nodes")
     check_range("dst", as_ids("dst", columns.ids), columns.count, f"{types[1]} nodes")
     count = rows.count + columns.count
     if options.num_nodes not in (None, count):
         raise GraphError("num_nodes cannot be combined with bipartite: leave it out")
-    ntype = np.repeat([0, 1], [rows.count, columns.count])
-    return _Ends(rows.ids, columns.ids + rows.count, count, ntype, tuple(types))
+    ids = np.repeat([0, 1], [rows.count, columns.count])
+    named = _named({types[0]: rows.names, types[1]: columns.names})
+    return _Ends(rows.ids, columns.ids + rows.count, count, named, ids, tuple(types))
+
+
+def _named(names: Mapping[str, Sequence[str] | None]) -> dict[str, Sequence[str]]:
+    return {ntype: own for ntype, own in names.items() if own is not None}
 
 
 class _Numbered(NamedTuple):
     ids: np.ndarray
     count: int
+    names: Sequence[str] | None = None
 
 
-def _numbered(columns: tuple[Column, ...], options: TableOptions) -> _Numbered:
-    """The nodes of columns that name the same ones, one column after the other."""
+def _numbered(columns: tuple[Column, ...], options: TableOptions, ntype: str | None) -> _Numbered:
+    """The nodes of columns that name the same ones, one column after the other.
+
+    Args:
+        columns: The columns.
+        options: How nodes are numbered.
+        ntype: The type by which a vocabulary may name them; None if they are ids in any case.
+    """
+    known = options.known
+    is_named = known is not None and ntype in (known.node_names or {})
     are_numeric = all(column.is_numeric for column in columns)
-    if are_numeric and not options.relabel:
+    if are_numeric and not options.relabel and not is_named:
         for column in columns:
             if column.ids is None:
                 raise GraphError(column.trouble)
@@ -132,23 +172,29 @@ def _numbered(columns: tuple[Column, ...], options: TableOptions) -> _Numbered:
         if options.num_nodes is None:
             check_found("nodes", count, len(ids), "pass relabel=True to number them anew")
         return _Numbered(ids, count)
-    if options.relabel is False:
+    if options.relabel is False and not are_numeric:
         raise GraphError("the nodes are labels, not integers: leave relabel out")
     encoded = _encoded(_joined([column.texts for column in columns]))
-    return _Numbered(_codes(encoded), len(encoded.dictionary))
+    names = encoded.dictionary.to_pylist() if is_named or options.node_names else None
+    return _Numbered(_codes(encoded), len(encoded.dictionary), names)
 
 
-def _etypes(values: pa.ChunkedArray) -> tuple[np.ndarray, list[str] | None]:
+def _etypes(
+    values: pa.ChunkedArray, known: Sequence[str] | None
+) -> tuple[np.ndarray, list[str] | None]:
     """The type of each edge, and the names if they have any."""
     column = column_of("edge type", values)
     if column.ids is not None:
-        return column.ids.to_numpy(), None
-    if column.trouble:
+        encoded = _encoded(column.texts) if known else None
+        if encoded is None or not set(encoded.dictionary.to_pylist()) <= set(known or ()):
+            return column.ids.to_numpy(), None
+    elif column.trouble:
         raise GraphError(
             column.trouble.partition(":")[0] + ": give edge types integers or names; if these are "
             "weights, say so with columns="
         )
-    encoded = _encoded(column.texts)
+    else:
+        encoded = _encoded(column.texts)
     return _codes(encoded), [str(name) for name in encoded.dictionary.to_pylist()]
 
 

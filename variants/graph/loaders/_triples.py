@@ -56,7 +56,20 @@ class Triples:
             types[order],
             ntype_names=names,
             etype_names=[iri.strip("<>") for iri in self.predicates],
+            node_names=self._names(order, types, names) if _wants_names(options) else None,
         )
+
+    def _names(
+        self, order: np.ndarray, types: np.ndarray, ntypes: Sequence[str]
+    ) -> dict[str, tuple[str, ...]]:
+        bounds = np.searchsorted(types[order], np.arange(len(ntypes) + 1)).tolist()
+        return {
+            name: tuple(
+                self.terms[i].strip("<>") if self.terms[i][0] == "<" else self.terms[i]
+                for i in order[first:end].tolist()
+            )
+            for name, first, end in zip(ntypes, bounds, bounds[1:], strict=False)
+        }
 
     def _types(self, node_types: str) -> tuple[np.ndarray, list[str]]:
         """The node type of each term, int64, and the types' names in order of first appearance."""
@@ -71,6 +84,10 @@ class Triples:
                 kinds[subject] = self.terms[class_of].strip("<>")
         encoded = pc.dictionary_encode(pa.array(kinds))
         return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
+
+
+def _wants_names(options: RdfOptions) -> bool:
+    return options.node_names or (options.known is not None and bool(options.known.node_names))
 
 
 def _distinct(rows: np.ndarray) -> np.ndarray:

@@ -10,7 +10,9 @@ from typing import Any
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders.options import COMPRESSED
+from hetune.variants.graph.loaders._reading import reading
+from hetune.variants.graph.loaders.options import COMPRESSED, NameOptions
+from hetune.variants.graph.renumber import renumbered
 
 _TEXTS = {
     ".nt": "ntriples.load_ntriples",
@@ -44,8 +46,9 @@ def load(path: str | os.PathLike[str], *, format: str | None = None, **options: 
             `train.txt`, `valid.txt` and `test.txt`.
         format: The ending to go by in place of the file's own: ".txt".
         options: What the loader takes: the fields of `TextOptions` for text and CSV, `TableOptions`
-            for Parquet, `SplitFolderOptions`, `NpzOptions`, `RdfOptions` for Turtle and
-            `NTriplesOptions`, all in `hetune.variants.graph.loaders.options`.
+            for Parquet, `SplitFolderOptions`, `NpzOptions`, `RdfOptions` for Turtle,
+            `NTriplesOptions`, and for others `NameOptions`, which all have: `vocabulary`, `like`
+            and `unknown`. All are in `hetune.variants.graph.loaders.options`.
 
     Raises:
         GraphFileError: No loader knows the ending or an option, or the file is unreadable, cut
@@ -53,15 +56,20 @@ def load(path: str | os.PathLike[str], *, format: str | None = None, **options: 
     """
     where = Path(path)
     loader = _loader(where, format)
-    kind = inspect.signature(loader, eval_str=True).parameters.get("options")
-    known = [] if kind is None else [field.name for field in dataclasses.fields(kind.annotation)]
+    kind = inspect.signature(loader, eval_str=True).parameters["options"].annotation
+    takes = [field.name for field in dataclasses.fields(kind)]
     for option in options:
-        if option not in known:
+        if option not in takes:
             raise GraphFileError(
-                f"{where}: no option {option!r} for such a file; it takes "
-                f"{', '.join(known) or 'none'}"
+                f"{where}: no option {option!r} for such a file; it takes {', '.join(takes)}"
             )
-    return loader(where) if kind is None else loader(where, kind.annotation(**options))
+    given: NameOptions = kind(**options)
+    vocabulary = given.known
+    graph = loader(where, dataclasses.replace(given, vocabulary=vocabulary, like=None))
+    if vocabulary is None:
+        return graph
+    with reading(where, "a graph"):
+        return renumbered(graph, vocabulary, unknown=given.unknown)
 
 
 def _loader(path: Path, ending: str | None) -> _Loader:

@@ -11,9 +11,11 @@ from hetune.variants.graph.convert.scipy import from_scipy
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders._compressed import compression, contents
 from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
+from hetune.variants.graph.loaders.options import NameOptions
+from hetune.variants.graph.renumber import named_by_number
 
 
-def load_matrix_market(path: Path) -> HeteroGraph:
+def load_matrix_market(path: Path, options: NameOptions) -> HeteroGraph:
     """Read a `.mtx` in coordinate format: entry (i, j) is an edge i -> j.
 
     A symmetric file gives both directions. A matrix that is not square gives the two node types
@@ -40,7 +42,9 @@ def load_matrix_market(path: Path) -> HeteroGraph:
             )
         stored = entries * (1 if symmetry == "general" else 2)
         check_memory(path, 40 * stored + 8 * (rows + columns), f"a {rows} x {columns} matrix")
-        return from_scipy(scipy.sparse.coo_array(scipy.io.mmread(_source(path, data))))
+        graph = from_scipy(scipy.sparse.coo_array(scipy.io.mmread(_source(path, data))))
+        is_typed = None if graph.num_ntypes > 1 else False
+        return named_by_number(graph, options.known, relations=False, node_types=is_typed)
 
 
 def _source(path: Path, data: bytes) -> Path | io.BytesIO:

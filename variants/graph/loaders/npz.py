@@ -7,15 +7,18 @@ from pathlib import Path
 import numpy as np
 
 from hetune.variants.errors import GraphFileError
+from hetune.variants.graph import _node_names
 from hetune.variants.graph._arrays import as_ids, check_range
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders._edges import part_of
 from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
 from hetune.variants.graph.loaders.options import NpzOptions
+from hetune.variants.graph.renumber import named_by_number, with_names
 
 SPLITS = ("train", "valid", "test")
 _REQUIRED = ("src", "dst")
-_KNOWN = (*_REQUIRED, "etype", "ntype", "etype_names", "ntype_names", "canonical_etypes", "split")
+_NAMES = ("etype_names", "ntype_names", "canonical_etypes", *_node_names.ARRAYS)
+_KNOWN = (*_REQUIRED, "etype", "ntype", *_NAMES, "split")
 
 
 def load_npz(path: Path, options: NpzOptions) -> HeteroGraph:
@@ -23,7 +26,9 @@ def load_npz(path: Path, options: NpzOptions) -> HeteroGraph:
 
     Arrays: `src`, `dst` int [E] global node ids; optional `etype` int [E], `ntype` int [N],
     `etype_names` [R], `ntype_names` [T] and `canonical_etypes` [R, 3] str, `split` int8 [E]
-    (0 train, 1 valid, 2 test). `HeteroGraph.save` writes such files.
+    (0 train, 1 valid, 2 test). `HeteroGraph.save` writes such files, with names of nodes where it
+    has any: `named_ntypes` str, their names one after the other as `node_name_utf8` uint8, and
+    where each begins as `node_name_offsets` int64.
 
     Raises:
         GraphFileError: The file is unreadable, cut short, or lacks an array.
@@ -49,6 +54,12 @@ def load_npz(path: Path, options: NpzOptions) -> HeteroGraph:
             ntype_names=arrays.get("ntype_names"),
             canonical_etypes=arrays.get("canonical_etypes"),
         )
+        counts = np.diff(graph.node_offsets).tolist()
+        if names := _node_names.unpacked(arrays, graph.ntype_names, counts):
+            graph = with_names(graph, node_names=names)
+        etypes = None if "etype_names" in arrays else "etype" in arrays
+        ntypes = None if "ntype_names" in arrays else "ntype" in arrays
+        graph = named_by_number(graph, options.known, relations=etypes, node_types=ntypes)
         if options.split is None:
             return graph
         return part_of(graph, _chosen(path, arrays, options.split))

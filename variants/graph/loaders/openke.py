@@ -89,7 +89,13 @@ def _graph(path: Path, columns: dict[str, pa.ChunkedArray], options: TextOptions
         replace(options, num_nodes=num_nodes),
         etype_names=_dictionary(path, "relation2id.txt"),
         ntype_names=["entity"],
+        node_names=entities if options.node_names or _are_named(options) else None,
     )
+
+
+def _are_named(options: TextOptions) -> bool:
+    """Whether a vocabulary names entities, so that ids alone do not tell which they are."""
+    return options.known is not None and "entity" in (options.known.node_names or {})
 
 
 def _dictionary(beside: Path, name: str) -> list[str] | None:

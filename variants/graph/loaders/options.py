@@ -4,6 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from hetune.variants.graph.vocabulary import (
+    Unknown,
+    Vocabulary,
+    VocabularyLike,
+    vocabulary_of,
+)
+
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 """Endings that may follow those of text formats."""
 ColumnsLike: TypeAlias = str | Mapping[str, str | int] | Sequence[str | None]
@@ -11,7 +18,33 @@ ColumnsLike: TypeAlias = str | Mapping[str, str | int] | Sequence[str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableOptions:
+class NameOptions:
+    """Of every file.
+
+    Attributes:
+        vocabulary: Whose order types and nodes are given: a `Vocabulary`, its file, a dictionary or
+            a graph. Types that a file numbers have their numbers in it.
+        like: A graph whose vocabulary that is.
+        unknown: What becomes of names that the vocabulary lacks: "error", or "drop" for leaving
+            them out, with a warning that counts the edges.
+    """
+
+    vocabulary: VocabularyLike | None = None
+    like: VocabularyLike | None = None
+    unknown: Unknown = "error"
+
+    @property
+    def known(self) -> Vocabulary | None:
+        """The vocabulary that is to be followed.
+
+        Raises:
+            GraphError: It is none, or both are given.
+        """
+        return vocabulary_of(self.vocabulary, self.like)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions(NameOptions):
     """Of every file with an edge per row.
 
     Attributes:
@@ -26,6 +59,7 @@ class TableOptions:
         num_etypes: R, where edge types without edges follow the largest one.
         bipartite: Names of a source and a destination node type whose ids are apart from each
             other; by default both columns name the same nodes.
+        node_names: Whether labels are kept as `HeteroGraph.node_names`; ids are none.
     """
 
     columns: ColumnsLike | None = None
@@ -33,6 +67,7 @@ class TableOptions:
     num_nodes: int | None = None
     num_etypes: int | None = None
     bipartite: Sequence[str] | None = None
+    node_names: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +97,7 @@ class SplitFolderOptions(TextOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NpzOptions:
+class NpzOptions(NameOptions):
     """Of `.npz` archives.
 
     Attributes:
@@ -77,17 +112,20 @@ class NpzOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RdfOptions:
+class RdfOptions(NameOptions):
     """Of RDF.
 
     Attributes:
         node_types: "kind": IRIs, blank nodes and literals are a node type each. "class": the first
             `rdf:type` stated of a term, else its kind. "single": one node type.
         literals: Whether triples whose object is a literal are kept.
+        node_names: Whether terms are kept as `HeteroGraph.node_names`: IRIs as they are, blank
+            nodes and literals as N-Triples writes them, without escapes.
     """
 
     node_types: str = "kind"
     literals: bool = True
+    node_names: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
