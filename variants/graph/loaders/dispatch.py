@@ -57,7 +57,9 @@ def load(path: str | os.PathLike[str], *, format: str | None = None, **options: 
     where = Path(path)
     loader = _loader(where, format)
     kind = inspect.signature(loader, eval_str=True).parameters["options"].annotation
+    shared = [field.name for field in dataclasses.fields(NameOptions)]
     takes = [field.name for field in dataclasses.fields(kind)]
+    takes = [*(name for name in takes if name not in shared), *shared]
     for option in options:
         if option not in takes:
             raise GraphFileError(
