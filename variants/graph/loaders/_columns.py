@@ -123,12 +123,13 @@ def advice_by_names(names: Sequence[str]) -> str:
         if role is not None:
             roles.setdefault(role, name)
     if "src" not in roles or "dst" not in roles:
-        roles = dict(zip(_roles(min(len(names), 3)), names, strict=False))
+        roles = dict(zip(usual_roles(min(len(names), 3)), names, strict=False))
     are_plain = all(name.strip() and not set(name) & set(",:\"'") for name in roles.values())
     are_plain = are_plain and not any(name.isdecimal() for name in roles.values())
     if not are_plain:
-        return advice(_roles(len(names)))
-    return 'columns="' + ",".join(f"{role}:{name}" for role, name in roles.items()) + '"'
+        return advice(usual_roles(len(names)))
+    ordered = [f"{role}:{roles[role]}" for role in ROLES if role in roles]
+    return advice(ordered)
 
 
 def advice(roles: Sequence[str]) -> str:
@@ -136,7 +137,6 @@ def advice(roles: Sequence[str]) -> str:
     return f'columns="{",".join(roles)}"'
 
 
-def _roles(count: int) -> list[str]:
-    if count == 3:
-        return ["src", "etype", "dst"]
-    return ["src", "dst", *["-"] * (count - 2)]
+def usual_roles(count: int) -> list[str]:
+    """The roles of so many columns where nothing else is known."""
+    return ["src", "etype", "dst"] if count == 3 else ["src", "dst", *["-"] * (count - 2)]

@@ -1,6 +1,6 @@
 """Where the content of a file contradicts what its columns are taken for."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ from hetune.variants.graph.loaders._columns import looks_like_names
 from hetune.variants.graph.loaders._ids import is_integer, is_number
 
 _FEW_ROWS = 3
-_SOME_EDGES, _MANY_EDGES = 8, 16
+_SOME_EDGES, _MANY_EDGES, _ENOUGH_EDGES = 8, 50, 200
 _LOOKED_AT = 100_000
 
 
@@ -24,7 +24,7 @@ def is_header(row: list[str], below: Mapping[str, pa.ChunkedArray]) -> bool:
     """
     if looks_like_names(row):
         return True
-    if any(_are_numbers(pa.chunked_array([[value]])) for value in row):
+    if any(are_numbers([value]) for value in row):
         return False
     rows = len(below["src"])
     ends = [_are_numbers(below[role]) for role in ("src", "dst")]
@@ -36,23 +36,30 @@ def is_header(row: list[str], below: Mapping[str, pa.ChunkedArray]) -> bool:
 def is_edge(
     row: list[str], below: Mapping[str, pa.ChunkedArray], places: Mapping[str, int]
 ) -> bool:
-    """Whether what is taken for a header has numbers in the columns that hold numbers below it."""
+    """Whether what is taken for a header has numbers above numbers, or a node of a line below."""
     roles = [role for role in ("src", "dst", "etype") if role in places]
     numeric = [role for role in roles if _are_numbers(below[role])]
-    return bool(numeric) and all(
-        _are_numbers(pa.chunked_array([[row[places[role]]]])) for role in numeric
-    )
+    if numeric:
+        return are_numbers([row[places[role]] for role in numeric])
+    ends = pa.array([row[places["src"]], row[places["dst"]]])
+    return any(pc.any(pc.is_in(below[role], ends)).as_py() for role in ("src", "dst"))
 
 
 def is_count(row: list[str], below: Mapping[str, pa.ChunkedArray]) -> bool:
-    """Whether a first row such as "34 78" says how many nodes and edges there are."""
-    rows = len(below["src"])
+    """Whether a first row such as "34 78" says how many nodes and edges there are.
+
+    Args:
+        row: The first one.
+        below: The columns of those that follow, by role, in the order of the file.
+    """
+    ends = list(below.values())[:2]
+    rows = len(ends[0])
     if rows < _FEW_ROWS or not all(value.isdecimal() and len(value) < 19 for value in row):
         return False
     *nodes, edges = map(int, row)
-    if edges != rows or not all(_all(is_integer(below[role])) for role in ("src", "dst")):
+    if edges != rows or not all(_all(is_integer(end)) for end in ends):
         return False
-    largest = max(int(_most(below[role])) for role in ("src", "dst"))
+    largest = max(int(_most(end)) for end in ends)
     if largest + 1 in nodes:  # an id that no edge has
         return True
     return rows >= _SOME_EDGES and largest in nodes
@@ -78,10 +85,12 @@ def objection(columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, tuple[str, .
         if is_alone or _any(pc.match_substring_regex(last, r"\.0*[1-9]|[eEnN]")):
             return "the last column holds numbers that are no ids", _weights(last)
     if _all(is_integer(last)):
-        low, high = (float(_bound(last, bound)) for bound in ("min", "max"))
-        is_label = not _all(is_integer(columns["src"]))
-        if not is_label and (low < 0 or high >= max(1 << 24, 64 * len(last))):
+        low, high = _bound(last, "min"), _bound(last, "max")
+        is_sparse = low < 0 or high >= max(1 << 24, 64 * len(last))
+        if is_sparse and _all(is_integer(columns["src"])):
             return "the last column holds numbers that are no ids", _weights(last)
+        if len(last) >= _FEW_ROWS and not _any(is_number(columns["src"])):
+            return "the last column holds numbers, the first has none", _weights(last)
     return _not_triples(columns) or _not_joined(columns)
 
 
@@ -99,6 +108,9 @@ def _not_triples(columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, tuple[str
         return "there would be as many relations as edges", roles
     if by_source >= 0.5 and by_source > by_target and pairs >= 0.99:
         return "the second column holds the nodes of the first one, and the last does not", roles
+    is_unique = edges >= _ENOUGH_EDGES and len(targets) >= 0.99 * edges
+    if is_unique and len(relations) ** 2 > 4 * edges and _all(is_integer(columns["dst"])):
+        return "the last column has another number in nearly every line", roles
     is_many = by_source >= 0.5 or len(relations) ** 2 > 4 * edges
     if by_target < 0.5 and len(relations) > len(targets) and is_many and pairs >= 0.9:
         return f"the last column has only {len(targets)} values, the second {len(relations)}", roles
@@ -113,6 +125,8 @@ def _not_joined(columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, tuple[str,
     if pc.count_distinct(both).as_py() < len(both):
         return None
     roles = ("src", "etype", "dst") if "etype" in columns else ("src", "dst")
+    if "etype" in columns and pc.count_distinct(columns["etype"]).as_py() <= len(src) / 2:
+        return None
     return "no two lines share a node, so this is hardly a graph", roles
 
 
@@ -138,6 +152,11 @@ def _weights(last: pa.ChunkedArray) -> tuple[str, ...]:
         return ("src", "dst", "-")
     is_time = _all(is_integer(last)) and float(_bound(last, "min")) >= 1e8
     return ("src", "dst", "time" if is_time else "weight")
+
+
+def are_numbers(values: Sequence[str]) -> bool:
+    """Whether some texts are numbers."""
+    return _are_numbers(pa.chunked_array([pa.array(values, pa.string())]))
 
 
 def _are_numbers(column: pa.ChunkedArray) -> bool:

@@ -9,14 +9,21 @@ from hetune.variants.graph.loaders._columns import (
     advice,
     advice_by_names,
     columns_of,
+    usual_roles,
 )
-from hetune.variants.graph.loaders._contradictions import is_count, is_edge, is_header, objection
+from hetune.variants.graph.loaders._contradictions import (
+    are_numbers,
+    is_count,
+    is_edge,
+    is_header,
+    objection,
+)
 from hetune.variants.graph.loaders._edges import check_filled
 from hetune.variants.graph.loaders._rows import Dialect, Text, dialect_of, read_rows
 from hetune.variants.graph.loaders.options import TextOptions
 
-_USUAL = {2: ("src", "dst"), 3: ("src", "etype", "dst")}
 _NAMED = ("src", "dst", "etype")
+_GAPS = "fill it in or drop the row; columns= can leave a column out"
 
 
 def columns_of_text(
@@ -41,7 +48,7 @@ def columns_of_text(
     table = read_rows(text, dialect, count, sorted(places.values()))
     if names is not None:
         table = table.slice(1)
-    columns = {role: table[str(place)] for role, place in places.items()}
+    columns = {role: table[str(places[role])] for role in sorted(places, key=places.__getitem__)}
     if table.num_rows == 0:
         raise GraphError("there is no edge below the header: check that it is the right file")
     if not is_sure:
@@ -49,7 +56,7 @@ def columns_of_text(
     try:
         check_filled(columns)
     except GraphError as error:
-        raise text.trouble(str(error).partition(":")[0], _of_gaps(places)) from error
+        raise text.trouble(str(error).partition(":")[0], _GAPS) from error
     if options.columns is None and names is None and (found := objection(columns)):
         raise text.trouble(found[0], _either(found[1], places))
     return columns
@@ -72,7 +79,7 @@ def _head(
     if len(set(counts)) == 2 and len(counts) == 3 and counts[1] == counts[2]:
         raise text.trouble(
             f"the first line has {counts[0]} columns, the next {counts[1]}",
-            f"pass header=True if the first is no edge, and {_for_count(counts[1])}",
+            f"pass header=True if the first is no edge, and {_for_rows(lines[1:])}",
         )
     has_header = is_csv or (said is not None and said.has_names)
     return text, lines[0] if has_header else None, counts[0], False
@@ -91,20 +98,24 @@ def _places(
     if names is not None:
         if all(name in names for name in ("src", "dst")):
             return {name: names.index(name) for name in _NAMED if name in names}
+        below = [value for line in text.lines()[1:] for value in dialect.split(line)]
+        if are_numbers(names) or set(names) & set(below):
+            raise text.trouble("the first line looks like an edge", _no_header(options, count))
         missing = next(name for name in ("src", "dst") if name not in names)
         raise text.trouble(f"no column {missing!r} but {names}", _for_names(names))
-    first = dialect.split(text.lines(1)[0])
-    if "" in first[:-1]:
-        filled = iter(_usual(sum(map(bool, first))))
+    rows = [dialect.split(line) for line in text.lines()]
+    first = rows[0]
+    if "" in first:
+        filled = iter(usual_roles(sum(map(bool, first))))
         roles = [next(filled, "-") if value else "-" for value in first]
         raise text.trouble(
             f"line {text.skipped + 1} has {count} columns, of which some are empty",
             f'give {advice(roles)}, or delimiter=" " if any run of blanks separates columns',
         )
-    if count not in _USUAL:
+    if count not in (2, 3):
         what = "1 column" if count == 1 else f"{count} columns"
-        raise text.trouble(f"line {text.skipped + 1} has {what}", f"give {_for_count(count)}")
-    return {role: i for i, role in enumerate(_USUAL[count])}
+        raise text.trouble(f"line {text.skipped + 1} has {what}", f"give {_for_rows(rows)}")
+    return {role: i for i, role in enumerate(usual_roles(count))}
 
 
 def _check_first_row(
@@ -116,19 +127,20 @@ def _check_first_row(
     places: dict[str, int],
 ) -> None:
     """Objects to what was taken for a header, or for an edge."""
-    row = dialect.split(text.lines(1)[0])
+    rows = [dialect.split(line) for line in text.lines()]
+    row = rows[0]
     if names is None:
         below = {role: column.slice(1) for role, column in columns.items()}
         if is_header(row, below):
             option = "header=True" if options.columns is not None else advice_by_names(row)
+            option = f"give {option}, or header=False" if len(below["src"]) else "give header=False"
             raise text.trouble(
-                "the first line looks like names of columns",
-                f"give {option}, or header=False if it is an edge",
+                "the first line looks like names of columns", f"{option} if it is an edge"
             )
         if is_count(row, below):
             raise text.trouble(
                 "the first line looks like counts",
-                f"give header=True to skip it, and {_given(options) or _for_count(len(row))}; or "
+                f"give header=True to skip it, and {_given(options) or _for_rows(rows)}; or "
                 "header=False if it is an edge",
             )
         return
@@ -145,7 +157,7 @@ def _check_first_row(
 
 def _no_header(options: TextOptions, count: int) -> str:
     said = columns_of(options.columns)
-    option = advice(_usual(count)) if said is None or said.has_names else _given(options)
+    option = advice(usual_roles(count)) if said is None or said.has_names else _given(options)
     return f"give header=False and {option}, or header=True if it holds names of columns"
 
 
@@ -154,23 +166,24 @@ def _given(options: TextOptions) -> str:
 
 
 def _for(names: list[str] | None, count: int) -> str:
-    return advice(_usual(count)) if names is None else advice_by_names(names)
+    return advice(usual_roles(count)) if names is None else advice_by_names(names)
 
 
 def _for_names(names: list[str]) -> str:
     first = ", or, if the first line is an edge, header=False and "
-    return f"say which one with {advice_by_names(names)}{first}{advice(_usual(len(names)))}"
+    return f"say which one with {advice_by_names(names)}{first}{advice(usual_roles(len(names)))}"
 
 
-def _for_count(count: int) -> str:
+def _for_rows(rows: list[list[str]]) -> str:
+    """The option for rows that are edges, as well as a few of them tell."""
+    count = len(rows[0])
     if count == 1:
         return 'the delimiter, such as delimiter=","'
-    return f"what the columns are, such as {advice(_usual(count))}"
-
-
-def _of_gaps(places: dict[str, int]) -> str:
-    """What to do where a value is missing."""
-    return "fill it in or drop the row; a column that is no role's is left out by columns="
+    roles = usual_roles(count)
+    lasts = [row[-1] for row in rows if len(row) == count]
+    if count == 3 and are_numbers(lasts) and not all(last.isdecimal() for last in lasts):
+        roles = ["src", "dst", "weight"]
+    return f"what the columns are, such as {advice(roles)}"
 
 
 def _either(roles: tuple[str, ...], places: dict[str, int]) -> str:
@@ -180,7 +193,3 @@ def _either(roles: tuple[str, ...], places: dict[str, int]) -> str:
     if list(roles) == guessed:
         return f"give {wanted} if it is one"
     return f"give {wanted}, or {advice(guessed)} if that is right"
-
-
-def _usual(count: int) -> list[str]:
-    return list(_USUAL.get(count, ("src", "dst", *["-"] * (count - 2))))

@@ -12,6 +12,7 @@ import pyarrow.csv
 
 from hetune.variants.errors import GraphError, GraphFileError
 from hetune.variants.graph.loaders._compressed import contents
+from hetune.variants.graph.loaders._other_formats import other_format
 from hetune.variants.graph.loaders.options import TextOptions
 
 _SHOWN_LINES, _SHOWN_CHARACTERS = 3, 100
@@ -71,6 +72,9 @@ def text_of(path: Path, options: TextOptions, marks: bytes = _MARKS) -> Text:
     data = contents(path).removeprefix(_BOM)
     if data.startswith(_OTHER_BOMS):
         raise GraphFileError(f"{path} is UTF-16: write it as UTF-8")
+    other = other_format(data)
+    if other is not None:
+        raise GraphFileError(f"{path} holds no edges but is {other}")
     if b"\0" in data[: 1 << 20]:
         raise GraphFileError(
             f"{path} is no text: it holds null bytes; pass format= if it is binary"
