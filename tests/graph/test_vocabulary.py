@@ -1,5 +1,6 @@
 """Names keep their numbers: vocabularies, and converters there and back."""
 
+import io
 import json
 import os
 import pickle
@@ -70,6 +71,13 @@ def named(graph: HeteroGraph) -> HeteroGraph:
 
 def counts_of(graph: HeteroGraph) -> dict[str, int]:
     return dict(zip(graph.ntype_names, np.diff(graph.node_offsets).tolist(), strict=True))
+
+
+def through_torch(graph: HeteroGraph) -> HeteroGraph:
+    file = io.BytesIO()
+    torch.save(graph, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
 
 
 def through_dgl(graph: HeteroGraph) -> HeteroGraph:
@@ -154,6 +162,7 @@ def test_a_vocabulary_is_saved_and_read(tmp_path):
         ({"relations": ["a", "a"]}, "relations holds 'a' twice"),
         ({"relations": "ab"}, "relations is a str: give a list"),
         ({"relations": [1]}, "relations holds 1: names are strings"),
+        ({"relations": ["\ud800"]}, "which is no text: correct it"),
         ({"etypes": ["a"]}, "a vocabulary has no 'etypes': it takes node_types, relations"),
         ({"relations": ["a"], "canonical_etypes": [["n", "a", "n"]]}, "need node_types"),
         (
@@ -303,6 +312,7 @@ def test_node_names_stay_with_derived_graphs():
         graph.unindexed(),
         graph.to("meta"),
         pickle.loads(pickle.dumps(graph)),
+        through_torch(graph),
         edited(graph, remove={"knows": torch.tensor([[0], [1]])}),
         edited(graph, add_nodes={"paper": 2}),
     ):

@@ -100,6 +100,8 @@ def test_over_http(service, expected):
         assert client.model("compiled", 1).relations == ("writes", "cites")
         for graph in (SWAPPED, client.upload_graph(SWAPPED)):
             torch.testing.assert_close(out_of(client.infer("sent", graph, X)), expected)
+        one, other = (client.infer("hgt", graph, BY_TYPE) for graph in (CITATIONS, BOTH_SWAPPED))
+        torch.testing.assert_close(by_type(one), by_type(other))
         with pytest.raises(InputError, match="it has 'reads', which the layer lacks"):
             client.infer("sent", OTHER, X)
         with pytest.raises(InputError, match="it has 'reads', which the layer lacks"):

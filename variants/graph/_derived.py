@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hetune.variants.graph.hetero import HeteroGraph
 
 
-class Edges(NamedTuple):
+class EdgeColumns(NamedTuple):
     """Columns [E], names of the edge types, their triples where known, and values of the edges."""
 
     src: torch.Tensor
@@ -39,7 +39,7 @@ class Edges(NamedTuple):
         }
 
 
-def split_by_ends(graph: HeteroGraph) -> Edges:
+def split_by_ends(graph: HeteroGraph) -> EdgeColumns:
     """Edge types split so that each has one source and one destination type."""
     entries: list[tuple[int, tuple[int, int] | None]] = [
         (r, (source, target)) for r, source, target in graph.type_pairs
@@ -60,14 +60,14 @@ def split_by_ends(graph: HeteroGraph) -> Edges:
     keys = type_keys(graph)
     position = torch.searchsorted(torch.tensor(known, device=graph.device), keys)
     etype = torch.tensor(new_ids, dtype=torch.int32, device=graph.device)[position]
-    return Edges(graph.src, graph.dst, etype, names, triples, graph.edge_data)
+    return EdgeColumns(graph.src, graph.dst, etype, names, triples, graph.edge_data)
 
 
-def with_inverse(graph: HeteroGraph) -> Edges:
+def with_inverse(graph: HeteroGraph) -> EdgeColumns:
     """The edges, then the inverse of each."""
     taken = set(graph.etype_names)
     inverse_names = [fresh(f"inv_{name}", taken) for name in graph.etype_names]
-    return Edges(
+    return EdgeColumns(
         torch.cat([graph.src, graph.dst]),
         torch.cat([graph.dst, graph.src]),
         torch.cat([graph.etype, graph.etype + graph.num_etypes]),
@@ -77,7 +77,7 @@ def with_inverse(graph: HeteroGraph) -> Edges:
     )
 
 
-def with_loops(graph: HeteroGraph, name: str) -> Edges:
+def with_loops(graph: HeteroGraph, name: str) -> EdgeColumns:
     """The edges, then a loop at each node."""
     taken = set(graph.etype_names)
     nodes = torch.arange(graph.num_nodes, dtype=torch.int32, device=graph.device)
@@ -93,7 +93,7 @@ def with_loops(graph: HeteroGraph, name: str) -> Edges:
         if set(own) & set(graph.canonical_etypes):
             own = [(t, loop, t) for t, loop in zip(graph.ntype_names, loops, strict=True)]
         triples = [*graph.canonical_etypes, *own]
-    return Edges(
+    return EdgeColumns(
         torch.cat([graph.src, nodes]),
         torch.cat([graph.dst, nodes]),
         torch.cat([graph.etype, graph.ntype + graph.num_etypes]),

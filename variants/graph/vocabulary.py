@@ -19,7 +19,7 @@ FORMAT = "hetune-vocabulary"
 VERSION = 1
 _FIELDS = ("node_types", "relations", "canonical_etypes", "node_names")
 _MOST_TYPES = 1_000_000
-_MOST_BYTES = 4 << 30
+_MOST_BYTES = 1 << 30
 _SHOWN = 5
 
 Unknown: TypeAlias = Literal["error", "drop"]
@@ -224,10 +224,21 @@ def _names(field: str, given: Iterable[str]) -> tuple[str, ...]:
     for name in names:
         if not isinstance(name, str):
             raise GraphError(f"{field} holds {name!r}: names are strings")
+        if not name.isascii() and not _is_text(name):
+            raise GraphError(f"{field} holds {name!r}, which is no text: correct it")
         if name in seen:
             raise GraphError(f"{field} holds {name!r} twice: names must be distinct")
         seen.add(name)
     return names
+
+
+def _is_text(name: str) -> bool:
+    """Whether it can be written: JSON may hold halves of characters."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _read(path: Path) -> dict[str, Any]:

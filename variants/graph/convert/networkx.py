@@ -54,16 +54,18 @@ def from_networkx(
     """
     if not hasattr(G, "is_directed") or not hasattr(G, "adj"):
         raise GraphError(f"from_networkx got a {type(G).__name__}: give a networkx graph")
-    known, kept = vocabulary_of(vocabulary, like), from_text(G.graph.get(KEY))
+    given, kept = vocabulary_of(vocabulary, like), from_text(G.graph.get(KEY))
+    known, before = given or Vocabulary(), kept or Vocabulary()
     nodes: list[Hashable] = list(G.nodes)
     types = [G.nodes[node].get(ntype) for node in nodes]
-    node_types = _types(types, nodes, ntype, "node", known and known.node_types)
+    node_types = _types(types, nodes, ntype, "node", known.node_types)
     edges = _edges(G, etype, is_ordered=kept is not None)
     types = [t for _, _, t in edges]
     ends = [edge[:2] for edge in edges]
-    edge_types = _types(types, ends, etype, "edge", known and known.relations)
-    ntype_names = _names(node_types, kept and kept.node_types, known, "node")
-    etype_names = _names(edge_types, kept and kept.relations, known, "edge")
+    edge_types = _types(types, ends, etype, "edge", known.relations)
+    default_names = kept is None and given is None
+    ntype_names = _names(node_types, before.node_types, "node" if default_names else None)
+    etype_names = _names(edge_types, before.relations, "edge" if default_names else None)
 
     type_ids = {name: i for i, name in enumerate(ntype_names)}
     ntypes = np.array([type_ids[name] for name in node_types], dtype=np.int64)
@@ -79,7 +81,7 @@ def from_networkx(
             row for u, v, r in rows for row in ([(u, v, r), (v, u, r)] if u != v else [(u, v, r)])
         ]
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    wants_names = node_names or bool(known and known.node_names)
+    wants_names = node_names or bool(known.node_names)
     graph = HeteroGraph(
         columns[:, 0],
         columns[:, 1],
@@ -92,7 +94,7 @@ def from_networkx(
         ),
     )
     graph = restored(graph, kept)
-    return graph if known is None else renumbered(graph, known, unknown=unknown)
+    return graph if given is None else renumbered(graph, given, unknown=unknown)
 
 
 def _edges(G: Any, etype: str, *, is_ordered: bool) -> list[tuple[Hashable, Hashable, Any]]:
@@ -123,15 +125,10 @@ def _types(
     return [str(value) for value in values]
 
 
-def _names(
-    found: Iterable[str],
-    kept: tuple[str, ...] | None,
-    known: Vocabulary | None,
-    default: str,
-) -> list[str]:
-    """Names of types in order, a default one where nothing tells any."""
+def _names(found: Iterable[str], kept: tuple[str, ...] | None, default: str | None) -> list[str]:
+    """Names of types in order; a default one, if there is any, where nothing tells names."""
     names = list(dict.fromkeys([*(kept or ()), *found]))
-    return names if names or kept is not None or known is not None else [default]
+    return names if names or default is None else [default]
 
 
 def _node_names(

@@ -46,13 +46,15 @@ def graph_of_columns(
     """
     check_filled(columns)
     known = options.known
-    single = (
-        only_name(known and known.node_types, "node") if ntype_names is None else ntype_names[0]
-    )
+    single = only_name(None if known is None else known.node_types, "node")
+    if ntype_names is not None:
+        single = ntype_names[0]
     ends = _ends(columns["src"], columns["dst"], options, single, node_names)
-    etype, names = None, None
+    etype: np.ndarray | None = None
+    names: Sequence[str] | None = None
     if "etype" in columns:
-        etype, names = _etypes(columns["etype"], known and known.relations)
+        relations = None if known is None else known.relations
+        etype, names = _etypes(columns["etype"], relations)
     are_numbers = names is None and etype_names is None
     names = etype_names if names is None else names
     num_etypes = options.num_etypes
