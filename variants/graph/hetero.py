@@ -39,7 +39,7 @@ _Built = TypeVar("_Built")
 class HeteroGraph:
     """A directed graph with typed edges and nodes. Immutable.
 
-    Node ids are global; nodes of one type are contiguous (type-major). EdgeColumns keep the order in
+    Node ids are global; nodes of one type are contiguous (type-major). Edges keep the order in
     which they were given. Duplicate edges, self loops, isolated nodes and relations without edges
     are ordinary. Pickled, it leaves behind what is derived from it; `torch.load` takes what
     `torch.save` wrote with `weights_only=True`.
@@ -267,7 +267,7 @@ class HeteroGraph:
     def canonicalize(self) -> "HeteroGraph":
         """Split edge types so that each has one source and one destination type (DGL's rule).
 
-        EdgeColumns keep their order. An edge type that splits gets the names "src|rel|dst"; one that
+        Edges keep their order. An edge type that splits gets the names "src|rel|dst"; one that
         does not keeps its name. New types are ordered by (old type, source type, destination type).
         """
         return self if self.is_canonical else self._with(split_by_ends(self))
