@@ -129,6 +129,15 @@ def test_integers_are_numbers_in_the_vocabulary_unless_they_are_its_names(tmp_pa
         hetune.load(path, vocabulary=names, like=labelled)
 
 
+def test_data_without_node_types_is_told_from_a_vocabulary_with_several(tmp_path):
+    path = write_tsv(tmp_path / "one", ROWS)
+    names = {"node_types": ["person", "place"], "relations": ["hates", "likes"]}
+    with pytest.raises(GraphFileError, match=r"tells no node types, .* leave node_types out of it"):
+        hetune.load(path, vocabulary=names, unknown="drop")
+    del names["node_types"]  # the advice
+    assert hetune.load(path, vocabulary=names).etype_names == ("hates", "likes")
+
+
 def test_both_sides_of_a_bipartite_table_have_names(tmp_path):
     path = tmp_path / "edges.csv"
     path.write_text("src,dst\nx,p\ny,p\n")

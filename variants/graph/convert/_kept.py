@@ -6,7 +6,7 @@ import json
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.renumber import with_names
+from hetune.variants.graph.rename import with_names
 from hetune.variants.graph.vocabulary import Vocabulary
 
 KEY = "hetune_vocabulary"

@@ -10,7 +10,8 @@ from hetune.variants.graph._extras import require
 from hetune.variants.graph.convert._kept import KEY, restored, vocabulary_with_triples
 from hetune.variants.graph.convert.edge_index_dict import from_edge_index_dict, to_edge_index_dict
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.renumber import named_by_number, renumbered
+from hetune.variants.graph.rename import named_by_number
+from hetune.variants.graph.renumber import renumbered
 from hetune.variants.graph.vocabulary import (
     Unknown,
     Vocabulary,

@@ -20,7 +20,8 @@ from hetune.variants.graph.convert.edge_index_dict import (
     to_edge_index_dict,
 )
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.renumber import named_by_number, renumbered
+from hetune.variants.graph.rename import named_by_number
+from hetune.variants.graph.renumber import renumbered
 from hetune.variants.graph.vocabulary import (
     Unknown,
     Vocabulary,

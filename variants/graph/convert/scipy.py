@@ -8,7 +8,8 @@ import numpy as np
 from hetune.variants.errors import GraphError
 from hetune.variants.graph._arrays import IdArray
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.renumber import named_by_number, renumbered
+from hetune.variants.graph.rename import named_by_number
+from hetune.variants.graph.renumber import renumbered
 from hetune.variants.graph.vocabulary import Unknown, VocabularyLike, vocabulary_of
 
 

@@ -14,7 +14,7 @@ from hetune.variants.graph._arrays import as_ids, check_found, check_range
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders._ids import Column, column_of, floats_of
 from hetune.variants.graph.loaders.options import TableOptions
-from hetune.variants.graph.renumber import named_by_number
+from hetune.variants.graph.rename import named_by_number
 from hetune.variants.graph.vocabulary import only_name
 
 _CALLED = {"src": "source", "dst": "destination", "etype": "edge type"}

@@ -12,7 +12,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders._compressed import compression, contents
 from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
 from hetune.variants.graph.loaders.options import NameOptions
-from hetune.variants.graph.renumber import named_by_number
+from hetune.variants.graph.rename import named_by_number
 
 
 def load_matrix_market(path: Path, options: NameOptions) -> HeteroGraph:

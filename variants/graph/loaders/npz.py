@@ -13,7 +13,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders._edges import part_of
 from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
 from hetune.variants.graph.loaders.options import NpzOptions
-from hetune.variants.graph.renumber import named_by_number, with_names
+from hetune.variants.graph.rename import named_by_number, with_names
 
 SPLITS = ("train", "valid", "test")
 _REQUIRED = ("src", "dst")
