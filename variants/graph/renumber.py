@@ -42,29 +42,24 @@ def renumbered(
         return graph
     relations = relation_ids(graph, known)
     ntypes = type_ids(graph, known)
-    nodes = _numbered_nodes(graph, known, ntypes)
-    lacking = [
-        ("relations", _unknown(graph.etype_names, relations)),
-        ("node types", _unknown(graph.ntype_names, ntypes)),
-        *((f"nodes of the type {name!r}", names) for name, names in nodes.unknown.items()),
-    ]
     if known.node_types and graph.ntype_names == ("node",) and ntypes == [_LACKING]:
         raise GraphError(
             f"the data tells no node types, and the vocabulary has {shown(known.node_types)}: "
             "leave node_types out of it"
         )
-    if unknown == "error":
-        for what, names in lacking:
-            if names:
-                raise GraphError(
-                    f"the vocabulary has no {what} {shown(names)}: add them to it, or pass "
-                    "unknown='drop' to leave them out"
-                )
+    nodes = _numbered_nodes(graph, known, ntypes)
+    lacking = _lacking(graph, relations, ntypes, nodes)
+    if unknown == "error" and lacking:
+        what, names = next(iter(lacking.items()))
+        raise GraphError(
+            f"the vocabulary has no {what} {shown(names)}: add them to it, or pass "
+            "unknown='drop' to leave them out"
+        )
     etype = np.array(relations, dtype=np.int64)[graph.etype.cpu().numpy()]
     src, dst = (nodes.number[ids.cpu().numpy()] for ids in (graph.src, graph.dst))
     kept = (etype != _LACKING) & (src != _LACKING) & (dst != _LACKING)
-    if any(names for _, names in lacking):
-        parts = "; ".join(f"{what} {shown(names)}" for what, names in lacking if names)
+    if lacking:
+        parts = "; ".join(f"{what} {shown(names)}" for what, names in lacking.items())
         warnings.warn(
             f"{int((~kept).sum())} of {graph.num_edges} edges were dropped, for the vocabulary "
             f"lacks {parts}",
@@ -167,6 +162,18 @@ def _looked_up(ntype: str, count: int, old: Sequence[str] | None, new: Sequence[
     found = pc.index_in(pa.array(old, text), value_set=pa.array(new, text))
     ids: np.ndarray = pc.fill_null(found, _LACKING).to_numpy(zero_copy_only=False)
     return ids.astype(np.int64)
+
+
+def _lacking(
+    graph: HeteroGraph, relations: Sequence[int], ntypes: Sequence[int], nodes: _Nodes
+) -> dict[str, list[str]]:
+    """Names that the vocabulary lacks, by what they name."""
+    found = {
+        "relations": _unknown(graph.etype_names, relations),
+        "node types": _unknown(graph.ntype_names, ntypes),
+    }
+    found |= {f"nodes of the type {name!r}": names for name, names in nodes.unknown.items()}
+    return {what: names for what, names in found.items() if names}
 
 
 def _unknown(names: Sequence[str], ids: Sequence[int]) -> list[str]:
