@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from hetune.variants.errors import GraphError, GraphFileError
 from hetune.variants.graph._extras import require
@@ -141,4 +142,6 @@ class _Rows:
     def triples(self) -> Triples:
         """All of them."""
         rows = np.frombuffer(self._flat, dtype=np.int64).reshape(-1, 3)
-        return Triples(rows, list(self._terms), list(self._predicates))
+        terms, predicates = list(self._terms), list(self._predicates)
+        pa.array(terms + predicates)  # escapes may stand for what is no character
+        return Triples(rows, terms, predicates)
