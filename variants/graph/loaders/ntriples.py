@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._compressed import chunks
+from hetune.variants.graph.loaders._compressed import BOM, chunks
 from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
 from hetune.variants.graph.loaders._triples import Triples
 from hetune.variants.graph.loaders.options import NTriplesOptions, SkippedLinesWarning
@@ -103,7 +103,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
     is_first = True
     for chunk in chunks(path):
         if is_first:
-            chunk, is_first = chunk.removeprefix(b"\xef\xbb\xbf"), False
+            chunk, is_first = chunk.removeprefix(BOM), False
         parts.append(chunk)
         size += len(chunk)
         if size < _BLOCK:

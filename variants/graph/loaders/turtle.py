@@ -34,7 +34,7 @@ def load_turtle(path: Path, options: RdfOptions) -> HeteroGraph:
     notation3 = require("rdflib.plugins.parsers.notation3", "rdf", "reading RDF")
     with reading(path, "Turtle"):
         rows = _Rows(options.literals)
-        text = contents(path).decode("utf-8-sig")
+        text = contents(path).decode()
         parser = _parser(notation3, rows, path.resolve().as_uri())
         try:
             parser.loadBuf(text)
