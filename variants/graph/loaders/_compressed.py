@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from hetune.variants.graph.loaders._reading import check_memory
 
+BOM = b"\xef\xbb\xbf"
+"""What some programs on Windows put before text."""
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 _CHUNK = 1 << 20
 _FACTOR = 4
@@ -33,8 +35,14 @@ def chunks(path: Path) -> Iterator[bytes]:
             yield chunk
 
 
+def is_plain(path: Path) -> bool:
+    """Whether the content is the text itself: neither compressed nor behind a byte order mark."""
+    with path.open("rb") as file:
+        return compression(path) is None and file.read(len(BOM)) != BOM
+
+
 def contents(path: Path) -> bytes:
-    """The whole content, decompressed, while the memory for its text is there.
+    """The whole text, decompressed, without a byte order mark.
 
     Raises:
         GraphFileError: It is larger than that.
@@ -48,7 +56,7 @@ def contents(path: Path) -> bytes:
         if size >= checked + 64 * _CHUNK:
             check_memory(path, _FACTOR * size, f"more than {size} bytes of text")
             checked = size
-    return b"".join(parts)
+    return b"".join(parts).removeprefix(BOM)
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from hetune.variants.graph.loaders._other_formats import other_format
 from hetune.variants.graph.loaders.options import TextOptions
 
 _SHOWN_LINES, _SHOWN_CHARACTERS = 3, 100
-_BOM = b"\xef\xbb\xbf"
 _OTHER_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _MARKS = b"#%"
 _BLANKS = " "
@@ -69,7 +68,7 @@ def text_of(path: Path, options: TextOptions, marks: bytes = _MARKS) -> Text:
     Raises:
         GraphFileError: It is no text in UTF-8, or holds nothing but comments.
     """
-    data = contents(path).removeprefix(_BOM)
+    data = contents(path)
     if data.startswith(_OTHER_BOMS):
         raise GraphFileError(f"{path} is UTF-16: write it as UTF-8")
     other = other_format(data)

@@ -9,7 +9,7 @@ import scipy.sparse
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.convert.scipy import from_scipy
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._compressed import compression, contents
+from hetune.variants.graph.loaders._compressed import contents, is_plain
 from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
 from hetune.variants.graph.loaders.options import NameOptions
 from hetune.variants.graph.rename import named_by_number
@@ -27,7 +27,7 @@ def load_matrix_market(path: Path, options: NameOptions) -> HeteroGraph:
     size = check_file(path)
     with reading(path, "a Matrix Market file"):
         # SciPy goes by the name, and knows two of the compressions.
-        data = b"" if compression(path) is None else contents(path)
+        data = b"" if is_plain(path) else contents(path)
         size = len(data) or size
         rows, columns, entries, layout, _, symmetry = scipy.io.mminfo(_source(path, data))
         if layout != "coordinate":

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._compressed import chunks
+from hetune.variants.graph.loaders._compressed import BOM, chunks
 from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
 from hetune.variants.graph.loaders._triples import Triples
-from hetune.variants.graph.loaders.options import NTriplesOptions
+from hetune.variants.graph.loaders.options import NTriplesOptions, SkippedLinesWarning
 
 _IRI = r'<[^:<>"\s]+:[^<>"\s]*>'
 _BLANK = r'_:[^\s<>"\\.](?:[^\s<>"\\]*[^\s<>"\\.])?'
@@ -29,13 +29,9 @@ _UPPER_LANGUAGE = r'"@[a-z0-9-]*[A-Z][a-zA-Z0-9-]*$'
 _LANGUAGE = re.compile(r'(?<="@)[a-zA-Z0-9-]+$')
 _ESCAPE = re.compile(r'\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([tbnrf"\'\\]))')
 _MEANT = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
-_LINES = 16 << 20
+_BLOCK = 16 << 20
 _SHOWN = 5
 _SHOWN_CHARACTERS = 120
-
-
-class SkippedLinesWarning(UserWarning):
-    """Lines of a file were left out because they could not be read."""
 
 
 def load_ntriples(path: Path, options: NTriplesOptions) -> HeteroGraph:
@@ -107,10 +103,10 @@ def _blocks(path: Path) -> Iterator[bytes]:
     is_first = True
     for chunk in chunks(path):
         if is_first:
-            chunk, is_first = chunk.removeprefix(b"\xef\xbb\xbf"), False
+            chunk, is_first = chunk.removeprefix(BOM), False
         parts.append(chunk)
         size += len(chunk)
-        if size < _LINES:
+        if size < _BLOCK:
             continue
         check_memory(path, 8 * size, "a block of lines")
         block = b"".join(parts)

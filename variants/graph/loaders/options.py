@@ -138,3 +138,7 @@ class NTriplesOptions(RdfOptions):
     """
 
     on_error: str = "raise"
+
+
+class SkippedLinesWarning(UserWarning):
+    """Lines of a file were left out because they could not be read."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from hetune.variants.errors import GraphError, GraphFileError
 from hetune.variants.graph._extras import require
@@ -33,7 +34,7 @@ def load_turtle(path: Path, options: RdfOptions) -> HeteroGraph:
     notation3 = require("rdflib.plugins.parsers.notation3", "rdf", "reading RDF")
     with reading(path, "Turtle"):
         rows = _Rows(options.literals)
-        text = contents(path).decode("utf-8-sig")
+        text = contents(path).decode()
         parser = _parser(notation3, rows, path.resolve().as_uri())
         try:
             parser.loadBuf(text)
@@ -141,4 +142,6 @@ class _Rows:
     def triples(self) -> Triples:
         """All of them."""
         rows = np.frombuffer(self._flat, dtype=np.int64).reshape(-1, 3)
-        return Triples(rows, list(self._terms), list(self._predicates))
+        terms, predicates = list(self._terms), list(self._predicates)
+        pa.array(terms + predicates)  # escapes may stand for what is no character
+        return Triples(rows, terms, predicates)
