@@ -75,8 +75,9 @@ def _nothing_of_the_user_s(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _whatever_else_runs() -> Iterator[None]:
-    """What tests measure counts on a busy machine, too."""
+    """What tests measure counts on a busy machine, too, and runs keep their threads."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hetune.variants.runtime.running.SHORT_SECONDS", 0.0)
         patch.setattr("hetune.profiling.store.problems.MOST_DRIFT", math.inf)
         yield
 

@@ -13,6 +13,7 @@ import hetune
 from hetune.profiling.measure.rounds import interleave
 from hetune.profiling.measure.timing import Timing
 from hetune.variants.errors import CompileError, VariantError
+from hetune.variants.graph.threads import kernel_threads, using_threads
 from hetune.variants.plan.variants import Variant
 from hetune.variants.registry import default_registry
 from hetune.variants.runtime.build import sources_of
@@ -177,7 +178,7 @@ def compare(
         done += 1
         progress(done, total)
 
-    with torch.no_grad():
+    with torch.no_grad(), using_threads(kernel_threads(), exactly=True):
         output = run(chosen)
         # NumPy's maximum keeps NaN, which Python's may lose.
         largest = float(np.max([_difference(run(c.id), output, step) for c in wanted]))

@@ -33,7 +33,7 @@ from hetune.service.core.steps import step
 from hetune.service.core.subset import Plan, Subset, planned
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.threads import using_threads
+from hetune.variants.graph.threads import used_threads, using_threads
 
 _FLOAT_BYTES = 4
 _IDS_BYTES = 24
@@ -177,17 +177,18 @@ class Inference:
         for number, layer in enumerate(run.plan.layers):
             check_deadline(run.deadline)
             with step("compute", layer=layer.layer, number=number, variant=layer.variant):
-                x, seconds = self._layer(run, number, x)
+                x, seconds, threads = self._layer(run, number, x)
             runs = runs_of(run.model.compiled[number], run.graph_of(number))
             prepared = note(runs, layer.variant, seconds)
-            reports.append(layer.model_copy(update={"measured_seconds": seconds}))
+            ran = {"measured_seconds": seconds, "threads": threads}
+            reports.append(layer.model_copy(update=ran))
             self._metrics.layer_ran(reports[-1], prepared=prepared)
             if number in run.needed:
                 kept[number] = self._rows(run, number, x)
         return tuple(reports), kept
 
-    def _layer(self, run: _Run, number: int, x: Tensor) -> tuple[Tensor, float]:
-        """A layer's finished output, and the seconds that the layer took."""
+    def _layer(self, run: _Run, number: int, x: Tensor) -> tuple[Tensor, float, int]:
+        """A layer's finished output, and the seconds and threads that the layer took."""
         engine, model = self._engine, run.model
         graph, layer = engine.graph(run.graph_of(number)), run.plan.layers[number]
         part = None if run.plan.steps is None else run.plan.steps[number]
@@ -199,8 +200,9 @@ class Inference:
             out, seconds = engine.timed(
                 lambda: model.compiled[number](x, graph, variant=layer.variant)
             )
+            threads = used_threads()
             out = model.finishes[number](out)
-        return out if part is None else part.needed(out), seconds
+        return out if part is None else part.needed(out), seconds, threads
 
     def _rows(self, run: _Run, number: int, out: Tensor) -> Rows:
         """The rows to give, of those that a layer gave."""

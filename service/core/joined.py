@@ -26,7 +26,7 @@ from hetune.service.core.steps import step
 from hetune.variants.errors import HetuneError
 from hetune.variants.graph.blocks import Blocks, block_diagonal
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.threads import kernel_threads, using_threads
+from hetune.variants.graph.threads import used_threads, using_threads
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import ALL_EDGES
 from hetune.variants.runtime.domain import split_relations
@@ -281,7 +281,7 @@ def _answer(
         version=part.model.version,
         graph=part.graph.fingerprint,
         layers=tuple(
-            layer.model_copy(update={"measured_seconds": spent, "threads": kernel_threads()})
+            layer.model_copy(update={"measured_seconds": spent, "threads": used_threads()})
             for layer, spent in zip(part.layers, seconds, strict=True)
         ),
         batch=batch,

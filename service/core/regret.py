@@ -56,7 +56,7 @@ class Sample:
         layer = self._model.compiled[self._number]
 
         def run() -> float:
-            with torch.no_grad(), using_threads(self.threads):
+            with torch.no_grad(), using_threads(self.threads, exactly=True):
                 graph = self._engine.graph(self._graph)
                 return self._engine.timed(lambda: layer(self._x, graph, variant=variant))[1]
 

@@ -71,5 +71,12 @@ class WarmUp:
             report = build(programs, device=self._builds_for).report
             for kernel, reason in report.failed.items():
                 raise NotReadyError(f"its kernel {kernel} does not compile: {reason}")
+            _log.info(
+                "%d kernels compiled for the model %s in %.1f s, beside %d that were there",
+                report.built,
+                name,
+                report.seconds,
+                report.reused,
+            )
         for module in model.modules:
             self._following.active.selector.warm_up(module)

@@ -164,7 +164,7 @@ def test_errors_say_what_does_not_fit():
         rows(X[:, :7], EDGES, TYPES)
     with pytest.raises(InputError, match="the graph has 3 edge types but the layer was made for 2"):
         rows(X, HeteroGraph(*EDGES, TYPES, num_etypes=3))
-    with pytest.raises(GraphError, match="dst"):
+    with pytest.raises(GraphError, match=r"edge_index\[1, 0\] is 3, but x has 3 rows"):
         rows(X[:3], EDGES, TYPES)
-    with pytest.raises(GraphError, match="etype"):
+    with pytest.raises(GraphError, match=r"edge_type\[1\] is 2, but the layer was made for 2"):
         rows(X, EDGES, TYPES + 1)

@@ -150,11 +150,15 @@ BAD_CALLS = {
     "an id out of range": (
         lambda x, i, t: (x, i + 45, t),
         GraphError,
-        "src[",
+        "edge_index[0, ",
     ),
-    "an edge type out of range": (lambda x, i, t: (x, i, t + 1), GraphError, "etype["),
-    "a negative id": (lambda x, i, t: (x, i - 1, t), GraphError, "src["),
-    "a missing edge type": (lambda x, i, t: (x, i, t[1:]), GraphError, "etype has 149 entries"),
+    "an edge type out of range": (lambda x, i, t: (x, i, t + 1), GraphError, "edge_type["),
+    "a negative id": (lambda x, i, t: (x, i - 1, t), GraphError, "edge_index[0, "),
+    "a missing edge type": (
+        lambda x, i, t: (x, i, t[1:]),
+        GraphError,
+        "edge_type has shape [149] but",
+    ),
     "another width": (lambda x, i, t: (x[:, 1:], i, t), InputError, "x has the shape [50, 7]"),
     "another number of nodes": (
         lambda x, i, t: (x[1:], HeteroGraph(*i, t, num_nodes=50), None),

@@ -96,8 +96,8 @@ def made(graph):
             recorded = compile_layer(layer, backend="triton", pricer=pricer, expected_runs=100)
         else:
             recorded = compile_layer(layer, backend="torch", cuda_graph=wanted)
-        recorded._recorder = FakeRecorder(**fake)
-        return recorded, recorded._recorder, compile_layer(layer, backend="torch")
+        recorded._runs.recorder = FakeRecorder(**fake)
+        return recorded, recorded._runs.recorder, compile_layer(layer, backend="torch")
 
     return make
 

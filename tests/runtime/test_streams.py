@@ -8,7 +8,7 @@ import torch
 from hetune.nn import RGAT
 from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.runtime import compiled, executable
+from hetune.variants.runtime import compiled, executable, weights
 from hetune.variants.runtime import edges as edges_module
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.domain import Domain
@@ -59,15 +59,15 @@ def test_graphs_made_of_edges(monkeypatch, graph, edges):
 
 
 def test_weights_of_a_run_that_is_recorded_are_not_kept(monkeypatch, graph, x):
-    stream, made = Stream(monkeypatch, compiled), []
-    weights_of = compiled.weights_of
+    stream, made = Stream(monkeypatch, weights), []
+    weights_of = weights.weights_of
 
     def noted(*given):
         stream.said.append("weights")
         made.append(weights_of(*given))
         return made[-1]
 
-    monkeypatch.setattr(compiled, "weights_of", noted)
+    monkeypatch.setattr(weights, "weights_of", noted)
     layer = compile_layer(RGAT(8, 8, 3), backend="torch")
     for stream.recorded in (True, True, False, True):
         layer(x, graph, variant=layer.variants[0])

@@ -288,3 +288,22 @@ def test_a_choice_tells_its_launches_and_candidates(graph):
     assert [c.id for c in choice.candidates[:2]] == [VARIANTS[1].id, VARIANTS[0].id]
     assert len(choice.launches) == len(VARIANTS[1].plan.launches)
     assert "predicted by the test" in choice.reason or "by the test" in choice.reason
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [{}, {"expected_runs": 3.0}, {"memory_limit": 10**9}, {"explore": True}],
+    ids=["learned", "runs are told", "memory is limited", "variants are tried"],
+)
+@pytest.mark.parametrize("before", [0, 1, 7])
+def test_what_calls_run_is_foreseen(before, policy, graph):
+    first = usual(VARIANTS, side=Domain(graph).side)
+    asking = 4.5 * about_seconds(first, graph) / PATIENCE
+    told = Told((4.0, 3.0, 2.0, 1.0), (0.0, 1.5, 11.0, 40.0), factor=1.6, asking_seconds=asking)
+    use, policy = Use(), Policy(told, **policy)
+    ids(before, use, graph, policy)
+    calls = use.calls
+    foreseen = {variant.id for variant in use.foreseen(VARIANTS, graph, policy)}
+    assert use.calls == calls
+    assert set(ids(300, use, graph, policy)) <= foreseen
+    assert len(foreseen) <= 5

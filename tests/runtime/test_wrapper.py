@@ -128,10 +128,10 @@ def test_a_compiled_layer_is_compiled_anew_with_its_own_options(rgat, x, edges):
     again = compile_layer(first)
     assert again is not first
     assert (again.module, again.variants) == (rgat, first.variants)
-    assert (again._policy, again._backend) == (first._policy, first._backend)
+    assert (again._policy, again._runs.backend) == (first._policy, first._runs.backend)
     changed = compile_layer(first, memory_limit=10**8, backend="cpp")
     assert (changed._policy.memory_limit, changed._policy.expected_runs) == (10**8, 3)
-    assert changed._backend.name == "cpp"
+    assert changed._runs.backend.name == "cpp"
     torch.testing.assert_close(again(x, *edges), rgat(x, *edges))
 
 

@@ -148,8 +148,8 @@ def test_runs_that_repeat_are_replayed_if_that_is_asked_for(tmp_path, ground, wa
     service = make_service(tmp_path / "data", engine=Engine("triton", ground, cuda_graph=wanted))
     recorders = []
     for layer in service.models.get("m").compiled:
-        layer._recorder = Recorder()
-        recorders.append(layer._recorder)
+        layer._runs.recorder = Recorder()
+        recorders.append(layer._runs.recorder)
     id = service.graphs.add(tiny_graph())
     outs = [service.inference.run("m", id, X * n).out for n in (1, 2, 3, 1)]
     assert [recorder.recorded for recorder in recorders] == [recorded] * 2

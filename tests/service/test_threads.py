@@ -5,8 +5,11 @@ import torch
 
 from hetune.service.core import selection
 from hetune.service.core.joined import Part, _alone
-from hetune.variants.graph.threads import kernel_threads, using_threads
+from hetune.variants.backends.torch.backend import TorchBackend
+from hetune.variants.graph.threads import kernel_threads, used_threads, using_threads
+from hetune.variants.runtime import running
 from hetune.variants.runtime.compiled import CompiledLayer
+from hetune.variants.runtime.thread_watch import RUNS
 
 from ._serving import tiny_features, tiny_graph
 
@@ -84,3 +87,16 @@ def test_separate_runs_are_tried_as_they_would_run(service, used, monkeypatch):
     with torch.no_grad():
         assert torch.equal(_alone(part, X)[-1], service.inference.run("m", tiny_graph(), X).out)
     assert used[:2] == [layer.threads for layer in report.layers] == [1, 1]
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_runs_that_are_held_up_have_one_thread_and_say_so(service, monkeypatch):
+    """As on a machine where other programs keep threads from running."""
+    monkeypatch.setattr(selection, "ALONE_SECONDS", 0.0)
+    monkeypatch.setattr(running, "SHORT_SECONDS", 5e-3)
+    monkeypatch.setattr(running, "CppBackend", TorchBackend)
+    monkeypatch.setattr(running._Clock, "seconds", property(lambda clock: 0.02 / used_threads()))
+    id = service.graphs.add(tiny_graph())
+    reports = [service.inference.run("m", id, X).report for _ in range(RUNS + 2)]
+    threads = [{layer.threads for layer in report.layers} for report in reports]
+    assert threads == [{2}] * RUNS + [{1}] * 2

@@ -2,13 +2,14 @@
 
 import httpx
 import pytest
+import torch
 
 from hetune.costmodel.selector import Selector
 from hetune.service.core.service import Service
 from hetune.service.core.stack import describe
 from hetune.service.http.app import application
 from hetune.variants.errors import NotReadyError
-from hetune.variants.registry import Registry, override_default_registry
+from hetune.variants.registry import Registry, Toolchain, override_default_registry
 
 from ._serving import serving, tiny_layers
 
@@ -37,15 +38,22 @@ def test_without_one_it_never_is_and_the_log_says_why(tmp_path, caplog):
     assert "there is no model n" in caplog.text
 
 
-def test_kernels_are_compiled_before(tmp_path, graph, x):
+def test_kernels_are_compiled_before(tmp_path, graph, x, monkeypatch, caplog):
+    def start(*given):
+        raise AssertionError("a compiler was started")
+
+    caplog.set_level("INFO")
     service = opened(tmp_path / "data", "m", backend="cpp")
     registry = Registry(tmp_path / "kernels")
     with override_default_registry(registry):
         service.warm_up.run()
         compiled = {entry.key for entry in registry.entries()}
+        monkeypatch.setattr(Toolchain, "compile", start)
         service.inference.run("m", graph, x, variants=["hybrid/b256"])
-        assert {entry.key for entry in registry.entries()} == compiled
+        service.inference.run("m", graph, x, explain=True)
+        service.inference.run("m", graph, x, nodes=torch.tensor([0, 5]), subset="reach")
     assert compiled
+    assert "compiled for the model m" in caplog.text
 
 
 def test_over_http_the_probe_waits_and_no_request_fails(tmp_path, caplog):

@@ -21,9 +21,16 @@ Metadata = tuple[Sequence[str], Sequence[CanonicalEtype]]
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """Why a module, or a call of it, has to run as it is."""
+    """Why a module, or a call of it, has to run as it is.
+
+    Attributes:
+        reason: For a reader.
+        is_layer: Whether the module is a layer of a kind that hetune knows, so that another state
+            of it may be supported.
+    """
 
     reason: str
+    is_layer: bool = True
 
 
 class Adapter:

@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hetune.variants.errors import InputError
+from hetune.variants.errors import GraphError, InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
+from hetune.variants.frontend.edge_errors import flat_error, hetero_error
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
 
@@ -38,6 +39,11 @@ class Call:
 
     x: Tensor | Mapping[str, Tensor]
     edges: HeteroGraph | tuple[Tensor, Tensor] | Mapping[CanonicalEtype, Tensor]
+
+    @property
+    def features(self) -> tuple[Tensor, ...]:
+        """The feature tensors."""
+        return (self.x,) if isinstance(self.x, Tensor) else tuple(self.x.values())
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -176,17 +182,25 @@ def graph_of(adapter: Adapter, call: Call) -> HeteroGraph:
         case (edge_index, edge_type):
             assert isinstance(call.x, Tensor)
             src, dst = (1, 0) if adapter.is_reversed else (0, 1)
-            return HeteroGraph(
-                edge_index[src],
-                edge_index[dst],
-                edge_type,
-                num_nodes=call.x.shape[0],
-                num_etypes=adapter.num_relations,
-            )
+            num_nodes, num_relations = call.x.shape[0], adapter.num_relations
+            try:
+                return HeteroGraph(
+                    edge_index[src],
+                    edge_index[dst],
+                    edge_type,
+                    num_nodes=num_nodes,
+                    num_etypes=num_relations,
+                )
+            except GraphError as error:
+                raise flat_error(edge_index, edge_type, num_nodes, num_relations, error) from None
         case edges:
             assert isinstance(call.x, Mapping)
             assert adapter.metadata is not None
-            return from_edge_index_dict(edges, x_dict=call.x, metadata=adapter.metadata)
+            try:
+                return from_edge_index_dict(edges, x_dict=call.x, metadata=adapter.metadata)
+            except GraphError as error:
+                etypes = list(adapter.metadata[1])
+                raise hetero_error(edges, call.x, etypes, error) from None
 
 
 def rows_of(adapter: Adapter, call: Call, graph: HeteroGraph) -> Tensor:

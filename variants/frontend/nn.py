@@ -65,9 +65,7 @@ class RelationalLayer(nn.Module, ABC):
         graph = graph_of(adapter, call)
         x = rows_of(adapter, call, graph)
         rows = x.view(-1, *adapter.program.type_of("x").shape)
-        weights = self.weights()
-        if isinstance(call.edges, HeteroGraph):
-            weights = order_of(adapter, call.edges).weights(adapter.program, weights)
+        weights = order_of(adapter, call.edges).weights(adapter.program, self.weights())
         out = interpret(adapter.program, {**weights, "x": rows}, graph)
         return result_of(adapter, call, graph, out.flatten(1))
 

@@ -24,7 +24,8 @@ def adapt(module: nn.Module) -> Adapter | Unsupported:
     kind = type(module)
     builder = _BUILDERS.get(kind.__name__)
     if builder is None or not kind.__module__.startswith(_PACKAGE):
-        return Unsupported(f"modules of type {kind.__module__}.{kind.__name__} are not supported")
+        unknown = f"modules of type {kind.__module__}.{kind.__name__} are not supported"
+        return Unsupported(unknown, is_layer=False)
     reason = _general_refusal(module) or refusal(module)
     return Unsupported(reason) if reason else builder(module)
 

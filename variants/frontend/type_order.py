@@ -88,14 +88,17 @@ def named_for(adapter: Adapter, vocabulary: Vocabulary) -> Vocabulary:
     return replace(vocabulary, node_names=None)
 
 
-def order_of(adapter: Adapter, graph: HeteroGraph) -> TypeOrder:
+def order_of(adapter: Adapter, graph: object) -> TypeOrder:
     """How the types of a graph are numbered in a layer.
 
     A layer with names takes graphs that have the same, in any order; one without takes its numbers.
+    Edges that are no `HeteroGraph` bring the layer's numbers.
 
     Raises:
         InputError: The graph has other types than the layer's weights are for.
     """
+    if not isinstance(graph, HeteroGraph):
+        return SAME
     if adapter.vocabulary is None and adapter.metadata is None:
         if graph.num_etypes != adapter.num_relations:
             raise InputError(

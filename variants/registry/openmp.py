@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import logging
+import os
 from pathlib import Path
 
 _log = logging.getLogger(__name__)
@@ -14,9 +15,13 @@ def share_openmp_with_torch() -> None:
 
     Torch's wheels load it globally, so importing torch is all it takes; other builds of torch may
     keep it to themselves, and then it is opened once more, globally.
+
+    Its pool of threads does not survive a fork, and a launch would wait for it forever: processes
+    that are forked from now on have one thread.
     """
     import torch  # here, for it takes a second and only loading a kernel needs it
 
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
     if _visible():
         return
     candidates = [*_mapped(), *sorted(Path(torch.__file__).parent.glob("lib/libgomp*"))]

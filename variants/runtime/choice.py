@@ -108,11 +108,13 @@ class Chosen:
         variant: What.
         cuda_graph: Whether its runs are to be replayed as one CUDA graph; None: nobody has asked.
         is_settled: Whether other variants are not to be looked at or tried on this graph for now.
+        seconds: Predicted time of a run; None: nobody has asked.
     """
 
     variant: Variant
     cuda_graph: bool | None = None
     is_settled: bool = True
+    seconds: float | None = None
 
 
 def choose(
@@ -199,7 +201,8 @@ def chosen(
     """
     scored = scored_on(variants, graph, pricer)
     best, replays = scored.best(memory_limit, expected_runs, cuda_graph, prepared)
-    return Chosen(scored.table.variants[best], replays)
+    seconds = float(scored.seconds(replays)[best])
+    return Chosen(scored.table.variants[best], replays, seconds=seconds)
 
 
 def contenders(

@@ -6,12 +6,13 @@ import hashlib
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from hetune.variants.frontend.adapter import sample_of
+from hetune.variants.frontend.adapter import Adapter, sample_of
+from hetune.variants.frontend.calls import Call, graph_of
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import settle
 
@@ -58,6 +59,24 @@ class GraphCache:
             if len(self._graphs) > _MOST:
                 self._graphs.popitem(last=False)
         return graph
+
+    def graph_of(self, adapter: Adapter, call: Call) -> HeteroGraph:
+        """The graph of a call: what it gave, or what its edge tensors are.
+
+        Raises:
+            GraphError: The edges are no graph.
+            InputError: The graph does not fit the module.
+        """
+        if isinstance(call.edges, HeteroGraph):
+            return graph_of(adapter, call)
+        extra: tuple[object, ...]
+        if isinstance(call.x, Tensor):
+            extra = (call.x.shape[0],)
+        else:
+            extra = tuple((name, rows.shape[0]) for name, rows in call.x.items())
+        if isinstance(call.edges, Mapping):
+            extra = (*extra, *call.edges)
+        return self.graph(call.tensors, extra, lambda: graph_of(adapter, call))
 
     def _forgetting(self, key: _Key) -> Callable[[weakref.ref[Tensor]], None]:
         """What to do when a tensor of this key dies."""

@@ -11,7 +11,6 @@ import torch
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter
-from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph.hetero import HeteroGraph
 
@@ -51,16 +50,15 @@ def arguments_for(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    """A call's arguments with a graph's edge tensors in place of one that the module does not take.
+    """A call's arguments, with edge tensors in place of a graph for PyG's layers, which take none.
 
     Raises:
         InputError: There are none that would fit.
     """
     given = (*args, *kwargs.values())
-    takes_graphs = isinstance(module, RelationalLayer) and (
-        adapter is None or adapter.vocabulary is None or adapter.metadata is not None
-    )
-    if takes_graphs or not any(isinstance(v, HeteroGraph) for v in given):
+    is_named = adapter is not None and adapter.vocabulary is not None and adapter.metadata is None
+    needs_tensors = _is_pyg_s(module) or is_named  # the module itself goes by numbers
+    if not needs_tensors or not any(isinstance(value, HeteroGraph) for value in given):
         return args, kwargs
     if adapter is None or adapter.kind == "hgt" or kwargs or len(args) != 2:
         raise InputError(
@@ -70,3 +68,7 @@ def arguments_for(
     graph = args[1]
     edge_type = order_of(adapter, graph).edge_types(graph)
     return (args[0], torch.stack((graph.src, graph.dst)).long(), edge_type), {}
+
+
+def _is_pyg_s(module: torch.nn.Module) -> bool:
+    return any(kind.__module__.startswith("torch_geometric.") for kind in type(module).__mro__)

@@ -26,6 +26,9 @@ _TRIALS = 4
 """Calls that each contender gets; the first of them warms up and does not count."""
 _CONTENDERS = 3
 _MOST_LIMITS = 8
+_FORESEEN, _MOST_CALLS = 2048, 1 << 60
+"""Steps that are looked ahead, and calls: a call each until predictions are asked for, from then on
+from one power of two to the next."""
 _ELEMENT = 4
 PATIENCE = 3.0
 """How many times what the question takes is spent on runs before it is asked."""
@@ -112,6 +115,28 @@ class Use:
             assert self.current is not None
             return self.current, None
 
+    def foreseen(
+        self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy
+    ) -> tuple[Variant, ...]:
+        """What the next calls may run, each once, if all is compiled by then. Asks the pricer.
+
+        Raises:
+            MemoryLimitError: None fits the limit.
+        """
+        with self._lock:
+            if policy.explore:
+                return self._contenders or _contenders(variants, graph, policy)
+            ahead = Use(self.calls, self.current, self.asked)
+        found: dict[str, Variant] = {}
+        for _ in range(_FORESEEN):
+            if ahead.calls >= _MOST_CALLS:
+                break
+            variant = ahead.next(variants, graph, policy, lambda variant: True)[0].variant
+            found[variant.id] = variant
+            if ahead.asked:
+                ahead.calls = (1 << ahead.calls.bit_length()) - 1  # nothing is decided meanwhile
+        return tuple(found.values())
+
     def _early(
         self,
         variants: tuple[Variant, ...],
@@ -144,9 +169,7 @@ class Use:
         self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy
     ) -> tuple[Chosen, Callable[[float], None] | None]:
         if self.current is None:
-            self._contenders = contenders(
-                variants, graph, policy.pricer, memory_limit=policy.memory_limit, most=_CONTENDERS
-            )
+            self._contenders = _contenders(variants, graph, policy)
             self._trials = {variant.id: [] for variant in self._contenders}
             self.current = Chosen(self._contenders[0])
         waiting = [v for v in self._contenders if len(self._trials[v.id]) < _TRIALS]
@@ -195,6 +218,13 @@ def about_seconds(variant: Variant, graph: HeteroGraph) -> float:
     row = program.type_of(program.result).width * _ELEMENT
     rows = graph.num_edges / _EDGE_RATE + graph.num_nodes / _NODE_RATE
     return len(variant.plan.launches) * _LAUNCH_SECONDS + rows * row
+
+
+def _contenders(
+    variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy
+) -> tuple[Variant, ...]:
+    limit = policy.memory_limit
+    return contenders(variants, graph, policy.pricer, memory_limit=limit, most=_CONTENDERS)
 
 
 def _usual_on(graph: HeteroGraph, variants: tuple[Variant, ...]) -> Variant:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter, ParametersVersion
-from hetune.variants.frontend.type_order import SAME, TypeOrder
+from hetune.variants.frontend.type_order import SAME, TypeOrder, order_of
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import settle
 from hetune.variants.plan.nodes import Plan
@@ -32,7 +32,7 @@ class WeightCache:
         self._kept: dict[tuple[int, Hashable, TypeOrder], _Weights] = {}
 
     def weights(
-        self, plan: Plan, adapter: Adapter, graph: HeteroGraph, order: TypeOrder = SAME
+        self, plan: Plan, adapter: Adapter, graph: HeteroGraph, edges: object = None
     ) -> dict[str, Tensor]:
         """What `weights_of` gives for a plan on a graph.
 
@@ -40,7 +40,7 @@ class WeightCache:
             plan: What reads them.
             adapter: Of the module.
             graph: What is run on.
-            order: How its types are numbered in the module.
+            edges: What the call gave: a graph whose types are to be found in the module's.
 
         Raises:
             InputError: The module is not on the graph's device.
@@ -51,6 +51,7 @@ class WeightCache:
                 f"the module is on {' and '.join(map(str, version.devices))} but x and the graph "
                 f"are on {graph.device}: move them to one device, and compile the module there"
             )
+        order = order_of(adapter, edges)
         key = id(plan), types_of(plan, graph), order
         known = self._kept.get(key)
         if known is not None and known.version is version:

@@ -42,7 +42,7 @@ class ModuleWrapper(nn.Module):
             delattr(self.module, name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *dir(self.module)})
+        return sorted({*object.__dir__(self), *self._modules, *dir(self.module)})
 
     def _is_own(self, name: str) -> bool:
         if name == "module" or name in self.__dict__ or "module" not in self._modules:

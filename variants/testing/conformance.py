@@ -82,7 +82,7 @@ def check_variants(
     ids = [variant for variant in layer.variants if keep(variant)]
     wrong: list[str] = []
     for variant in ids:
-        executable = layer._executable(layer._promoted[variant], graph)
+        executable = layer._runs.executable(layer._promoted[variant], graph)
         for memory in executable.memory().values():
             memory.fill_(torch.nan)
         out = torch.full(oracles[0].shape, torch.nan, device=x.device)

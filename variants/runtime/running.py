@@ -1,0 +1,176 @@
+"""Variants bound to graphs, and run on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from time import perf_counter
+
+from torch import Tensor
+
+from hetune.variants.backends.base import Backend
+from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.errors import MemoryLimitError, VariantError
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.threads import (
+    kernel_threads,
+    may_use_fewer,
+    note_used_threads,
+    using_threads,
+)
+from hetune.variants.plan.sides import depends_on_side, id_on
+from hetune.variants.plan.variants import Variant
+from hetune.variants.runtime.choice import Chosen, is_replayed
+from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.replay import CudaRecorder, Recorder, Replays
+from hetune.variants.runtime.thread_watch import SHORT_SECONDS, ThreadWatch
+from hetune.variants.runtime.use import Policy, about_seconds
+
+
+class Runs:
+    """Runs one layer's variants on a backend. What it makes for a graph is kept with the graph.
+
+    Attributes:
+        backend: What compiles and runs.
+        recorder: What records the runs of a GPU.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.recorder: Recorder = CudaRecorder()
+
+    def is_ready(self, variant: Variant) -> bool:
+        """Whether a variant runs without being compiled first."""
+        return all(map(self.backend.is_ready, variant.plan.launches, variant.schedules))
+
+    def domain(self, graph: HeteroGraph) -> Domain:
+        """The graph with its indexes, where the backend walks them."""
+        return Domain(graph, graph.device if self.backend.indexes_on_device else None)
+
+    def executable(self, variant: Variant, graph: HeteroGraph) -> Executable:
+        """A variant bound to a graph: once for all layers with an equal program.
+
+        Raises:
+            CompileError: It does not compile.
+        """
+        return graph.cached(
+            ("executable", variant.key, self.backend.name),
+            lambda: Executable(variant.plan, self.domain(graph), self.backend, variant.schedules),
+        )
+
+    def named(
+        self, name: str, variants: Mapping[str, Variant], graph: HeteroGraph, policy: Policy
+    ) -> Variant:
+        """What runs on a graph under the id of a variant.
+
+        Raises:
+            VariantError: No variant has this id.
+            MemoryLimitError: It does not fit the limit.
+        """
+        if name not in variants:
+            raise VariantError(f"no variant {name!r}: take one of {', '.join(variants)}")
+        runs = name
+        if depends_on_side(name):
+            runs = id_on(name, self.domain(graph).side, variants)
+        found = variants[runs]
+        if policy.memory_limit is not None:
+            executable = self.executable(found, graph)
+            peak = executable.layout.peak_bytes
+            if policy.cuda_graph:
+                peak += executable.copied_bytes
+            if peak > policy.memory_limit:
+                raise MemoryLimitError(
+                    f"{name} needs {peak} bytes, and the limit is {policy.memory_limit}: raise "
+                    "memory_limit, or leave variant out"
+                )
+        return found
+
+    def run(
+        self,
+        graph: HeteroGraph,
+        chosen: Chosen,
+        policy: Policy,
+        x: Tensor,
+        weights: dict[str, Tensor],
+        out: Tensor | None,
+        is_timed: bool = False,
+    ) -> Tensor:
+        """The result of what was chosen, as `Executable.run` gives it; replayed where it pays.
+
+        Args:
+            graph: What on.
+            chosen: What to run.
+            policy: How it was chosen.
+            x: The features.
+            weights: What `weights_of` gives for the plan.
+            out: As of `Executable.run`.
+            is_timed: Whether the caller compares times, so that all runs have the same threads.
+
+        Raises:
+            InputError: A tensor's dtype, shape or device does not fit.
+            CompileError: The variant does not compile.
+        """
+        executable, must = self.executable(chosen.variant, graph), policy.cuda_graph
+        features = {"x": x}
+        note_used_threads(kernel_threads())
+        if chosen.is_settled:
+            executable.tidy()
+        if must is False:
+            watch = None if is_timed else self._watch(chosen, graph)
+            if watch is None:
+                return executable.run(features, weights, out)
+            threads, clock = watch.threads, _Clock()
+            note_used_threads(threads)
+            with using_threads(threads) if threads == 1 else nullcontext():
+                result = executable.run(features, weights, out, clock)
+            watch.note(threads, clock.seconds)
+            return result
+        recorder = self.recorder
+        replays = graph.cached("replays", lambda: Replays(must or False, recorder), owner=self)
+        return replays.run(
+            executable, features, weights, out, lambda: _is_replayed(chosen, graph, policy)
+        )
+
+    def _watch(self, chosen: Chosen, graph: HeteroGraph) -> ThreadWatch | None:
+        """Who watches the runs; None for those that have one thread, or are long."""
+        if not (isinstance(self.backend, CppBackend) and may_use_fewer()):
+            return None
+        threads, variant = kernel_threads(), chosen.variant
+
+        def watch() -> ThreadWatch | None:
+            expected = chosen.seconds or about_seconds(variant, graph)
+            what = f"{variant.id} on a graph of {graph.num_edges:,} edges"
+            return ThreadWatch(what, threads, expected) if expected < SHORT_SECONDS else None
+
+        key = "thread watch", variant.key, threads, chosen.seconds is None
+        return graph.cached(key, watch, owner=self)
+
+
+class _Clock:
+    """Seconds from a run's first launch to the end of its last one: without waiting for others."""
+
+    __slots__ = ("_end", "_start")
+
+    def __init__(self) -> None:
+        self._start: float | None = None
+
+    def __call__(self) -> None:
+        self._end = perf_counter()
+        if self._start is None:
+            self._start = self._end
+
+    @property
+    def seconds(self) -> float:
+        return 0.0 if self._start is None else self._end - self._start
+
+
+def _is_replayed(chosen: Chosen, graph: HeteroGraph, policy: Policy) -> bool:
+    if chosen.cuda_graph is not None:
+        return chosen.cuda_graph
+    pricer, limit = policy.pricer, policy.memory_limit
+    return graph.cached(
+        ("is replayed", chosen.variant.key, limit),
+        lambda: is_replayed(chosen.variant, graph, pricer, limit),
+        owner=pricer,
+    )

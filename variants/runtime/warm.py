@@ -1,0 +1,32 @@
+"""Compiling and indexing before the first call, so that no call waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from hetune.variants.backends.base import Backend
+from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.errors import CompileError
+from hetune.variants.plan.variants import Variant
+from hetune.variants.runtime.build import sources_of
+
+Progress = Callable[[int, int, str], None]
+"""Called after each kernel with how many are done, how many there are, and the kernel's name."""
+
+
+def compile_kernels(
+    variants: Iterable[Variant], backend: Backend, progress: Progress | None
+) -> None:
+    """Compiles the kernels of variants that are not compiled yet, several at once.
+
+    Other backends than C++ compile when a variant is bound or first run.
+
+    Raises:
+        CompileError: One does not compile, or there is no compiler.
+        RegistryError: The registry's folder cannot be written.
+    """
+    if not isinstance(backend, CppBackend):
+        return
+    report = backend.registry.build(sources_of(variants, backend), progress=progress)
+    for name, reason in report.failed.items():
+        raise CompileError(f"the kernel {name} does not compile: {reason}")
