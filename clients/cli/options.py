@@ -106,6 +106,9 @@ MemoryLimit = Annotated[
 ]
 
 
+_TEXTS = ("columns", "comment", "split", "node_types", "on_error", "vocabulary", "unknown")
+
+
 def read_options(given: list[str] | None) -> dict[str, Any]:
     """Options of `hetune.load` by name, from texts such as "columns=src,dst".
 
@@ -116,7 +119,7 @@ def read_options(given: list[str] | None) -> dict[str, Any]:
     for text in given or ():
         name, equals, value = text.partition("=")
         match name if equals else "":
-            case "columns" | "comment" | "split" | "node_types" | "on_error":
+            case _ if name in _TEXTS and equals:
                 options[name] = value
             case "delimiter":
                 options[name] = value.replace(r"\t", "\t")
@@ -128,10 +131,9 @@ def read_options(given: list[str] | None) -> dict[str, Any]:
                 options[name] = int(value)
             case _:
                 raise InputError(
-                    f"--read {text!r}: give NAME=VALUE: columns, delimiter, comment, split, "
-                    "node_types or on_error and a text, header, relabel or literals and true or "
-                    "false, num_nodes or num_etypes and a number, or bipartite and two names with "
-                    "a comma"
+                    f"--read {text!r}: give NAME=VALUE: delimiter, {', '.join(_TEXTS[:-1])} or "
+                    f"{_TEXTS[-1]} and a text, header, relabel or literals and true or false, "
+                    "num_nodes or num_etypes and a number, or bipartite and two names with a comma"
                 )
     return options
 
