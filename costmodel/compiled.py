@@ -6,6 +6,7 @@ from torch import nn
 
 from hetune.costmodel.selector import Selector
 from hetune.variants.backends.base import Backend
+from hetune.variants.graph.vocabulary import VocabularyLike
 from hetune.variants.runtime import compiled
 from hetune.variants.runtime.compiled import CompiledLayer
 
@@ -19,6 +20,7 @@ def compile(
     expected_runs: float | None = None,
     explore: bool = False,
     cuda_graph: bool | None = None,
+    vocabulary: VocabularyLike | None = None,
 ) -> CompiledLayer:
     """Compiles a relational layer: for every graph it runs the variant that suits it.
 
@@ -45,6 +47,11 @@ def compile(
         cuda_graph: Whether a GPU's kernels are recorded as a CUDA graph on the third call in a row
             that runs the same variant on the same graph, and replayed from then on. Its memory is
             kept with the graph. If None, that is chosen along with the variant.
+        vocabulary: Names of the edge types, and optionally of the node types, that the layer's
+            weights are for, in their order: what `Vocabulary.of` takes, or a graph to follow. A
+            `HeteroGraph` that has other names is refused then; one with the same names in another
+            order is run with weights in its order. Edge tensors bring numbers, which are the
+            layer's.
 
     Returns:
         A module with the same call signature, which also takes a `HeteroGraph` in place of the
@@ -63,4 +70,5 @@ def compile(
         expected_runs=expected_runs,
         explore=explore,
         cuda_graph=cuda_graph,
+        vocabulary=vocabulary,
     )

@@ -70,8 +70,9 @@ Read = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=VALUE",
-        help="How to read the file; may be given several times: src=from, dst=to, etype=kind, "
-        "delimiter=;, relabel=true and what else hetune.load takes.",
+        help="How to read the file; may be given several times: columns=src,etype,dst or "
+        "columns=src:from,dst:to, header=true, delimiter=;, relabel=true and what else hetune.load "
+        "takes.",
     ),
 ]
 Scale = Annotated[float, typer.Option(help="Factor on nodes and edges of a generated graph.")]
@@ -105,8 +106,11 @@ MemoryLimit = Annotated[
 ]
 
 
+_TEXTS = ("columns", "comment", "split", "node_types", "on_error", "vocabulary", "unknown")
+
+
 def read_options(given: list[str] | None) -> dict[str, Any]:
-    """Options of `hetune.load` by name, from texts such as "src=from".
+    """Options of `hetune.load` by name, from texts such as "columns=src,dst".
 
     Raises:
         InputError: There is no such option, or it takes another kind of value.
@@ -115,21 +119,21 @@ def read_options(given: list[str] | None) -> dict[str, Any]:
     for text in given or ():
         name, equals, value = text.partition("=")
         match name if equals else "":
-            case "src" | "dst" | "etype" | "split" | "node_types":
+            case _ if name in _TEXTS and equals:
                 options[name] = value
             case "delimiter":
                 options[name] = value.replace(r"\t", "\t")
             case "bipartite":
                 options[name] = value.split(",")
-            case "relabel" | "literals" if value in ("true", "false"):
-                options[name] = value == "true"
-            case "num_nodes" if value.isdecimal() and len(value) < 20:
+            case "header" | "relabel" | "literals" if value.lower() in ("true", "false"):
+                options[name] = value.lower() == "true"
+            case "num_nodes" | "num_etypes" if value.isdecimal() and len(value) < 20:
                 options[name] = int(value)
             case _:
                 raise InputError(
-                    f"--read {text!r}: give NAME=VALUE: src, dst, etype, delimiter, split or "
-                    "node_types and a text, relabel or literals and true or false, num_nodes and "
-                    "a number, or bipartite and two names with a comma"
+                    f"--read {text!r}: give NAME=VALUE: delimiter, {', '.join(_TEXTS[:-1])} or "
+                    f"{_TEXTS[-1]} and a text, header, relabel or literals and true or false, "
+                    "num_nodes or num_etypes and a number, or bipartite and two names with a comma"
                 )
     return options
 

@@ -33,6 +33,7 @@ from hetune.service.core.subset import Subset
 from hetune.variants.errors import InputError
 from hetune.variants.graph.edit import Parallel
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.vocabulary import VocabularyLike
 
 # Graphs.
 
@@ -145,7 +146,12 @@ def unpin_graph(id: str) -> Call[None]:
 
 
 def put_model(
-    name: str, layers: Sequence[nn.Module], version: int = 1, *, jumping: Jumping = "none"
+    name: str,
+    layers: Sequence[nn.Module],
+    version: int = 1,
+    *,
+    jumping: Jumping = "none",
+    vocabulary: VocabularyLike | None = None,
 ) -> Call[None]:
     """Gives the service a version of a model. Giving it an equal one again changes nothing.
 
@@ -157,12 +163,16 @@ def put_model(
         version: Its number.
         jumping: "cat" or "max" for a model that gives out what all layers do, side by side or the
             largest of each column; by default it gives out what the last layer does.
+        vocabulary: Names of the edge types and optionally of the node types that the weights are
+            for, in their order: a `Vocabulary`, its file, a dictionary or a graph; by default
+            those that a compiled layer has. Graphs with other names are refused then, those with
+            the same in another order met in theirs.
 
     Raises:
         ConflictError: The version is there and differs.
         InputError: It is no such model.
     """
-    description, weights = describe(layers, jumping)
+    description, weights = describe(layers, jumping, vocabulary)
     body = Pieces(description.model_dump_json(), weights)
     return Call("PUT", _version_path(name, version), nothing, body)
 

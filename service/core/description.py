@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
 from hetune.service.core.documents import Document, Positive
+from hetune.variants.errors import GraphError
+from hetune.variants.graph.convert.edge_index_dict import relation_names
+from hetune.variants.graph.vocabulary import Vocabulary
 
 Width = Annotated[int, Field(ge=1, le=65536)]
 Relations = Annotated[int, Field(ge=0, le=1_000_000)]
@@ -73,6 +77,8 @@ class HgtLayer(_Layer):
         return self.out_channels
 
 
+# Left out of what is kept where there are none: they were not there in earlier versions.
+Names: TypeAlias = Annotated[tuple[str, ...] | None, Field(exclude_if=lambda names: names is None)]
 Layer: TypeAlias = Annotated[RgcnLayer | RgatLayer | HgtLayer, Field(discriminator="layer")]
 
 
@@ -88,12 +94,17 @@ class ModelDescription(Document):
 
     The model gives out the last layer's rows, or with jumping connections (Xu et al. 2018) what all
     layers give out, side by side ("cat") or the largest of each column ("max").
+
+    Where it has names of types, its weights are in their order: a graph with the same names is met
+    in its own order, one with others is refused.
     """
 
     in_channels: Width
     num_relations: Relations
     layers: Annotated[tuple[Layer, ...], Field(min_length=1, max_length=64)]
     metadata: Metadata | None = None
+    relations: Names = None
+    node_types: Names = None
     jumping: Jumping = "none"
 
     @model_validator(mode="after")
@@ -106,12 +117,34 @@ class ModelDescription(Document):
                 f"metadata has {len(self.metadata.etypes)} etypes but num_relations is "
                 f"{self.num_relations}: make them equal"
             )
+        if self.relations is not None and len(self.relations) != self.num_relations:
+            raise ValueError(
+                f"there are {len(self.relations)} relations but num_relations is "
+                f"{self.num_relations}: make them equal"
+            )
+        if self.metadata and self.node_types not in (None, self.metadata.ntypes):
+            raise ValueError("node_types are not the metadata's ntypes: leave node_types out")
+        try:
+            _ = self.vocabulary
+        except GraphError as error:
+            raise ValueError(str(error)) from None
         if self.jumping == "max" and len({layer.width for layer in self.layers}) > 1:
             raise ValueError(
                 f"jumping is 'max' but the layers give out rows of {list(self.widths[1:])}: make "
                 "them of one width, or take 'cat'"
             )
         return self
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary | None:
+        """Names of the types that weights are for, in their order; None where none are known."""
+        if self.metadata is not None:
+            triples = self.metadata.etypes
+            relations = self.relations or tuple(relation_names(triples))
+            return Vocabulary(self.metadata.ntypes, relations, triples)
+        if self.relations is None:
+            return None
+        return Vocabulary(self.node_types, self.relations)
 
     @property
     def num_outputs(self) -> int:

@@ -27,6 +27,7 @@ from hetune.variants.errors import (
 )
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.plan.variants import Device
 from hetune.variants.registry import KernelSource, default_registry
 from hetune.variants.runtime.backends import backend_named
@@ -149,15 +150,23 @@ class Engine:
 
     # What runs.
 
-    def compiled(self, module: RelationalLayer) -> CompiledLayer:
+    def compiled(
+        self, module: RelationalLayer, vocabulary: Vocabulary | None = None
+    ) -> CompiledLayer:
         """A layer that is ready to run; its weights move to the device.
+
+        Args:
+            module: The layer.
+            vocabulary: Names of the types that its weights are for, in their order.
 
         Raises:
             DeviceError: The device fails, or has no memory left.
         """
         moved = self.guarded(lambda: module.to(self.ground.device))
         # Whoever runs it names the variant: no cost model is asked here, or kept.
-        return compile(moved, backend=self.backend, cuda_graph=self.cuda_graph)
+        return compile(
+            moved, backend=self.backend, cuda_graph=self.cuda_graph, vocabulary=vocabulary
+        )
 
     def finishes(self, found: tuple[Finish, ...]) -> tuple[Finish, ...]:
         """What follows layers; its parameters move to the device.

@@ -5,30 +5,19 @@ from __future__ import annotations
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.runtime.compiled import CompiledLayer
 
-_SHOWN = 200
 
-
-def check_fits(layer: Adapter, graph: HeteroGraph) -> None:
+def check_fits(adapter: Adapter, layer: CompiledLayer, graph: HeteroGraph) -> None:
     """Checks that a graph has the types that the weights of a model's layer are for.
 
     Raises:
         InputError: It has others. The model is not to be made anew: it is trained.
     """
-    if layer.metadata is None:
-        _check_count(layer.num_relations, graph)
-        return
-    ntypes, etypes = graph.metadata()
-    for what, found, known, field in (
-        ("node", ntypes, layer.metadata[0], "ntype_names"),
-        ("edge", etypes, layer.metadata[1], "canonical_etypes"),
-    ):
-        if found != known:
-            raise InputError(
-                f"the graph has the {what} types {_shown(found)} but the model was made for "
-                f"{_shown(known)}: give the graph with the model's types in the model's order, as "
-                f"{field}"
-            )
+    if adapter.metadata is None and layer.vocabulary is None:
+        _check_count(adapter.num_relations, graph)
+    else:
+        layer.check_graph(graph)
 
 
 def _check_count(wanted: int, graph: HeteroGraph) -> None:
@@ -42,8 +31,3 @@ def _check_count(wanted: int, graph: HeteroGraph) -> None:
         f"the graph has {found} edge types but the layers of the model were made for {wanted}: "
         f"{mend}"
     )
-
-
-def _shown(types: object) -> str:
-    text = str(types)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -143,7 +143,8 @@ class ModelStore:
             InputError: Weights do not fit the description.
         """
         modules = modules_of(description, weights)
-        compiled = tuple(map(self._engine.compiled, modules))
+        vocabulary = description.vocabulary
+        compiled = tuple(self._engine.compiled(module, vocabulary) for module in modules)
         finishes = self._engine.finishes(finishes_of(description, weights))
         nbytes = sum(tensor.nbytes for tensor in weights.values())
         return Model(name, version, description, modules, compiled, finishes, nbytes)

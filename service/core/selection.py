@@ -105,8 +105,8 @@ class Selection:
         found = model if isinstance(model, Model) else self._models.get(model, version)
         kept = isinstance(graph, str)
         given = self._graphs.get(graph) if isinstance(graph, str) else graph
-        for module in found.modules:
-            check_fits(module.adapter(), given)
+        for module, layer in zip(found.modules, found.compiled, strict=True):
+            check_fits(module.adapter(), layer, given)
         return found, given, math.inf if kept else _ONCE
 
     def layers(

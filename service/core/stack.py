@@ -23,6 +23,8 @@ from hetune.service.core.documents import parse_value
 from hetune.service.core.finish import PARAMETERS, Finish, activation_of, normalization_of
 from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.frontend.nn import RelationalLayer
+from hetune.variants.graph.vocabulary import Vocabulary, VocabularyLike
+from hetune.variants.runtime.compiled import CompiledLayer
 
 _SHOWN = 8
 _PYG = "torch_geometric.nn.conv."
@@ -114,7 +116,9 @@ def _check_names(given: set[str], expected: set[str]) -> None:
 
 
 def describe(
-    modules: Sequence[nn.Module], jumping: Jumping = "none"
+    modules: Sequence[nn.Module],
+    jumping: Jumping = "none",
+    vocabulary: VocabularyLike | None = None,
 ) -> tuple[ModelDescription, dict[str, Tensor]]:
     """The description and the weights of layers, and of what is between them.
 
@@ -123,15 +127,20 @@ def describe(
             at most one of `torch.nn.LayerNorm` and `BatchNorm1d`, then at most one of `ReLU`,
             `ELU`, `GELU`, `Tanh`. `Dropout` does nothing at inference, and is left out.
         jumping: Whether the model gives out what all layers do: "cat" or "max".
+        vocabulary: Names of the types that the weights are for, in their order, as
+            `Vocabulary.of` takes them; by default those of a compiled layer.
 
     Raises:
         InputError: A module is none of these, or widths or edge types do not fit.
     """
+    known = None if vocabulary is None else Vocabulary.of(vocabulary)
     layers: list[dict[str, Any]] = []
     relational: list[RelationalLayer] = []
     weights: dict[str, Tensor] = {}
     metadata = None
     for given in modules:
+        if isinstance(given, CompiledLayer):
+            known, given = known or given.vocabulary, given.module
         module = from_pyg(given) if type(given).__module__.startswith(_PYG) else given
         if isinstance(module, RelationalLayer):
             layers.append({"layer": module.kind, "out_channels": module.out_channels})
@@ -159,13 +168,21 @@ def describe(
                 "in_channels": relational[0].in_channels,
                 "num_relations": relational[0].num_relations,
                 "layers": tuple(layers),
-                "metadata": metadata,
+                "metadata": metadata or _metadata(known),
+                "relations": known and known.relations,
+                "node_types": known and known.node_types,
                 "jumping": jumping,
             },
         )
     except MalformedError as error:
         raise InputError(f"these layers make no model: {error}") from None
     return description, nn.ModuleList(relational).state_dict() | weights
+
+
+def _metadata(known: Vocabulary | None) -> Metadata | None:
+    if known is None or known.node_types is None or known.canonical_etypes is None:
+        return None
+    return Metadata(ntypes=known.node_types, etypes=known.canonical_etypes)
 
 
 def _follow(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hetune.variants.graph.generate import generate
     from hetune.variants.graph.hetero import HeteroGraph
     from hetune.variants.graph.loaders import load
+    from hetune.variants.graph.vocabulary import Vocabulary
     from hetune.variants.runtime.choice import Choice
     from hetune.variants.runtime.compiled import CompiledLayer
     from hetune.variants.runtime.fallback import FallbackWarning
@@ -33,6 +34,7 @@ __all__ = [
     "HeteroGraph",
     "HetuneError",
     "Selector",
+    "Vocabulary",
     "__version__",
     "compile",
     "errors",
@@ -53,6 +55,7 @@ _HOMES = {
     "compile": "costmodel.compiled",
     "generate": "variants.graph.generate",
     "load": "variants.graph.loaders",
+    "Vocabulary": "variants.graph.vocabulary",
 }
 
 

@@ -19,6 +19,7 @@ from hetune.clients.cli.files import read_arrays
 from hetune.clients.cli.options import read_options
 from hetune.clients.cli.problem import GraphSource, LayerSource, features
 from hetune.variants.errors import InputError
+from hetune.variants.graph import Vocabulary
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.build import layer_programs
 
@@ -215,9 +216,10 @@ def errors() -> list[tuple[tuple[object, ...], str]]:
         *(
             (
                 ("GRAPH", *layer, "--read", text),
-                f"--read '{text}': give NAME=VALUE: src, dst, etype, delimiter, split or "
-                "node_types and a text, relabel or literals and true or false, num_nodes and a "
-                "number, or bipartite and two names with a comma",
+                f"--read '{text}': give NAME=VALUE: delimiter, columns, comment, split, "
+                "node_types, on_error, vocabulary or unknown and a text, header, relabel or "
+                "literals and true or false, num_nodes or num_etypes and a number, or bipartite "
+                "and two names with a comma",
             )
             for text in ("relabel=yes", "src", "num_nodes=" + "9" * 20)
         ),
@@ -246,9 +248,27 @@ def test_a_memory_limit_that_nothing_meets(hetune, graph_file):
 def test_tables_are_read_as_the_command_says(tmp_path):
     path = tmp_path / "g.txt"
     path.write_text("from\tto\tkind\n7\t900\ta\n")
-    given = ["src=from", "dst=to", "etype=kind", r"delimiter=\t", "relabel=true"]
+    given = ["columns=src:from,dst:to,etype:kind", r"delimiter=\t", "relabel=true"]
     graph = GraphSource(str(path), ".csv", options=read_options(given)).open()
     assert (graph.num_nodes, graph.etype_names) == (2, ("a",))
+    names = tmp_path / "names.json"
+    Vocabulary(relations=("b", "a")).save(names)
+    given += [f"vocabulary={names}", "unknown=drop"]
+    graph = GraphSource(str(path), ".csv", options=read_options(given)).open()
+    assert graph.etype_names == ("b", "a")
+
+
+def test_the_option_that_a_message_gives_works_on_the_command_line(hetune, tmp_path):
+    path = tmp_path / "g.txt"
+    path.write_text("0 1 0.5\n1 2 0.5\n2 0 0.5\n")
+    result = hetune("run", path, *QUICK)
+    assert result.exit_code == 2
+    assert 'give columns="src,dst,weight"' in result.stderr
+    assert "    0 1 0.5\n    1 2 0.5\n" in result.stderr
+    assert (
+        "3 edges of 1 type"
+        in hetune("run", path, *QUICK, "--read", "columns=src,dst,weight").stdout
+    )
 
 
 def test_bench_checks_all_graphs_before_it_measures_one(hetune, graph_file):

@@ -353,5 +353,5 @@ def test_inputs_that_do_not_fit(dense, every_relation):
         layer(torch.ones(15, 8), edges)
     with pytest.raises(InputError, match="x has 2 rows for the node type 'paper' but the graph"):
         layer(x_dict | {"paper": x_dict["paper"][:2]}, graph)
-    with pytest.raises(InputError, match="the graph's metadata is"):
+    with pytest.raises(InputError, match="the graph's relations are not those"):
         HGT(8, 4, (METADATA[0], METADATA[1][:2])).double()(x_dict, graph)

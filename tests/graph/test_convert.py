@@ -289,12 +289,12 @@ def test_dgl_round_trip():
     assert made.num_nodes("author") == 9
     back = from_dgl(made)
     assert back.num_edges == 5
-    assert set(back.canonical_etypes) == {CITES, WRITES}
+    assert back.metadata() == g.metadata()
     for key, edge_index in to_edge_index_dict(back).items():
         assert torch.equal(edge_index, citations()[key])
 
     flat = dgl.to_homogeneous(made)
-    h = from_dgl(flat, etype_names=made.etypes, ntype_names=made.ntypes)
+    h = from_dgl(flat, etype_names=made.etypes, ntype_names=made.ntypes, like=back)
     assert h.ntype_names == back.ntype_names
     assert h.canonical_etypes == back.canonical_etypes
     assert sorted(edges_of(h)) == sorted(edges_of(back))

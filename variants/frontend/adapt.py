@@ -8,11 +8,28 @@ from torch.nn.utils.parametrize import is_parametrized
 from hetune.variants.frontend import pyg
 from hetune.variants.frontend.adapter import Adapter, Unsupported, refusal
 from hetune.variants.frontend.nn import HGT, FlatLayer, RelationalLayer
+from hetune.variants.frontend.type_order import named_for
+from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.program.nodes import Space
 
 
-def adapt(module: nn.Module) -> Adapter | Unsupported:
-    """The adapter of a layer of `hetune.nn` or of PyTorch Geometric."""
+def adapt(module: nn.Module, vocabulary: Vocabulary | None = None) -> Adapter | Unsupported:
+    """The adapter of a layer of `hetune.nn` or of PyTorch Geometric.
+
+    Args:
+        module: The layer.
+        vocabulary: Names of the types that its weights are for, in their order.
+
+    Raises:
+        InputError: The vocabulary is not for this layer.
+    """
+    found = _found(module)
+    if vocabulary is not None and isinstance(found, Adapter):
+        found.vocabulary = named_for(found, vocabulary)
+    return found
+
+
+def _found(module: nn.Module) -> Adapter | Unsupported:
     if isinstance(module, RelationalLayer):
         if "forward" in vars(module) or type(module).forward not in (
             FlatLayer.forward,

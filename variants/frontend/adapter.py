@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from hetune.variants.graph.hetero import CanonicalEtype
 from hetune.variants.graph.memory import is_lazy, materialized
+from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.program.nodes import Program
 
 Kind = Literal["rgcn", "rgat", "hgt"]
@@ -44,6 +45,7 @@ class Adapter:
             ``(x_dict, edge_index_dict)``.
         num_relations: Rows of its per-edge-type weights.
         metadata: Node types and canonical edge types that it was made for, where it was.
+        vocabulary: Names of the types that its weights are for, in their order, where it was told.
         is_reversed: Messages go from ``edge_index[1]`` to ``edge_index[0]``.
     """
 
@@ -65,6 +67,7 @@ class Adapter:
         self.signature = signature
         self.num_relations = num_relations
         self.metadata = metadata
+        self.vocabulary: Vocabulary | None = None
         self.is_reversed = is_reversed
         self._weights = weights
         self._options = _options(module)

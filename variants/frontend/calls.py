@@ -21,6 +21,7 @@ from torch import Tensor
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.edge_errors import flat_error, hetero_error
+from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
 from hetune.variants.graph.memory import is_lazy
 
@@ -40,6 +41,11 @@ class Call:
 
     x: Tensor | Mapping[str, Tensor]
     edges: HeteroGraph | tuple[Tensor, Tensor] | Mapping[CanonicalEtype, Tensor]
+
+    @property
+    def features(self) -> tuple[Tensor, ...]:
+        """The feature tensors."""
+        return (self.x,) if isinstance(self.x, Tensor) else tuple(self.x.values())
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -176,7 +182,7 @@ def graph_of(adapter: Adapter, call: Call) -> HeteroGraph:
     """
     match call.edges:
         case HeteroGraph() as graph:
-            check_graph(adapter, graph)
+            order_of(adapter, graph)
             return (
                 graph.cached("reversed", lambda: _reversed(graph)) if adapter.is_reversed else graph
             )
@@ -202,25 +208,6 @@ def graph_of(adapter: Adapter, call: Call) -> HeteroGraph:
             except GraphError as error:
                 etypes = list(adapter.metadata[1])
                 raise hetero_error(edges, call.x, etypes, error) from None
-
-
-def check_graph(adapter: Adapter, graph: HeteroGraph) -> None:
-    """Checks that a graph has the edge types that the module's weights are for.
-
-    Raises:
-        InputError: It has others.
-    """
-    if adapter.metadata is None:
-        if graph.num_etypes != adapter.num_relations:
-            raise InputError(
-                f"the graph has {graph.num_etypes} edge types but the layer was made for "
-                f"{adapter.num_relations}: make it with num_relations={graph.num_etypes}"
-            )
-    elif graph.metadata() != adapter.metadata:
-        raise InputError(
-            f"the graph's metadata is {graph.metadata()} but the layer was made for "
-            f"{adapter.metadata}: make it with metadata=graph.metadata()"
-        )
 
 
 def rows_of(adapter: Adapter, call: Call, graph: HeteroGraph) -> Tensor:

@@ -20,6 +20,7 @@ from hetune.variants.frontend.adapter import Adapter, Kind, Metadata, as_rows
 from hetune.variants.frontend.arguments import check_sizes, checked_metadata
 from hetune.variants.frontend.calls import Call, graph_of, result_of, rows_of
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph import CanonicalEtype, HeteroGraph
 from hetune.variants.program.interpret import interpret
 from hetune.variants.program.nodes import Program
@@ -63,7 +64,7 @@ class RelationalLayer(nn.Module, ABC):
         adapter = self.adapter()
         graph = graph_of(adapter, call)
         x = rows_of(adapter, call, graph)
-        weights = self.weights()
+        weights = order_of(adapter, call.edges).weights(adapter.program, self.weights())
         if torch.is_autocast_enabled(x.device.type):  # as operators before the layer have left them
             x = x.to(next(iter(weights.values())).dtype)
         rows = x.view(-1, *adapter.program.type_of("x").shape)

@@ -17,11 +17,14 @@ from hetune.variants.graph.generate import generate
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.loaders import formats, load
 from hetune.variants.graph.reach import ReachStep, reach
+from hetune.variants.graph.renumber import renumbered
+from hetune.variants.graph.vocabulary import Vocabulary
 
 __all__ = [
     "CanonicalEtype",
     "HeteroGraph",
     "ReachStep",
+    "Vocabulary",
     "edited",
     "formats",
     "from_dgl",
@@ -32,6 +35,7 @@ __all__ = [
     "generate",
     "load",
     "reach",
+    "renumbered",
     "to_dgl",
     "to_edge_index_dict",
     "to_networkx",

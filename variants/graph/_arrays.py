@@ -1,6 +1,6 @@
 """Turning what callers give into checked int32 tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -133,6 +133,36 @@ def check_names(kind: str, names: Sequence[str], count: int) -> None:
         if name in seen:
             raise GraphError(f"{kind}_names holds {name!r} twice: names must be distinct")
         seen.add(name)
+
+
+def check_edge_data(data: Mapping[str, torch.Tensor], edges: int, device: torch.device) -> None:
+    """Check that there is a row for each edge, on the device of the edges."""
+    for name, values in data.items():
+        if not isinstance(values, torch.Tensor) or values.dim() == 0 or len(values) != edges:
+            shape = (
+                list(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
+            )
+            raise GraphError(
+                f"edge_data[{name!r}] is {shape} but there are {edges} edges: give a tensor with "
+                "a row per edge"
+            )
+        if values.device != device:
+            raise GraphError(
+                f"edge_data[{name!r}] is on {values.device} but src is on {device}: "
+                f"move it with .to({str(device)!r})"
+            )
+
+
+def device_of(name: str | torch.device) -> torch.device:
+    """The device of a name.
+
+    Raises:
+        GraphError: There is none, or it is not here.
+    """
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise GraphError(f"device is {name!r}: {error}; take 'cpu'") from error
 
 
 def largest(ids: torch.Tensor) -> int:

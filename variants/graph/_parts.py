@@ -1,6 +1,6 @@
 """What a graph is made of: completed from what callers give, and checked."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -11,6 +11,7 @@ from hetune.variants.graph._arrays import (
     IdArray,
     as_ids,
     check_count,
+    check_edge_data,
     check_found,
     check_names,
     check_range,
@@ -36,6 +37,8 @@ class Parts:
         ntype_names: T names.
         etype_names: R names.
         declared: R canonical edge types, where the caller gave them.
+        node_names: Names of the nodes of each type that has any; None where none has.
+        edge_data: Values of the edges by name, each of shape [E, ...].
     """
 
     src: torch.Tensor
@@ -48,6 +51,8 @@ class Parts:
     ntype_names: tuple[str, ...]
     etype_names: tuple[str, ...]
     declared: tuple[CanonicalEtype, ...] | None
+    node_names: Mapping[str, tuple[str, ...]] | None
+    edge_data: Mapping[str, torch.Tensor]
 
     def owned(self, *, copy: bool) -> Self:
         """With contiguous int32 arrays; copies where asked."""
@@ -55,8 +60,13 @@ class Parts:
         src, dst, etype, ntype = (own_int32(ids, copy=copy) for ids in arrays)
         return replace(self, src=src, dst=dst, etype=etype, ntype=ntype)
 
-    def check_shapes(self) -> None:
-        """Raise `GraphError` unless lengths, devices and names fit together."""
+    def check(self) -> None:
+        """Raise `GraphError` unless arrays and names fit together, and all ids are in range."""
+        self._check_shapes()
+        self._check_ids()
+        self._check_node_names()
+
+    def _check_shapes(self) -> None:
         edges = self.src.numel()
         for name, ids in (("dst", self.dst), ("etype", self.etype)):
             if ids.numel() != edges:
@@ -77,13 +87,39 @@ class Parts:
         check_names("ntype", self.ntype_names, self.num_ntypes)
         check_names("etype", self.etype_names, self.num_etypes)
 
-    def check_ids(self) -> None:
-        """Raise `GraphError` unless all ids are in range and node types sorted."""
+    def _check_node_names(self) -> None:
+        if self.node_names is None:
+            return
+        counts = torch.bincount(self.ntype, minlength=self.num_ntypes).tolist()
+        nodes = dict(zip(self.ntype_names, counts, strict=True))
+        for ntype, names in self.node_names.items():
+            if ntype not in nodes:
+                raise GraphError(
+                    f"node_names has the node type {ntype!r}, which is not one of ntype_names "
+                    f"{list(self.ntype_names)}: correct it"
+                )
+            if len(names) != nodes[ntype]:
+                raise GraphError(
+                    f"node_names[{ntype!r}] has {len(names)} names but there are {nodes[ntype]} "
+                    "such nodes: give one name per node"
+                )
+            if len(set(names)) < len(names):
+                raise GraphError(
+                    f"node_names[{ntype!r}] holds {_repeated(names)!r} twice: names must be "
+                    "distinct within a type"
+                )
+
+    def _check_ids(self) -> None:
         check_range("src", self.src, self.num_nodes, "nodes", "num_nodes")
         check_range("dst", self.dst, self.num_nodes, "nodes", "num_nodes")
         check_range("etype", self.etype, self.num_etypes, "edge types", "num_etypes")
         check_range("ntype", self.ntype, self.num_ntypes, "node types", "num_ntypes")
         check_sorted("ntype", self.ntype)
+
+
+def _repeated(names: Sequence[str]) -> str:
+    seen: set[str] = set()
+    return next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
 
 
 def complete(
@@ -98,6 +134,8 @@ def complete(
     ntype_names: Iterable[str] | None,
     etype_names: Iterable[str] | None,
     canonical_etypes: Iterable[Sequence[str]] | None,
+    node_names: Mapping[str, Iterable[str]] | None,
+    edge_data: Mapping[str, torch.Tensor] | None,
 ) -> Parts:
     """Tensors of what was given, and what was left out found from the rest.
 
@@ -149,4 +187,18 @@ def complete(
     if ntype is None:
         ntype = torch.zeros(num_nodes, dtype=torch.int32, device=src.device)
     counts = num_nodes, num_etypes, num_ntypes
-    return Parts(src, dst, etype, ntype, *counts, ntype_names, etype_names, declared)
+    named, data = _node_names(node_names), dict(edge_data or {})
+    check_edge_data(data, src.numel(), src.device)
+    return Parts(src, dst, etype, ntype, *counts, ntype_names, etype_names, declared, named, data)
+
+
+def _node_names(
+    given: Mapping[str, Iterable[str]] | None,
+) -> Mapping[str, tuple[str, ...]] | None:
+    """Tuples, shared with whoever has them already; None where there are none."""
+    if not given:
+        return None
+    return {
+        str(ntype): names if isinstance(names, tuple) else tuple(map(str, names))
+        for ntype, names in given.items()
+    }

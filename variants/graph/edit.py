@@ -55,7 +55,7 @@ def edited(
         add: Edges that come, by edge type: its name, or its (source type, relation, destination
             type), also joined by "|". Ids of new nodes follow those of the others of their type.
         remove: Edges that go, likewise.
-        add_nodes: How many nodes come, by node type.
+        add_nodes: How many nodes come, by node type, which keeps no names of its nodes then.
         parallel: "all": what is to go goes with all edges of that type between the same nodes.
             "each": of these, as many go as there are entries for them, the last ones first.
 
@@ -93,6 +93,11 @@ def edited(
         ntype_names=graph.ntype_names,
         etype_names=graph.etype_names,
         canonical_etypes=graph.canonical_etypes,
+        node_names={
+            name: names
+            for name, names in (graph.node_names or {}).items()
+            if not add_nodes.get(name)
+        },
         validate=False,
     )
     changes = len(removed) + len(added.etype)

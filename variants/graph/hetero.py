@@ -4,26 +4,32 @@ import hashlib
 import json
 import os
 import threading
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph._arrays import IdArray, check_count
+from hetune.variants.graph._arrays import IdArray, check_count, device_of
 from hetune.variants.graph._canonical import (
     CanonicalEtype,
     check_declared,
     explain_split,
-    fresh,
     name_triples,
-    with_inverses,
+)
+from hetune.variants.graph._derived import (
+    EdgeColumns,
+    split_by_ends,
+    type_keys,
+    with_inverse,
+    with_loops,
 )
 from hetune.variants.graph._parts import complete
 from hetune.variants.graph.saving import rebuilt, save
+from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.registry.openmp import survive_forks
 
 __all__ = ["CanonicalEtype", "HeteroGraph"]
@@ -51,6 +57,9 @@ class HeteroGraph:
         etype_names: R distinct names; by default "0", "1", ...
         canonical_etypes: R triples (source type, relation, destination type), where they are
             known; needed for relations without edges, otherwise derived from the edges.
+        node_names: Names of the nodes of a type, in order, by the type's name; of as many types as
+            have any.
+        edge_data: Values of the edges by name, each of shape [E, ...]. No layer looks at them.
         validate: Check everything and copy the arrays. With False the caller vouches for both:
             int32 tensors are shared, ids are not looked at.
 
@@ -71,6 +80,8 @@ class HeteroGraph:
         ntype_names: Iterable[str] | None = None,
         etype_names: Iterable[str] | None = None,
         canonical_etypes: Iterable[Sequence[str]] | None = None,
+        node_names: Mapping[str, Iterable[str]] | None = None,
+        edge_data: Mapping[str, torch.Tensor] | None = None,
         validate: bool = True,
     ) -> None:
         survive_forks()  # torch starts threads for what follows
@@ -85,10 +96,11 @@ class HeteroGraph:
             ntype_names=ntype_names,
             etype_names=etype_names,
             canonical_etypes=canonical_etypes,
+            node_names=node_names,
+            edge_data=edge_data,
         )
         if validate:
-            parts.check_shapes()
-            parts.check_ids()
+            parts.check()
         self._parts = parts.owned(copy=validate)
         self._cache: dict[Hashable, Any] = {}
         self._owned: WeakKeyDictionary[object, dict[Hashable, Any]] = WeakKeyDictionary()
@@ -149,6 +161,21 @@ class HeteroGraph:
         return self._parts.etype_names
 
     @property
+    def node_names(self) -> dict[str, tuple[str, ...]] | None:
+        """Names of the nodes of each type that has any, by its name; None where none are kept."""
+        return None if self._parts.node_names is None else dict(self._parts.node_names)
+
+    @property
+    def edge_data(self) -> Mapping[str, torch.Tensor]:
+        """Values of the edges by name, [E, ...] in the order of the edges, such as "weight".
+
+        They follow the edges to other devices, through `canonicalize` and `add_inverse` (whose
+        edges have the values of those that they invert) and pickling. `add_self_loops` and `edited`
+        leave them out. They are no part of the fingerprint.
+        """
+        return MappingProxyType(self._parts.edge_data)
+
+    @property
     def device(self) -> torch.device:
         """Where the arrays are."""
         return self._parts.src.device
@@ -162,27 +189,19 @@ class HeteroGraph:
     # Canonical edge types.
 
     @cached_property
-    def _type_pairs(self) -> tuple[tuple[int, int, int], ...]:
-        """The (etype, source ntype, destination ntype) that occur, sorted."""
+    def type_pairs(self) -> tuple[tuple[int, int, int], ...]:
+        """The (etype, source ntype, destination ntype) that edges have, each once, sorted."""
         if self.num_ntypes == 1:
             used = torch.bincount(self.etype, minlength=self.num_etypes).nonzero().flatten()
             return tuple((r, 0, 0) for r in used.tolist())
         types = self.num_ntypes
-        found = torch.unique(self._type_keys()).tolist()
+        found = torch.unique(type_keys(self)).tolist()
         return tuple((k // types**2, k // types % types, k % types) for k in found)
-
-    def _type_keys(self) -> torch.Tensor:
-        """(etype, source ntype, destination ntype) of each edge as one number, int64 [E]."""
-        key = self.etype.long()
-        for ends in (self.src, self.dst):
-            key = key.mul_(self.num_ntypes).add_(self.ntype[ends])
-        return key
 
     @property
     def is_canonical(self) -> bool:
         """Whether each edge type has one source and one destination node type."""
-        etypes = [r for r, _, _ in self._type_pairs]
-        return len(etypes) == len(set(etypes))
+        return len({r for r, _, _ in self.type_pairs}) == len(self.type_pairs)
 
     @cached_property
     def canonical_etypes(self) -> tuple[CanonicalEtype, ...]:
@@ -197,8 +216,8 @@ class HeteroGraph:
         if self._parts.declared is not None:
             return self._parts.declared
         if not self.is_canonical:
-            raise GraphError(explain_split(self._type_pairs, self.etype_names, self.ntype_names))
-        ends = {r: (s, d) for r, s, d in self._type_pairs}
+            raise GraphError(explain_split(self.type_pairs, self.etype_names, self.ntype_names))
+        ends = {r: (s, d) for r, s, d in self.type_pairs}
         entries = [(r, ends.get(r)) for r in range(self.num_etypes)]
         return name_triples(entries, self.etype_names, self.ntype_names)
 
@@ -221,6 +240,14 @@ class HeteroGraph:
         """Node types and canonical edge types, as PyG's `HeteroData.metadata()` gives them."""
         return list(self.ntype_names), list(self.canonical_etypes)
 
+    def vocabulary(self, *, node_names: bool = True) -> Vocabulary:
+        """The names of types and, where they are kept and wanted, of nodes, in their order."""
+        triples = self._parts.declared
+        if triples is None and [r for r, _, _ in self.type_pairs] == list(range(self.num_etypes)):
+            triples = self.canonical_etypes
+        kept = self.node_names if node_names else None
+        return Vocabulary(self.ntype_names, self.etype_names, triples, kept)
+
     # Checks.
 
     def validate(self) -> None:
@@ -229,14 +256,13 @@ class HeteroGraph:
         Raises:
             GraphError: Names the array, the first offending position and value, and how to mend it.
         """
-        self._parts.check_shapes()
-        self._parts.check_ids()
+        self._parts.check()
         self._check_canonical()
 
     def _check_canonical(self) -> None:
         declared = self._parts.declared
         if declared is not None:
-            check_declared(declared, self._type_pairs, self.num_etypes, self.ntype_names)
+            check_declared(declared, self.type_pairs, self.num_etypes, self.ntype_names)
 
     # Derived graphs.
 
@@ -246,43 +272,14 @@ class HeteroGraph:
         Edges keep their order. An edge type that splits gets the names "src|rel|dst"; one that
         does not keeps its name. New types are ordered by (old type, source type, destination type).
         """
-        if self.is_canonical:
-            return self
-        entries: list[tuple[int, tuple[int, int] | None]] = [
-            (r, (source, target)) for r, source, target in self._type_pairs
-        ]
-        used = {r for r, _ in entries}
-        entries += [(r, None) for r in range(self.num_etypes) if r not in used]
-        entries.sort(key=lambda entry: entry[0])  # stable: pairs of one type stay in order
-        parts = Counter(r for r, _ in entries)
-        triples = name_triples(entries, self.etype_names, self.ntype_names)
-        taken = {self.etype_names[r] for r, count in parts.items() if count == 1}
-        names = [
-            self.etype_names[r] if parts[r] == 1 else fresh("|".join(triple), taken)
-            for (r, _), triple in zip(entries, triples, strict=True)
-        ]
-        new_ids = [i for i, (_, ends) in enumerate(entries) if ends is not None]
-        types = self.num_ntypes
-        known = [(r * types + s) * types + d for r, s, d in self._type_pairs]
-        position = torch.searchsorted(torch.tensor(known, device=self.device), self._type_keys())
-        etype = torch.tensor(new_ids, dtype=torch.int32, device=self.device)[position]
-        return self._with(self.src, self.dst, etype, names, triples)
+        return self if self.is_canonical else self._with(split_by_ends(self))
 
     def add_inverse(self) -> "HeteroGraph":
         """Add the inverse of each edge, with a relation of its own: 2 E edges, 2 R types.
 
         The inverse of relation r is r + R and is named "inv_<name>"; edge e's inverse is e + E.
         """
-        taken = set(self.etype_names)
-        inverse_names = [fresh(f"inv_{name}", taken) for name in self.etype_names]
-        triples = with_inverses(self.canonical_etypes) if self._is_resolved else None
-        return self._with(
-            torch.cat([self.src, self.dst]),
-            torch.cat([self.dst, self.src]),
-            torch.cat([self.etype, self.etype + self.num_etypes]),
-            [*self.etype_names, *inverse_names],
-            triples,
-        )
+        return self._with(with_inverse(self))
 
     def add_self_loops(self, name: str = "self") -> "HeteroGraph":
         """Add an edge from each node to itself, whatever loops there are already.
@@ -290,53 +287,17 @@ class HeteroGraph:
         The loops are a new relation called `name`; with several node types each gets a relation of
         its own, named "<name>_<node type>". They follow the other edges, in the order of the nodes.
         """
-        taken = set(self.etype_names)
-        nodes = torch.arange(self.num_nodes, dtype=torch.int32, device=self.device)
-        several = self.num_ntypes > 1
-        wanted = [f"{name}_{t}" for t in self.ntype_names] if several else [name]
-        loops = [fresh(loop, taken) for loop in wanted]
-        triples = None
-        if self._is_resolved:
-            own = [
-                (t, name if several else loop, t)
-                for t, loop in zip(self.ntype_names, loops, strict=False)
-            ]
-            if set(own) & set(self.canonical_etypes):
-                own = [(t, loop, t) for t, loop in zip(self.ntype_names, loops, strict=True)]
-            triples = [*self.canonical_etypes, *own]
-        return self._with(
-            torch.cat([self.src, nodes]),
-            torch.cat([self.dst, nodes]),
-            torch.cat([self.etype, self.ntype + self.num_etypes]),
-            [*self.etype_names, *loops],
-            triples,
-        )
+        return self._with(with_loops(self, name))
 
     @property
-    def _is_resolved(self) -> bool:
+    def is_resolved(self) -> bool:
+        """Whether `canonical_etypes` are known: given, or found from the edges."""
         return self._parts.declared is not None or self.is_canonical
 
-    def _with(
-        self,
-        src: torch.Tensor,
-        dst: torch.Tensor,
-        etype: torch.Tensor,
-        etype_names: Sequence[str],
-        canonical_etypes: Sequence[CanonicalEtype] | None,
-    ) -> "HeteroGraph":
-        check_count("num_edges", src.numel())
-        return HeteroGraph(
-            src,
-            dst,
-            etype,
-            self.ntype,
-            num_nodes=self.num_nodes,
-            num_ntypes=self.num_ntypes,
-            ntype_names=self.ntype_names,
-            etype_names=etype_names,
-            canonical_etypes=canonical_etypes,
-            validate=False,
-        )
+    def _with(self, edges: EdgeColumns) -> "HeteroGraph":
+        check_count("num_edges", edges.src.numel())
+        columns = (edges.src, edges.dst, edges.etype, self.ntype)
+        return HeteroGraph(*columns, **self._description() | edges.description())
 
     def to(self, device: str | torch.device) -> "HeteroGraph":
         """The same graph with its arrays on another device; itself where they are there already.
@@ -344,18 +305,20 @@ class HeteroGraph:
         Raises:
             GraphError: There is no such device, or it is not here.
         """
-        try:
-            target = torch.empty(0, device=device).device
-        except (RuntimeError, AssertionError) as error:
-            raise GraphError(f"device is {device!r}: {error}; take 'cpu'") from error
+        target = device_of(device)
         if target == self.device:
             return self
-        arrays = (self.src, self.dst, self.etype, self.ntype)
-        moved = HeteroGraph(*(ids.to(target) for ids in arrays), **self._description())
-        for name in ("node_offsets", "_type_pairs", "fingerprint"):
+        data = {name: values.to(target) for name, values in self.edge_data.items()}
+        arrays = (ids.to(target) for ids in self._arrays)
+        moved = HeteroGraph(*arrays, **self._description() | {"edge_data": data})
+        for name in ("node_offsets", "type_pairs", "fingerprint"):
             if name in self.__dict__:
                 moved.__dict__[name] = self.__dict__[name]
         return moved
+
+    @property
+    def _arrays(self) -> tuple[torch.Tensor, ...]:
+        return self.src, self.dst, self.etype, self.ntype
 
     def _description(self) -> dict[str, Any]:
         """What makes the same graph of its arrays."""
@@ -366,6 +329,8 @@ class HeteroGraph:
             "ntype_names": self.ntype_names,
             "etype_names": self.etype_names,
             "canonical_etypes": self._parts.declared,
+            "node_names": self.node_names,
+            "edge_data": self._parts.edge_data,
             "validate": False,
         }
 
@@ -375,19 +340,20 @@ class HeteroGraph:
     def fingerprint(self) -> str:
         """Content hash in hex, the same in every process and on every machine.
 
-        Over counts, names and the arrays, in the order of the edges; the device does not matter.
+        Over counts, names of types and the arrays, in the order of the edges; neither the device
+        nor names of nodes matter.
         """
         digest = hashlib.blake2b(digest_size=16)
-        triples = self.canonical_etypes if self._is_resolved else None
+        triples = self.canonical_etypes if self.is_resolved else None
         header = [self.num_nodes, self.num_edges, self.ntype_names, self.etype_names, triples]
         digest.update(json.dumps(["HeteroGraph/1", *header]).encode())
-        for ids in (self.src, self.dst, self.etype, self.ntype):
+        for ids in self._arrays:
             digest.update(ids.cpu().numpy().astype("<i4", copy=False).data)
         return digest.hexdigest()
 
     def unindexed(self) -> "HeteroGraph":
         """The same graph, and nothing that is cached on it."""
-        return self._with(self.src, self.dst, self.etype, self.etype_names, self._parts.declared)
+        return HeteroGraph(*self._arrays, **self._description())
 
     def cached(self, key: Hashable, build: Callable[[], _Built], *, owner: object = None) -> _Built:
         """What `build()` returned the first time `key` was asked for.
@@ -418,8 +384,7 @@ class HeteroGraph:
         return self
 
     def __reduce__(self) -> Any:
-        arrays = (self.src, self.dst, self.etype, self.ntype)
-        return rebuilt, (*arrays, {**self._description(), "validate": True})
+        return rebuilt, (*self._arrays, {**self._description(), "validate": True})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the `.npz` that `hetune.load` reads back.

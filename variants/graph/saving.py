@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hetune.variants.errors import GraphFileError
+from hetune.variants.graph._node_names import packed
 
 if TYPE_CHECKING:
     from hetune.variants.graph.hetero import HeteroGraph
@@ -35,8 +36,10 @@ def save(graph: HeteroGraph, path: str | os.PathLike[str]) -> None:
     }
     columns["ntype_names"] = _strings("ntype_names", graph.ntype_names)
     columns["etype_names"] = _strings("etype_names", graph.etype_names)
-    if graph.is_canonical:
-        columns["canonical_etypes"] = _strings("canonical_etypes", graph.canonical_etypes)
+    if (triples := graph.vocabulary(node_names=False).canonical_etypes) is not None:
+        columns["canonical_etypes"] = _strings("canonical_etypes", triples)
+    if graph.node_names is not None:
+        columns |= packed(graph.node_names)
     try:
         with where.open("wb") as file:
             np.savez(file, **columns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import torch
 
 
@@ -22,3 +24,10 @@ def settle(device: torch.device | None) -> bool:
             return False
         torch.cuda.current_stream().synchronize()
     return True
+
+
+def now_on(device: torch.device, exact: bool) -> float:
+    """Seconds of a clock; exact ones wait for what was started on a GPU."""
+    if exact and device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

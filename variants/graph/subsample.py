@@ -51,8 +51,18 @@ def subsample(
         ntype_names=graph.ntype_names,
         etype_names=graph.etype_names,
         canonical_etypes=graph.canonical_etypes if graph.is_canonical else None,
+        node_names=_names(graph, kept),
         validate=False,
     )
+
+
+def _names(graph: HeteroGraph, kept: np.ndarray) -> dict[str, tuple[str, ...]]:
+    first = dict(zip(graph.ntype_names, graph.node_offsets, strict=False))
+    found = {}
+    for ntype, names in (graph.node_names or {}).items():
+        ids = kept - first[ntype]
+        found[ntype] = tuple(names[i] for i in ids[(ids >= 0) & (ids < len(names))])
+    return found
 
 
 def _part(count: int, share: float, rng: np.random.Generator) -> np.ndarray:

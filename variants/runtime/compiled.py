@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import pickle
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -19,9 +18,11 @@ from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import Autocast, cast
 from hetune.variants.frontend.calls import Call, read_call, result_of, rows_of
+from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.streams import settle
+from hetune.variants.graph.streams import now_on, settle
 from hetune.variants.graph.threads import kernel_threads
+from hetune.variants.graph.vocabulary import Vocabulary, VocabularyLike, vocabulary_of
 from hetune.variants.plan.variants import Device, Variant, variants_of, with_schedule
 from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
@@ -50,6 +51,7 @@ def compile(
     expected_runs: float | None = None,
     explore: bool = False,
     cuda_graph: bool | None = None,
+    vocabulary: VocabularyLike | None = None,
 ) -> CompiledLayer:
     """Compiles a relational layer, as `hetune.compile` does, whose arguments these are.
 
@@ -62,6 +64,7 @@ def compile(
         expected_runs: As there.
         explore: As there.
         cuda_graph: As there.
+        vocabulary: As there.
 
     Raises:
         InputError: An argument is of no use.
@@ -76,12 +79,13 @@ def compile(
             cuda_graph = before.cuda_graph if cuda_graph is None else cuda_graph
         memory_limit = before.memory_limit if memory_limit is None else memory_limit
         expected_runs = before.expected_runs if expected_runs is None else expected_runs
+        vocabulary = module.vocabulary if vocabulary is None else vocabulary
         explore, module = explore or before.explore, module.module
     if cuda_graph is None and runs.target == "cpu":
         cuda_graph = False
     pricer = pricer or default_pricer(runs.target)
     policy = Policy(pricer, memory_limit, expected_runs, explore, cuda_graph)
-    return CompiledLayer(module, runs, policy)
+    return CompiledLayer(module, runs, policy, vocabulary_of(vocabulary))
 
 
 def _backend(module: nn.Module, backend: str | Backend | None) -> Backend:
@@ -100,12 +104,19 @@ class CompiledLayer(ModuleWrapper):
     Attributes:
         module: The original module. Its attributes and methods are this module's, too.
         variants: Ids of the promoted variants; empty as long as the module is not supported.
+        vocabulary: Names of the types that the weights are for, in their order, where it was told.
     """
 
     def __init__(
-        self, module: nn.Module, backend: Backend, policy: Policy, warned: Iterable[str] = ()
+        self,
+        module: nn.Module,
+        backend: Backend,
+        policy: Policy,
+        vocabulary: Vocabulary | None = None,
+        warned: Iterable[str] = (),
     ) -> None:
         super().__init__()
+        self.vocabulary = vocabulary
         survive_forks()
         self._runs = Runs(backend)
         self._policy = policy
@@ -126,11 +137,16 @@ class CompiledLayer(ModuleWrapper):
         self._adapted()
         return tuple(self._promoted)
 
+    def check_graph(self, graph: HeteroGraph) -> None:
+        """Raises `InputError` unless a graph has the types that the layer's weights are for."""
+        if isinstance(adapter := self._adapted(), Adapter):
+            order_of(adapter, graph)
+
     def _adapted(self) -> Adapter | Unsupported:
         """The module's adapter, made as soon as its state allows it."""
         if self._adapter is not None:
             return self._adapter
-        adapter = adapt(self.module)
+        adapter = adapt(self.module, self.vocabulary)
         if isinstance(adapter, Unsupported):
             return adapter
         variants = variants_of(adapter.program, self._runs.backend.target)
@@ -204,12 +220,13 @@ class CompiledLayer(ModuleWrapper):
             policy = self._policy.limited(memory_limit)
             chosen, tell = self._variant(graph, variant, policy)
             try:
-                weights = self._weights.weights(chosen.variant.plan, adapter, graph)
-                start = _now(rows.device, tell is not None)
+                plan = chosen.variant.plan
+                weights = self._weights.weights(plan, adapter, graph, call.edges)
+                start = now_on(rows.device, tell is not None)
                 given = rows, weights.tensors, out, overflow
                 result = self._runs.run(graph, chosen, policy, *given, is_timed=tell is not None)
                 if tell is not None:
-                    tell(_now(rows.device, True) - start)
+                    tell(now_on(rows.device, True) - start)
             except InputError:  # which is no variant's fault
                 raise
             except Exception:
@@ -269,12 +286,12 @@ class CompiledLayer(ModuleWrapper):
         """
         check_demands(memory_limit)
         args = args if kwargs else with_features(args)
-        adapter, _, graph = self._prepare_choice(args, kwargs)
+        adapter, call, graph = self._prepare_choice(args, kwargs)
         policy = self._policy.limited(memory_limit)
         variants = self._use(graph, policy).foreseen(tuple(self._promoted.values()), graph, policy)
         compile_kernels(variants, self._runs.backend, progress)
         for variant in variants:
-            weights = self._weights.weights(variant.plan, adapter, graph)
+            weights = self._weights.weights(variant.plan, adapter, graph, call.edges)
             self._runs.prepare(variant, graph, weights.tensors)
         return tuple(variant.id for variant in variants)
 
@@ -309,14 +326,14 @@ class CompiledLayer(ModuleWrapper):
         call = read_call(adapter, args, kwargs)
         if isinstance(call, Unsupported):
             return call
-        for tensor in _features(call):
+        for tensor in call.features:
             if reason := self._runs.backend.refusal(tensor.device):
                 return Unsupported(reason)
         return adapter, call, self._graphs.graph_of(adapter, call)
 
     def _needs_gradients(self, call: Call) -> bool:
         return differentiates(
-            lambda: (*_features(call), *self.module.parameters(), *self.module.buffers())
+            lambda: (*call.features, *self.module.parameters(), *self.module.buffers())
         )
 
     def _variant(
@@ -369,7 +386,8 @@ class CompiledLayer(ModuleWrapper):
 
     def _with(self, module: nn.Module, copied: Callable[[Any], Any]) -> CompiledLayer:
         """An equal layer around another module, with copies of this one's hooks."""
-        twin = CompiledLayer(module, self._runs.backend, self._policy, self._warned)
+        policy = self._policy
+        twin = CompiledLayer(module, self._runs.backend, policy, self.vocabulary, self._warned)
         for name in HOOKS:
             twin.__dict__[name] = copied(self.__dict__[name])
         return twin
@@ -377,14 +395,3 @@ class CompiledLayer(ModuleWrapper):
     def extra_repr(self) -> str:
         """How many variants there are, and of which backend."""
         return f"variants={len(self._promoted)}, backend={self._runs.backend.name!r}"
-
-
-def _now(device: torch.device, exact: bool) -> float:
-    """Seconds; exact ones wait for what was started on a GPU."""
-    if exact and device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
-
-
-def _features(call: Call) -> list[Tensor]:
-    return [call.x] if isinstance(call.x, Tensor) else list(call.x.values())

@@ -10,6 +10,7 @@ import torch
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter
+from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.graph_break import caller
 
@@ -48,7 +49,9 @@ def arguments_for(
         InputError: There are none that would fit.
     """
     given = (*args, *kwargs.values())
-    if not _is_pyg_s(module) or not any(isinstance(value, HeteroGraph) for value in given):
+    is_named = adapter is not None and adapter.vocabulary is not None and adapter.metadata is None
+    needs_tensors = _is_pyg_s(module) or is_named  # the module itself goes by numbers
+    if not needs_tensors or not any(isinstance(value, HeteroGraph) for value in given):
         return args, kwargs
     if adapter is None or adapter.kind == "hgt" or kwargs or len(args) != 2:
         raise InputError(
@@ -56,7 +59,8 @@ def arguments_for(
             "reason that the warning names"
         )
     graph = args[1]
-    return (args[0], torch.stack((graph.src, graph.dst)).long(), graph.etype.long()), {}
+    edge_type = order_of(adapter, graph).edge_types(graph)
+    return (args[0], torch.stack((graph.src, graph.dst)).long(), edge_type), {}
 
 
 def _is_pyg_s(module: torch.nn.Module) -> bool:

@@ -9,11 +9,15 @@ from torch import Tensor
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter, ParametersVersion
+from hetune.variants.frontend.type_order import SAME, TypeOrder, order_of
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import settle
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.runtime.given import types_of, weights_of
 from hetune.variants.runtime.range import fits
+
+_OTHER_ORDERS = 16
+"""Most weights that are kept for graphs with types in another order than the layer's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +39,18 @@ class WeightCache:
     """A layer's weights as its plans read them. Safe with several threads."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, Weights] = {}
+        self._kept: dict[tuple[int, Hashable, TypeOrder], Weights] = {}
 
-    def weights(self, plan: Plan, adapter: Adapter, graph: HeteroGraph) -> Weights:
+    def weights(
+        self, plan: Plan, adapter: Adapter, graph: HeteroGraph, edges: object = None
+    ) -> Weights:
         """What a plan reads on a graph.
+
+        Args:
+            plan: What reads them.
+            adapter: Of the module.
+            graph: What is run on.
+            edges: What the call gave: a graph whose types are to be found in the module's.
 
         Raises:
             InputError: The module is not on the graph's device.
@@ -49,14 +61,18 @@ class WeightCache:
                 f"the module is on {' and '.join(map(str, version.devices))} but x and the graph "
                 f"are on {graph.device}: move them to one device, and compile the module there"
             )
-        key = id(plan), types_of(plan, graph)
+        order = order_of(adapter, edges)
+        key = id(plan), types_of(plan, graph), order
         known = self._kept.get(key)
         if known is not None and known.version is version:
             return known
-        values = adapter.weights()
+        values = order.weights(adapter.program, adapter.weights())
         tensors = weights_of(plan, values, graph)
         made = Weights(version, tensors, fits(tensors, values))
         if settle(graph.device):
             now = {k: kept for k, kept in self._kept.items() if kept.version is version}
+            others = [k for k in now if k[2] not in (SAME, order)]
+            for known_key in others if len(others) >= _OTHER_ORDERS else ():
+                del now[known_key]  # graphs may come in any order of their types
             self._kept = {**now, key: made}  # others may be reading
         return made

@@ -16,6 +16,7 @@ from hetune.service.http.oip.request import Asked, Key
 from hetune.variants.errors import GraphError, InputError, MalformedError
 from hetune.variants.graph import from_edge_index_dict
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
+from hetune.variants.graph.renumber import relation_ids, renumbered, type_ids
 
 _BESIDE = ("x", "nodes")
 _GRAPH = ("x", "edge_index", "edge_type", "num_nodes")
@@ -124,12 +125,14 @@ def _flat_graph(
     _check_ids("edge_index", edges, nodes, "give x a row for each node")
     if types is not None:
         _check_ids("edge_type", types, description.num_relations, "the model has no other types")
+    known = description.vocabulary
     return HeteroGraph(
         edges[0],
         edges[1],
         types,
         num_nodes=nodes,
         num_etypes=description.num_relations,
+        etype_names=None if known is None else known.relations,  # whose numbers are given
     )
 
 
@@ -159,9 +162,13 @@ def _typed_graph(
     etypes = None if metadata is None else set(metadata.etypes)
     for key, ends in edges.items():
         _check_edges(key, ends, counts, etypes)
-    return from_edge_index_dict(
+    graph = from_edge_index_dict(
         edges, counts, metadata=(metadata.ntypes, metadata.etypes) if metadata else None
     )
+    names = description.vocabulary
+    if names is None or -1 in (*relation_ids(graph, names), *type_ids(graph, names)):
+        return graph  # who runs the model refuses it
+    return renumbered(graph, names)
 
 
 def _check_edges(

@@ -7,8 +7,17 @@ import torch
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph._extras import require
+from hetune.variants.graph.convert._kept import KEY, restored, vocabulary_with_triples
 from hetune.variants.graph.convert.edge_index_dict import from_edge_index_dict, to_edge_index_dict
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.rename import named_by_number
+from hetune.variants.graph.renumber import renumbered
+from hetune.variants.graph.vocabulary import (
+    Unknown,
+    Vocabulary,
+    VocabularyLike,
+    vocabulary_of,
+)
 
 _UNTYPED = ("_N", "_E", "_N")
 _ETYPE_FIELDS = ("_TYPE", "etype", "edge_type", "rel_type")
@@ -22,8 +31,13 @@ def from_dgl(
     ntype: str | None = None,
     etype_names: Iterable[str] | None = None,
     ntype_names: Iterable[str] | None = None,
+    vocabulary: VocabularyLike | None = None,
+    like: HeteroGraph | None = None,
+    unknown: Unknown = "error",
 ) -> HeteroGraph:
     """A graph of a DGL graph; edges in the order of their DGL ids, type by type.
+
+    DGL sorts types by their names; what `to_dgl` made has the order that it came from.
 
     Args:
         g: A heterogeneous `DGLGraph`, or a homogeneous one whose types are in `edata` and `ndata`.
@@ -32,24 +46,40 @@ def from_dgl(
         ntype: Likewise in `g.ndata`: "_TYPE", "ntype", "node_type"; must be non-decreasing.
         etype_names: Homogeneous only: names of the edge types.
         ntype_names: Homogeneous only: names of the node types.
+        vocabulary: Whose order types are given: a `Vocabulary`, its file, a dictionary or a graph.
+        like: A graph whose vocabulary that is.
+        unknown: "error", or "drop" for types that the vocabulary lacks.
 
     Raises:
-        GraphError: It is not a DGL graph, a named field is missing, or a heterogeneous graph came
-            with options for homogeneous ones.
+        GraphError: It is not a DGL graph, a named field is missing, a heterogeneous graph came
+            with options for homogeneous ones, or a name is unknown.
     """
+    known = vocabulary_of(vocabulary, like)
     if not hasattr(g, "canonical_etypes") or not hasattr(g, "ntypes"):
         raise GraphError(f"from_dgl got a {type(g).__name__}: give a DGLGraph")
-    if list(g.canonical_etypes) == [_UNTYPED] and len(g.ntypes) == 1:
+    kept = _kept(g)
+    if kept is None and list(g.canonical_etypes) == [_UNTYPED] and len(g.ntypes) == 1:
         src, dst = g.edges(order="eid")
-        return HeteroGraph(
+        etypes = _field(g.edata, etype, _ETYPE_FIELDS, "edata")
+        ntypes = _field(g.ndata, ntype, _NTYPE_FIELDS, "ndata")
+        graph = HeteroGraph(
             src,
             dst,
-            _field(g.edata, etype, _ETYPE_FIELDS, "edata"),
-            _field(g.ndata, ntype, _NTYPE_FIELDS, "ndata"),
+            etypes,
+            ntypes,
             num_nodes=int(g.num_nodes()),
             etype_names=etype_names,
             ntype_names=ntype_names,
         )
+        if known is None:
+            return graph
+        graph = named_by_number(
+            graph,
+            known,
+            relations=etypes is not None if etype_names is None else None,
+            node_types=ntypes is not None if ntype_names is None else None,
+        )
+        return renumbered(graph, known, unknown=unknown)
     options: dict[str, object] = {
         "etype": etype,
         "ntype": ntype,
@@ -58,11 +88,27 @@ def from_dgl(
     }
     if idle := [name for name, value in options.items() if value is not None]:
         raise GraphError(f"g has types and names of its own: leave {', '.join(idle)} out")
-    return from_edge_index_dict(
+    metadata = (g.ntypes, g.canonical_etypes)
+    if kept is not None and kept.node_types is not None and kept.canonical_etypes is not None:
+        metadata = (list(kept.node_types), list(kept.canonical_etypes))
+    graph = from_edge_index_dict(
         {key: torch.stack(g.edges(etype=key, order="eid")) for key in g.canonical_etypes},
         {name: int(g.num_nodes(name)) for name in g.ntypes},
-        metadata=(g.ntypes, g.canonical_etypes),
+        metadata=metadata,
     )
+    graph = restored(graph, kept)
+    return graph if known is None else renumbered(graph, known, unknown=unknown)
+
+
+def _kept(g: Any) -> Vocabulary | None:
+    """What `to_dgl` kept with a graph, if it has the same types still."""
+    kept = getattr(g, KEY, None)
+    if not isinstance(kept, Vocabulary):
+        return None
+    is_same = sorted(kept.node_types or ()) == sorted(g.ntypes) and sorted(
+        kept.canonical_etypes or ()
+    ) == sorted(g.canonical_etypes)
+    return kept if is_same else None
 
 
 def _field(frame: Any, name: str | None, usual: tuple[str, ...], where: str) -> Any:
@@ -76,13 +122,18 @@ def _field(frame: Any, name: str | None, usual: tuple[str, ...], where: str) -> 
 def to_dgl(graph: HeteroGraph) -> Any:
     """A heterogeneous `DGLGraph` with one edge type per canonical edge type.
 
+    Its attribute "hetune_vocabulary" keeps the order of types, and names of nodes; DGL's own
+    copies on disk do not.
+
     Raises:
         GraphError: The graph is not canonical, or dgl is not installed.
     """
     dgl = require("dgl", "dgl", "to_dgl")
     ends = zip(graph.ntype_names, graph.node_offsets, graph.node_offsets[1:], strict=False)
-    return dgl.heterograph(
+    made = dgl.heterograph(
         {key: (index[0], index[1]) for key, index in to_edge_index_dict(graph).items()},
         num_nodes_dict={name: end - first for name, first, end in ends},
         device=graph.device,
     )
+    setattr(made, KEY, vocabulary_with_triples(graph))
+    return made

@@ -9,6 +9,8 @@ import torch
 from hetune.variants.errors import GraphError
 from hetune.variants.graph._arrays import as_ids, check_count, check_found, check_range
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
+from hetune.variants.graph.renumber import renumbered
+from hetune.variants.graph.vocabulary import Unknown, VocabularyLike, vocabulary_of
 
 
 def from_edge_index_dict(
@@ -16,6 +18,10 @@ def from_edge_index_dict(
     num_nodes_dict: Mapping[str, int] | None = None,
     x_dict: Mapping[str, torch.Tensor] | None = None,
     metadata: tuple[Sequence[str], Sequence[CanonicalEtype]] | None = None,
+    *,
+    vocabulary: VocabularyLike | None = None,
+    like: HeteroGraph | None = None,
+    unknown: Unknown = "error",
 ) -> HeteroGraph:
     """A graph of one `edge_index` per canonical edge type.
 
@@ -31,10 +37,24 @@ def from_edge_index_dict(
             plus one.
         x_dict: Node features [N_t, ...]; only their lengths are read.
         metadata: Node types and edge types, as `HeteroData.metadata()` gives them.
+        vocabulary: Whose order types are given: a `Vocabulary`, its file, a dictionary or a graph.
+        like: A graph whose vocabulary that is.
+        unknown: "error", or "drop" for types that the vocabulary lacks.
 
     Raises:
-        GraphError: A key, shape, dtype or id does not fit.
+        GraphError: A key, shape, dtype or id does not fit, or a name is unknown.
     """
+    known = vocabulary_of(vocabulary, like)
+    graph = _from_dict(edge_index_dict, num_nodes_dict, x_dict, metadata)
+    return graph if known is None else renumbered(graph, known, unknown=unknown)
+
+
+def _from_dict(
+    edge_index_dict: Mapping[CanonicalEtype, torch.Tensor],
+    num_nodes_dict: Mapping[str, int] | None,
+    x_dict: Mapping[str, torch.Tensor] | None,
+    metadata: tuple[Sequence[str], Sequence[CanonicalEtype]] | None,
+) -> HeteroGraph:
     for key in edge_index_dict:
         if not (isinstance(key, tuple) and len(key) == 3):
             raise GraphError(

@@ -7,21 +7,60 @@ import torch
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph._extras import require
-from hetune.variants.graph.convert.edge_index_dict import from_edge_index_dict, to_edge_index_dict
+from hetune.variants.graph.convert._kept import (
+    KEY,
+    as_text,
+    from_text,
+    restored,
+    vocabulary_with_triples,
+)
+from hetune.variants.graph.convert.edge_index_dict import (
+    from_edge_index_dict,
+    relation_names,
+    to_edge_index_dict,
+)
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.rename import named_by_number
+from hetune.variants.graph.renumber import renumbered
+from hetune.variants.graph.vocabulary import (
+    Unknown,
+    Vocabulary,
+    VocabularyLike,
+    vocabulary_of,
+)
 
 
-def from_pyg(data: Any) -> HeteroGraph:
+def from_pyg(
+    data: Any,
+    *,
+    vocabulary: VocabularyLike | None = None,
+    like: HeteroGraph | None = None,
+    unknown: Unknown = "error",
+) -> HeteroGraph:
     """A graph of a PyG `HeteroData`, or of a `Data` with `edge_index` [2, E].
 
     From `Data`, `edge_type` [E] and `node_type` [N] are read where they exist; `node_type` must be
     non-decreasing. Node counts are PyG's own `num_nodes`.
 
+    Args:
+        data: The graph.
+        vocabulary: Whose order types are given: a `Vocabulary`, its file, a dictionary or a graph.
+            Numbers of types in a `Data` are numbers in it.
+        like: A graph whose vocabulary that is.
+        unknown: "error", or "drop" for types that the vocabulary lacks.
+
     Raises:
-        GraphError: It is neither, has no `edge_index`, or an id does not fit.
+        GraphError: It is neither, has no `edge_index`, an id does not fit, or a name is unknown.
     """
+    known, kept = vocabulary_of(vocabulary, like), from_text(getattr(data, KEY, None))
     if hasattr(data, "edge_types") and hasattr(data, "node_types"):
-        return _from_hetero_data(data)
+        graph = restored(_from_hetero_data(data), kept)
+    else:
+        graph = _from_data(data, kept or known)
+    return graph if known is None else renumbered(graph, known, unknown=unknown)
+
+
+def _from_data(data: Any, named: Vocabulary | None) -> HeteroGraph:
     edge_index = getattr(data, "edge_index", None)
     if edge_index is None:
         raise GraphError(
@@ -30,13 +69,14 @@ def from_pyg(data: Any) -> HeteroGraph:
         )
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise GraphError(f"data.edge_index has shape {list(edge_index.shape)}: it must be [2, E]")
-    return HeteroGraph(
-        edge_index[0],
-        edge_index[1],
-        getattr(data, "edge_type", None),
-        getattr(data, "node_type", None),
-        num_nodes=_num_nodes(data),
+    edge_type, node_type = getattr(data, "edge_type", None), getattr(data, "node_type", None)
+    graph = HeteroGraph(
+        edge_index[0], edge_index[1], edge_type, node_type, num_nodes=_num_nodes(data)
     )
+    graph = named_by_number(
+        graph, named, relations=edge_type is not None, node_types=node_type is not None
+    )
+    return restored(graph, named)
 
 
 def _from_hetero_data(data: Any) -> HeteroGraph:
@@ -72,17 +112,21 @@ def to_pyg(graph: HeteroGraph, *, homogeneous: bool = False) -> Any:
         homogeneous: Give a `Data` with `edge_index` [2, E], `edge_type` [E] and `node_type` [N]
             over global ids instead; any graph will do.
 
+    Names that PyG has no place for are kept in the attribute "hetune_vocabulary", for `from_pyg`.
+
     Raises:
         GraphError: The graph is not canonical, or torch_geometric is not installed.
     """
     pyg = require("torch_geometric.data", "pyg", "to_pyg")
     if homogeneous:
-        return pyg.Data(
+        flat = pyg.Data(
             edge_index=torch.stack([graph.src, graph.dst]).long(),
             edge_type=graph.etype.long(),
             node_type=graph.ntype.long(),
             num_nodes=graph.num_nodes,
         )
+        flat[KEY] = as_text(graph.vocabulary())
+        return flat
     data = pyg.HeteroData()
     for ntype, first, end in zip(
         graph.ntype_names, graph.node_offsets, graph.node_offsets[1:], strict=False
@@ -90,4 +134,7 @@ def to_pyg(graph: HeteroGraph, *, homogeneous: bool = False) -> Any:
         data[ntype].num_nodes = end - first
     for key, edge_index in to_edge_index_dict(graph).items():
         data[key].edge_index = edge_index
+    own_names = tuple(relation_names(graph.canonical_etypes))
+    if graph.etype_names != own_names or graph.node_names is not None:
+        data[KEY] = as_text(vocabulary_with_triples(graph))
     return data

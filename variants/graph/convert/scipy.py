@@ -6,21 +6,39 @@ from typing import Any
 import numpy as np
 
 from hetune.variants.errors import GraphError
+from hetune.variants.graph._arrays import IdArray
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.rename import named_by_number
+from hetune.variants.graph.renumber import renumbered
+from hetune.variants.graph.vocabulary import Unknown, VocabularyLike, vocabulary_of
 
 
-def from_scipy(matrix: Any | Mapping[str, Any]) -> HeteroGraph:
+def from_scipy(
+    matrix: Any | Mapping[str, Any],
+    ntype: IdArray | None = None,
+    *,
+    vocabulary: VocabularyLike | None = None,
+    like: HeteroGraph | None = None,
+    unknown: Unknown = "error",
+) -> HeteroGraph:
     """A graph with an edge i -> j for each stored entry (i, j), explicit zeros included.
 
     Args:
         matrix: A sparse matrix or array [N, N], or a dictionary of them by edge type, all of the
             same shape. One that is not square, [A, B], gives two node types "row" and "col".
+        ntype: Type of each node of square matrices, shape [N], non-decreasing; numbered as in the
+            vocabulary.
+        vocabulary: Whose order types are given: a `Vocabulary`, its file, a dictionary or a graph.
+        like: A graph whose vocabulary that is.
+        unknown: "error", or "drop" for edge types that the vocabulary lacks.
 
     Raises:
-        GraphError: It is not sparse, or shapes differ.
+        GraphError: It is not sparse, shapes differ, or a name is unknown.
     """
+    known = vocabulary_of(vocabulary, like)
     import scipy.sparse  # seldom needed
 
+    is_named = isinstance(matrix, Mapping)
     matrices = dict(matrix) if isinstance(matrix, Mapping) else {"0": matrix}
     if not matrices:
         raise GraphError("from_scipy got an empty dictionary: give at least one matrix")
@@ -36,17 +54,28 @@ def from_scipy(matrix: Any | Mapping[str, Any]) -> HeteroGraph:
     rows, columns = next(iter(shapes))
     parts = [item.tocoo() for item in matrices.values()]
     square = rows == columns
+    if not square and ntype is not None:
+        raise GraphError(f"the matrices have the shape {rows} x {columns}: leave ntype out")
     shift = 0 if square else rows
-    return HeteroGraph(
+    graph = HeteroGraph(
         np.concatenate([part.row.astype(np.int64) for part in parts]),
         np.concatenate([part.col.astype(np.int64) + shift for part in parts]),
         np.repeat(np.arange(len(parts)), [part.nnz for part in parts]),
-        None if square else np.repeat([0, 1], [rows, columns]),
+        ntype if square else np.repeat([0, 1], [rows, columns]),
         num_nodes=rows if square else rows + columns,
         etype_names=matrices,
-        ntype_names=None if square else ["row", "col"],
+        ntype_names=None if square else ("row", "col"),
         canonical_etypes=None if square else [("row", name, "col") for name in matrices],
     )
+    if known is None:
+        return graph
+    graph = named_by_number(
+        graph,
+        known,
+        relations=None if is_named else False,
+        node_types=ntype is not None if square else None,
+    )
+    return renumbered(graph, known, unknown=unknown)
 
 
 def to_scipy(graph: HeteroGraph, etype: int | str | None = None) -> Any:

@@ -1,5 +1,6 @@
 """Which loader reads which path. Loaders and their libraries are imported when they are needed."""
 
+import dataclasses
 import importlib
 import inspect
 import os
@@ -9,24 +10,26 @@ from typing import Any
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.loaders._reading import reading
+from hetune.variants.graph.loaders.options import COMPRESSED, NameOptions
+from hetune.variants.graph.renumber import renumbered
 
+_TEXTS = {
+    ".nt": "ntriples.load_ntriples",
+    ".ttl": "turtle.load_turtle",
+    ".tsv": "text.load_text",
+    ".txt": "text.load_text",
+    ".mtx": "matrix_market.load_matrix_market",
+    ".csv": "tables.load_csv",
+}
+"""Modules beside this one, and functions in them, for files that may be compressed."""
 _LOADERS = {
     ".npz": "npz.load_npz",
-    ".nt": "rdf.load_ntriples",
-    ".nt.gz": "rdf.load_ntriples",
-    ".ttl": "rdf.load_turtle",
-    ".ttl.gz": "rdf.load_turtle",
-    ".tsv": "text.load_text",
-    ".tsv.gz": "text.load_text",
-    ".txt": "text.load_text",
-    ".txt.gz": "text.load_text",
-    ".mtx": "matrix_market.load_matrix_market",
-    ".mtx.gz": "matrix_market.load_matrix_market",
-    ".csv": "tables.load_csv",
-    ".csv.gz": "tables.load_csv",
     ".parquet": "tables.load_parquet",
+    **{
+        f"{name}{ending}": loader for name, loader in _TEXTS.items() for ending in ("", *COMPRESSED)
+    },
 }
-"""Modules beside this one, and functions in them."""
 _Loader = Callable[..., HeteroGraph]
 
 
@@ -42,8 +45,10 @@ def load(path: str | os.PathLike[str], *, format: str | None = None, **options: 
         path: A file with one of the endings of `formats()`, an OGB raw folder, or a folder with
             `train.txt`, `valid.txt` and `test.txt`.
         format: The ending to go by in place of the file's own: ".txt".
-        options: What the loader takes, e.g. `split=` for `.npz`, `node_types=` for RDF, `src=` and
-            `dst=` for tables, `relabel=` for text.
+        options: What the loader takes: the fields of `TextOptions` for text and CSV, `TableOptions`
+            for Parquet, `SplitFolderOptions`, `NpzOptions`, `RdfOptions` for Turtle,
+            `NTriplesOptions`, and for others `NameOptions`, which all have: `vocabulary`, `like`
+            and `unknown`. All are in `hetune.variants.graph.loaders.options`.
 
     Raises:
         GraphFileError: No loader knows the ending or an option, or the file is unreadable, cut
@@ -51,14 +56,22 @@ def load(path: str | os.PathLike[str], *, format: str | None = None, **options: 
     """
     where = Path(path)
     loader = _loader(where, format)
-    known = list(inspect.signature(loader).parameters)[1:]
+    kind = inspect.signature(loader, eval_str=True).parameters["options"].annotation
+    shared = [field.name for field in dataclasses.fields(NameOptions)]
+    takes = [field.name for field in dataclasses.fields(kind)]
+    takes = [*(name for name in takes if name not in shared), *shared]
     for option in options:
-        if option not in known:
+        if option not in takes:
             raise GraphFileError(
-                f"{where}: no option {option!r} for such a file; it takes "
-                f"{', '.join(known) or 'none'}"
+                f"{where}: no option {option!r} for such a file; it takes {', '.join(takes)}"
             )
-    return loader(where, **options)
+    given: NameOptions = kind(**options)
+    vocabulary = given.known
+    graph = loader(where, dataclasses.replace(given, vocabulary=vocabulary, like=None))
+    if vocabulary is None:
+        return graph
+    with reading(where, "a graph"):
+        return renumbered(graph, vocabulary, unknown=given.unknown)
 
 
 def _loader(path: Path, ending: str | None) -> _Loader:
@@ -70,9 +83,11 @@ def _loader(path: Path, ending: str | None) -> _Loader:
     name = path.name.lower() if ending is None else f".{ending.lower().removeprefix('.')}"
     matching = [known for known in _LOADERS if name.endswith(known)]
     if not matching:
+        texts = ", ".join(_TEXTS)
         raise GraphFileError(
-            f"{path}: no loader for {ending or path.suffix!r}; rename it to, or pass format= "
-            f"with, one of {', '.join(_LOADERS)}"
+            f"{path}: no loader for {ending or path.suffix!r}; pass format= with, or rename it to, "
+            f"one of .npz, .parquet, {texts}; the last {len(_TEXTS)} may be compressed "
+            f"({', '.join(COMPRESSED)}), which is found out"
         )
     module, _, function = _LOADERS[max(matching, key=len)].partition(".")
     loader: _Loader = getattr(importlib.import_module(f"{__package__}.{module}"), function)

@@ -11,6 +11,8 @@ from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.convert.edge_index_dict import from_edge_index_dict
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
+from hetune.variants.graph.loaders.options import NameOptions
+from hetune.variants.graph.rename import named_by_number
 
 
 def raw_folder(path: Path) -> Path | None:
@@ -21,7 +23,7 @@ def raw_folder(path: Path) -> Path | None:
     return None
 
 
-def load_ogb(path: Path) -> HeteroGraph:
+def load_ogb(path: Path, options: NameOptions) -> HeteroGraph:
     """Read an OGB raw folder, or the data set's folder that holds "raw".
 
     Heterogeneous (ogbn-mag, ogbl-biokg): `num-node-dict.csv.gz` and
@@ -37,7 +39,11 @@ def load_ogb(path: Path) -> HeteroGraph:
             f"{path} is no OGB raw folder: it has neither relations/ nor edge.csv.gz; "
             "give the folder called raw"
         )
-    return _hetero(folder) if (folder / "relations").is_dir() else _homogeneous(folder)
+    if (folder / "relations").is_dir():
+        return _hetero(folder)
+    graph = _homogeneous(folder)
+    is_typed = (folder / "edge_reltype.csv.gz").is_file()
+    return named_by_number(graph, options.known, relations=is_typed, node_types=False)
 
 
 def _hetero(folder: Path) -> HeteroGraph:

@@ -1,122 +1,73 @@
 """CSV and Parquet tables with an edge per row, through pyarrow."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 
-from hetune.variants.errors import GraphFileError
+from hetune.variants.errors import GraphError, GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._reading import (
-    check_file,
-    check_memory,
-    graph_from_columns,
-    reading,
-    same_type,
-    trimmed,
-)
+from hetune.variants.graph.loaders._columns import advice_by_names, columns_of
+from hetune.variants.graph.loaders._edges import graph_of_columns
+from hetune.variants.graph.loaders._guess import columns_of_text
+from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
+from hetune.variants.graph.loaders._rows import text_of
+from hetune.variants.graph.loaders.options import TableOptions, TextOptions
+
+_NODES = ("src", "dst", "etype")
 
 
-def load_csv(
-    path: Path,
-    *,
-    src: str = "src",
-    dst: str = "dst",
-    etype: str | None = None,
-    delimiter: str = ",",
-    relabel: bool | None = None,
-    num_nodes: int | None = None,
-    bipartite: Sequence[str] | None = None,
-) -> HeteroGraph:
-    """Read a CSV with a header line (also gzipped). Blanks around names and values are dropped.
+def load_csv(path: Path, options: TextOptions) -> HeteroGraph:
+    """Read a CSV (also compressed). Blanks around names and values are dropped.
 
-    Args:
-        path: The file.
-        src: Column of source nodes; integers are ids, other values are labels.
-        dst: Column of destination nodes.
-        etype: Column of edge types; by default "etype" where there is one.
-        delimiter: What separates columns.
-        relabel: True numbers integers like labels.
-        num_nodes: N, where isolated nodes follow the largest id.
-        bipartite: Two node type names, where the columns number different things.
+    By default there is a header line, and the columns are called `src`, `dst` and, where there are
+    edge types, `etype`.
 
     Raises:
         GraphFileError: A column is missing (the message lists those there are), a row is malformed
             (named by its number), or the file is cut short.
     """
-    size = check_file(path)
-    check_memory(path, 4 * size, "its text")
+    check_file(path)
     with reading(path, "a CSV table"):
-        parse = pyarrow.csv.ParseOptions(delimiter=delimiter)
-        serial = pyarrow.csv.ReadOptions(use_threads=False)
-        with pyarrow.csv.open_csv(path, read_options=serial, parse_options=parse) as reader:
-            there = {name.strip(): name for name in reader.schema.names}
-        columns = _columns(path, list(there), src, dst, etype)
-        names = [there[name] for name in columns]
-        table = pyarrow.csv.read_csv(
-            path,
-            read_options=serial,
-            parse_options=parse,
-            convert_options=pyarrow.csv.ConvertOptions(
-                include_columns=names, column_types=dict.fromkeys(names, pa.string())
-            ),
-        )
-        return _graph(trimmed(table), names, relabel, num_nodes, bipartite)
+        text = text_of(path, options, marks=b"")
+        return graph_of_columns(columns_of_text(text, options, is_csv=True), options)
 
 
-def load_parquet(
-    path: Path,
-    *,
-    src: str = "src",
-    dst: str = "dst",
-    etype: str | None = None,
-    relabel: bool | None = None,
-    num_nodes: int | None = None,
-    bipartite: Sequence[str] | None = None,
-) -> HeteroGraph:
-    """Read a Parquet file; options as for `load_csv`.
+def load_parquet(path: Path, options: TableOptions) -> HeteroGraph:
+    """Read a Parquet file, by default its columns `src`, `dst` and, where it is there, `etype`.
 
     Raises:
-        GraphFileError: A column is missing or neither integer nor text, or the file is cut short.
+        GraphFileError: A column is missing or neither numbers nor text, or the file is cut short.
     """
     check_file(path)
     with reading(path, "a Parquet file"), pyarrow.parquet.ParquetFile(path) as file:
-        columns = _columns(path, file.schema_arrow.names, src, dst, etype)
-        for name in columns:
-            kind = file.schema_arrow.field(name).type
-            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-            texts = (pa.types.is_string(kind), pa.types.is_large_string(kind))
-            if not (pa.types.is_integer(kind) or any(texts)):
-                raise GraphFileError(
-                    f"{path}: column {name!r} is {kind}: cast it to int64 or string"
-                )
+        names = file.schema_arrow.names
+        places = _places(path, names, options)
+        for role, place in places.items():
+            _check_type(path, names[place], file.schema_arrow.field(place).type, role)
         check_memory(path, 48 * file.metadata.num_rows, f"{file.metadata.num_rows} rows")
-        return _graph(file.read(columns=columns), columns, relabel, num_nodes, bipartite)
+        table = file.read(columns=[names[place] for place in places.values()])
+        return graph_of_columns({role: table[names[i]] for role, i in places.items()}, options)
 
 
-def _columns(path: Path, there: list[str], src: str, dst: str, etype: str | None) -> list[str]:
-    if etype is None and "etype" in there:
-        etype = "etype"
-    wanted = [src, dst] if etype is None else [src, dst, etype]
-    for option, name in zip(("src", "dst", "etype"), wanted, strict=False):
-        if name not in there:
-            raise GraphFileError(
-                f"{path} has no column {name!r} but {there}: say which one with {option}="
-            )
-    return wanted
+def _places(path: Path, names: list[str], options: TableOptions) -> dict[str, int]:
+    said = columns_of(options.columns)
+    try:
+        if said is not None:
+            return said.positions(names, len(names))
+        for name in ("src", "dst"):
+            if name not in names:
+                raise GraphError(f"there is no column {name!r}, only {names}")
+    except GraphError as error:
+        raise GraphFileError(f"{path}: {error}: say which with {advice_by_names(names)}") from error
+    return {name: names.index(name) for name in _NODES if name in names}
 
 
-def _graph(
-    table: pa.Table,
-    columns: list[str],
-    relabel: bool | None,
-    num_nodes: int | None,
-    bipartite: Sequence[str] | None,
-) -> HeteroGraph:
-    src, dst = same_type(table[columns[0]], table[columns[1]])
-    etype = table[columns[2]] if len(columns) == 3 else None
-    return graph_from_columns(
-        src, dst, etype, relabel=relabel, num_nodes=num_nodes, bipartite=bipartite
-    )
+def _check_type(path: Path, name: str, kind: pa.DataType, role: str) -> None:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if is_number or (is_text and role in _NODES):
+        return
+    wanted = "int64 or string" if role in _NODES else "int64 or double"
+    raise GraphFileError(f"{path}: column {name!r} is {kind}: cast it to {wanted}")
