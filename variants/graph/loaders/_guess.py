@@ -5,12 +5,6 @@ from dataclasses import replace
 import pyarrow as pa
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph.loaders._columns import (
-    advice,
-    advice_by_names,
-    columns_of,
-    usual_roles,
-)
 from hetune.variants.graph.loaders._contradictions import (
     are_numbers,
     is_count,
@@ -20,6 +14,12 @@ from hetune.variants.graph.loaders._contradictions import (
 )
 from hetune.variants.graph.loaders._edges import check_filled
 from hetune.variants.graph.loaders._rows import Dialect, Text, dialect_of, read_rows
+from hetune.variants.graph.loaders.columns import (
+    advice,
+    advice_by_names,
+    columns_of,
+    usual_roles,
+)
 from hetune.variants.graph.loaders.options import TextOptions
 
 _NAMED = ("src", "dst", "etype")
