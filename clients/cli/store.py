@@ -1,4 +1,4 @@
-"""`hetune store`: copies of what was measured and back, and what was measured elsewhere."""
+"""`hetune store`: copies of what was measured, what was measured elsewhere, what is to go."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from hetune.clients.cli import console
 from hetune.clients.cli.models import StoreUrl
 from hetune.profiling.store import backup as copies
 from hetune.profiling.store.parquet import import_parquet
+from hetune.profiling.store.prune import Prune, matching, remove
 from hetune.profiling.store.store import Store
 
 app = typer.Typer(
-    no_args_is_help=True, help="Back up measurements and jobs, restore them, and take in others'."
+    no_args_is_help=True,
+    help="Back up measurements and jobs, restore them, take in others', and remove some.",
 )
 
 
@@ -50,6 +52,32 @@ def import_(
     were = "was" if added.known == 1 else "were"
     known = f" ({added.known:,} {were} there)" if added.known else ""
     _say(added.new, f"imported from {file}{known}")
+
+
+@app.command("prune")
+def prune(
+    machine: Annotated[
+        str | None, typer.Option(help="Those of this machine, by the digest of its fingerprint.")
+    ] = None,
+    campaign: Annotated[
+        str | None, typer.Option(help="Those that this campaign asked for first.")
+    ] = None,
+    damaged: Annotated[
+        bool,
+        typer.Option(
+            "--damaged", help="Those that are damaged or out of bounds, and are not read."
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    store: StoreUrl = None,
+) -> None:
+    """Remove measurements for good: those that meet all that is given. It asks first."""
+    with Store.open(store) as opened:
+        ids = matching(opened, Prune(machine, campaign, damaged))
+        what = f"{console.counted(len(ids), 'measurement')} of {opened.place}"
+        if not yes and ids and not typer.confirm(f"Remove {what} for good?"):
+            raise typer.Exit(1)
+        _say(remove(opened, ids), f"removed from {opened.place}")
 
 
 def _say(measurements: int, where: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from hetune.profiling.records import LaunchRecord, Measurement, Status
+from hetune.profiling.store.bounds import wrong_with
 from hetune.variants.errors import StoreError
 
 _FIELDS = tuple(field.name for field in fields(Measurement))
@@ -47,8 +48,8 @@ def check_row(measurement: Measurement, machine: str) -> None:
     """Checks that a measurement of a machine can be stored.
 
     Raises:
-        StoreError: The measurement contradicts itself. Nothing that is stored can be mended
-            later, so it is looked at before.
+        StoreError: The measurement contradicts itself, or is out of bounds. Nothing that is stored
+            can be mended later, so it is looked at before.
     """
     if wrong := _wrong(measurement, machine):
         raise StoreError(
@@ -84,25 +85,7 @@ def _wrong(measurement: Measurement, machine: str) -> str:
             f"it was taken on machine {measurement.machine}, and the fingerprint that came with "
             f"it is that of {machine}"
         )
-    times = [*measurement.samples]
-    for launch in measurement.launches:
-        times += launch.samples
-    if (measurement.status is Status.OK) != bool(measurement.samples):
-        return f"its status is {measurement.status}, and it has {len(measurement.samples)} samples"
-    if measurement.status is not Status.OK and measurement.launches:
-        return f"its status is {measurement.status}, and it has times of launches"
-    if not all(launch.samples for launch in measurement.launches):
-        return "a launch has no samples"
-    if not all(math.isfinite(seconds) and seconds >= 0 for seconds in times):
-        return "a sample is no time: seconds are finite, and not negative"
-    numbers = [*measurement.graph_features, *measurement.preparation, *measurement.clocks]
-    for launch in measurement.launches:
-        numbers += launch.columns
-    if not all(map(math.isfinite, numbers)):
-        return "a feature, a column or a clock is not finite"
-    if measurement.measured_at.tzinfo is None:
-        return "measured_at has no time zone: use datetime.now(UTC)"
-    return ""
+    return wrong_with(measurement)
 
 
 def _floats(values: Iterable[float]) -> list[float]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, Unpack
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, Text, cast, func, select
 
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.closing import Closing
@@ -19,14 +20,14 @@ from hetune.profiling.store import schema
 from hetune.profiling.store.connect import connect, find
 from hetune.profiling.store.engines import Shared, reaching, release
 from hetune.profiling.store.faults import explained
-from hetune.profiling.store.rows import from_row, to_row
+from hetune.profiling.store.reading import DAMAGED, PAGE, good, records
+from hetune.profiling.store.rows import to_row
 from hetune.profiling.store.wanted import Wanted, limits_of
 from hetune.variants.errors import StoreError
 
 ALL = "all"
 """In place of a machine's digest: measurements of all machines, mixed on purpose."""
 
-_PAGE = 500
 _NAMED = 5
 
 
@@ -176,8 +177,8 @@ class Store(Closing):
     def done_within(self, connection: Connection, machine: str, units: Sequence[str]) -> set[str]:
         """Those of the units, by their keys, that a machine has been measured on already."""
         column, found = schema.measurements.c, set[str]()
-        for start in range(0, len(units), _PAGE):
-            wanted = column.unit.in_(units[start : start + _PAGE])
+        for start in range(0, len(units), PAGE):
+            wanted = column.unit.in_(units[start : start + PAGE])
             statement = select(column.unit).where(column.machine == machine, wanted)
             found.update(connection.execute(statement).scalars())
         return found
@@ -240,7 +241,19 @@ class Store(Closing):
             limits.append(column.machine == digest)
         with self._connection("read") as connection:
             last = connection.execute(select(func.max(column.id))).scalar() or 0
-        return self._pages([*limits, column.id <= last], self._fingerprints())
+        found = records(partial(self._connection, "read"), [*limits, column.id <= last])
+        return good(found, self._fingerprints(), self._place)
+
+    def damaged(self, limits: list[ColumnElement[bool]]) -> Iterator[int]:
+        """Numbers of the records within limits that are damaged or out of bounds.
+
+        Args:
+            limits: Conditions on rows of `hetune.profiling.store.schema.measurements`.
+        """
+        known = self._fingerprints()
+        for found in records(partial(self._connection, "read"), limits):
+            if found.measurement is None or found.fingerprint not in known:
+                yield found.id
 
     def machines(self) -> tuple[Machine, ...]:
         """The machines that measurements were taken on, in the order in which they came in."""
@@ -262,11 +275,11 @@ class Store(Closing):
         keys = (column.machine, column.campaign, column.layer, column.status)
         with self._connection("read") as connection:
             rows = connection.execute(select(*keys, func.count()).group_by(*keys)).all()
-        with self._undamaged("a measurement"):
-            return tuple(
-                Tally(machine, campaign, layer, Status(status), count)
-                for machine, campaign, layer, status, count in sorted(map(tuple, rows))
-            )
+        return tuple(
+            Tally(machine, campaign, layer, Status(status), count)
+            for machine, campaign, layer, status, count in sorted(map(tuple, rows))
+            if status in set(Status)
+        )
 
     def _one_machine(self, machine: str | None) -> str | None:
         if machine is not None:
@@ -284,27 +297,13 @@ class Store(Closing):
 
     def _fingerprints(self) -> dict[int, tuple[str, Fingerprint]]:
         """Digest and facts of the fingerprints by their ids, in the order of adding."""
-        table = schema.fingerprints
-        with self._connection("read") as connection, self._undamaged("a fingerprint"):
-            rows = connection.execute(select(table).order_by(table.c.id)).all()
-            return {row.id: (row.machine, Fingerprint.from_dict(row.facts)) for row in rows}
-
-    def _pages(
-        self,
-        limits: list[ColumnElement[bool]],
-        fingerprints: dict[int, tuple[str, Fingerprint]],
-    ) -> Iterator[tuple[Measurement, Fingerprint]]:
-        table, last = schema.measurements, 0
-        while True:
-            statement = select(table).where(*limits, table.c.id > last)
-            with self._connection("read") as connection, self._undamaged("a measurement"):
-                rows = connection.execute(statement.order_by(table.c.id).limit(_PAGE)).all()
-                page = [(from_row(row), fingerprints[row.fingerprint][1]) for row in rows]
-            # Between pages no connection is held: who reads slowly keeps nobody from writing.
-            yield from page
-            if len(rows) < _PAGE:
-                return
-            last = rows[-1].id
+        table, found = schema.fingerprints, dict[int, tuple[str, Fingerprint]]()
+        wanted = select(table.c.id, table.c.machine, cast(table.c.facts, Text))
+        with self._connection("read") as connection:
+            for id, machine, facts in connection.execute(wanted.order_by(table.c.id)):
+                with suppress(*DAMAGED):  # its measurements are, too
+                    found[id] = machine, Fingerprint.from_dict(json.loads(facts))
+        return found
 
     @contextmanager
     def _connection(self, doing: str) -> Iterator[Connection]:
@@ -313,16 +312,6 @@ class Store(Closing):
             connection = self._engine.connect()
         with explained(doing, self._place, self._secrets), connection:
             yield connection
-
-    @contextmanager
-    def _undamaged(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except (ValueError, TypeError, LookupError) as error:
-            raise StoreError(
-                f"{what} in the store {self._place} is damaged ({error}): put a copy of the store "
-                "in its place, or set HETUNE_STORE to another one"
-            ) from error
 
 
 def _fingerprint_id(connection: Connection, fingerprint: Fingerprint) -> int:

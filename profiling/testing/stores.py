@@ -8,11 +8,13 @@ class TestMyDatabase(StoreConformance):
 
 from __future__ import annotations
 
+import logging
 import math
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -23,9 +25,10 @@ from sqlalchemy import create_engine, text
 
 from hetune.profiling.records import LaunchRecord, Status
 from hetune.profiling.store.connect import find
+from hetune.profiling.store.prune import Prune, matching, remove
 from hetune.profiling.store.store import ALL, Added, Store, Tally
 from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
-from hetune.variants.errors import StoreError
+from hetune.variants.errors import InputError, StoreError
 
 _WRITERS = 4
 _KILLS = 8
@@ -53,8 +56,8 @@ class StoreConformance:
             measurement(1, status=Status.WRONG, relative_error=math.inf),
             measurement(2, status=Status.TIMEOUT, graph_features=(), peak_bytes=2**62),
             measurement(4, status=Status.FAILED, error="Grüße 图 🙂\n'; DROP TABLE x; --\\ %s :a"),
-            measurement(5, launches=(), samples=(0.1 + 0.2, 5e-324, 0.0)),
-            measurement(6, launches=(LaunchRecord("k", "f", (), (1.7976931348623157e308,)),)),
+            measurement(5, launches=(), samples=(0.1 + 0.2, 1e-9, 86_400.0)),
+            measurement(6, launches=(LaunchRecord("k", "f", (1e18, 5e-324), (1 / 3, 0.0)),)),
             measurement(7, device="cuda", clocks=(1980.0, 2619.0, 0.1 + 0.2, 2619.0)),
         ]
         with Store.open(url) as store:
@@ -126,6 +129,18 @@ class StoreConformance:
             ({"samples": (1.0, math.nan)}, "no time"),
             ({"samples": (1.0, math.inf)}, "no time"),
             ({"samples": (1.0, -1.0)}, "no time"),
+            ({"samples": (1.0, 1e-320)}, "no time"),
+            ({"samples": (1.0, 0.0)}, "no time"),
+            ({"samples": (86_401.0,)}, "no time"),
+            ({"samples": (1.0,) * 10_001}, "more than 10000 numbers"),
+            ({"launches": (replace(launch, samples=(1e-320,)),)}, "no time"),
+            ({"launches": (replace(launch, columns=(1e300,)),)}, "larger than"),
+            ({"d_in": -1}, "d_in is -1"),
+            ({"threads": 2**63}, "threads is"),
+            ({"peak_bytes": 1.5}, "peak_bytes is 1.5"),
+            ({"prepare_seconds": -1.0}, "prepare_seconds is -1.0"),
+            ({"drift": -0.1}, "drift is -0.1"),
+            ({"error": "x" * 100_001}, "error is no text"),
             ({"launches": (replace(launch, samples=()),)}, "no samples"),
             ({"launches": (replace(launch, samples=(math.nan,)),)}, "no time"),
             ({"launches": (replace(launch, columns=(math.inf,)),)}, "not finite"),
@@ -238,15 +253,53 @@ class StoreConformance:
             assert f"tables of {found}, which this hetune does not know" in said, said
             assert "upgrade hetune" in said, said
 
-    def test_damaged_records_are_named(self, url: str) -> None:
-        """A record that is none is an error, and not a wrong number."""
+    def test_damaged_records_are_left_out(self, url: str) -> None:
+        """A record that is none, or out of bounds, counts as none, and a log line counts them."""
+        harms = (
+            ("status", "so-so"),
+            ("samples", "7"),
+            ("samples", "[1e-320]"),
+            ("samples", '["a"]'),
+            ("launches", "[[1]]"),
+            ("graph_features", "[1e300]"),
+            ("d_in", "-1"),
+        )
+        with Store.open(url) as store, _logged() as lines:
+            store.add([measurement(n) for n in range(1 + len(harms))], MACHINE)
+            for number, (column, value) in enumerate(harms, 1):
+                unit = measurement(number).unit
+                _execute(
+                    url,
+                    f"UPDATE profiling_measurements SET {column} = '{value}' "  # noqa: S608
+                    f"WHERE unit = '{unit}'",
+                )
+            assert list(store.measurements()) == [measurement(0)]
+            [line] = lines
+            assert line.startswith(f"{len(harms)} measurements in {store.place} are damaged"), line
+            assert "hetune store prune --damaged" in line
+            assert sum(tally.count for tally in store.summary()) == len(harms)
+            ids = matching(store, Prune(damaged=True))
+            assert (len(ids), remove(store, ids)) == (len(harms), len(harms))
+            assert matching(store, Prune(damaged=True)) == ()
+            _execute(url, "UPDATE profiling_fingerprints SET facts = '[]'")
+            assert (list(store.measurements()), store.machines()) == ([], ())
+            assert len(matching(store, Prune(damaged=True))) == 1
+
+    def test_what_is_removed_is_gone(self, url: str) -> None:
+        """What meets all that is asked, and machines that have nothing left."""
+        other = OTHER_MACHINE.digest
         with Store.open(url) as store:
-            store.add([measurement(1)], MACHINE)
-            for column, value in (("status", "so-so"), ("samples", "7")):
-                _execute(url, f"UPDATE profiling_measurements SET {column} = '{value}'")  # noqa: S608
-                said = _refusal(lambda: list(store.measurements()))
-                assert "a measurement in the store" in said, said
-                assert "damaged" in said, said
+            store.add([measurement(1), measurement(2, campaign="a")], MACHINE)
+            store.add([measurement(n, machine=other, campaign="a") for n in (3, 4)], OTHER_MACHINE)
+            assert "nothing says which" in _refusal(lambda: matching(store, Prune()), InputError)
+            assert matching(store, Prune(machine="none")) == ()
+            ids = matching(store, Prune(machine=MACHINE.digest, campaign="a"))
+            assert remove(store, ids) == 1
+            assert remove(store, ids) == 0
+            assert [m.unit for m in store.measurements(MACHINE.digest)] == [measurement(1).unit]
+            assert remove(store, matching(store, Prune(campaign="a"))) == 2
+            assert [machine.digest for machine in store.machines()] == [MACHINE.digest]
+            assert store.add([measurement(3, machine=other)], OTHER_MACHINE) == Added(1, 0)
 
     def test_many_create_a_store_at_once(self, url: str) -> None:
         """One makes the tables, and the others find them."""
@@ -309,6 +362,23 @@ def _refusal(call: Callable[[], object], kind: type[Exception] = StoreError) -> 
     except kind as error:
         return str(error)
     raise AssertionError("it was not refused")
+
+
+@contextmanager
+def _logged() -> Iterator[list[str]]:
+    """What is logged meanwhile about records."""
+    lines = list[str]()
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    logger, handler = logging.getLogger("hetune.profiling.store.reading"), Handler()
+    logger.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
 
 
 def _execute(url: str, statement: str) -> None:

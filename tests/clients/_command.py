@@ -10,10 +10,10 @@ from typer.testing import CliRunner, Result
 from hetune.clients.cli.app import app
 
 
-def call(*arguments: object) -> Result:
+def call(*arguments: object, typed: str | None = None) -> Result:
     """What a command answers: exit_code, stdout and stderr."""
     with _set_back():
-        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+        return CliRunner().invoke(app, [str(argument) for argument in arguments], input=typed)
 
 
 @contextmanager

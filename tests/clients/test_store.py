@@ -33,3 +33,27 @@ def test_what_was_measured_elsewhere(hetune, tmp_path):
     assert (refused.exit_code, "name a whole file" in refused.stderr) == (1, True)
     refused = hetune("store", "import", here, "--store", here)
     assert (refused.exit_code, "is the store itself" in refused.stderr) == (1, True)
+
+
+def test_what_is_removed(hetune, tmp_path):
+    """After asking; what is not named stays."""
+    path = tmp_path / "store.db"
+    with Store.open(path) as store:
+        store.add([measurement(1), measurement(2, campaign="old")], MACHINE)
+
+    def left():
+        with Store.open(path) as store:
+            return sum(tally.count for tally in store.summary())
+
+    old = ("store", "prune", "--campaign", "old", "--store", path)
+    refused = hetune("store", "prune", "--store", path)
+    assert (refused.exit_code, "give --machine, --campaign or" in refused.stderr) == (2, True)
+    asked = hetune(*old, typed="n\n")
+    assert (asked.exit_code, left()) == (1, 2)
+    assert f"Remove 1 measurement of {path} for good? [y/N]" in asked.stdout
+    assert (hetune(*old).exit_code, left()) == (1, 2)  # nobody to ask
+    assert (hetune(*old, typed="y\n").exit_code, left()) == (0, 1)
+    done = hetune("store", "prune", "--machine", MACHINE.digest, "--yes", "--store", path)
+    assert (done.exit_code, done.stdout) == (0, f"1 measurement removed from {path}\n")
+    none = hetune("store", "prune", "--damaged", "--store", path)
+    assert (none.exit_code, none.stdout) == (0, f"0 measurements removed from {path}\n")

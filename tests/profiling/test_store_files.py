@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
+from hetune.profiling.store.prune import Prune, matching
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE, measurement
 from hetune.variants.errors import StoreError
@@ -165,6 +166,18 @@ def test_a_time_limit_that_is_none(path, monkeypatch, seconds):
     monkeypatch.setenv("HETUNE_STORE_SECONDS", seconds)
     said = refusal(lambda: Store.open(path))
     assert said == f"HETUNE_STORE_SECONDS={seconds}: take seconds, up to 3600, such as 10"
+
+
+def test_what_is_no_json_is_left_out(path, caplog):
+    """Which SQLite stores all the same; the others of its page are read."""
+    with Store.open(path) as store:
+        store.add([measurement(n) for n in range(3)], MACHINE)
+        with sqlite3.connect(path) as other:
+            other.execute("UPDATE profiling_measurements SET samples = 'so-so' WHERE id = 2")
+        other.close()
+        assert list(store.measurements()) == [measurement(0), measurement(2)]
+        assert "1 measurements in" in caplog.text
+        assert matching(store, Prune(damaged=True)) == (2,)
 
 
 def test_a_busy_file(path, monkeypatch):

@@ -1,6 +1,8 @@
 """Measurements become problems: a time for each launch, grouped by what was measured."""
 
 import logging
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 
@@ -179,13 +181,13 @@ def test_only_what_ended_well_counts(store):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"samples": (0.0, 0.0, 1.0)},
         {"launches": ()},
         {"launches": (LaunchRecord("k1", "product", (1.0,), (0.0,)),)},
     ],
 )
 def test_what_models_cannot_learn_from_is_left_out_and_counted(changes, store, caplog):
-    one_zero = measurement(4, samples=(0.0, 1.0, 1.0, 1.0, 1.0))
+    seconds = (0.0, 1.0, 1.0, 1.0, 1.0)
+    one_zero = measurement(4, launches=(LaunchRecord("k4", "product", (4.0,), seconds),))
     bad = [measurement(2, **changes), measurement(3, layer="hgt", **changes)]
     store.add([measurement(1), *bad, one_zero], MACHINE)
     with caplog.at_level(logging.WARNING):
@@ -200,7 +202,14 @@ def test_a_record_that_teaches_nothing_keeps_no_model_from_being_fitted(tmp_path
     fill(tmp_path / "a.db", _synthetic.problems(graph_families=2, graphs=1))
     with Store.open(tmp_path / "a.db") as store:
         before = problems(store)
-        store.add([measurement(1, samples=(0.0,)), measurement(2, launches=())], MACHINE)
+        nothing = (LaunchRecord("k", "product", (1.0,), (0.0,)),)
+        added = [measurement(1, launches=nothing), measurement(2, launches=()), measurement(3)]
+        store.add(added, MACHINE)
+        with closing(sqlite3.connect(tmp_path / "a.db")) as other, other:
+            other.execute(
+                "UPDATE profiling_measurements SET samples = '[1e-320]' WHERE unit = ?",
+                [measurement(3).unit],
+            )
         assert problems(store) == before
         assert len(Rows.of(problems(store), _synthetic.MACHINE).problems) == len(before)
 
