@@ -1,0 +1,77 @@
+"""Sums of rows over parts of edges, by hand in Triton: what `gpu_parts.py` tries.
+
+Edges are the first axis of every tile, and a thread has all edges of its columns, so that it adds in
+its registers: Triton shares out the axes with the longest runs of neighbours first among lanes and
+warps; of those that have none, 3.6 takes the first axis before others and 3.9 the last one. So the
+second is said to have runs of two (`max_contiguous`). How wide loads are depends on the last alone.
+`src` is where a part's rows lie; the next levels' are partial rows, side by side.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _sum_of(
+    x_ptr, src_ptr, begin_ptr, length_ptr, row_ptr, slot_ptr, out_ptr, carry_ptr,
+    first, last, most,
+    U: tl.constexpr, P: tl.constexpr, W: tl.constexpr,
+    GATHER: tl.constexpr, STAGES: tl.constexpr, LOOP: tl.constexpr,
+):  # fmt: skip
+    part = first + tl.arange(0, P)
+    here = part < last
+    begin = tl.load(begin_ptr + part, mask=here, other=0)
+    length = tl.load(length_ptr + part, mask=here, other=0)
+    column, edge = tl.arange(0, W), tl.arange(0, U)
+    total = tl.zeros([P, W], tl.float32)
+    if LOOP:
+        for step in tl.range(0, most, U, num_stages=STAGES):
+            live = (step + edge)[:, None] < length[None, :]
+            at = begin[None, :] + (step + edge)[:, None]
+            if GATHER:
+                at = tl.load(src_ptr + at, mask=live, other=0)
+            place = (at * W)[:, :, None] + column[None, None, :]
+            place = tl.max_contiguous(place, [1, 2, W])
+            total += tl.sum(tl.load(x_ptr + place, mask=live[:, :, None], other=0.0), axis=0)
+    else:
+        live = edge[:, None] < length[None, :]
+        at = begin[None, :] + edge[:, None]
+        if GATHER:
+            at = tl.load(src_ptr + at, mask=live, other=0)
+        place = (at * W)[:, :, None] + column[None, None, :]
+        place = tl.max_contiguous(place, [1, 2, W])
+        total += tl.sum(tl.load(x_ptr + place, mask=live[:, :, None], other=0.0), axis=0)
+    row = tl.load(row_ptr + part, mask=here, other=0)
+    slot = tl.load(slot_ptr + part, mask=here, other=0)
+    whole, partial = (here & (slot < 0))[:, None], (here & (slot >= 0))[:, None]
+    tl.store(out_ptr + (row * W)[:, None] + column[None, :], total, mask=whole)
+    tl.store(carry_ptr + (slot * W)[:, None] + column[None, :], total, mask=partial)
+
+
+@triton.jit(do_not_specialize=["programs"])
+def summed(
+    x_ptr, src_ptr, begin_ptr, length_ptr, row_ptr, slot_ptr, first_ptr, most_ptr,
+    out_ptr, carry_ptr, programs,
+    U: tl.constexpr, P: tl.constexpr, W: tl.constexpr,
+    GATHER: tl.constexpr, STAGES: tl.constexpr, SHORT: tl.constexpr,
+):  # fmt: skip
+    """A program's parts: [U, P, W] at a time; of short ones more parts, of as many terms."""
+    program = tl.program_id(0)
+    first, last = tl.load(first_ptr + program), tl.load(first_ptr + program + 1)
+    most = tl.load(most_ptr + program)
+    if SHORT:
+        if most <= 1:
+            _sum_of(x_ptr, src_ptr, begin_ptr, length_ptr, row_ptr, slot_ptr, out_ptr, carry_ptr,
+                    first, last, most, 1, U * P, W, GATHER, STAGES, False)  # fmt: skip
+        elif most <= 2:
+            _sum_of(x_ptr, src_ptr, begin_ptr, length_ptr, row_ptr, slot_ptr, out_ptr, carry_ptr,
+                    first, last, most, 2, U * P // 2, W, GATHER, STAGES, False)  # fmt: skip
+        elif most <= 4:
+            _sum_of(x_ptr, src_ptr, begin_ptr, length_ptr, row_ptr, slot_ptr, out_ptr, carry_ptr,
+                    first, last, most, 4, U * P // 4, W, GATHER, STAGES, False)  # fmt: skip
+        else:
+            _sum_of(x_ptr, src_ptr, begin_ptr, length_ptr, row_ptr, slot_ptr, out_ptr, carry_ptr,
+                    first, last, most, U, P, W, GATHER, STAGES, True)  # fmt: skip
+    else:
+        _sum_of(x_ptr, src_ptr, begin_ptr, length_ptr, row_ptr, slot_ptr, out_ptr, carry_ptr,
+                first, last, most, U, P, W, GATHER, STAGES, True)  # fmt: skip
