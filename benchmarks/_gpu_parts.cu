@@ -6,6 +6,49 @@ constexpr int THREADS = 128;
 constexpr unsigned ALL = 0xffffffffu;
 constexpr float LEAST = -3.0e38f;
 
+// What the copy engines do, as instructions; a test has others in their place.
+#ifndef HOSTED
+__device__ __forceinline__ unsigned shared_address(const void* p) { return __cvta_generic_to_shared(p); }
+// Copies 16 bytes, or fills them with zeros where size is 0.
+__device__ __forceinline__ void copy_async(void* to, const void* from, int size) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+                 "r"(size)
+                 : "memory");
+}
+__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int PENDING>
+__device__ __forceinline__ void wait_for_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+// A barrier in shared memory that one arrival and the bytes it expects complete.
+__device__ __forceinline__ void init(unsigned long long* barrier) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+__device__ __forceinline__ void expect(unsigned long long* barrier, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+                 "r"(bytes)
+                 : "memory");
+}
+__device__ __forceinline__ void copy_bulk(void* to, const void* from, int bytes,
+                                          unsigned long long* barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+            shared_address(to)),
+        "l"(from), "r"(bytes), "r"(shared_address(barrier))
+        : "memory");
+}
+__device__ __forceinline__ void wait(unsigned long long* barrier, unsigned parity) {
+    asm volatile(
+        "{\n .reg .pred done;\n waiting:\n"
+        " mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        " @!done bra waiting;\n}" ::"r"(shared_address(barrier)),
+        "r"(parity)
+        : "memory");
+}
+#endif
+
 struct Parts {
     const int *begin, *length, *row, *slot, *first, *most;
 };
@@ -157,27 +200,23 @@ __device__ void async_sums(const float* x, const int* src, const Parts& p, float
 #pragma unroll
         for (int u = 0; u < U; ++u) {
             const int of = __shfl_sync(ALL, id, i % LANES + u, LANES);
-            const unsigned to = __cvta_generic_to_shared(&ring[step % AHEAD][u][threadIdx.x]);
             const float* from = x + (of < 0 ? 0 : of) * W + lane * 4;
-            const int size = of < 0 ? 0 : 16;  // the rest is filled with zeros
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(size)
-                         : "memory");
+            copy_async(&ring[step % AHEAD][u][threadIdx.x], from, of < 0 ? 0 : 16);
         }
     };
     const int steps = (most + U - 1) / U;
 #pragma unroll
     for (int step = 0; step < AHEAD - 1; ++step) {
         if (step < steps) copy(step);
-        asm volatile("cp.async.commit_group;" ::: "memory");
+        commit();
     }
     for (int step = 0; step < steps; ++step) {
         if (step + AHEAD - 1 < steps) copy(step + AHEAD - 1);
-        asm volatile("cp.async.commit_group;" ::: "memory");
-        asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 1) : "memory");
+        commit();
+        wait_for_copies<AHEAD - 1>();
 #pragma unroll
         for (int u = 0; u < U; ++u) add(total, ring[step % AHEAD][u][threadIdx.x]);
     }
-    asm volatile("cp.async.wait_all;" ::: "memory");
     if (!here) return;
     const int slot = p.slot[part];
     slot < 0 ? store<W>(out, p.row[part], lane, total) : store<W>(carry, slot, lane, total);
@@ -201,28 +240,15 @@ __device__ void bulk_sums(const float* x, const int* src, const Parts& p, float*
     const int column = lane % 16, turn = lane / 16;
     if (part >= last) return;  // nothing below waits for other warps
     const int begin = p.begin[part], length = p.length[part];
-    if (lane < AHEAD) {
-        const unsigned bar = __cvta_generic_to_shared(&full[warp][lane]);
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(bar) : "memory");
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    }
+    if (lane < AHEAD) init(&full[warp][lane]);
     __syncwarp();
     auto copy = [&](int step) {
         const int i = step * U, count = length - i < U ? length - i : U, at = step % AHEAD;
-        const unsigned bar = __cvta_generic_to_shared(&full[warp][at]);
-        if (lane == 0)
-            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar),
-                         "r"(count * W * 4)
-                         : "memory");
+        if (lane == 0) expect(&full[warp][at], count * W * 4);
         __syncwarp();
         if (lane < count) {
             const float* from = x + __ldg(src + begin + i + lane) * W;
-            const unsigned to = __cvta_generic_to_shared(&ring[warp][at][lane][0]);
-            asm volatile(
-                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-                    "r"(to), "l"(from), "r"(W * 4), "r"(bar)
-                : "memory");
+            copy_bulk(&ring[warp][at][lane][0], from, W * 4, &full[warp][at]);
         }
     };
     const int steps = (length + U - 1) / U;
@@ -231,14 +257,7 @@ __device__ void bulk_sums(const float* x, const int* src, const Parts& p, float*
     for (int step = 0; step < steps; ++step) {
         if (step + AHEAD - 1 < steps) copy(step + AHEAD - 1);
         const int at = step % AHEAD, count = length - step * U < U ? length - step * U : U;
-        const unsigned bar = __cvta_generic_to_shared(&full[warp][at]);
-        const unsigned parity = step / AHEAD & 1;
-        asm volatile(
-            "{\n .reg .pred done;\n waiting:\n"
-            " mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-            " @!done bra waiting;\n}" ::"r"(bar),
-            "r"(parity)
-            : "memory");
+        wait(&full[warp][at], step / AHEAD & 1);
 #pragma unroll
         for (int u = 0; u < U; u += 2)
             if (u + turn < count)

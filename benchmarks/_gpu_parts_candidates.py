@@ -129,7 +129,7 @@ def _softmaxes() -> list[Candidate]:
         _triton("softmax", 64, 8, 2, 1),
         _triton("softmax", 64, 4, 4, 1),
         _triton("softmax", 64, 8, 16, 8),
-        _triton("softmax", 64, 2, 8, 4),
+        _triton("softmax", 64, 4, 4, 2),
         _triton("softmax", 64, 4, 8, 4, stages=3),
         _triton("softmax", 64, 4, 8, 4, short=False),
         _triton("softmax", 64, 4, 8, 4, most=32),

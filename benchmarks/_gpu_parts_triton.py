@@ -1,9 +1,9 @@
 """Sums of rows over parts of edges, by hand in Triton: what `gpu_parts.py` tries.
 
-Edges are the first axis of every tile, and a thread has all edges of its columns, so that it adds in
-its registers: Triton shares out the axes with the longest runs of neighbours first among lanes and
-warps; of those that have none, 3.6 takes the first axis before others and 3.9 the last one. So the
-second is said to have runs of two (`max_contiguous`). How wide loads are depends on the last alone.
+Edges are the first axis of every tile, and a thread has all edges of its columns, so that it adds
+in its registers. Lanes and warps share out the axes with the longest runs of neighbours first; of
+those that have none, Triton 3.6 begins with the first axis and 3.9 with the last one. So the second
+is said to have runs of two (`max_contiguous`). How wide loads are depends on the last one alone.
 `src` is where a part's rows lie; the next levels' are partial rows, side by side.
 """
 

@@ -1,4 +1,4 @@
-"""Products of picked rows by hand in Triton: right, how exact where all terms have one sign, time."""
+"""Products of picked rows by hand in Triton: errors, also where all has one sign, and times."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

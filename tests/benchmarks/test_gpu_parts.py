@@ -64,7 +64,7 @@ for right, ways in (
     (sums(x, src, dst), today_sum(at, x)),
     (attended((x, k, v), src, dst), today_softmax(at, (x, k, v))),
 ):
-    for make in list(ways.values())[:1] + list(ways.values())[2:]:
+    for make in list(ways.values())[::3]:
         run, out = make()
         given = run()
         out = given if given is not None else out
