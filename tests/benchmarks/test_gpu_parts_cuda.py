@@ -1,4 +1,4 @@
-"""The walks in CUDA C++, compiled for the host: lanes are threads there, and copies done at once."""
+"""The walks in CUDA C++, compiled for the host: lanes are threads, and copies done at once."""
 
 import ctypes
 import subprocess
