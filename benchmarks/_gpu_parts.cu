@@ -64,19 +64,23 @@ __device__ __forceinline__ void fma(float4& a, float s, const float4& b) {
 __device__ __forceinline__ float dot(const float4& a, const float4& b) {
     return fmaf(a.x, b.x, fmaf(a.y, b.y, fmaf(a.z, b.z, a.w * b.w)));
 }
-template <int W>
+// Where STREAM, rows pass by the L1 cache, and results leave the L2 cache first.
+template <int W, bool STREAM = false>
 __device__ __forceinline__ float4 row_of(const float* table, int id, int lane) {
-    return id < 0 ? zero() : __ldg(reinterpret_cast<const float4*>(table + id * W) + lane);
+    const float4* from = reinterpret_cast<const float4*>(table + id * W) + lane;
+    return id < 0 ? zero() : STREAM ? __ldcg(from) : __ldg(from);
 }
-template <int W>
+template <int W, bool STREAM = false>
 __device__ __forceinline__ void store(float* out, int row, int lane, const float4& value) {
-    reinterpret_cast<float4*>(out + row * W)[lane] = value;
+    float4* to = reinterpret_cast<float4*>(out + row * W) + lane;
+    if (STREAM) __stcs(to, value);
+    else *to = value;
 }
 
 // ------------------------------------------------------------------------------------------- sums
 
 // Parts of at most M edges: R of them for each group, all their loads before the first addition.
-template <int W, int M, int R, bool GATHER>
+template <int W, int M, int R, bool GATHER, bool STREAM>
 __device__ void short_sums(const float* x, const int* src, const Parts& p, float* out, float* carry,
                            int first, int last) {
     constexpr int LANES = W / 4, GROUPS = THREADS / LANES;
@@ -97,7 +101,7 @@ __device__ void short_sums(const float* x, const int* src, const Parts& p, float
 #pragma unroll
     for (int r = 0; r < R; ++r)
 #pragma unroll
-        for (int m = 0; m < M; ++m) rows[r][m] = row_of<W>(x, id[r][m], lane);
+        for (int m = 0; m < M; ++m) rows[r][m] = row_of<W, STREAM>(x, id[r][m], lane);
 #pragma unroll
     for (int r = 0; r < R; ++r) {
         const int part = first + group + r * GROUPS;
@@ -105,12 +109,13 @@ __device__ void short_sums(const float* x, const int* src, const Parts& p, float
 #pragma unroll
         for (int m = 1; m < M; ++m) add(rows[r][0], rows[r][m]);
         const int slot = p.slot[part];
-        slot < 0 ? store<W>(out, p.row[part], lane, rows[r][0]) : store<W>(carry, slot, lane, rows[r][0]);
+        slot < 0 ? store<W, STREAM>(out, p.row[part], lane, rows[r][0])
+                 : store<W>(carry, slot, lane, rows[r][0]);
     }
 }
 
 // A part for each S groups, which take turns at its edges, U at a time each.
-template <int W, int U, int S, bool GATHER>
+template <int W, int U, int S, bool GATHER, bool STREAM>
 __device__ void long_sums(const float* x, const int* src, const Parts& p, float* out, float* carry,
                           int first, int last, int most) {
     constexpr int LANES = W / 4 * S;  // of a part
@@ -127,7 +132,7 @@ __device__ void long_sums(const float* x, const int* src, const Parts& p, float*
             float4 rows[U];
 #pragma unroll
             for (int u = 0; u < U; ++u)
-                rows[u] = row_of<W>(x, __shfl_sync(ALL, id, j + u * S + turn, LANES), column);
+                rows[u] = row_of<W, STREAM>(x, __shfl_sync(ALL, id, j + u * S + turn, LANES), column);
 #pragma unroll
             for (int u = 0; u < U; ++u) add(total, rows[u]);
         }
@@ -139,38 +144,39 @@ __device__ void long_sums(const float* x, const int* src, const Parts& p, float*
     }
     if (!here || turn) return;
     const int slot = p.slot[part];
-    slot < 0 ? store<W>(out, p.row[part], column, total) : store<W>(carry, slot, column, total);
+    slot < 0 ? store<W, STREAM>(out, p.row[part], column, total) : store<W>(carry, slot, column, total);
 }
 
-template <int W, int U, int S, bool GATHER>
+template <int W, int U, int S, bool GATHER, bool STREAM = false>
 __device__ __forceinline__ void sums(const float* x, const int* src, const Parts& p, float* out,
                                      float* carry, int program) {
     const int first = p.first[program], last = p.first[program + 1], most = p.most[program];
-    if (most <= 1) short_sums<W, 1, 8, GATHER>(x, src, p, out, carry, first, last);
-    else if (most <= 2) short_sums<W, 2, 4, GATHER>(x, src, p, out, carry, first, last);
-    else if (most <= 4) short_sums<W, 4, 2, GATHER>(x, src, p, out, carry, first, last);
-    else long_sums<W, U, S, GATHER>(x, src, p, out, carry, first, last, most);
+    if (most <= 1) short_sums<W, 1, 8, GATHER, STREAM>(x, src, p, out, carry, first, last);
+    else if (most <= 2) short_sums<W, 2, 4, GATHER, STREAM>(x, src, p, out, carry, first, last);
+    else if (most <= 4) short_sums<W, 4, 2, GATHER, STREAM>(x, src, p, out, carry, first, last);
+    else long_sums<W, U, S, GATHER, STREAM>(x, src, p, out, carry, first, last, most);
 }
 
 #define SUM_PARAMETERS                                                                            \
     const float *__restrict__ x, const int *__restrict__ src, const int *begin, const int *length, \
         const int *row, const int *slot, const int *first, const int *most, float *out,            \
         float *carry, int programs
-#define SUM_KERNEL(NAME, W, U, S, GATHER)                                      \
+#define SUM_KERNEL(NAME, W, U, S, GATHER, STREAM)                                      \
     extern "C" __global__ void __launch_bounds__(THREADS) NAME(SUM_PARAMETERS) { \
         const Parts p{begin, length, row, slot, first, most};                  \
-        sums<W, U, S, GATHER>(x, src, p, out, carry, blockIdx.x);              \
+        sums<W, U, S, GATHER, STREAM>(x, src, p, out, carry, blockIdx.x);              \
     }
 
-SUM_KERNEL(sum_half_32, 32, 8, 1, true)
-SUM_KERNEL(sum_half_64, 64, 8, 1, true)
-SUM_KERNEL(sum_half_128, 128, 8, 1, true)
-SUM_KERNEL(sum_half16_64, 64, 16, 1, true)
-SUM_KERNEL(sum_half4_64, 64, 4, 1, true)
-SUM_KERNEL(sum_warp_64, 64, 8, 2, true)
-SUM_KERNEL(sum_join_32, 32, 8, 1, false)
-SUM_KERNEL(sum_join_64, 64, 8, 1, false)
-SUM_KERNEL(sum_join_128, 128, 8, 1, false)
+SUM_KERNEL(sum_half_32, 32, 8, 1, true, false)
+SUM_KERNEL(sum_half_64, 64, 8, 1, true, false)
+SUM_KERNEL(sum_half_128, 128, 8, 1, true, false)
+SUM_KERNEL(sum_stream_64, 64, 8, 1, true, true)
+SUM_KERNEL(sum_half16_64, 64, 16, 1, true, false)
+SUM_KERNEL(sum_half4_64, 64, 4, 1, true, false)
+SUM_KERNEL(sum_warp_64, 64, 8, 2, true, false)
+SUM_KERNEL(sum_join_32, 32, 8, 1, false, false)
+SUM_KERNEL(sum_join_64, 64, 8, 1, false, false)
+SUM_KERNEL(sum_join_128, 128, 8, 1, false, false)
 
 // As many blocks as run at once take programs in turns.
 extern "C" __global__ void __launch_bounds__(THREADS) sum_persistent_64(SUM_PARAMETERS) {

@@ -66,22 +66,21 @@ _TRITON = {
 
 def _triton(
     op: str, width: int, u: int, p: int, warps: int, *, stages: int = 1, short: bool = True,
-    most: int = 64,
+    most: int = 64, stream: bool = False,
 ) -> Candidate:  # fmt: skip
-    module, kernel, types = _TRITON[op]
-
-    def of(u: int, p: int, gather: bool, stages: int, short: bool, warps: int) -> Kernel:
-        named = {"U": u, "P": p, "W": width, "GATHER": gather, "STAGES": stages, "SHORT": short}
+    def of(warps: int, **named: Any) -> Kernel:
+        module, kernel, types = _TRITON[op]
+        named |= {"STREAM": stream} if op == "sum" else {}
         return Kernel(module, kernel, types, tuple(named.items()), warps)
 
     name = f"triton u{u} p{p} w{warps}"
     name += f" s{stages}" if stages > 1 else ""
     name += "" if short else " plain"
     name += f" k{most}" if most != 64 else ""
-    join = of(8, 512 // width, False, 1, False, 4)
-    return Candidate(
-        name, of(u, p, True, stages, short, warps), join, most, p, u * p if short else 0
-    )
+    name += " stream" if stream else ""
+    kernel = of(warps, U=u, P=p, W=width, GATHER=True, STAGES=stages, SHORT=short)
+    join = of(4, U=8, P=512 // width, W=width, GATHER=False, STAGES=1, SHORT=False)
+    return Candidate(name, kernel, join, most, p, u * p if short else 0)
 
 
 def _cuda(
@@ -108,9 +107,12 @@ def _sums_64() -> list[Candidate]:
         _triton("sum", 64, 8, 8, 4, stages=3),
         _triton("sum", 64, 4, 8, 4, stages=4),
         _triton("sum", 64, 8, 8, 4, short=False),
+        _triton("sum", 64, 8, 8, 4, stream=True),
+        _triton("sum", 64, 4, 8, 4, short=False),
         _triton("sum", 64, 8, 8, 4, most=32),
         _triton("sum", 64, 8, 8, 4, most=128),
         _cuda("sum", 64, "half"),
+        _cuda("sum", 64, "stream"),
         _cuda("sum", 64, "half4"),
         _cuda("sum", 64, "half16"),
         _cuda("sum", 64, "warp", each=4),

@@ -16,8 +16,10 @@ def _sum_of(
     x_ptr, src_ptr, begin_ptr, length_ptr, row_ptr, slot_ptr, out_ptr, carry_ptr,
     first, last, most,
     U: tl.constexpr, P: tl.constexpr, W: tl.constexpr,
-    GATHER: tl.constexpr, STAGES: tl.constexpr, LOOP: tl.constexpr,
+    GATHER: tl.constexpr, STAGES: tl.constexpr, LOOP: tl.constexpr, STREAM: tl.constexpr,
 ):  # fmt: skip
+    load: tl.constexpr = ".cg" if STREAM else ""
+    store: tl.constexpr = ".cs" if STREAM else ""
     part = first + tl.arange(0, P)
     here = part < last
     begin = tl.load(begin_ptr + part, mask=here, other=0)
@@ -32,7 +34,8 @@ def _sum_of(
                 at = tl.load(src_ptr + at, mask=live, other=0)
             place = (at * W)[:, :, None] + column[None, None, :]
             place = tl.max_contiguous(place, [1, 2, W])
-            total += tl.sum(tl.load(x_ptr + place, mask=live[:, :, None], other=0.0), axis=0)
+            rows = tl.load(x_ptr + place, mask=live[:, :, None], other=0.0, cache_modifier=load)
+            total += tl.sum(rows, axis=0)
     else:
         live = edge[:, None] < length[None, :]
         at = begin[None, :] + edge[:, None]
@@ -40,11 +43,13 @@ def _sum_of(
             at = tl.load(src_ptr + at, mask=live, other=0)
         place = (at * W)[:, :, None] + column[None, None, :]
         place = tl.max_contiguous(place, [1, 2, W])
-        total += tl.sum(tl.load(x_ptr + place, mask=live[:, :, None], other=0.0), axis=0)
+        rows = tl.load(x_ptr + place, mask=live[:, :, None], other=0.0, cache_modifier=load)
+        total += tl.sum(rows, axis=0)
     row = tl.load(row_ptr + part, mask=here, other=0)
     slot = tl.load(slot_ptr + part, mask=here, other=0)
     whole, partial = (here & (slot < 0))[:, None], (here & (slot >= 0))[:, None]
-    tl.store(out_ptr + (row * W)[:, None] + column[None, :], total, mask=whole)
+    out_ptr += (row * W)[:, None] + column[None, :]
+    tl.store(out_ptr, total, mask=whole, cache_modifier=store)
     tl.store(carry_ptr + (slot * W)[:, None] + column[None, :], total, mask=partial)
 
 
@@ -53,25 +58,28 @@ def summed(
     x_ptr, src_ptr, begin_ptr, length_ptr, row_ptr, slot_ptr, first_ptr, most_ptr,
     out_ptr, carry_ptr, programs,
     U: tl.constexpr, P: tl.constexpr, W: tl.constexpr,
-    GATHER: tl.constexpr, STAGES: tl.constexpr, SHORT: tl.constexpr,
+    GATHER: tl.constexpr, STAGES: tl.constexpr, SHORT: tl.constexpr, STREAM: tl.constexpr,
 ):  # fmt: skip
-    """A program's parts: [U, P, W] at a time; of short ones more parts, of as many terms."""
+    """A program's parts: [U, P, W] at a time; of short ones more parts, of as many terms.
+
+    With STREAM rows pass by the L1 cache, and the result leaves the L2 cache first.
+    """
     program = tl.program_id(0)
     first, last = tl.load(first_ptr + program), tl.load(first_ptr + program + 1)
     most = tl.load(most_ptr + program)
     if SHORT:
         if most <= 1:
             _sum_of(x_ptr, src_ptr, begin_ptr, length_ptr, row_ptr, slot_ptr, out_ptr, carry_ptr,
-                    first, last, most, 1, U * P, W, GATHER, STAGES, False)  # fmt: skip
+                    first, last, most, 1, U * P, W, GATHER, STAGES, False, STREAM)  # fmt: skip
         elif most <= 2:
             _sum_of(x_ptr, src_ptr, begin_ptr, length_ptr, row_ptr, slot_ptr, out_ptr, carry_ptr,
-                    first, last, most, 2, U * P // 2, W, GATHER, STAGES, False)  # fmt: skip
+                    first, last, most, 2, U * P // 2, W, GATHER, STAGES, False, STREAM)  # fmt: skip
         elif most <= 4:
             _sum_of(x_ptr, src_ptr, begin_ptr, length_ptr, row_ptr, slot_ptr, out_ptr, carry_ptr,
-                    first, last, most, 4, U * P // 4, W, GATHER, STAGES, False)  # fmt: skip
+                    first, last, most, 4, U * P // 4, W, GATHER, STAGES, False, STREAM)  # fmt: skip
         else:
             _sum_of(x_ptr, src_ptr, begin_ptr, length_ptr, row_ptr, slot_ptr, out_ptr, carry_ptr,
-                    first, last, most, U, P, W, GATHER, STAGES, True)  # fmt: skip
+                    first, last, most, U, P, W, GATHER, STAGES, True, STREAM)  # fmt: skip
     else:
         _sum_of(x_ptr, src_ptr, begin_ptr, length_ptr, row_ptr, slot_ptr, out_ptr, carry_ptr,
-                first, last, most, U, P, W, GATHER, STAGES, True)  # fmt: skip
+                first, last, most, U, P, W, GATHER, STAGES, True, STREAM)  # fmt: skip

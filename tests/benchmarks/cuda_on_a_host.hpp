@@ -54,6 +54,14 @@ template <class T>
 T __ldg(const T* p) {
     return *p;
 }
+template <class T>
+T __ldcg(const T* p) {
+    return *p;
+}
+template <class T>
+void __stcs(T* p, T value) {
+    *p = value;
+}
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline float __expf(float x) { return std::exp(x); }
 using std::fmaf;
