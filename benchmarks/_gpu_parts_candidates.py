@@ -74,7 +74,7 @@ def _triton(
         return Kernel(module, kernel, types, tuple(named.items()), warps)
 
     name = f"triton u{u} p{p} w{warps}"
-    name += f" s{stages}" if stages > 1 else ""
+    name += {0: " ahead", 1: ""}.get(stages, f" s{stages}")
     name += "" if short else " plain"
     name += f" k{most}" if most != 64 else ""
     name += " stream" if stream else ""
@@ -104,6 +104,8 @@ def _sums_64() -> list[Candidate]:
         _triton("sum", 64, 8, 2, 1),
         _triton("sum", 64, 8, 4, 1),
         _triton("sum", 64, 8, 16, 8),
+        _triton("sum", 64, 8, 8, 4, stages=0),
+        _triton("sum", 64, 4, 8, 4, stages=0),
         _triton("sum", 64, 8, 8, 4, stages=3),
         _triton("sum", 64, 4, 8, 4, stages=4),
         _triton("sum", 64, 8, 8, 4, short=False),

@@ -26,7 +26,18 @@ def _sum_of(
     length = tl.load(length_ptr + part, mask=here, other=0)
     column, edge = tl.arange(0, W), tl.arange(0, U)
     total = tl.zeros([P, W], tl.float32)
-    if LOOP:
+    if LOOP and STAGES == 0:
+        live = edge[:, None] < length[None, :]
+        at = tl.load(src_ptr + begin[None, :] + edge[:, None], mask=live, other=0)
+        for step in range(0, most, U):
+            place = (at * W)[:, :, None] + column[None, None, :]
+            place = tl.max_contiguous(place, [1, 2, W])
+            rows = tl.load(x_ptr + place, mask=live[:, :, None], other=0.0, cache_modifier=load)
+            behind = (step + U + edge)[:, None]
+            live = behind < length[None, :]
+            at = tl.load(src_ptr + begin[None, :] + behind, mask=live, other=0)
+            total += tl.sum(rows, axis=0)
+    elif LOOP:
         for step in tl.range(0, most, U, num_stages=STAGES):
             live = (step + edge)[:, None] < length[None, :]
             at = begin[None, :] + (step + edge)[:, None]
@@ -62,7 +73,8 @@ def summed(
 ):  # fmt: skip
     """A program's parts: [U, P, W] at a time; of short ones more parts, of as many terms.
 
-    With STREAM rows pass by the L1 cache, and the result leaves the L2 cache first.
+    With STREAM rows pass by the L1 cache, and the result leaves the L2 cache first. STAGES are of
+    Triton's pipeline; with 0 the next step's sources are loaded before this one's rows are added.
     """
     program = tl.program_id(0)
     first, last = tl.load(first_ptr + program), tl.load(first_ptr + program + 1)

@@ -33,12 +33,15 @@ at = Edges(src, dst, torch.zeros_like(src), 16, 1)
 INTERPRETED = f"""{DRAWN}
 kernels = Kernels("cpu", Path("."))
 x, k, v = torch.randn(16, 64), torch.randn(16, 64), torch.randn(16, 64)
-for given, short, parts in (
-    ((8, 2, 1), True, (16, 4)), ((4, 8, 4), True, (64, 128)), ((4, 8, 4), False, (16, 4)),
+for given, short, stages, parts in (
+    ((8, 2, 1), True, 0, (16, 4)),
+    ((4, 8, 4), True, 1, (64, 128)),
+    ((4, 8, 4), False, 1, (16, 4)),
 ):
     levels = levels_of(at.pointers, *parts)
     out = torch.full((16, 64), torch.nan)
-    bind_sum(_triton("sum", 64, *given, short=short), kernels, levels, src, x, out)()
+    how = _triton("sum", 64, *given, short=short, stages=stages)
+    bind_sum(how, kernels, levels, src, x, out)()
     assert relative_error(out, sums(x, src, dst)) < 1e-6
     out = torch.full((16, 64), torch.nan)
     how = _triton("softmax", 64, *given, short=short)
