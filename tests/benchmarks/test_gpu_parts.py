@@ -12,6 +12,9 @@ import torch
 from _gpu_parts_candidates import CANDIDATES, PRODUCTS, kernels
 from _gpu_parts_index import cut, levels_of, programs, segments_of
 from _gpu_parts_table import lines
+from _gpu_parts_units import QueuedStopwatch
+
+from hetune.profiling.measure.stopwatch import CudaStopwatch
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWN = """
@@ -176,3 +179,23 @@ def test_results_are_printed_again(capsys, tmp_path):
     out.write_text(json.dumps({"units": {"rates": {"tflops": 50.0, "copy_gb_s": 2800.0}}}))
     assert gpu_parts.main(["--table", "--out", str(out)]) == 0
     assert capsys.readouterr().out == "float32 50.0 TFLOP/s, copy 2800 GB/s\n"
+
+
+def test_the_card_waits_for_all_kernels_before_the_first_begins(monkeypatch):
+    said = []
+
+    class Event:
+        def record(self):
+            said.append("event")
+
+        def synchronize(self):
+            said.append("waited")
+
+        def elapsed_time(self, end):
+            return 2.0
+
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: said.append("sleep"))
+    watch = CudaStopwatch(event=Event, wait=None, flush=lambda: said.append("flush"))
+    result, sample = QueuedStopwatch(watch).time(lambda mark: said.append("run"))
+    assert said == ["flush", "sleep", "event", "run", "event", "waited"]
+    assert sample.seconds == pytest.approx(2e-3)
