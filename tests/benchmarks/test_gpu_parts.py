@@ -196,6 +196,6 @@ def test_the_card_waits_for_all_kernels_before_the_first_begins(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: said.append("sleep"))
     watch = CudaStopwatch(event=Event, wait=None, flush=lambda: said.append("flush"))
-    result, sample = QueuedStopwatch(watch).time(lambda mark: said.append("run"))
+    _, sample = QueuedStopwatch(watch).time(lambda mark: said.append("run"))
     assert said == ["flush", "sleep", "event", "run", "event", "waited"]
     assert sample.seconds == pytest.approx(2e-3)
