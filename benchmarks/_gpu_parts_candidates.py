@@ -120,7 +120,7 @@ def _sums_64() -> list[Candidate]:
         _cuda("sum", 64, "warp", each=4),
         _cuda("sum", 64, "async"),
         _cuda("sum", 64, "bulk", each=4),
-        _cuda("sum", 64, "persistent", blocks=16),
+        _cuda("sum", 64, "persistent", blocks=8),
         _cuda("sum", 64, "half", most=128),
     ]
 
