@@ -7,6 +7,11 @@ from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.compiled import CompiledLayer
 
+_NAME_TYPES = (
+    "give the graph with the names of the model's types, as ntype_names, etype_names and, where "
+    "types join others, canonical_etypes"
+)
+
 
 def check_fits(adapter: Adapter, layer: CompiledLayer, graph: HeteroGraph) -> None:
     """Checks that a graph has the types that the weights of a model's layer are for.
@@ -17,7 +22,7 @@ def check_fits(adapter: Adapter, layer: CompiledLayer, graph: HeteroGraph) -> No
     if adapter.metadata is None and layer.vocabulary is None:
         _check_count(adapter.num_relations, graph)
     else:
-        layer.check_graph(graph)
+        layer.check_graph(graph, _NAME_TYPES)
 
 
 def _check_count(wanted: int, graph: HeteroGraph) -> None:

@@ -16,10 +16,11 @@ from hetune.variants.graph.renumber import relation_ids, type_ids
 from hetune.variants.graph.vocabulary import Vocabulary, shown
 from hetune.variants.program.nodes import Program, Space
 
-_MEND = (
+NAME_TYPES = (
     "name and number its types as the layer does, with vocabulary= where it is loaded or "
     "converted, etype_names= of HeteroGraph, or hetune.variants.graph.renumbered"
 )
+"""How to mend a graph whose types have other names than a layer's."""
 _UNTYPED = ("node",)
 """What a graph calls its node type that was told none."""
 
@@ -88,11 +89,16 @@ def named_for(adapter: Adapter, vocabulary: Vocabulary) -> Vocabulary:
     return replace(vocabulary, node_names=None)
 
 
-def order_of(adapter: Adapter, graph: object) -> TypeOrder:
+def order_of(adapter: Adapter, graph: object, mend: str = NAME_TYPES) -> TypeOrder:
     """How the types of a graph are numbered in a layer.
 
     A layer with names takes graphs that have the same, in any order; one without takes its numbers.
     Edges that are no `HeteroGraph` bring the layer's numbers.
+
+    Args:
+        adapter: Of the layer.
+        graph: What it is called with.
+        mend: What an error says about how to name types.
 
     Raises:
         InputError: The graph has other types than the layer's weights are for.
@@ -106,7 +112,7 @@ def order_of(adapter: Adapter, graph: object) -> TypeOrder:
                 f"{adapter.num_relations}: make it with num_relations={graph.num_etypes}"
             )
         return SAME
-    return graph.cached("type order", lambda: _matched(adapter, graph), owner=adapter)
+    return graph.cached("type order", lambda: _matched(adapter, graph, mend), owner=adapter)
 
 
 def _own_names(adapter: Adapter) -> Vocabulary | None:
@@ -116,7 +122,7 @@ def _own_names(adapter: Adapter) -> Vocabulary | None:
     return Vocabulary(tuple(ntypes), tuple(relation_names(etypes)), tuple(etypes))
 
 
-def _matched(adapter: Adapter, graph: HeteroGraph) -> TypeOrder:
+def _matched(adapter: Adapter, graph: HeteroGraph, mend: str) -> TypeOrder:
     names = adapter.vocabulary or _own_names(adapter)
     assert names is not None
     assert names.relations is not None
@@ -124,28 +130,30 @@ def _matched(adapter: Adapter, graph: HeteroGraph) -> TypeOrder:
     if by_ntype:
         graph.canonical_etypes  # noqa: B018  # what is not canonical is refused
     etypes = relation_ids(graph, names)
-    _check_same("relations", graph.etype_names, names.relations, etypes)
+    _check_same("relations", graph.etype_names, names.relations, etypes, mend)
     if not by_ntype and graph.ntype_names == _UNTYPED:
         return TypeOrder(_unless_same(etypes))
     ntypes = type_ids(graph, names)
     if names.node_types is not None:
-        _check_same("node types", graph.ntype_names, names.node_types, ntypes)
+        _check_same("node types", graph.ntype_names, names.node_types, ntypes, mend)
     if names.canonical_etypes is not None:
-        _check_ends(graph, [names.canonical_etypes[r] for r in etypes])
+        _check_ends(graph, [names.canonical_etypes[r] for r in etypes], mend)
     return TypeOrder(_unless_same(etypes), _unless_same(ntypes))
 
 
-def _check_ends(graph: HeteroGraph, wanted: Sequence[CanonicalEtype]) -> None:
+def _check_ends(graph: HeteroGraph, wanted: Sequence[CanonicalEtype], mend: str) -> None:
     for r, source, target in graph.type_pairs:
         ends = graph.ntype_names[source], graph.ntype_names[target]
         if ends != (wanted[r][0], wanted[r][2]):
             raise InputError(
                 f"the graph's relation {graph.etype_names[r]!r} leads from {ends[0]!r} to "
-                f"{ends[1]!r}, and the layer's from {wanted[r][0]!r} to {wanted[r][2]!r}: {_MEND}"
+                f"{ends[1]!r}, and the layer's from {wanted[r][0]!r} to {wanted[r][2]!r}: {mend}"
             )
 
 
-def _check_same(what: str, found: Sequence[str], wanted: Sequence[str], ids: Sequence[int]) -> None:
+def _check_same(
+    what: str, found: Sequence[str], wanted: Sequence[str], ids: Sequence[int], mend: str
+) -> None:
     unknown = [name for name, i in zip(found, ids, strict=True) if i < 0]
     missing = [wanted[i] for i in sorted(set(range(len(wanted))) - set(ids))]
     if unknown or missing:
@@ -153,10 +161,10 @@ def _check_same(what: str, found: Sequence[str], wanted: Sequence[str], ids: Seq
         parts += [f"lacks {shown(missing)}"] if missing else []
         raise InputError(
             f"the graph's {what} are not those that the layer is for: it {', and '.join(parts)}; "
-            f"{_MEND}"
+            f"{mend}"
         )
     if len(set(ids)) < len(ids):
-        raise InputError(f"the graph has two {what} for one of the layer's: {_MEND}")
+        raise InputError(f"the graph has two {what} for one of the layer's: {mend}")
 
 
 def _unless_same(ids: Iterable[int]) -> tuple[int, ...] | None:

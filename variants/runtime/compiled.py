@@ -18,7 +18,7 @@ from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import Autocast, cast
 from hetune.variants.frontend.calls import Call, read_call, result_of, rows_of
-from hetune.variants.frontend.type_order import order_of
+from hetune.variants.frontend.type_order import NAME_TYPES, order_of
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import now_on, settle
 from hetune.variants.graph.threads import kernel_threads
@@ -137,10 +137,10 @@ class CompiledLayer(ModuleWrapper):
         self._adapted()
         return tuple(self._promoted)
 
-    def check_graph(self, graph: HeteroGraph) -> None:
-        """Raises `InputError` unless a graph has the types that the layer's weights are for."""
+    def check_graph(self, graph: HeteroGraph, mend: str = NAME_TYPES) -> None:
+        """Raises `InputError`, which ends with `mend`, unless a graph has the layer's types."""
         if isinstance(adapter := self._adapted(), Adapter):
-            order_of(adapter, graph)
+            order_of(adapter, graph, mend)
 
     def _adapted(self) -> Adapter | Unsupported:
         """The module's adapter, made as soon as its state allows it."""
