@@ -83,13 +83,10 @@ class RegistryError(HetuneError, OSError):
 
 
 class StoreError(HetuneError, OSError):
-    """The store of profiling records cannot be reached, read or written, or refuses a record.
-
-    Attributes:
-        may_pass: Whether it may be there again later: it is away, full, busy, or does not answer.
-    """
+    """The store of profiling records cannot be reached, read or written, or refuses a record."""
 
     may_pass: bool = False
+    """Whether it may be there again later: it is away, full, busy, or does not answer."""
 
 
 class CampaignError(HetuneError, ValueError):

@@ -93,7 +93,7 @@ def serve(
         from hetune.profiling.jobs.beside import Beside
         from hetune.profiling.jobs.keeper import Keeper
         from hetune.profiling.jobs.trainer import Trainer
-        from hetune.profiling.store.connect import SECONDS_VARIABLE, check
+        from hetune.profiling.store.connect import SECONDS_VARIABLE, held
         from hetune.service.core.access import weakness
         from hetune.service.core.engine import Engine
         from hetune.service.core.keys import FILE, Keys
@@ -125,7 +125,6 @@ def serve(
     key = settings.root_key()
     is_local = server.is_loopback(settings.host)
     with _is_input():
-        check(settings.store)
         is_open = key is None and not Keys(settings.service_data / FILE).all()
     if is_open and not is_local and not settings.insecure:
         raise InputError(
@@ -142,6 +141,8 @@ def serve(
     )
     stopping = threading.Event()
     with ExitStack() as stack:
+        with _is_input():
+            stack.enter_context(held(settings.store))
         tracer = None
         if traces.is_wanted(settings.tracing, os.environ):
             provider = traces.open_tracing(os.environ)

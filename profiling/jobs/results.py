@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +14,14 @@ from sqlalchemy import Connection, Row, select
 from hetune.profiling.jobs.database import members_of, one_job
 from hetune.profiling.jobs.records import State
 from hetune.profiling.jobs.schema import units
-from hetune.profiling.records import Status
+from hetune.profiling.records import Measurement, Status
+from hetune.profiling.store.reading import PAGE, records
 from hetune.profiling.store.schema import measurements
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec
 from hetune.profiling.wire import problem_from_json
 
 MOST_RESULTS = 100
-_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,24 +107,24 @@ def results(store: Store, job: int, *, after: int = 0, limit: int = 20) -> tuple
 def _known(connection: Connection, machine: str | None, keys: Sequence[str]) -> dict[str, Measured]:
     """Measurements of a machine by their units' keys; none where no machine has begun."""
     column, found = measurements.c, dict[str, Measured]()
-    columns = (
-        *(column.unit, column.variant, column.status, column.samples, column.peak_bytes),
-        *(column.drift, column.error),
-    )
-    for start in range(0, len(keys) if machine is not None else 0, _PAGE):
-        wanted = column.unit.in_(keys[start : start + _PAGE])
-        statement = select(*columns).where(column.machine == machine, wanted)
-        for row in connection.execute(statement):
-            found[row.unit] = Measured(
-                variant=row.variant,
-                status=Status(row.status),
-                seconds=statistics.median(row.samples) if row.samples else None,
-                rounds=len(row.samples),
-                peak_bytes=row.peak_bytes,
-                drift=row.drift,
-                error=row.error,
-            )
+    for start in range(0, len(keys) if machine is not None else 0, PAGE):
+        limits = [column.machine == machine, column.unit.in_(keys[start : start + PAGE])]
+        for record in records(lambda: nullcontext(connection), limits):
+            if (known := record.measurement) is not None:
+                found[known.unit] = _measured(known)
     return found
+
+
+def _measured(known: Measurement) -> Measured:
+    return Measured(
+        variant=known.variant,
+        status=known.status,
+        seconds=statistics.median(known.samples) if known.samples else None,
+        rounds=len(known.samples),
+        peak_bytes=known.peak_bytes,
+        drift=None if math.isnan(known.drift) else known.drift,
+        error=known.error,
+    )
 
 
 def _state(row: Row[Any], is_final: bool) -> State:

@@ -90,7 +90,7 @@ class JobWorker:
         self._quiet = quiet
         self._rest_seconds = rest_seconds
         self._patience = Patience(threading.Event().wait)
-        self._trouble: WorkerError | None = None
+        self._trouble: HetuneError | None = None
         self._rest = 0.0
         if quiet is not None and supervisor is not None:
             supervisor.look = quiet.check
@@ -148,16 +148,14 @@ class JobWorker:
         while not stopped(0):
             if self._quiet is not None and not self._quiet.wait(stopped):
                 return
-            pause = poll_seconds
+            pause, self._trouble = poll_seconds, None
             try:
                 if self.step(wait=until_idle):
                     pause = self._rest
                 elif until_idle:
                     return
             except AWAY as error:
-                if until_idle:
-                    raise
-                _log.warning("%s", error)
+                self._trouble = error
             if self._trouble is None:
                 troubles = 0
             elif until_idle:

@@ -6,6 +6,8 @@ import math
 import os
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import platformdirs
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 
-from hetune.profiling.store.engines import Shared, acquire, release
+from hetune.profiling.store.engines import Shared, acquire, opened, release
 from hetune.profiling.store.faults import explained
 from hetune.profiling.store.server import server_engine
 from hetune.variants.errors import StoreError
@@ -133,8 +135,11 @@ def _file_engine(address: Address) -> Engine:
     return engine
 
 
-def check(url: str | Path | None) -> None:
-    """Checks that there can be a store: a file's can be opened; a server may be away for now.
+@contextmanager
+def held(url: str | Path | None) -> Iterator[None]:
+    """Checks that there can be a store, and keeps its file in view; a server may be away for now.
+
+    Where the file is deleted or replaced meanwhile, no store in the process opens another one.
 
     Args:
         url: As `find` takes it.
@@ -148,8 +153,22 @@ def check(url: str | Path | None) -> None:
         if shared.engine.dialect.name == "sqlite":
             with explained("open", address.place, address.secrets), shared.engine.connect():
                 pass
+        yield
     finally:
         release(shared)
+
+
+def check_place(url: str | Path | None) -> None:
+    """Checks, without asking the database, that a store which is open here is where it was.
+
+    Args:
+        url: As `find` takes it.
+
+    Raises:
+        StoreError: Its file was deleted or replaced.
+    """
+    if (shared := opened(find(url).url)) is not None:
+        shared.check()
 
 
 def _default_file() -> Path:

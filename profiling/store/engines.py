@@ -116,6 +116,13 @@ def acquire(url: URL, place: str, create: Callable[[], Engine]) -> Shared:
         return _open[key]
 
 
+def opened(url: URL) -> Shared | None:
+    """The engine for a database that is open in this process; None if it is not."""
+    path = file_of(url)
+    with _opening:
+        return _open.get(url if path is None else path)
+
+
 @contextmanager
 def reaching(url: URL) -> Iterator[None]:
     """Reaches for a database; where that failed slowly, it is not tried again for a second.

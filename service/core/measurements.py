@@ -8,6 +8,7 @@ from pathlib import Path
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import Trains
+from hetune.profiling.store.connect import check_place
 from hetune.profiling.store.store import Store
 from hetune.service.core.outage import Outage
 
@@ -58,14 +59,12 @@ class Measurements:
         return self._open()[2]
 
     def check(self) -> None:
-        """Checks that the store, if it was opened, is where it was; a server is not asked.
+        """Checks that the store, if it is open, is where it was; a server is not asked.
 
         Raises:
             StoreError: Its file was deleted or replaced.
         """
-        opened = self._opened
-        if opened is not None:
-            opened[0].check()
+        check_place(self._url)
 
     def close(self) -> None:
         """Gives the connections back; who asks again opens new ones.

@@ -25,6 +25,7 @@ from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import Measure, State
 from hetune.profiling.store.backup import backup
+from hetune.profiling.store.connect import find
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
@@ -198,6 +199,8 @@ def main(url: str, steps: int, seed: int) -> None:
     Raises:
         SystemExit: As `look`.
     """
+    dialect = find(url).url.get_dialect()
+    dialect.import_dbapi()  # once, and not in each fork
     draw = random.Random(seed)
     acknowledged: dict[str, set[Any]] = {"jobs": set(), "units": set(), "models": set()}
     children: list[Child] = []

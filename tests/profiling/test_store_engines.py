@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from hetune.profiling.store.backup import backup
-from hetune.profiling.store.connect import check
+from hetune.profiling.store.connect import check_place, held
 from hetune.profiling.store.parquet import export_parquet, import_parquet
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE, measurement
@@ -48,15 +48,16 @@ def opened_by_another_name(path, tmp_path):
     Store.open(tmp_path / "link.db").close()
 
 
-def checked(path, tmp_path):
-    check(path)
+def held_for_a_while(path, tmp_path):
+    with held(path):
+        check_place(path)
 
 
 def backed_up(path, tmp_path):
     backup(path, tmp_path / "backup.db")
 
 
-@pytest.mark.parametrize("do", [opened_again, opened_by_another_name, checked, backed_up])
+@pytest.mark.parametrize("do", [opened_again, opened_by_another_name, held_for_a_while, backed_up])
 def test_the_process_keeps_its_locks(path, tmp_path, do):
     with Store.open(path) as store:
         store.add([measurement(1)], MACHINE)
@@ -141,6 +142,17 @@ def test_a_file_that_is_not_there_any_more_is_not_written_to(path, harm):
                 use()
     assert path.exists() == (harm is replaced)
     Store.open(path).close()
+
+
+def test_a_file_that_is_held_is_not_made_anew(path):
+    check_place(path)
+    with held(path):
+        Store.open(path).close()
+        path.unlink()
+        for use in (lambda: Store.open(path), lambda: check_place(path)):
+            with pytest.raises(StoreError, match="was deleted or replaced while it was in use"):
+                use()
+        assert not path.exists()
 
 
 def test_what_is_written_while_the_file_goes_is_not_acknowledged(path):

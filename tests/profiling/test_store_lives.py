@@ -8,7 +8,7 @@ import pytest
 from tests.full import FULL
 
 SCRIPT = Path(__file__).with_name("store_lives.py")
-STEPS = 500 if FULL else 40
+STEPS = 300 if FULL else 40
 SEEDS = range(4) if FULL else range(1)
 SECONDS = 600
 

@@ -5,6 +5,7 @@ import threading
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from hetune.profiling.campaign import read
 from hetune.profiling.jobs.activity import Activity
@@ -291,6 +292,17 @@ def test_results_page_by_page(own, queue, leases):
         ("g2", "queued", [])
     ]
     assert second["after"] is None
+
+
+@pytest.mark.parametrize("samples", ["[1e-320]", "so-so"])
+def test_damaged_measurements_are_no_results(own, service, queue, leases, samples):
+    job = queue.submit_units("mine", some_units(1))
+    assert work(leases)
+    change = text("UPDATE profiling_measurements SET samples = :samples WHERE id = 1")
+    with service.measurements.store.transaction() as connection:
+        connection.execute(change, {"samples": samples})
+    [result] = own.get(f"{JOBS}/{job.id}/results").json()["results"]
+    assert [variant["variant"] for variant in result["variants"]] == ["v1"]
 
 
 def test_other_machines_measurements_are_no_results(own, queue, leases):
