@@ -21,8 +21,9 @@ def from_scipy(matrix: Any | Mapping[str, Any]) -> HeteroGraph:
     """
     import scipy.sparse  # seldom needed
 
-    if scipy.sparse.issparse(matrix):
-        matrix = matrix.tocoo()  # SciPy's dok is a dictionary, too
+    given: Any = matrix
+    if scipy.sparse.issparse(given):
+        matrix = given.tocoo()  # SciPy's dok is a dictionary, too
     matrices = dict(matrix) if isinstance(matrix, Mapping) else {"0": matrix}
     if not matrices:
         raise GraphError("from_scipy got an empty dictionary: give at least one matrix")
