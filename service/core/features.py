@@ -21,6 +21,7 @@ from hetune.service.core.message import Pieces, read, read_document
 from hetune.service.core.rows import features_of, rows_by_type
 from hetune.variants.errors import InputError, MalformedError, NotFoundError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.memory import materialized
 
 Features = Tensor | Mapping[str, Tensor]
 """Float32 rows of all nodes in the graph's order, [N, width], or of each node type."""
@@ -241,7 +242,7 @@ def _width(parts: tuple[Tensor, ...]) -> int:
 
 def _digest(rows: Tensor, by_type: bool) -> str:
     found = hashlib.sha256(f"{list(rows.shape)} {by_type} ".encode())
-    found.update(rows.contiguous().view(-1).view(torch.uint8).numpy().data)
+    found.update(materialized(rows).view(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
 
 

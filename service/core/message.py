@@ -25,6 +25,7 @@ from hetune.service.core.container import (
     tensors_in,
 )
 from hetune.variants.errors import InputError, MalformedError
+from hetune.variants.graph.memory import materialized
 
 MEDIA_TYPE = "application/x-safetensors"
 _DOCUMENT = "document"
@@ -146,9 +147,7 @@ class Pieces:
 
 def _plain(tensor: Tensor) -> Tensor:
     """A tensor on the host, its numbers one after the other, without gradients."""
-    if tensor.is_cpu and tensor.is_contiguous() and not tensor.requires_grad:
-        return tensor
-    return tensor.detach().cpu().contiguous()
+    return materialized(tensor.detach().cpu())
 
 
 def unpack(content: Content) -> Message:

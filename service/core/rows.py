@@ -11,6 +11,7 @@ from torch import Tensor
 from hetune.service.core.answers import Rows
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.memory import is_lazy
 
 Nodes = Tensor | Mapping[str, Tensor | None]
 """Ids of nodes in the graph's order, int64 [n]; or by node type, from 0 in each type, where None
@@ -129,6 +130,8 @@ def _joined(parts: Sequence[Tensor], width: int) -> Tensor:
     parts = [part for part in parts if part.numel()]
     if not parts:
         return torch.empty(0, width)
+    if any(map(is_lazy, parts)):
+        return torch.cat(parts)
     memory, end = parts[0].untyped_storage().data_ptr(), parts[0].data_ptr()
     for part in parts:
         follows = part.untyped_storage().data_ptr() == memory and part.data_ptr() == end

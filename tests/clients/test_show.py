@@ -44,7 +44,7 @@ def test_a_variant_is_shown_as_text_that_can_be_parsed(hetune):
     assert tuple(parse(text) for text in texts) == variant.plan.launches
     assert "hetune_launch" not in shown.stdout
     arguments = ("--layer", "rgat", "--width", 8, "--show", variant.id, "--source")
-    assert hetune("variants", *arguments).stdout.count("void hetune_launch(") == len(texts)
+    assert hetune("variants", *arguments).stdout.count("int hetune_launch(") == len(texts)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,14 @@ def features_of_another_dtype(x, edges, graph):
     yield lambda: run(layer, x.double().float(), *edges)
 
 
+@case("{} is a nested tensor: only float32 tensors [N, width] are supported")
+def nested_features(x, edges, graph):
+    layer = compiled(geometric.RGCNConv(8, 8, 3))
+    nested = torch.nested.nested_tensor(list(x.split(1)), layout=torch.jagged)
+    yield lambda: layer(nested, graph, variant=layer.variants[0])
+    yield lambda: run(layer, nested.values(), *edges)
+
+
 @case("edge_type is {}: only tensors of {} are supported")
 def no_edge_types(x, edges, graph):
     layer = compiled(geometric.RGCNConv(8, 8, 3))

@@ -94,6 +94,16 @@ def out_of_another_dtype(x, edges, graph):
     yield lambda: layer(x, graph, out=torch.empty(50, 8))
 
 
+@case(
+    "out is a tensor that torch negates as it reads it, or one without memory: allocate it with "
+    "torch.empty"
+)
+def out_is_lazy(x, edges, graph):
+    layer = compiled(nn.RGCN(8, 8, 3))
+    yield lambda: layer(x, graph, out=torch._neg_view(torch.empty(50, 8)))
+    yield lambda: layer(x, graph, out=torch.empty(50, 8))
+
+
 @case("out has shape {} but the result has {} rows of {}: allocate that many elements")
 def out_of_another_shape(x, edges, graph):
     layer = compiled(nn.RGCN(8, 8, 3))

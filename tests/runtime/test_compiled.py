@@ -61,11 +61,11 @@ class Failing:
         self.ran = []
         run = Executable.run
 
-        def noted(executable, *args):
+        def noted(executable, *args, **kwargs):
             self.ran.append(executable)
             if self.fails(executable):
                 raise self.error
-            return run(executable, *args)
+            return run(executable, *args, **kwargs)
 
         monkeypatch.setattr(Executable, "run", noted)
 

@@ -103,7 +103,7 @@ class Machine:
         monkeypatch.setattr(running, "SHORT_SECONDS", 5e-3)
         run = Executable.run
 
-        def timed(executable, features, weights, out=None, mark=None):
+        def timed(executable, features, weights, out=None, mark=None, overflow=None):
             self.used.append(kernel_threads())
             result = run(executable, features, weights, out)
             if mark is not None:

@@ -14,9 +14,10 @@ from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.plan.variants import Device
 
-Runner = Callable[[Mapping[str, Tensor]], None]
+Runner = Callable[[Mapping[str, Tensor]], bool | None]
 """Runs a launch once over the given buffers: contiguous tensors [rows, ...] by name.
 
+Says whether a number outgrew float32 meanwhile; None: it cannot tell.
 Under `SCRATCH` it finds memory for its scratch buffers, at least a share for each thread.
 """
 

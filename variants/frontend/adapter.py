@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.graph.hetero import CanonicalEtype
+from hetune.variants.graph.memory import is_lazy, materialized
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.program.nodes import Program
 
@@ -95,7 +96,7 @@ class Adapter:
         """
         with torch.no_grad():
             found = self._weights()
-            return {name: weight.detach().contiguous() for name, weight in found.items()}
+            return {name: materialized(weight.detach()) for name, weight in found.items()}
 
     def parameters_version(self) -> ParametersVersion:
         """The same object as an earlier answer if no parameter was replaced or written since.
@@ -159,13 +160,17 @@ class ParametersVersion:
 
 def _identities(tensors: list[Tensor]) -> list[object]:
     try:
-        return [(id(t), t.data_ptr(), t.shape, t.stride(), t._version) for t in tensors]
+        return [(id(t), t.data_ptr(), t.shape, t.stride(), t._version, is_lazy(t)) for t in tensors]
     except RuntimeError:  # inference tensors count no writes: nothing equals what stands for them
         return [object()]
 
 
 def sample_of(tensor: Tensor) -> np.ndarray:
-    """64 elements or so that are spread over a tensor, in its own memory."""
+    """64 elements or so that are spread over a tensor, as they lie in its own memory."""
+    if tensor._is_zerotensor():
+        return np.empty(0, np.float32)  # there is no memory
+    if tensor.is_neg():
+        tensor = torch._neg_view(tensor)  # twice negated: the memory itself
     most = round(_SAMPLED ** (1 / max(1, tensor.dim())))
     return tensor.numpy()[tuple(slice(None, None, -(-size // most) or 1) for size in tensor.shape)]
 

@@ -23,8 +23,10 @@ from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.edge_errors import flat_error, hetero_error
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
+from hetune.variants.graph.memory import is_lazy
 
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
+_HALVES = (torch.bfloat16, torch.float16)
 _NAMES = "int16, int32 or int64"
 
 
@@ -133,7 +135,12 @@ def _read_hetero(x: object, edges: object) -> Call | Unsupported:
 
 
 def _feature_refusal(name: str, x: Tensor) -> str | None:
-    if x.layout is not torch.strided or x.dtype is not torch.float32 or x.dim() != 2:
+    if x.is_nested:
+        return f"{name} is a nested tensor: only float32 tensors [N, width] are supported"
+    is_float = x.dtype is torch.float32 or (
+        x.dtype in _HALVES and torch.is_autocast_enabled(x.device.type)
+    )
+    if x.layout is not torch.strided or not is_float or x.dim() != 2:
         return f"{name} is {_kind(x)}: only float32 tensors [N, width] are supported"
     return _wrapped(name, x)
 
@@ -246,11 +253,12 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
     So do the results of a layer before this one.
     """
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() or any(map(is_lazy, parts)):
         return torch.cat(parts)
     first, end = parts[0], parts[0].storage_offset()
     for part in parts:
         same = part.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+        same = same and part.dtype is first.dtype
         if not (same and part.is_contiguous() and part.storage_offset() == end):
             return torch.cat(parts)
         end += part.numel()

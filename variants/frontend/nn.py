@@ -64,8 +64,11 @@ class RelationalLayer(nn.Module, ABC):
         adapter = self.adapter()
         graph = graph_of(adapter, call)
         x = rows_of(adapter, call, graph)
+        weights = self.weights()
+        if torch.is_autocast_enabled(x.device.type):  # as operators before the layer have left them
+            x = x.to(next(iter(weights.values())).dtype)
         rows = x.view(-1, *adapter.program.type_of("x").shape)
-        weights = order_of(adapter, call.edges).weights(adapter.program, self.weights())
+        weights = order_of(adapter, call.edges).weights(adapter.program, weights)
         out = interpret(adapter.program, {**weights, "x": rows}, graph)
         return result_of(adapter, call, graph, out.flatten(1))
 

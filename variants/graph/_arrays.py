@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from hetune.variants.errors import GraphError
+from hetune.variants.graph.memory import materialized
 
 IdArray: TypeAlias = torch.Tensor | np.ndarray
 
@@ -43,7 +44,7 @@ def as_ids(name: str, values: object) -> torch.Tensor:
             )
         if values.layout != torch.strided:
             raise GraphError(f"{name} is a sparse tensor: give its ids as a dense [n] tensor")
-        tensor = values.detach()
+        tensor = materialized(values.detach())
     else:
         raise GraphError(
             f"{name} is a {type(values).__name__}: give a torch tensor or NumPy array; "

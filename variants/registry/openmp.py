@@ -15,13 +15,10 @@ def share_openmp_with_torch() -> None:
 
     Torch's wheels load it globally, so importing torch is all it takes; other builds of torch may
     keep it to themselves, and then it is opened once more, globally.
-
-    Its pool of threads does not survive a fork, and a launch would wait for it forever: processes
-    that are forked from now on have one thread.
     """
     import torch  # here, for it takes a second and only loading a kernel needs it
 
-    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+    survive_forks()
     if _visible():
         return
     candidates = [*_mapped(), *sorted(Path(torch.__file__).parent.glob("lib/libgomp*"))]
@@ -33,6 +30,18 @@ def share_openmp_with_torch() -> None:
         if _visible():
             _log.debug("opened %s globally for the kernels", path)
             return
+
+
+@functools.cache
+def survive_forks() -> None:
+    """Let processes that are forked from now on have one thread.
+
+    OpenMP's pool of threads does not survive a fork: a launch of several, of hetune or of torch,
+    would wait for them forever.
+    """
+    import torch
+
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 def _visible() -> bool:

@@ -6,7 +6,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from hetune.variants.backends.base import Backend
 from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
+from hetune.variants.frontend.autocast import Autocast, cast
 from hetune.variants.frontend.calls import Call, read_call, result_of, rows_of
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph.hetero import HeteroGraph
@@ -23,16 +24,19 @@ from hetune.variants.graph.streams import now_on, settle
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.graph.vocabulary import Vocabulary, VocabularyLike, vocabulary_of
 from hetune.variants.plan.variants import Device, Variant, variants_of, with_schedule
+from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
 from hetune.variants.runtime.backends import backend_of
 from hetune.variants.runtime.choice import Choice, Chosen, check_demands, choose
 from hetune.variants.runtime.edges import GraphCache
+from hetune.variants.runtime.graph_break import outside_of_graphs
 from hetune.variants.runtime.inside import advice
 from hetune.variants.runtime.modes import differentiates, full_precision, transform
 from hetune.variants.runtime.pricing import Pricer, RooflinePricer
+from hetune.variants.runtime.range import OUTGROWN, Overflow, may_differ
 from hetune.variants.runtime.running import Runs
 from hetune.variants.runtime.use import Policy, Use, Uses
-from hetune.variants.runtime.warm import Progress, compile_kernels
+from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
 from hetune.variants.runtime.weights import WeightCache
 from hetune.variants.runtime.wrapper import HOOKS, ModuleWrapper
 
@@ -113,12 +117,14 @@ class CompiledLayer(ModuleWrapper):
     ) -> None:
         super().__init__()
         self.vocabulary = vocabulary
+        survive_forks()
         self._runs = Runs(backend)
         self._policy = policy
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
         self._weights = WeightCache()
         self._graphs = GraphCache()
+        self._autocast = Autocast()
         self._warned = set(warned)
         self.training = module.training
         self.module = module
@@ -150,6 +156,7 @@ class CompiledLayer(ModuleWrapper):
         self._adapter = adapter
         return adapter
 
+    @outside_of_graphs("hetune's layers are compiled already: they stay outside of torch's graphs")
     def forward(
         self,
         *args: Any,
@@ -177,27 +184,28 @@ class CompiledLayer(ModuleWrapper):
         check_demands(memory_limit)
         if out is not None and (not isinstance(out, Tensor) or is_wrapper(out)):
             raise InputError(f"out is a {type(out).__name__}: give a tensor that has memory")
-        prepared = self._prepare_run(args, kwargs)
         demands = {
             "variant=": variant,
             "memory_limit=": memory_limit,
             "out=": out,
             "memory_limit= of hetune.compile": self._policy.memory_limit,
         }
-        if isinstance(prepared, Unsupported):
-            return self._fall_back(self.module, prepared, args, kwargs, demands)
-        if not global_hooks.are_registered():
-            return self._run_call(*prepared, variant, memory_limit, out)
 
-        def run(args: tuple[Any, ...]) -> Any:
+        def run(original: Callable[..., Any], args: tuple[Any, ...]) -> Any:
             prepared = self._prepare_run(args, kwargs)
             if isinstance(prepared, Unsupported):
-                return self._fall_back(self.module.forward, prepared, args, kwargs, demands)
-            return self._run_call(*prepared, variant, memory_limit, out)
+                return self._fall_back(original, prepared, args, kwargs, demands)
+            found = self._compute(*prepared, variant, memory_limit, out)
+            if isinstance(found, Unsupported):
+                return self._fall_back(original, found, args, kwargs, demands)
+            return found
 
-        return global_hooks.run_between(self.module, args, kwargs, run)
+        if not global_hooks.are_registered():
+            return run(self.module, args)
+        without_hooks = partial(run, self.module.forward)
+        return global_hooks.run_between(self.module, args, kwargs, without_hooks)
 
-    def _run_call(
+    def _compute(
         self,
         adapter: Adapter,
         call: Call,
@@ -205,18 +213,18 @@ class CompiledLayer(ModuleWrapper):
         variant: str | None,
         memory_limit: int | None,
         out: Tensor | None,
-    ) -> Any:
-        rows = rows_of(adapter, call, graph)
+    ) -> Tensor | dict[str, Tensor] | Unsupported:
+        rows, overflow = rows_of(adapter, call, graph).float(), Overflow()
+        dtypes = self._autocast.dtypes(adapter, call, rows.device) if out is None else torch.float32
         with full_precision(rows.device.type):
-            policy = self._policy_for(memory_limit)
+            policy = self._policy.limited(memory_limit)
             chosen, tell = self._variant(graph, variant, policy)
             try:
                 plan = chosen.variant.plan
                 weights = self._weights.weights(plan, adapter, graph, call.edges)
                 start = now_on(rows.device, tell is not None)
-                result = self._runs.run(
-                    graph, chosen, policy, rows, weights, out, is_timed=tell is not None
-                )
+                given = rows, weights.tensors, out, overflow
+                result = self._runs.run(graph, chosen, policy, *given, is_timed=tell is not None)
                 if tell is not None:
                     tell(now_on(rows.device, True) - start)
             except InputError:  # which is no variant's fault
@@ -225,7 +233,13 @@ class CompiledLayer(ModuleWrapper):
                 if tell is not None:
                     tell(math.inf)
                 raise
-        return result_of(adapter, call, graph, result if result.dim() == 2 else result.flatten(1))
+            if variant is None and (
+                not weights.fit
+                or (overflow.happened and may_differ(result, (rows, *weights.tensors.values())))
+            ):
+                return Unsupported(OUTGROWN)
+        result = result if result.dim() == 2 else result.flatten(1)
+        return cast(result_of(adapter, call, graph, result), dtypes)
 
     def explain(self, *args: Any, memory_limit: int | None = None, **kwargs: Any) -> Choice:
         """What a call with these arguments would run, and why. Printed, it is a table.
@@ -235,7 +249,15 @@ class CompiledLayer(ModuleWrapper):
             VariantError: The call is not supported and would run in the original module.
         """
         _, _, graph = self._prepare_choice(args, kwargs)
-        return self._choice(graph, memory_limit)
+        policy = self._policy.limited(memory_limit)
+        return choose(
+            tuple(self._promoted.values()),
+            graph,
+            policy.pricer,
+            memory_limit=policy.memory_limit,
+            expected_runs=policy.expected_runs or math.inf,
+            cuda_graph=policy.cuda_graph,
+        )
 
     def warm(
         self,
@@ -263,21 +285,14 @@ class CompiledLayer(ModuleWrapper):
             CompileError: A kernel does not compile.
         """
         check_demands(memory_limit)
-        match args:
-            case (HeteroGraph() as given,) if not kwargs:
-                blank = torch.empty(given.num_nodes, 0, dtype=torch.float32, device=given.device)
-                args = blank, given
+        args = args if kwargs else with_features(args)
         adapter, call, graph = self._prepare_choice(args, kwargs)
-        policy = self._policy_for(memory_limit)
+        policy = self._policy.limited(memory_limit)
         variants = self._use(graph, policy).foreseen(tuple(self._promoted.values()), graph, policy)
         compile_kernels(variants, self._runs.backend, progress)
         for variant in variants:
-            executable = self._runs.executable(variant, graph)
             weights = self._weights.weights(variant.plan, adapter, graph, call.edges)
-            if graph.device.type == "cuda":  # kernels are compiled when they first run
-                width = adapter.program.type_of("x").width
-                x = torch.zeros(graph.num_nodes, width, dtype=torch.float32, device=graph.device)
-                executable.run({"x": x}, weights)
+            self._runs.prepare(variant, graph, weights.tensors)
         return tuple(variant.id for variant in variants)
 
     def _prepare_choice(
@@ -321,17 +336,6 @@ class CompiledLayer(ModuleWrapper):
             lambda: (*call.features, *self.module.parameters(), *self.module.buffers())
         )
 
-    def _choice(self, graph: HeteroGraph, memory_limit: int | None) -> Choice:
-        policy = self._policy_for(memory_limit)
-        return choose(
-            tuple(self._promoted.values()),
-            graph,
-            policy.pricer,
-            memory_limit=policy.memory_limit,
-            expected_runs=policy.expected_runs or math.inf,
-            cuda_graph=policy.cuda_graph,
-        )
-
     def _variant(
         self, graph: HeteroGraph, variant: str | None, policy: Policy
     ) -> tuple[Chosen, Callable[[float], None] | None]:
@@ -347,11 +351,6 @@ class CompiledLayer(ModuleWrapper):
     def _use(self, graph: HeteroGraph, policy: Policy) -> Use:
         uses = graph.cached(("uses", kernel_threads()), Uses, owner=self)
         return uses.under(policy.memory_limit)
-
-    def _policy_for(self, memory_limit: int | None) -> Policy:
-        if memory_limit is None:
-            return self._policy
-        return replace(self._policy, memory_limit=memory_limit)
 
     def _fall_back(
         self,

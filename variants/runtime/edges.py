@@ -14,6 +14,7 @@ from torch import Tensor
 from hetune.variants.frontend.adapter import Adapter, sample_of
 from hetune.variants.frontend.calls import Call, graph_of
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.memory import is_lazy, materialized
 from hetune.variants.graph.streams import settle
 
 _MOST = 32
@@ -131,11 +132,11 @@ class _Seen:
 
 
 def _place(tensor: Tensor) -> object:
-    return tensor.data_ptr(), tensor.shape, tensor.stride()
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), is_lazy(tensor)
 
 
 def _identity(tensor: Tensor) -> object:
     if not tensor.is_inference():
         return id(tensor)
-    content = tensor.detach().cpu().contiguous().numpy().tobytes()
+    content = materialized(tensor.detach().cpu()).numpy().tobytes()
     return str(tensor.device), tensor.shape, str(tensor.dtype), hashlib.blake2b(content).digest()

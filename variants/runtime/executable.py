@@ -14,6 +14,7 @@ from torch import Tensor
 
 from hetune.variants.backends.base import SCRATCH, Backend
 from hetune.variants.errors import InputError
+from hetune.variants.graph.memory import is_lazy, materialized
 from hetune.variants.graph.streams import settle
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule
@@ -22,6 +23,7 @@ from hetune.variants.program.nodes import ALL_EDGES, Param
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.given import constants_of
 from hetune.variants.runtime.memory import ELEMENT, Layout, copied_bytes, layout_of
+from hetune.variants.runtime.range import Overflow
 from hetune.variants.runtime.workspace import Workspace
 
 
@@ -69,6 +71,7 @@ class Executable:
         weights: Mapping[str, Tensor],
         out: Tensor | None = None,
         mark: Callable[[], object] | None = None,
+        overflow: Overflow | None = None,
     ) -> Tensor:
         """The plan's result.
 
@@ -79,6 +82,7 @@ class Executable:
             out: Where to write the result: float32, contiguous, [rows, *row shape].
             mark: Called before the first launch and after each that the graph has rows for
                 (`Domain.runs`), to note the time.
+            overflow: Told of a number that outgrew float32. On a GPU nobody is.
 
         Raises:
             InputError: A tensor's dtype, shape or device does not fit.
@@ -91,13 +95,12 @@ class Executable:
                 buffers[self.plan.result] = result
             for view in self.plan.views:
                 buffers[view.name] = buffers[view.base]
-            if mark is None:
-                for runner in self._runners:
-                    runner(buffers)
-            else:
+            if mark is not None:
                 mark()
-                for runner in self._runners:
-                    runner(buffers)
+            for runner in self._runners:
+                if runner(buffers) and overflow is not None:
+                    overflow.note()
+                if mark is not None:
                     mark()
         return result
 
@@ -163,7 +166,7 @@ class Executable:
                 f"{param.name} has shape {tuple(value.shape)} but the graph and the layer need "
                 f"{expected}: give one row for every row of the graph"
             )
-        return value.contiguous()
+        return materialized(value)
 
     def result(self, out: Tensor | None, inputs: Mapping[str, Tensor]) -> Tensor:
         """Memory for the result, [rows, *row shape]: what was given for it, or new.
@@ -186,6 +189,11 @@ class Executable:
             raise InputError(
                 f"out has shape {tuple(out.shape)} but the result has {rows} rows of {kind.width}:"
                 " allocate that many elements"
+            )
+        if is_lazy(out):
+            raise InputError(
+                "out is a tensor that torch negates as it reads it, or one without memory: "
+                "allocate it with torch.empty"
             )
         for name, given in inputs.items():
             if _overlap(out, given):

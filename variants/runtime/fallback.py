@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.runtime.graph_break import caller
 
 
 class FallbackWarning(UserWarning):
@@ -21,14 +21,7 @@ class FallbackWarning(UserWarning):
 
 def warn(message: str) -> None:
     """Warns whoever calls hetune, whichever way the call came through torch."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _is_inside(frame.f_globals.get("__name__", "")):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, FallbackWarning, level)
-
-
-def _is_inside(name: str) -> bool:
-    return name.partition(".")[0] in ("hetune", "torch")
+    warnings.warn(message, FallbackWarning, caller())
 
 
 def check_demands_met(demands: Mapping[str, object], reason: str) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.memory import materialized
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.interpret import apply_map, interpret_all
 from hetune.variants.program.nodes import Count, Let, Map, Param, Program, Space, Take
@@ -39,7 +40,7 @@ def weights_of(plan: Plan, values: Mapping[str, Tensor], graph: HeteroGraph) -> 
         part = Program(plan.program.name, params, plan.weights, plan.weights[-1].name)
         exact = {p.name: values[p.name].detach().double() for p in params}
         found = {**interpret_all(part, exact, graph, wanted=read), **found}
-    return {name: value.float().contiguous() for name, value in found.items()}
+    return {name: materialized(value.float()) for name, value in found.items()}
 
 
 def types_of(plan: Plan, graph: HeteroGraph) -> Hashable:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from time import perf_counter
 
+import torch
 from torch import Tensor
 
 from hetune.variants.backends.base import Backend
@@ -23,6 +24,7 @@ from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.choice import Chosen, is_replayed
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.range import Overflow
 from hetune.variants.runtime.replay import CudaRecorder, Recorder, Replays
 from hetune.variants.runtime.thread_watch import SHORT_SECONDS, ThreadWatch
 from hetune.variants.runtime.use import Policy, about_seconds
@@ -59,6 +61,18 @@ class Runs:
             lambda: Executable(variant.plan, self.domain(graph), self.backend, variant.schedules),
         )
 
+    def prepare(self, variant: Variant, graph: HeteroGraph, weights: dict[str, Tensor]) -> None:
+        """Binds a variant to a graph, so that no run waits for that.
+
+        Raises:
+            CompileError: It does not compile.
+        """
+        executable = self.executable(variant, graph)
+        if executable.device.type == "cuda":  # kernels are compiled when they first run
+            width = variant.plan.program.type_of("x").width
+            x = torch.zeros(graph.num_nodes, width, dtype=torch.float32, device=executable.device)
+            executable.run({"x": x}, weights)
+
     def named(
         self, name: str, variants: Mapping[str, Variant], graph: HeteroGraph, policy: Policy
     ) -> Variant:
@@ -94,6 +108,7 @@ class Runs:
         x: Tensor,
         weights: dict[str, Tensor],
         out: Tensor | None,
+        overflow: Overflow,
         is_timed: bool = False,
     ) -> Tensor:
         """The result of what was chosen, as `Executable.run` gives it; replayed where it pays.
@@ -105,6 +120,7 @@ class Runs:
             x: The features.
             weights: What `weights_of` gives for the plan.
             out: As of `Executable.run`.
+            overflow: As there.
             is_timed: Whether the caller compares times, so that all runs have the same threads.
 
         Raises:
@@ -119,11 +135,11 @@ class Runs:
         if must is False:
             watch = None if is_timed else self._watch(chosen, graph)
             if watch is None:
-                return executable.run(features, weights, out)
+                return executable.run(features, weights, out, overflow=overflow)
             threads, clock = watch.threads, _Clock()
             note_used_threads(threads)
             with using_threads(threads) if threads == 1 else nullcontext():
-                result = executable.run(features, weights, out, clock)
+                result = executable.run(features, weights, out, clock, overflow)
             watch.note(threads, clock.seconds)
             return result
         recorder = self.recorder

@@ -13,7 +13,7 @@ import statistics
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.sides import usual
@@ -58,6 +58,10 @@ class Policy:
     expected_runs: float | None = None
     explore: bool = False
     cuda_graph: bool | None = None
+
+    def limited(self, memory_limit: int | None) -> Policy:
+        """The same with a limit of its own; itself if None."""
+        return self if memory_limit is None else replace(self, memory_limit=memory_limit)
 
 
 @dataclass(slots=True)

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
 
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.errors import CompileError
+from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.build import sources_of
 
 Progress = Callable[[int, int, str], None]
 """Called after each kernel with how many are done, how many there are, and the kernel's name."""
+
+
+def with_features(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A call's arguments; where a graph is given alone, with features that nobody looks at."""
+    match args:
+        case (HeteroGraph() as graph,):
+            rows = torch.empty(graph.num_nodes, 0, dtype=torch.float32, device=graph.device)
+            return rows, graph
+    return args
 
 
 def compile_kernels(

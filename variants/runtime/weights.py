@@ -14,27 +14,37 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import settle
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.runtime.given import types_of, weights_of
+from hetune.variants.runtime.range import fits
 
 _OTHER_ORDERS = 16
 """Most weights that are kept for graphs with types in another order than the layer's."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Weights:
+class Weights:
+    """What a plan reads of a module's parameters.
+
+    Attributes:
+        version: Of the parameters that they were made of.
+        tensors: As `weights_of` gives them.
+        fit: Whether they lie within float32's range, if the parameters do.
+    """
+
     version: ParametersVersion
     tensors: dict[str, Tensor]
+    fit: bool
 
 
 class WeightCache:
     """A layer's weights as its plans read them. Safe with several threads."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, Hashable, TypeOrder], _Weights] = {}
+        self._kept: dict[tuple[int, Hashable, TypeOrder], Weights] = {}
 
     def weights(
         self, plan: Plan, adapter: Adapter, graph: HeteroGraph, edges: object = None
-    ) -> dict[str, Tensor]:
-        """What `weights_of` gives for a plan on a graph.
+    ) -> Weights:
+        """What a plan reads on a graph.
 
         Args:
             plan: What reads them.
@@ -55,13 +65,14 @@ class WeightCache:
         key = id(plan), types_of(plan, graph), order
         known = self._kept.get(key)
         if known is not None and known.version is version:
-            return known.tensors
-        found = order.weights(adapter.program, adapter.weights())
-        tensors = weights_of(plan, found, graph)
+            return known
+        values = order.weights(adapter.program, adapter.weights())
+        tensors = weights_of(plan, values, graph)
+        made = Weights(version, tensors, fits(tensors, values))
         if settle(graph.device):
             now = {k: kept for k, kept in self._kept.items() if kept.version is version}
             others = [k for k in now if k[2] not in (SAME, order)]
             for known_key in others if len(others) >= _OTHER_ORDERS else ():
                 del now[known_key]  # graphs may come in any order of their types
-            self._kept = {**now, key: _Weights(version, tensors)}  # others may be reading
-        return tensors
+            self._kept = {**now, key: made}  # others may be reading
+        return made

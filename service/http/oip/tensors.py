@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hetune.service.http.oip.documents import RequestInput
 from hetune.variants.errors import InputError, MalformedError
+from hetune.variants.graph.memory import materialized
 
 FEATURES = "FP32"
 IDS = "INT64"
@@ -62,7 +63,7 @@ def read_tensor(given: RequestInput, raw: memoryview | None) -> Tensor:
 
 def to_bytes(tensor: Tensor) -> memoryview:
     """The numbers of a float32 tensor, row by row."""
-    rows = tensor.detach().contiguous().numpy().astype(_DTYPES[FEATURES], copy=False)
+    rows = materialized(tensor.detach()).numpy().astype(_DTYPES[FEATURES], copy=False)
     return rows.reshape(-1).view(np.uint8).data
 
 

@@ -1,7 +1,8 @@
 """What a compiled launch is called with: pointers and counts, named by slots.
 
-``void hetune_launch(void* const* pointers, const int64_t* counts, int threads)``; a launch lists
-only the slots that its code uses, in the order in which the caller fills the two arrays.
+``int hetune_launch(void* const* pointers, const int64_t* counts, int threads)``; a launch lists
+only the slots that its code uses, in the order in which the caller fills the two arrays. It returns
+1 if a number outgrew a float, else 0.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class CppBackend:
         schedule = _for_cpu(schedule)
         code = self._emitted(launch, schedule)
         function = self.registry.load(code.source).hetune_launch
-        function.restype = None
+        function.restype = ctypes.c_int
         function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
         return _bound(code, function, schedule, place)
 
@@ -133,10 +133,10 @@ def _bound(
         *(_count(slot, code, schedule, place, scratch) for slot in code.counts)
     )
 
-    def run(tensors: Mapping[str, Tensor]) -> None:
+    def run(tensors: Mapping[str, Tensor]) -> bool:
         for position, name in buffers:
             pointers[position] = tensors[name].data_ptr()
-        function(pointers, counts, kernel_threads())
+        return bool(function(pointers, counts, kernel_threads()))
 
     run.kept = kept  # type: ignore[attr-defined]  # the arrays live as long as the runner
     return run

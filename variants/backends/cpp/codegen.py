@@ -96,7 +96,8 @@ def _statement(statement: Statement) -> Iterator[str]:
             yield from _indented((body,))
             yield f"}}, {', '.join(sums)});"
         case InTurns(var, turns, urgent, body):
-            yield f"in_turns({turns}, {urgent}, threads, [&](int64_t {var}) {{"
+            yield "const bool overflowed ="
+            yield f"{_INDENT}in_turns({turns}, {urgent}, threads, [&](int64_t {var}) {{"
             yield from _indented(body)
             yield "});"
         case While(condition, body):

@@ -33,7 +33,7 @@ class Emitted:
 def emit(launch: Launch, schedule: Schedule) -> Emitted:
     """Print a launch as one C++20 translation unit.
 
-    It exports ``void hetune_launch(void* const* pointers, const int64_t* counts, int threads)``.
+    It exports ``int hetune_launch(void* const* pointers, const int64_t* counts, int threads)``.
     Results do not depend on the number of threads, bit by bit.
 
     Raises:

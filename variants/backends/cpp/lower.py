@@ -146,9 +146,10 @@ def _entry(arguments: Arguments, shares: Shares, calls: tuple[Statement, ...]) -
     body.append(InTurns(turn, "blocks", shares.urgent, calls))
     if shares.join:
         body += [Do(f"{shares.join}(c, blocks, carry)"), Do("free(carry)")]
+    body.append(Do("return overflowed || has_overflowed()"))
     return Function(
         "the launch; see its slots for the order of the arguments",
-        "EXPORT void hetune_launch",
+        "EXPORT int hetune_launch",
         ("void* const* pointers", "const int64_t* counts", "int threads"),
         tuple(body),
     )

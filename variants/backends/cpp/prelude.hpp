@@ -2,6 +2,9 @@
 // Vectors are those of GCC and Clang; a row is cut into vectors of exactly fitting sizes.
 #include <stdint.h>
 #include <stdlib.h>
+#if !defined(__x86_64__)
+#include <fenv.h>
+#endif
 
 extern "C" int omp_get_thread_num(void);
 
@@ -200,6 +203,25 @@ INLINE void in_parts(int32_t begin, int32_t end, Loop loop, V&... sums) {
     finish(sums...);
 }
 
+// The processor notes in each thread, at no cost, whether a number outgrew a float. The compiler does
+// not know that these read and write what arithmetic does: they stand where memory was written.
+INLINE void forget_overflow() {
+    __asm__ volatile("" ::: "memory");
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() & ~0x8u);
+#else
+    feclearexcept(FE_OVERFLOW);
+#endif
+}
+INLINE bool has_overflowed() {
+    __asm__ volatile("" ::: "memory");
+#if defined(__x86_64__)
+    return __builtin_ia32_stmxcsr() & 0x8u;
+#else
+    return fetestexcept(FE_OVERFLOW);
+#endif
+}
+
 // Turns that are left, on a cache line of their own.
 struct alignas(64) Share {
     int64_t next, end;
@@ -215,22 +237,28 @@ template <class Run> INLINE void take(Share& share, Run& run) {
 // Calls run(turn) once for each turn. The first few, which are urgent, are begun before all others.
 // Of the rest each thread has consecutive ones to begin with, in every launch the same, so that
 // it finds rows in its own cache; when it is done it helps the others.
-template <class Run> INLINE void in_turns(int64_t turns, int64_t urgent, int threads, Run run) {
+// Returns whether a number outgrew a float in one of them.
+template <class Run> INLINE bool in_turns(int64_t turns, int64_t urgent, int threads, Run run) {
     if (threads == 1 || turns <= 1) {
+        forget_overflow();
         for (int64_t turn = 0; turn < turns; ++turn) run(turn);
-        return;
+        return has_overflowed();
     }
     constexpr int most = 64;
     const int shares = threads < most ? threads : most;
     const auto begin = [&](int i) { return urgent + (turns - urgent) * i / shares; };
     Share first = {0, urgent}, own[most];
     for (int i = 0; i < shares; ++i) own[i] = {begin(i), begin(i + 1)};
+    bool overflowed = false;
 #pragma omp parallel num_threads(threads)
     {
+        forget_overflow();
         take(first, run);
         const int me = omp_get_thread_num();
         for (int i = 0; i < shares; ++i) take(own[(me + i) % shares], run);
+        if (has_overflowed()) __atomic_store_n(&overflowed, true, __ATOMIC_RELAXED);
     }
+    return overflowed;
 }
 
 // Calls step(V{}, e) for as many edges as V holds rows of WIDTH, then for half as many, ...

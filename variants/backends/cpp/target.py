@@ -82,7 +82,8 @@ class InParts:
 class InTurns:
     """Runs the body once for each ``var`` below ``turns``, shared out among ``threads``.
 
-    The first ``urgent`` are begun before all others.
+    The first ``urgent`` are begun before all others. Declares ``overflowed``: whether a number
+    outgrew a float.
     """
 
     var: str

@@ -40,11 +40,12 @@ class TorchBackend:
             KernelError: A kernel breaks a rule of the IR.
         """
         verify(launch)
+        lasting = [buffer.name for buffer in launch.buffers if not buffer.scratch]
 
-        def run(buffers: Mapping[str, Tensor]) -> None:
-            lasting = (buffers[buffer.name] for buffer in launch.buffers if not buffer.scratch)
-            scratch = _scratch(launch, place, next(lasting).dtype)
+        def run(buffers: Mapping[str, Tensor]) -> bool:
+            scratch = _scratch(launch, place, buffers[lasting[0]].dtype)
             interpret(launch, {**scratch, **buffers}, place.index, place.graph)
+            return not all(bool(buffers[name].isfinite().all()) for name in lasting)
 
         return run
 

@@ -126,7 +126,7 @@ NOINLINE void kernel_0(const Context& c, int64_t block) {
 }  // namespace
 
 // the launch; see its slots for the order of the arguments
-EXPORT void hetune_launch(void* const* pointers, const int64_t* counts, int threads) {
+EXPORT int hetune_launch(void* const* pointers, const int64_t* counts, int threads) {
     Context c;
     c.node_types = static_cast<const int32_t*>(pointers[0]);
     c.skip = static_cast<float*>(pointers[1]);
@@ -145,8 +145,10 @@ EXPORT void hetune_launch(void* const* pointers, const int64_t* counts, int thre
     c.blocks = counts[0];
     c.hubs = counts[1];
     int64_t blocks = c.blocks;
-    in_turns(blocks, c.hubs, threads, [&](int64_t turn) {
+    const bool overflowed =
+        in_turns(blocks, c.hubs, threads, [&](int64_t turn) {
         const int64_t block = c.block_order[turn];
         kernel_0(c, block);
     });
+    return overflowed || has_overflowed();
 }

@@ -118,7 +118,7 @@ NOINLINE void kernel_0(const Context& c, int64_t block) {
 }  // namespace
 
 // the launch; see its slots for the order of the arguments
-EXPORT void hetune_launch(void* const* pointers, const int64_t* counts, int threads) {
+EXPORT int hetune_launch(void* const* pointers, const int64_t* counts, int threads) {
     Context c;
     c.all_src_pair_node = static_cast<const int32_t*>(pointers[0]);
     c.x = static_cast<float*>(pointers[1]);
@@ -130,7 +130,9 @@ EXPORT void hetune_launch(void* const* pointers, const int64_t* counts, int thre
     c.all_src_pair_rows = static_cast<const int32_t*>(pointers[7]);
     c.row_blocks = counts[0];
     int64_t blocks = c.row_blocks;
-    in_turns(blocks, 0, threads, [&](int64_t block) {
+    const bool overflowed =
+        in_turns(blocks, 0, threads, [&](int64_t block) {
         kernel_0(c, block);
     });
+    return overflowed || has_overflowed();
 }

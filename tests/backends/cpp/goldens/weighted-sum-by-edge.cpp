@@ -113,7 +113,7 @@ static inline void kernel_0_join(const Context& c, int64_t blocks, float* carry)
 }  // namespace
 
 // the launch; see its slots for the order of the arguments
-EXPORT void hetune_launch(void* const* pointers, const int64_t* counts, int threads) {
+EXPORT int hetune_launch(void* const* pointers, const int64_t* counts, int threads) {
     Context c;
     c.all_src_pair_of_edge = static_cast<const int32_t*>(pointers[0]);
     c.t = static_cast<float*>(pointers[1]);
@@ -128,9 +128,11 @@ EXPORT void hetune_launch(void* const* pointers, const int64_t* counts, int thre
     if (!carry) {
         blocks = 1;
     }
-    in_turns(blocks, 0, threads, [&](int64_t block) {
+    const bool overflowed =
+        in_turns(blocks, 0, threads, [&](int64_t block) {
         kernel_0(c, block, blocks, carry);
     });
     kernel_0_join(c, blocks, carry);
     free(carry);
+    return overflowed || has_overflowed();
 }

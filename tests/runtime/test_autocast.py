@@ -1,0 +1,122 @@
+"""Under autocast a compiled layer takes what the module would, and gives the same dtype."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hetune import nn as hetune_nn
+from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
+from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.fallback import FallbackWarning
+from hetune.variants.testing.conformance import TOLERANCE, relative_error
+from hetune.variants.testing.layers import randomized
+
+geometric = pytest.importorskip("torch_geometric.nn")
+pytestmark = pytest.mark.usefixtures("no_grad")
+
+FLAT = {
+    "RGCNConv": lambda: geometric.RGCNConv(8, 8, 3),
+    "RGCNConv of bases": lambda: geometric.RGCNConv(8, 8, 3, num_bases=2, root_weight=False),
+    "FastRGCNConv": lambda: geometric.FastRGCNConv(8, 8, 3),
+    "FastRGCNConv alone": lambda: geometric.FastRGCNConv(
+        8, 8, 3, root_weight=False, bias=False, aggr="add"
+    ),
+    "RGATConv": lambda: geometric.RGATConv(8, 4, 3, heads=2),
+    "RGATConv alone": lambda: geometric.RGATConv(8, 8, 3, bias=False),
+    "nn.RGCN": lambda: hetune_nn.RGCN(8, 8, 3),
+    "nn.RGAT": lambda: hetune_nn.RGAT(8, 8, 3, bias=False),
+}
+HETERO = {
+    "HGTConv": lambda graph: geometric.HGTConv(8, 8, graph.metadata(), heads=2),
+    "HGTConv without a skip": lambda graph: geometric.HGTConv(8, 4, graph.metadata()),
+    "nn.HGT": lambda graph: hetune_nn.HGT(8, 8, graph.metadata()),
+}
+KINDS = [torch.bfloat16, torch.float16]
+
+
+def exact(module, x, *edges):
+    """The module's result in float64."""
+    with torch.autocast("cpu", enabled=False):
+        module.double()
+        x = {k: v.double() for k, v in x.items()} if isinstance(x, dict) else x.double()
+        found = module(x, *edges)
+        module.float()
+    return found
+
+
+@pytest.mark.parametrize("make", FLAT.values(), ids=FLAT)
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (torch.float32, torch.bfloat16),
+        (torch.bfloat16, torch.bfloat16),
+        (torch.float16, torch.float16),
+    ],
+)
+def test_flat_layers(given, kind, make, x, edges):
+    module = randomized(make()).eval()
+    layer, x = compile_layer(module, backend="torch"), x.to(given)
+    want = exact(module, x, *edges)
+    with torch.autocast("cpu", dtype=kind):
+        found, expected = layer(x, *edges), module(x, *edges)
+        again = layer(x, *edges)
+    assert found.dtype is expected.dtype
+    assert torch.equal(found, again)
+    assert relative_error(found, want) <= relative_error(expected, want) + TOLERANCE
+    rounding = TOLERANCE if found.dtype is torch.float32 else torch.finfo(found.dtype).eps
+    assert relative_error(found, want) <= rounding
+
+
+@pytest.mark.parametrize("make", HETERO.values(), ids=HETERO)
+@pytest.mark.parametrize("kind", KINDS)
+def test_dictionaries(kind, make, x, graph):
+    module = randomized(make(graph)).eval()
+    layer, edges = compile_layer(module, backend="torch"), to_edge_index_dict(graph)
+    first, second = x.split([30, 20])
+    for dtypes in ((torch.float32, torch.float32), (kind, kind), (kind, torch.float32)):
+        rows = (first.to(dtypes[0]), second.to(dtypes[1]))
+        x_dict = dict(zip(graph.ntype_names, rows, strict=True))
+        want = exact(module, x_dict, edges)
+        with torch.autocast("cpu", dtype=kind):
+            found, expected = layer(x_dict, edges), module(x_dict, edges)
+            assert layer(x, graph).dtype is torch.float32
+        for name, result in found.items():
+            assert result.dtype is expected[name].dtype
+            bound = relative_error(expected[name], want[name]) + TOLERANCE
+            assert relative_error(result, want[name]) <= bound
+
+
+def test_behind_a_linear_layer(rgcn, x, edges):
+    """As in a model: what comes in has 16 bits."""
+    linear, layer = torch.nn.Linear(8, 8), compile_layer(rgcn)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = layer(linear(x), *edges, variant=layer.variants[0])  # which no fallback would take
+    assert found.dtype is torch.float32
+    out = torch.empty(50, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert layer(linear(x), *edges, out=out).data_ptr() == out.data_ptr()
+    assert relative_error(out, found.double()) <= TOLERANCE
+
+
+def test_the_module_is_asked_once(rgcn, x, edges, monkeypatch):
+    layer, asked = compile_layer(rgcn), []
+
+    def forward(self, x, edge_index, edge_type=None):
+        asked.append(x.shape)
+        return torch.ones(1, 8)
+
+    monkeypatch.setattr(type(rgcn), "forward", forward)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for _ in range(3):
+            layer(x, *edges)
+    assert asked == [(1, 8)]
+
+
+def test_without_autocast_rows_of_16_bits_are_the_modules_own_business(rgcn, x, edges):
+    layer = compile_layer(rgcn)
+    with (
+        pytest.warns(FallbackWarning, match="x is a bfloat16 tensor"),
+        pytest.raises(RuntimeError, match="same dtype"),
+    ):
+        layer(x.bfloat16(), *edges)

@@ -1,0 +1,76 @@
+"""Layers under torch's autocast: they take rows of 16 bits, and give the dtype that modules give.
+
+Compiled layers compute in float32 all the same, so that their results are at least as exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from hetune.variants.frontend.adapter import Adapter
+from hetune.variants.frontend.calls import Call
+from hetune.variants.frontend.nn import RelationalLayer
+
+Dtypes = torch.dtype | Mapping[str, torch.dtype]
+"""Of a result, or of its rows by node type."""
+
+
+class Autocast:
+    """Which dtypes a layer's results have under autocast.
+
+    They differ with a module's options, and with what PyG finds installed. So the module itself is
+    asked, once for each dtype that it is called with, on a graph of a few edges.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[object, Dtypes] = {}
+
+    def dtypes(self, adapter: Adapter, call: Call, device: torch.device) -> Dtypes:
+        """Those of a call's result: float32 where autocast is off, and of `hetune.nn`'s layers."""
+        if not torch.is_autocast_enabled(device.type) or isinstance(
+            adapter.module, RelationalLayer
+        ):
+            return torch.float32
+        if isinstance(call.x, Tensor):
+            if adapter.signature == "hetero":
+                return torch.float32  # a call that the module does not know
+            given: tuple[object, ...] = (call.x.dtype,)
+        else:
+            given = tuple((name, rows.dtype) for name, rows in call.x.items())
+        key = device, torch.get_autocast_dtype(device.type), given
+        if key not in self._known:
+            self._known[key] = _asked(adapter, call, device)
+        return self._known[key]
+
+
+def cast(result: Tensor | dict[str, Tensor], dtypes: Dtypes) -> Tensor | dict[str, Tensor]:
+    """A float32 result in these dtypes."""
+    if dtypes is torch.float32:
+        return result
+    if isinstance(result, Tensor):
+        assert isinstance(dtypes, torch.dtype)
+        return result.to(dtypes)
+    assert isinstance(dtypes, Mapping)
+    return {name: rows.to(dtypes.get(name, torch.float32)) for name, rows in result.items()}
+
+
+def _asked(adapter: Adapter, call: Call, device: torch.device) -> Dtypes:
+    width = adapter.program.type_of("x").width
+    edge = torch.zeros(2, 1, dtype=torch.int64, device=device)
+    with torch.no_grad():
+        if isinstance(call.x, Tensor):
+            x = torch.zeros(1, width, dtype=call.x.dtype, device=device)
+            found: Tensor = adapter.module.forward(x, edge, edge[0])
+            return found.dtype
+        assert adapter.metadata is not None
+        nodes, edges = adapter.metadata
+        dtypes = {name: rows.dtype for name, rows in call.x.items()}
+        x_dict = {
+            name: torch.zeros(1, width, dtype=dtypes.get(name, torch.float32), device=device)
+            for name in nodes
+        }
+        by_type: dict[str, Tensor] = adapter.module.forward(x_dict, dict.fromkeys(edges, edge))
+        return {name: rows.dtype for name, rows in by_type.items() if rows is not None}
