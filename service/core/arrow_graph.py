@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,15 @@ from hetune.service.core.graph_document import GraphHeader, graph_of
 from hetune.service.core.limits import Limits, check_limit
 from hetune.variants.errors import GraphError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.loaders.columns import advice_by_names, columns_of
+from hetune.variants.graph.loaders.options import ColumnsLike
 
 DOCUMENT = b"document"
 """The key of the schema's metadata that holds an `ArrowHeader`."""
 _ENDS = ("src", "dst")
 _ETYPE = "etype"
 _SMALL = 4
+_SHOWN, _SHOWN_CHARACTERS = 8, 200
 _MOST = 2**63 - 1
 
 
@@ -30,9 +33,12 @@ class ArrowHeader(GraphHeader):
     Attributes:
         nodes: How many nodes there are of each type, in the types' order; in place of num_nodes,
             num_ntypes and ntype_names.
+        columns: What the columns are, as `hetune.load` takes it: "src:from,dst:to". Others are left
+            out; by default they are called src, dst and etype, and there are no others.
     """
 
     nodes: dict[str, Count] | None = None
+    columns: dict[str, str | int] | str | None = None
 
 
 def graph_of_batches(
@@ -43,7 +49,7 @@ def graph_of_batches(
     Args:
         schema: Columns `src` and `dst`, integers: ids in the graph's order. Optionally `etype`:
             integers, or a dictionary of names. These are numbered as they appear, unless the
-            header has `etype_names`.
+            header has `etype_names`. The header may say that other columns are these.
         batches: Of that schema.
         limits: What is accepted.
 
@@ -52,26 +58,29 @@ def graph_of_batches(
         TooLargeError: The graph is over a limit.
         GraphError: It is none.
     """
-    _check_columns(schema)
     header = parse(ArrowHeader, (schema.metadata or {}).get(DOCUMENT, b"{}"))
-    names = _Names(header, limits) if _is_named(schema) else None
-    parts: dict[str, list[Tensor]] = {name: [torch.empty(0).int()] for name in schema.names}
+    places = _places(schema, header)
+    _check_types(schema, places)
+    is_named = _ETYPE in places and _is_text(schema.types[places[_ETYPE]])
+    names = _Names(header, limits) if is_named else None
+    parts: dict[str, list[Tensor]] = {role: [torch.empty(0).int()] for role in places}
     edges = 0
     for batch in batches:
         batch.validate(full=True)
         edges += batch.num_rows
         check_limit("edges", edges, limits.edges)
-        for name, column in zip(schema.names, batch.columns, strict=True):
+        for name, place in places.items():
+            column = batch.column(place)
             if column.null_count:
                 raise MalformedError(f"the column {name} has nulls: give every edge a value")
             ids = _integers(name, column) if names is None or name != _ETYPE else names.ids(column)
             parts[name].append(torch.from_numpy(ids))
-    arrays = {name: torch.cat(parts.pop(name)) for name in schema.names}
+    arrays = {name: torch.cat(parts.pop(name)) for name in places}
     update: dict[str, Any] = {} if names is None else {"etype_names": tuple(names.known)}
     if header.nodes is not None:
         update |= {"ntype_names": tuple(header.nodes)}
         arrays["ntype"] = _ntype(header, limits)
-    found = header.model_dump(exclude={"nodes"}) | update
+    found = header.model_dump(exclude={"nodes", "columns"}) | update
     return graph_of(GraphHeader.model_validate(found), arrays, limits)
 
 
@@ -113,22 +122,49 @@ class _Names:
         return np.array([self.known[name] for name in found], dtype=np.int32)
 
 
-def _check_columns(schema: pa.Schema) -> None:
+def _places(schema: pa.Schema, header: ArrowHeader) -> dict[str, int]:
+    """The position of each role's column."""
+    names = schema.names
+    if header.columns is not None:
+        return _said(names, header.columns)
     for name in _ENDS:
-        if name not in schema.names:
-            raise MalformedError(f"the column {name} is missing: give one node id for each edge")
-    for name, kind in zip(schema.names, schema.types, strict=True):
-        if name not in (*_ENDS, _ETYPE) or schema.names.count(name) > 1:
+        if name not in names:
             raise MalformedError(
-                f"there is no use for the column {name[:64]!r}: give src, dst and etype, once each"
+                f"the column {name} is missing: give one node id for each edge, or say in the "
+                f"document which columns have them, such as {_advice(names)}"
             )
+    for name in names:
+        if name not in (*_ENDS, _ETYPE) or names.count(name) > 1:
+            raise MalformedError(
+                f"there is no use for the column {name[:64]!r}: give src, dst and etype, once "
+                f"each, or say in the document which columns they are, such as {_advice(names)}"
+            )
+    return {name: place for place, name in enumerate(names)}
+
+
+def _said(names: list[str], columns: ColumnsLike) -> dict[str, int]:
+    try:
+        said = columns_of(columns)
+        assert said is not None
+        found = said.positions(names, len(names))
+    except GraphError as error:
+        raise MalformedError(str(error)) from error
+    for role in found:
+        if role not in (*_ENDS, _ETYPE):
+            raise MalformedError(f"graphs are kept without a {role} of edges: leave its column out")
+    return found
+
+
+def _advice(names: list[str]) -> str:
+    return advice_by_names(names[:_SHOWN]).replace("columns=", '"columns": ')[:_SHOWN_CHARACTERS]
+
+
+def _check_types(schema: pa.Schema, places: Mapping[str, int]) -> None:
+    for name, place in places.items():
+        kind = schema.types[place]
         if not pa.types.is_integer(kind) and not (name == _ETYPE and _is_text(kind)):
             allowed = " or a dictionary of texts" if name == _ETYPE else ""
             raise MalformedError(f"the column {name} is {str(kind)[:64]}: give integers{allowed}")
-
-
-def _is_named(schema: pa.Schema) -> bool:
-    return _ETYPE in schema.names and _is_text(schema.field(_ETYPE).type)
 
 
 def _is_text(kind: pa.DataType) -> bool:

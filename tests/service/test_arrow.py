@@ -76,6 +76,40 @@ def test_ids_of_any_width(read, dtype):
     assert read(stream(table(header, **columns))).fingerprint == GRAPH.fingerprint
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "src:from,dst:to,etype:kind",
+        "-,src,etype,dst",
+        {"src": "from", "dst": "to", "etype": 2},
+    ],
+)
+def test_columns_are_what_the_document_says(read, columns):
+    kind = pa.array(NAMES).dictionary_encode()
+    named = {"w": np.ones(len(NAMES)), "from": ENDS["src"], "kind": kind, "to": ENDS["dst"]}
+    found = read(stream(table(NODES | {"columns": columns}, **named)))
+    assert found.fingerprint == GRAPH.fingerprint
+
+
+def test_a_stream_of_other_columns_is_told_what_to_say(read):
+    named = {"from": ENDS["src"], "to": ENDS["dst"]}
+    with pytest.raises(MalformedError, match=r'such as "columns": "src:from,dst:to"$'):
+        read(stream(table(None, **named)))
+    assert read(stream(table({"columns": "src:from,dst:to"}, **named))).num_edges == len(NAMES)
+    for columns, message in (
+        ("src:from,dst:x", "there is no column 'x' for dst"),
+        ("src:from,dst:to,weight:from", "gives column 0 two roles"),
+        ("src,dst,weight", "there are 2 columns, but columns= names 3"),
+        ("src:from", "columns has no dst"),
+        (["src", "dst"], "columns"),
+    ):
+        with pytest.raises(MalformedError, match=message):
+            read(stream(table({"columns": columns}, **named)))
+    weighted = named | {"w": ENDS["src"]}
+    with pytest.raises(MalformedError, match="graphs are kept without a weight of edges"):
+        read(stream(table({"columns": "src,dst,weight"}, **weighted)))
+
+
 def test_a_stream_without_metadata(read):
     found = read(stream(table(None, **ENDS)))
     assert found.fingerprint == hetune.HeteroGraph(GRAPH.src, GRAPH.dst).fingerprint

@@ -155,8 +155,6 @@ def _check_same(what: str, found: Sequence[str], wanted: Sequence[str], ids: Seq
             f"the graph's {what} are not those that the layer is for: it {', and '.join(parts)}; "
             f"{_MEND}"
         )
-    if len(set(ids)) < len(ids):
-        raise InputError(f"the graph has two {what} for one of the layer's: {_MEND}")
 
 
 def _unless_same(ids: Iterable[int]) -> tuple[int, ...] | None:

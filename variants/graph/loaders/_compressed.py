@@ -35,12 +35,6 @@ def chunks(path: Path) -> Iterator[bytes]:
             yield chunk
 
 
-def is_plain(path: Path) -> bool:
-    """Whether the content is the text itself: neither compressed nor behind a byte order mark."""
-    with path.open("rb") as file:
-        return compression(path) is None and file.read(len(BOM)) != BOM
-
-
 def contents(path: Path) -> bytes:
     """The whole text, decompressed, without a byte order mark.
 

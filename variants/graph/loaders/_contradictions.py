@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hetune.variants.graph._arrays import MAX_COUNT
-from hetune.variants.graph.loaders._columns import looks_like_names
 from hetune.variants.graph.loaders._ids import is_integer, is_number
+from hetune.variants.graph.loaders.columns import looks_like_names
 
 _FEW_ROWS = 3
 _SOME_EDGES, _MANY_EDGES, _ENOUGH_EDGES = 8, 50, 200

@@ -5,12 +5,6 @@ from dataclasses import replace
 import pyarrow as pa
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph.loaders._columns import (
-    advice,
-    advice_by_names,
-    columns_of,
-    usual_roles,
-)
 from hetune.variants.graph.loaders._contradictions import (
     are_numbers,
     is_count,
@@ -20,6 +14,12 @@ from hetune.variants.graph.loaders._contradictions import (
 )
 from hetune.variants.graph.loaders._edges import check_filled
 from hetune.variants.graph.loaders._rows import Dialect, Text, dialect_of, read_rows
+from hetune.variants.graph.loaders.columns import (
+    advice,
+    advice_by_names,
+    columns_of,
+    usual_roles,
+)
 from hetune.variants.graph.loaders.options import TextOptions
 
 _NAMED = ("src", "dst", "etype")
@@ -95,7 +95,7 @@ def _places(
             return said.positions(names, count)
         except GraphError as error:
             raise text.trouble(str(error), f"give {_for(names, count)}") from error
-    if names is not None:
+    if names is not None and count > 1:
         if all(name in names for name in ("src", "dst")):
             return {name: names.index(name) for name in _NAMED if name in names}
         below = [value for line in text.lines()[1:] for value in dialect.split(line)]
@@ -174,11 +174,16 @@ def _for_names(names: list[str]) -> str:
     return f"say which one with {advice_by_names(names)}{first}{advice(usual_roles(len(names)))}"
 
 
+def _delimiter_in(line: str) -> str:
+    found = next((c for c in "\t,;| " if c in line), ",")
+    return r"\t" if found == "\t" else found
+
+
 def _for_rows(rows: list[list[str]]) -> str:
     """The option for rows that are edges, as well as a few of them tell."""
     count = len(rows[0])
     if count == 1:
-        return 'the delimiter, such as delimiter=","'
+        return f'the delimiter, such as delimiter="{_delimiter_in(rows[0][0])}"'
     roles = usual_roles(count)
     lasts = [row[-1] for row in rows if len(row) == count]
     if count == 3 and are_numbers(lasts) and not all(last.isdecimal() for last in lasts):

@@ -8,6 +8,7 @@ import psutil
 
 from hetune.variants.errors import GraphError, GraphFileError
 
+_MOST = 300
 _CUT_SHORT = ("EOFError", "BadGzipFile", "BadZipFile", "error")  # the last is zlib's and struct's
 
 
@@ -26,7 +27,7 @@ def reading(path: Path, what: str) -> Iterator[None]:
     except GraphFileError:
         raise
     except GraphError as error:
-        raise GraphFileError(f"{path}: {error}") from error
+        raise GraphFileError(f"{path}: {printable(str(error))}") from error
     except FileNotFoundError as error:
         missing = error.filename or path
         raise GraphFileError(f"{missing} does not exist: check the path") from error
@@ -35,12 +36,22 @@ def reading(path: Path, what: str) -> Iterator[None]:
             f"{path} takes more memory than is free, or is damaged: check the file"
         ) from error
     except Exception as error:
+        reason = reason_of(error)
         if type(error).__name__ in _CUT_SHORT:
             raise GraphFileError(
-                f"{path} is cut short or no {what.split(' ', 1)[-1]}: {error}; fetch it again"
+                f"{path} is cut short or no {what.split(' ', 1)[-1]}: {reason}; fetch it again"
             ) from error
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise GraphFileError(f"{path} cannot be read as {what}: {reason}; mend it there") from error
+
+
+def reason_of(error: Exception) -> str:
+    """What a parser says, on one line; it may quote the file."""
+    return printable(" ".join(str(error).split())[:_MOST]) or type(error).__name__
+
+
+def printable(text: str) -> str:
+    """Text without what a terminal would act on."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
 def check_file(path: Path) -> int:

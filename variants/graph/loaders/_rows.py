@@ -13,6 +13,7 @@ import pyarrow.csv
 from hetune.variants.errors import GraphError, GraphFileError
 from hetune.variants.graph.loaders._compressed import contents
 from hetune.variants.graph.loaders._other_formats import other_format
+from hetune.variants.graph.loaders._reading import printable
 from hetune.variants.graph.loaders.options import TextOptions
 
 _SHOWN_LINES, _SHOWN_CHARACTERS = 3, 100
@@ -53,8 +54,7 @@ class Text:
 def shown(lines: Sequence[str]) -> str:
     """The first lines of a file, as a message shows them."""
     cut = (line[:_SHOWN_CHARACTERS].expandtabs(4) for line in lines[:_SHOWN_LINES])
-    safe = ("".join(c if c.isprintable() else "?" for c in line) for line in cut)
-    return "it begins with\n" + "\n".join(f"    {line}" for line in safe)
+    return "it begins with\n" + "\n".join(f"    {printable(line)}" for line in cut)
 
 
 def text_of(path: Path, options: TextOptions, marks: bytes = _MARKS) -> Text:

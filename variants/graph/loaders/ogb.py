@@ -8,6 +8,7 @@ import pyarrow.csv
 import torch
 
 from hetune.variants.errors import GraphFileError
+from hetune.variants.graph._arrays import check_found, check_range
 from hetune.variants.graph.convert.edge_index_dict import from_edge_index_dict
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
@@ -63,6 +64,9 @@ def _hetero(folder: Path) -> HeteroGraph:
     if not edges:
         raise GraphFileError(f"{folder / 'relations'} has no relation: fetch it again")
     with reading(folder, "an OGB raw folder"):
+        for (source, relation, target), ends in edges.items():
+            for name, ids in ((source, ends[0]), (target, ends[1])):
+                check_range(relation, ids, counts.get(name, 0), f"{name} nodes")
         return from_edge_index_dict(edges, counts)
 
 
@@ -75,7 +79,12 @@ def _homogeneous(folder: Path) -> HeteroGraph:
     if (folder / "edge_reltype.csv.gz").is_file():
         etype = _integers(folder / "edge_reltype.csv.gz", 1)[:, 0]
     with reading(folder, "an OGB raw folder"):
-        return HeteroGraph(edges[:, 0], edges[:, 1], etype, num_nodes=int(nodes[0, 0]))
+        num_nodes = int(nodes[0, 0])
+        check_range("edge.csv.gz", torch.from_numpy(edges.ravel()), num_nodes, "nodes")
+        if etype is not None and len(etype):
+            mend = "check edge_reltype.csv.gz"
+            check_found("edge types", int(etype.max()) + 1, len(etype), mend)
+        return HeteroGraph(edges[:, 0], edges[:, 1], etype, num_nodes=num_nodes)
 
 
 def _edges(folder: Path) -> np.ndarray:

@@ -7,11 +7,11 @@ import pyarrow.parquet
 
 from hetune.variants.errors import GraphError, GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._columns import advice_by_names, columns_of
 from hetune.variants.graph.loaders._edges import graph_of_columns
 from hetune.variants.graph.loaders._guess import columns_of_text
 from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
 from hetune.variants.graph.loaders._rows import text_of
+from hetune.variants.graph.loaders.columns import advice_by_names, columns_of
 from hetune.variants.graph.loaders.options import TableOptions, TextOptions
 
 _NODES = ("src", "dst", "etype")

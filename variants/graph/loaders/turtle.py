@@ -12,7 +12,7 @@ from hetune.variants.errors import GraphError, GraphFileError
 from hetune.variants.graph._extras import require
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders._compressed import contents
-from hetune.variants.graph.loaders._reading import check_file, reading
+from hetune.variants.graph.loaders._reading import check_file, reading, reason_of
 from hetune.variants.graph.loaders._triples import Triples
 from hetune.variants.graph.loaders.options import RdfOptions
 
@@ -39,8 +39,9 @@ def load_turtle(path: Path, options: RdfOptions) -> HeteroGraph:
         try:
             parser.loadBuf(text)
         except notation3.BadSyntax as error:
-            reason = " ".join(str(error).split())[:300]
-            raise GraphFileError(f"{path} is no Turtle: {reason}; correct it there") from error
+            raise GraphFileError(
+                f"{path} is no Turtle: {reason_of(error)}; correct it there"
+            ) from error
         except (IndexError, TypeError, AttributeError) as error:  # at the end of the text
             raise GraphFileError(
                 f"{path} is no Turtle: it ends within a statement, or near line "

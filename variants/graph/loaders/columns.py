@@ -124,12 +124,18 @@ def advice_by_names(names: Sequence[str]) -> str:
             roles.setdefault(role, name)
     if "src" not in roles or "dst" not in roles:
         roles = dict(zip(usual_roles(min(len(names), 3)), names, strict=False))
-    are_plain = all(name.strip() and not set(name) & set(",:\"'") for name in roles.values())
-    are_plain = are_plain and not any(name.isdecimal() for name in roles.values())
-    if not are_plain:
+    if not all(_is_plain(name) for name in roles.values()):
         return advice(usual_roles(len(names)))
     ordered = [f"{role}:{roles[role]}" for role in ROLES if role in roles]
     return advice(ordered)
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name can stand in text that gives roles."""
+    is_place = name.isdecimal()
+    return (
+        bool(name.strip()) and name.isprintable() and not is_place and not set(name) & set(",:\"'")
+    )
 
 
 def advice(roles: Sequence[str]) -> str:
