@@ -81,14 +81,55 @@ def a_graph_of_more_relations(x, edges, graph):
     yield lambda: run(compiled(geometric.RGCNConv(8, 8, num_relations=5)), x, more)
 
 
-@case(
-    "the graph's metadata is {} but the layer was made for {}: make it with "
-    "metadata=graph.metadata()"
-)
+@case("the graph's {} are not those that the layer is for: it {}; {}")
 def a_graph_of_other_types(x, edges, graph):
-    layer = compiled(geometric.HGTConv(8, 8, (["a"], [("a", "r", "a")])))
-    yield lambda: layer(x, graph)
-    yield lambda: run(compiled(geometric.HGTConv(8, 8, metadata=graph.metadata())), x, graph)
+    named = {"relations": ["likes", "hates", "knows"]}
+    layer = hetune.compile(geometric.RGCNConv(8, 8, 3), vocabulary=named)
+    columns = graph.src, graph.dst, graph.etype
+    other = hetune.HeteroGraph(*columns, etype_names=["knows", "likes", "sees"], num_nodes=50)
+    yield lambda: layer(x, other)
+    mended = hetune.HeteroGraph(*columns, etype_names=["knows", "likes", "hates"], num_nodes=50)
+    yield lambda: run(layer, x, mended)
+
+
+@case("the graph's relation {} leads from {} to {}, and the layer's from {} to {}: {}")
+def a_graph_of_relations_between_other_types(x, edges, graph):
+    layer = hetune.compile(geometric.HGTConv(8, 8, graph.metadata()))
+    relations = [relation for _, relation, _ in graph.canonical_etypes]
+    columns = graph.dst, graph.src, graph.etype, graph.ntype
+    named = {"ntype_names": graph.ntype_names, "etype_names": relations}
+    yield lambda: layer(x, hetune.HeteroGraph(*columns, **named))
+    mended = hetune.HeteroGraph(graph.src, graph.dst, *columns[2:], **named)
+    yield lambda: run(layer, x, mended)
+
+
+@case("the vocabulary has no relations: name the layer's edge types, in order")
+def a_vocabulary_without_relations(x, edges, graph):
+    layer = geometric.RGCNConv(8, 8, 3)
+    yield lambda: hetune.compile(layer, vocabulary={"node_types": ["a"]})
+    yield lambda: run(hetune.compile(layer, vocabulary=graph), x, graph)
+
+
+@case(
+    "the vocabulary has {} relations but the layer was made for {}: name all of its edge types, "
+    "in order"
+)
+def a_vocabulary_of_fewer_relations(x, edges, graph):
+    layer = geometric.RGCNConv(8, 8, 3)
+    yield lambda: hetune.compile(layer, vocabulary={"relations": ["a"]})
+    yield lambda: run(hetune.compile(layer, vocabulary=graph), x, graph)
+
+
+@case(
+    "the vocabulary's {} are {} but the layer's metadata has {}: give them in the layer's order, "
+    "or leave vocabulary out"
+)
+def a_vocabulary_in_another_order(x, edges, graph):
+    layer = geometric.HGTConv(8, 8, graph.metadata())
+    names = graph.vocabulary().as_dict()
+    names["canonical_etypes"].reverse()
+    yield lambda: hetune.compile(layer, vocabulary=names)
+    yield lambda: run(hetune.compile(layer), x, graph)
 
 
 ROWS = "x has the shape {}: give one row of {} for each of the graph's {} nodes"

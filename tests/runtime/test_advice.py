@@ -70,7 +70,7 @@ WITHOUT_ADVICE = {
 }
 FILES = (
     *(f"frontend/{name}" for name in ("adapt", "adapter", "arguments", "calls", "edge_errors")),
-    *(f"frontend/{name}" for name in ("from_pyg", "nn", "pyg")),
+    *(f"frontend/{name}" for name in ("from_pyg", "nn", "pyg", "type_order")),
     *(f"runtime/{name}" for name in ("backends", "choice", "compiled", "executable", "fallback")),
     *(f"runtime/{name}" for name in ("inside", "running", "scored", "weights")),
 )

@@ -121,9 +121,7 @@ def test_other_names_are_refused_and_the_difference_is_shown():
         fast(X, graph_of(HATES, ("ann", "knows", "bob")))
     # The advice works: numbered by the layer's vocabulary, graphs of fewer relations run.
     fewer = graph_of(HATES)
-    with pytest.raises(
-        InputError, match=r"it lacks 'likes'; name and number its types as"
-    ):
+    with pytest.raises(InputError, match=r"it lacks 'likes'; name and number its types as"):
         fast(X, fewer)
     expected = nn.RGCN.forward(fast.module, X, renumbered(fewer, ONE))
     torch.testing.assert_close(fast(X, renumbered(fewer, fast.vocabulary)), expected)

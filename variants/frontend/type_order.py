@@ -163,8 +163,6 @@ def _check_same(
             f"the graph's {what} are not those that the layer is for: it {', and '.join(parts)}; "
             f"{mend}"
         )
-    if len(set(ids)) < len(ids):
-        raise InputError(f"the graph has two {what} for one of the layer's: {mend}")
 
 
 def _unless_same(ids: Iterable[int]) -> tuple[int, ...] | None:

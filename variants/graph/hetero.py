@@ -13,19 +13,13 @@ from weakref import WeakKeyDictionary
 import torch
 
 from hetune.variants.errors import GraphError
+from hetune.variants.graph import _derived
 from hetune.variants.graph._arrays import IdArray, check_count, device_of
 from hetune.variants.graph._canonical import (
     CanonicalEtype,
     check_declared,
     explain_split,
     name_triples,
-)
-from hetune.variants.graph._derived import (
-    EdgeColumns,
-    split_by_ends,
-    type_keys,
-    with_inverse,
-    with_loops,
 )
 from hetune.variants.graph._parts import complete
 from hetune.variants.graph.saving import rebuilt, save
@@ -195,7 +189,7 @@ class HeteroGraph:
             used = torch.bincount(self.etype, minlength=self.num_etypes).nonzero().flatten()
             return tuple((r, 0, 0) for r in used.tolist())
         types = self.num_ntypes
-        found = torch.unique(type_keys(self)).tolist()
+        found = torch.unique(_derived.type_keys(self)).tolist()
         return tuple((k // types**2, k // types % types, k % types) for k in found)
 
     @property
@@ -272,14 +266,14 @@ class HeteroGraph:
         Edges keep their order. An edge type that splits gets the names "src|rel|dst"; one that
         does not keeps its name. New types are ordered by (old type, source type, destination type).
         """
-        return self if self.is_canonical else self._with(split_by_ends(self))
+        return self if self.is_canonical else self._with(_derived.split_by_ends(self))
 
     def add_inverse(self) -> "HeteroGraph":
         """Add the inverse of each edge, with a relation of its own: 2 E edges, 2 R types.
 
         The inverse of relation r is r + R and is named "inv_<name>"; edge e's inverse is e + E.
         """
-        return self._with(with_inverse(self))
+        return self._with(_derived.with_inverse(self))
 
     def add_self_loops(self, name: str = "self") -> "HeteroGraph":
         """Add an edge from each node to itself, whatever loops there are already.
@@ -287,14 +281,14 @@ class HeteroGraph:
         The loops are a new relation called `name`; with several node types each gets a relation of
         its own, named "<name>_<node type>". They follow the other edges, in the order of the nodes.
         """
-        return self._with(with_loops(self, name))
+        return self._with(_derived.with_loops(self, name))
 
     @property
     def is_resolved(self) -> bool:
         """Whether `canonical_etypes` are known: given, or found from the edges."""
         return self._parts.declared is not None or self.is_canonical
 
-    def _with(self, edges: EdgeColumns) -> "HeteroGraph":
+    def _with(self, edges: _derived.EdgeColumns) -> "HeteroGraph":
         check_count("num_edges", edges.src.numel())
         columns = (edges.src, edges.dst, edges.etype, self.ntype)
         return HeteroGraph(*columns, **self._description() | edges.description())
