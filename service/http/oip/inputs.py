@@ -157,8 +157,8 @@ def _typed_graph(
     check_limit("edges", sum(edge.shape[1] for edge in edges.values()), limits.edges)
     counts |= dict.fromkeys(sorted(known - set(counts)), 0)
     etypes = None if metadata is None else set(metadata.etypes)
-    for key, ends in edges.items():
-        _check_edges(key, ends, counts, etypes)
+    for key, index in edges.items():
+        _check_edges(key, index, counts, etypes)
     return from_edge_index_dict(
         edges, counts, metadata=(metadata.ntypes, metadata.etypes) if metadata else None
     )
