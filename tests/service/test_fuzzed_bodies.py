@@ -109,4 +109,5 @@ def test_no_body_breaks_a_route(served):
     if FULL:
         share = watch.share_above(0.1)
         print(statuses, f"{share:.2%}, {watch.slowest:.3f} s, {grown.bytes >> 20} MiB")
-        assert share < 0.002  # a busy machine makes some late
+        assert share < 0.01  # a busy machine makes some late
+        assert watch.slowest < 5
