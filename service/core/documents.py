@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Annotated, ClassVar, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
-from pydantic_core import CoreSchema, core_schema
 
 from hetune.service.core.container import MOST_ENTRIES, MOST_LISTS
 from hetune.service.core.json_arrays import Lifted
@@ -20,16 +19,8 @@ Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 _MANY_FIELDS = 1_000
 _SHOWN = 3
-_FAIL_FAST = {
-    kind
-    for kind, schema in (
-        ("list", core_schema.ListSchema),
-        ("tuple", core_schema.TupleSchema),
-        ("dict", core_schema.DictSchema),
-    )
-    if "fail_fast" in schema.__annotations__
-}
-"""Those that can, with the pydantic there is."""
+_FAIL_FAST = ("list", "tuple", "dict")
+"""What pydantic calls schemas of many entries."""
 
 
 def _fail_fast(schema: object) -> None:
@@ -60,7 +51,7 @@ class Document(BaseModel):
     @classmethod
     def __get_pydantic_core_schema__(
         cls, source: type[BaseModel], handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
+    ) -> Any:
         """Lets pydantic stop at the first error of a list or a map."""
         found = handler(source)
         _fail_fast(found)
@@ -147,6 +138,7 @@ def _explain(error: ValidationError) -> str:
     lines = []
     for item in found[:_SHOWN]:
         where = ".".join(str(part) for part in item["loc"])
-        lines.append(f"{where}: {item['msg']}" if where else item["msg"])
+        says = item["msg"].removeprefix("Value error, ")
+        lines.append(f"{where}: {says}" if where else says)
     more = len(found) - _SHOWN
     return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")

@@ -6,7 +6,6 @@ from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, WithJsonSchema
-from pydantic_core import PydanticCustomError
 
 from hetune.service.core.json_arrays import JsonArray, Lifted
 from hetune.service.core.limits import check_limit
@@ -36,14 +35,14 @@ def _array(value: object, info: ValidationInfo) -> JsonArray | None:
 def _list(value: object, info: ValidationInfo) -> JsonArray:
     found = _array(value, info)
     if found is None or found.is_nested:
-        raise PydanticCustomError("numbers", "Input should be a list of numbers")
+        raise ValueError("Input should be a list of numbers")
     return found
 
 
 def _numbers(value: object, info: ValidationInfo) -> JsonArray:
     found = _array(value, info)
     if found is None:
-        raise PydanticCustomError("numbers", "Input should be a list of numbers, or of rows")
+        raise ValueError("Input should be a list of numbers, or of rows")
     return found
 
 
@@ -51,9 +50,7 @@ def _rows(value: object, info: ValidationInfo, name: str = "") -> JsonArray:
     found = _array(value, info)
     if found is None or not (found.is_nested or found.count == 0):
         where = f"of {name[:64]!r} " if name else ""
-        raise PydanticCustomError(
-            "rows", "Input {where}should be a list of rows of numbers", {"where": where}
-        )
+        raise ValueError(f"Input {where}should be a list of rows of numbers")
     return found
 
 

@@ -37,7 +37,8 @@ class Limits:
         waiting: Computations that wait or run at the same time.
         waiting_bytes: Bodies that are received, or whose requests wait or run, together; a quarter
             of the memory there is.
-        uploads: Uploads that are worked on at the same time; as many bodies may be received on disk.
+        uploads: Uploads that are worked on at the same time; on disk there are as many bytes of
+            others, at most, as so many bodies may have.
     """
 
     json_bytes: int = 8 << 20

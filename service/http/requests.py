@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from hetune.service.http.body import Media
 from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
-T = TypeVar("T")
+JsonRows: TypeAlias = JsonArray | dict[str, JsonArray]
 
 
 class SelectHeader(Document):
@@ -70,7 +70,9 @@ class FeaturesDocument(Document):
         parts = self.x.values() if isinstance(self.x, dict) else (self.x,)
         if (count := sum(part.rows for part in parts)) != nodes:
             raise InputError(f"x has {count} rows: give {nodes}, one for each node of the graph")
-        return _matrices(self.x, None)
+        if isinstance(self.x, dict):
+            return {name: _matrix(_name(name), rows, None) for name, rows in self.x.items()}
+        return _matrix("x", self.x, None)
 
 
 class SelectDocument(SelectHeader):
@@ -114,7 +116,7 @@ class InferRequest:
 
     header: _RunHeader
     graph: HeteroGraph | str
-    features: Features | JsonArray | dict[str, JsonArray] | str
+    features: Features | JsonRows | str
     nodes: Nodes | None
 
     def rows(self, width: int) -> Features | str:
@@ -131,10 +133,11 @@ class InferRequest:
         if isinstance(given, str | Tensor):
             return given
         if isinstance(given, JsonArray):
-            return _matrices(given, width)
-        arrays = {name: rows for name, rows in given.items() if isinstance(rows, JsonArray)}
-        tensors = {name: rows for name, rows in given.items() if isinstance(rows, Tensor)}
-        return {**tensors, **_matrices(arrays, width)}
+            return _matrix("x", given, width)
+        return {
+            name: rows if isinstance(rows, Tensor) else _matrix(_name(name), rows, width)
+            for name, rows in given.items()
+        }
 
 
 def read_deadline(media: Media, body: Content) -> float | None:
@@ -157,7 +160,9 @@ def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
     """
     if media is Media.JSON:
         document = parse(InferDocument, bytes(body))
-        given = _one_of(document.features, document.x)
+        _check_one(document.features, document.x)
+        given = document.features if document.x is None else document.x
+        assert given is not None
         return InferRequest(
             document.model_copy(update={"graph": "", "features": None, "x": None, "nodes": None}),
             _given(document.graph, limits),
@@ -170,7 +175,10 @@ def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
     for name in message.tensors:
         if name.partition("/")[0] not in ("x", "nodes", "graph"):
             raise MalformedError(f"there is no use for the tensor {name!r}: give x, nodes, graph")
-    features = _one_of(header.features, message.group("x"))
+    x = message.group("x")
+    _check_one(header.features, x)
+    features = header.features if x is None else x
+    assert features is not None
     return InferRequest(header, graph, features, _with_whole(message.group("nodes"), header.nodes))
 
 
@@ -192,16 +200,14 @@ def read_select(
     return header, _contained(header.graph, message.group("graph"), limits)
 
 
-def _one_of(features: T | None, x: T | None) -> T:
+def _check_one(features: object, x: object) -> None:
     if features is not None and x is not None:
         raise MalformedError("there are both x and features: give one")
-    found = x if features is None else features
-    if found is None:
+    if features is None and x is None:
         raise MalformedError(
             "features are missing: give rows as x, of all nodes or by node type, or as features "
             "the name of those that are kept with the graph"
         )
-    return found
 
 
 def _given(graph: str | GraphHeader, limits: Limits) -> HeteroGraph | str:
@@ -223,10 +229,8 @@ def _contained(
     return graph_of(graph, arrays, limits)
 
 
-def _matrices(given: JsonArray | dict[str, JsonArray], width: int | None) -> Features:
-    if isinstance(given, JsonArray):
-        return _matrix("x", given, width)
-    return {name: _matrix(f"x of {name[:64]!r}", rows, width) for name, rows in given.items()}
+def _name(ntype: str) -> str:
+    return f"x of {ntype[:64]!r}"
 
 
 def _matrix(what: str, rows: JsonArray, width: int | None) -> Tensor:

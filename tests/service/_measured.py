@@ -35,11 +35,11 @@ class Watch:
         url: Where it is.
 
     Attributes:
-        slowest: Seconds of the slowest answer.
+        times: Seconds of each answer.
     """
 
     def __init__(self, url: str) -> None:
-        self.slowest = 0.0
+        self.times: list[float] = []
         self._url, self._over = url, threading.Event()
 
     def __enter__(self) -> "Watch":
@@ -51,12 +51,21 @@ class Watch:
         self._over.set()
         self._thread.join()
 
+    @property
+    def slowest(self) -> float:
+        """Seconds of the slowest answer."""
+        return max(self.times, default=0.0)
+
+    def share_above(self, seconds: float) -> float:
+        """How many of the answers took longer."""
+        return sum(found > seconds for found in self.times) / max(len(self.times), 1)
+
     def _ask(self) -> None:
         with httpx.Client(base_url=self._url, trust_env=False, timeout=60) as client:
             while not self._over.is_set():
                 begun = time.perf_counter()
                 assert client.get("/healthz").status_code == 200
-                self.slowest = max(self.slowest, time.perf_counter() - begun)
+                self.times.append(time.perf_counter() - begun)
                 time.sleep(0.005)
 
 

@@ -18,7 +18,7 @@ from hetune.service.http.access import NEEDS
 from hetune.service.http.app import application
 from hetune.service.http.problems import MEDIA_TYPE, STATUS
 
-from ._measured import Watch, growth, response_time
+from ._measured import Watch, growth
 from ._mutations import FORM, bodies, mutated
 from ._serving import make_service, serving, tiny_features, tiny_graph
 
@@ -100,7 +100,6 @@ def checked(body, found):
 
 def test_no_body_breaks_a_route(served):
     chance, statuses = random.Random(36), Counter()
-    usual = response_time(served.url)
     with growth() as grown, Watch(served.url) as watch:
         for number in range(COUNT):
             body = mutated(served.bodies[number % len(served.bodies)], chance)
@@ -108,5 +107,7 @@ def test_no_body_breaks_a_route(served):
     assert statuses[400] > COUNT / 5
     assert grown.bytes < MOST_BYTES
     if FULL:
-        print(statuses, f"{watch.slowest:.3f} s ({usual:.3f}), {grown.bytes >> 20} MiB")
-        assert watch.slowest < 0.1 + 5 * usual
+        share = watch.share_above(0.1)
+        print(statuses, f"{share:.2%}, {watch.slowest:.3f} s, {grown.bytes >> 20} MiB")
+        assert share < 0.01  # a busy machine makes some late
+        assert watch.slowest < 5

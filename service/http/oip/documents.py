@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
-from pydantic_core import PydanticCustomError
 
 from hetune.service.core.documents import Document
 from hetune.service.core.fields import Few, Numbers
@@ -24,7 +23,7 @@ _SHAPE: dict[str, Any] = {
 
 def _checked_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     if len(shape) > MOST_DIMENSIONS or min(shape, default=0) < 0:
-        raise PydanticCustomError("shape", "Input should be at most 8 sizes, 0 or more")
+        raise ValueError("Input should be at most 8 sizes, 0 or more")
     return shape
 
 
