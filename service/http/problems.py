@@ -48,7 +48,6 @@ STATUS: dict[type[HetuneError], int] = {
     errors.VariantError: 422,
     errors.BusyError: 429,
     errors.DeadlineError: 504,
-    errors.CompileError: 503,
     errors.DeviceError: 503,
     errors.DeviceMemoryError: 503,
     errors.DiskFullError: 507,
