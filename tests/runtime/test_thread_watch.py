@@ -122,15 +122,23 @@ def machine(monkeypatch):
 
 @pytest.fixture
 def fast(no_grad):
-    return compile_layer(nn.RGCN(8, 8, 3))
+    return compile_layer(nn.RGCN(8, 8, 3), expected_runs=100)
 
 
 def test_a_layer_has_one_thread_where_several_are_held_up(fast, x, graph, machine):
     results = [fast(x, graph) for _ in range(20)]
     assert machine.used == [2] * RUNS + [1] * (20 - RUNS)
     assert used_threads() == 1
+    assert fast.explain(x, graph).reason.endswith(
+        "; with one thread for now: " + thread_watch.HELD_UP
+    )
     assert all(torch.equal(found, results[0]) for found in results)
     assert kernel_threads() == 2
+
+
+def test_explaining_says_nothing_of_it_otherwise(fast, x, graph, machine):
+    fast(x, graph)
+    assert "for now" not in fast.explain(x, graph).reason
 
 
 def test_each_graph_has_threads_of_its_own(fast, x, graph, machine):

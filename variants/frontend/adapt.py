@@ -8,11 +8,13 @@ from torch.nn.utils.parametrize import is_parametrized
 from hetune.variants.frontend import pyg
 from hetune.variants.frontend.adapter import Adapter, Unsupported, refusal
 from hetune.variants.frontend.nn import HGT, FlatLayer, RelationalLayer
+from hetune.variants.frontend.wrapper import unwrapped
 from hetune.variants.program.nodes import Space
 
 
 def adapt(module: nn.Module) -> Adapter | Unsupported:
-    """The adapter of a layer of `hetune.nn` or of PyTorch Geometric."""
+    """The adapter of a layer of `hetune.nn` or of PyTorch Geometric, compiled or not."""
+    module = unwrapped(module)
     if isinstance(module, RelationalLayer):
         if "forward" in vars(module) or type(module).forward not in (
             FlatLayer.forward,

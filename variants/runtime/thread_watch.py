@@ -13,6 +13,8 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field
 
+HELD_UP = "several are held up, for other programs use the processors"
+"""Why, for a reader."""
 SHORT_SECONDS = 5e-3
 """Runs that should take longer are not watched: what they can lose is little beside them."""
 RUNS = 3
