@@ -72,8 +72,15 @@ def test_all_threads_are_tried_again_seldom_and_kept_once_they_are_faster():
     quiet = runs(found, 2 * MOST_REST, SHARED)
     assert quiet[-1] == 2
     assert set(runs(found, 1000, SHARED)) == {2}
-    again = runs(found, REST, HELD_UP)
-    assert again[-1] == 1
+    again = runs(found, RUNS + 1, HELD_UP)
+    assert again == [2] * RUNS + [1]
+
+
+def test_all_threads_are_tried_again_after_as_many_runs_as_the_docs_say():
+    found = watch()
+    used = runs(found, 2 * RUNS + REST + 1 + 2 * REST + 1, HELD_UP)
+    tried = [position for position, threads in enumerate(used) if threads == 2]
+    assert tried == [*range(RUNS), 2 * RUNS + REST, 2 * RUNS + 3 * REST + 1]
 
 
 def test_one_thread_that_is_no_faster_is_not_kept(caplog):

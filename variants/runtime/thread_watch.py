@@ -94,9 +94,12 @@ class ThreadWatch:
 
     def _keep(self, one: bool) -> None:
         is_news = one == self._uses_one
-        self._rest = REST if not one and is_news else min(2 * self._rest, MOST_REST)
-        self._uses_one, self._tries, self._left = one, False, self._rest
-        if one and is_news and not self._is_said:
+        self._uses_one, self._tries = one, False
+        if is_news and not one:  # what held them up is gone
+            self._left, self._rest = 0, REST
+            return
+        self._left, self._rest = self._rest, min(2 * self._rest, MOST_REST)
+        if is_news and not self._is_said:
             self._is_said = True
             self._say()
 
