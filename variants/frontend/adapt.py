@@ -9,12 +9,13 @@ from hetune.variants.frontend import pyg
 from hetune.variants.frontend.adapter import Adapter, Unsupported, refusal
 from hetune.variants.frontend.nn import HGT, FlatLayer, RelationalLayer
 from hetune.variants.frontend.type_order import named_for
+from hetune.variants.frontend.wrapper import unwrapped
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.program.nodes import Space
 
 
 def adapt(module: nn.Module, vocabulary: Vocabulary | None = None) -> Adapter | Unsupported:
-    """The adapter of a layer of `hetune.nn` or of PyTorch Geometric.
+    """The adapter of a layer of `hetune.nn` or of PyTorch Geometric, compiled or not.
 
     Args:
         module: The layer.
@@ -30,6 +31,7 @@ def adapt(module: nn.Module, vocabulary: Vocabulary | None = None) -> Adapter | 
 
 
 def _found(module: nn.Module) -> Adapter | Unsupported:
+    module = unwrapped(module)
     if isinstance(module, RelationalLayer):
         if "forward" in vars(module) or type(module).forward not in (
             FlatLayer.forward,
