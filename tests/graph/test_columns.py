@@ -118,6 +118,7 @@ def test_weights_and_times_are_kept_by_name(tmp_path: Path):
     for value, message in (
         ("x", "no numbers"),
         ("nan", "row 1 has nan"),
+        ("1e300", "row 1 has inf for weight: give finite float32"),
         ("", "row 1 has no weight"),
     ):
         with pytest.raises(GraphFileError, match=message):

@@ -17,6 +17,7 @@ _NUMBER = (
 )
 _DIGIT = "[0-9]"
 _PADDED = r"^[+-]?0[0-9]"
+_FLOAT64 = np.dtype(np.float64)
 _EXACT = 2**53
 """Floats are exact up to here."""
 
@@ -58,21 +59,22 @@ def column_of(name: str, values: pa.ChunkedArray) -> Column:
     return _of_texts(name, values.cast(pa.string()))
 
 
-def floats_of(name: str, values: pa.ChunkedArray) -> np.ndarray:
-    """Finite numbers of a column, float64 [E].
+def floats_of(name: str, values: pa.ChunkedArray, dtype: np.dtype = _FLOAT64) -> np.ndarray:
+    """A copy of a column of numbers that are finite in `dtype`, [E].
 
     Raises:
         GraphError: One is none; names its row.
     """
     try:
-        found: np.ndarray = values.cast(pa.float64()).to_numpy()
+        with np.errstate(over="ignore"):
+            found: np.ndarray = values.cast(pa.float64()).to_numpy().astype(dtype)
     except pa.ArrowInvalid as error:
         raise GraphError(
             f"the column for {name} has values that are no numbers ({error})"
         ) from error
     if len(found) and not np.isfinite(found).all():
         row = int(np.argmin(np.isfinite(found)))
-        raise GraphError(f"row {row + 1} has {found[row]} for {name}: give a finite number")
+        raise GraphError(f"row {row + 1} has {found[row]} for {name}: give finite {dtype}")
     return found
 
 

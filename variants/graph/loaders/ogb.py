@@ -64,9 +64,9 @@ def _hetero(folder: Path) -> HeteroGraph:
     if not edges:
         raise GraphFileError(f"{folder / 'relations'} has no relation: fetch it again")
     with reading(folder, "an OGB raw folder"):
-        for (source, relation, target), ends in edges.items():
-            for name, ids in ((source, ends[0]), (target, ends[1])):
-                check_range(relation, ids, counts.get(name, 0), f"{name} nodes")
+        for (source, name, target), ends in edges.items():
+            for ntype, ids in ((source, ends[0]), (target, ends[1])):
+                check_range(name, ids, counts.get(ntype, 0), f"{ntype} nodes")
         return from_edge_index_dict(edges, counts)
 
 

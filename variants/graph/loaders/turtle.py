@@ -70,7 +70,7 @@ class _Literal:
 def _parser(notation3: Any, rows: "_Rows", base: str) -> Any:
     """The parser of rdflib with a sink that keeps terms as they are written."""
 
-    class Sink(notation3.RDFSink):  # type: ignore[misc, name-defined]
+    class Sink(notation3.RDFSink):  # type: ignore[misc]
         def newSymbol(self, *args: str) -> _Iri:  # noqa: N802
             return _Iri(args[0])
 
@@ -87,7 +87,7 @@ def _parser(notation3: Any, rows: "_Rows", base: str) -> Any:
             _, predicate, subject, obj = quadruple
             rows.add(_term(subject), _term(predicate), _term(obj))
 
-    class Parser(notation3.SinkParser):  # type: ignore[misc, name-defined]
+    class Parser(notation3.SinkParser):  # type: ignore[misc]
         def nodeOrLiteral(self, argstr: str, i: int, res: Any) -> int:  # noqa: N802
             at: int = self.skipSpace(argstr, i)
             if at < 0:
@@ -105,10 +105,10 @@ def _parser(notation3: Any, rows: "_Rows", base: str) -> Any:
 def _term(found: object) -> str:
     """A term of the parser as N-Triples writes it, without escapes."""
     match found:
-        case _Literal(text, None, None):
-            return f'"{text}"'
-        case _Literal(text, None, language):
+        case _Literal(text, None, str() as language):
             return f'"{text}"@{language.lower()}'
+        case _Literal(text, None, _):
+            return f'"{text}"'
         case _Literal(text, datatype, _):
             return f'"{text}"^^<{datatype}>'
         case bool():
