@@ -72,8 +72,15 @@ def test_all_threads_are_tried_again_seldom_and_kept_once_they_are_faster():
     quiet = runs(found, 2 * MOST_REST, SHARED)
     assert quiet[-1] == 2
     assert set(runs(found, 1000, SHARED)) == {2}
-    again = runs(found, REST, HELD_UP)
-    assert again[-1] == 1
+    again = runs(found, RUNS + 1, HELD_UP)
+    assert again == [2] * RUNS + [1]
+
+
+def test_all_threads_are_tried_again_after_as_many_runs_as_the_docs_say():
+    found = watch()
+    used = runs(found, 2 * RUNS + REST + 1 + 2 * REST + 1, HELD_UP)
+    tried = [position for position, threads in enumerate(used) if threads == 2]
+    assert tried == [*range(RUNS), 2 * RUNS + REST, 2 * RUNS + 3 * REST + 1]
 
 
 def test_one_thread_that_is_no_faster_is_not_kept(caplog):
@@ -122,15 +129,23 @@ def machine(monkeypatch):
 
 @pytest.fixture
 def fast(no_grad):
-    return compile_layer(nn.RGCN(8, 8, 3))
+    return compile_layer(nn.RGCN(8, 8, 3), expected_runs=100)
 
 
 def test_a_layer_has_one_thread_where_several_are_held_up(fast, x, graph, machine):
     results = [fast(x, graph) for _ in range(20)]
     assert machine.used == [2] * RUNS + [1] * (20 - RUNS)
     assert used_threads() == 1
+    assert fast.explain(x, graph).reason.endswith(
+        "; with one thread for now: " + thread_watch.HELD_UP
+    )
     assert all(torch.equal(found, results[0]) for found in results)
     assert kernel_threads() == 2
+
+
+def test_explaining_says_nothing_of_it_otherwise(fast, x, graph, machine):
+    fast(x, graph)
+    assert "for now" not in fast.explain(x, graph).reason
 
 
 def test_each_graph_has_threads_of_its_own(fast, x, graph, machine):

@@ -216,3 +216,9 @@ def test_whose_call_it_is_that_runs_uncompiled():
         warnings.simplefilter("always")
         hetune.compile(geometric.RGCNConv(8, 8, 3, aggr="max"))
     assert [w.filename for w in caught] == [__file__]
+
+
+def test_it_is_taken_where_a_layer_is(fast, rgat, x, graph):
+    selector = Selector()
+    assert selector.choose(fast, graph).id == selector.choose(rgat, graph).id
+    torch.testing.assert_close(hetune.nn.from_pyg(fast)(x, graph), fast(x, graph))

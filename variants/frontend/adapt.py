@@ -9,12 +9,13 @@ from hetune.variants.frontend import pyg
 from hetune.variants.frontend.adapter import Adapter, Unsupported, refusal
 from hetune.variants.frontend.nn import HGT, FlatLayer, RelationalLayer
 from hetune.variants.frontend.type_order import named_for
+from hetune.variants.frontend.wrapper import unwrapped
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.program.nodes import Space
 
 
 def adapt(module: nn.Module, vocabulary: Vocabulary | None = None) -> Adapter | Unsupported:
-    """The adapter of a layer of `hetune.nn` or of PyTorch Geometric.
+    """The adapter of a layer of `hetune.nn` or of PyTorch Geometric, compiled or not.
 
     Args:
         module: The layer.
@@ -23,7 +24,7 @@ def adapt(module: nn.Module, vocabulary: Vocabulary | None = None) -> Adapter | 
     Raises:
         InputError: The vocabulary is not for this layer.
     """
-    found = _found(module)
+    found = _found(unwrapped(module))
     if vocabulary is not None and isinstance(found, Adapter):
         found.vocabulary = named_for(found, vocabulary)
     return found

@@ -12,6 +12,7 @@ from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter, Unsupported
 from hetune.variants.frontend.nn import HGT, RGAT, RGCN, RelationalLayer
 from hetune.variants.frontend.pyg import adapt
+from hetune.variants.frontend.wrapper import unwrapped
 
 
 def from_pyg(module: nn.Module) -> RelationalLayer:
@@ -20,11 +21,12 @@ def from_pyg(module: nn.Module) -> RelationalLayer:
     Weights are copied; those mixed from bases are mixed first.
 
     Args:
-        module: A `RGCNConv`, `FastRGCNConv`, `RGATConv` or `HGTConv`.
+        module: A `RGCNConv`, `FastRGCNConv`, `RGATConv` or `HGTConv`, compiled or not.
 
     Raises:
         InputError: It is none, or it has an option that no layer of `hetune.nn` has.
     """
+    module = unwrapped(module)
     found = adapt(module)
     if isinstance(found, Unsupported):
         raise InputError(f"{type(module).__name__} is no layer of hetune.nn: {found.reason}")

@@ -125,6 +125,7 @@ class Registry:
         where = "disk"
         if library is None:
             where = "compiled"
+            _log.info("compiling the kernel %s", source.name)
             try:
                 library = self._load_compiled(key, source)
             except BaseException:

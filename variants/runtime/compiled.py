@@ -6,6 +6,7 @@ import copy
 import math
 import pickle
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import Autocast, cast
 from hetune.variants.frontend.calls import Call, read_call, result_of, rows_of
 from hetune.variants.frontend.type_order import order_of
+from hetune.variants.frontend.wrapper import HOOKS, ModuleWrapper
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import now_on, settle
 from hetune.variants.graph.threads import kernel_threads
@@ -35,10 +37,10 @@ from hetune.variants.runtime.modes import differentiates, full_precision, transf
 from hetune.variants.runtime.pricing import Pricer, RooflinePricer
 from hetune.variants.runtime.range import OUTGROWN, Overflow, may_differ
 from hetune.variants.runtime.running import Runs
+from hetune.variants.runtime.thread_watch import HELD_UP
 from hetune.variants.runtime.use import Policy, Use, Uses
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
 from hetune.variants.runtime.weights import WeightCache
-from hetune.variants.runtime.wrapper import HOOKS, ModuleWrapper
 
 
 def compile(
@@ -118,12 +120,10 @@ class CompiledLayer(ModuleWrapper):
         super().__init__()
         self.vocabulary = vocabulary
         survive_forks()
-        self._runs = Runs(backend)
-        self._policy = policy
+        self._runs, self._policy = Runs(backend), policy
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
-        self._weights = WeightCache()
-        self._graphs = GraphCache()
+        self._weights, self._graphs = WeightCache(), GraphCache()
         self._autocast = Autocast()
         self._warned = set(warned)
         self.training = module.training
@@ -250,7 +250,7 @@ class CompiledLayer(ModuleWrapper):
         """
         _, _, graph = self._prepare_choice(args, kwargs)
         policy = self._policy.limited(memory_limit)
-        return choose(
+        choice = choose(
             tuple(self._promoted.values()),
             graph,
             policy.pricer,
@@ -258,6 +258,9 @@ class CompiledLayer(ModuleWrapper):
             expected_runs=policy.expected_runs or math.inf,
             cuda_graph=policy.cuda_graph,
         )
+        if self._runs.threads(self._promoted[choice.id], choice.seconds, graph) < choice.threads:
+            choice = replace(choice, reason=f"{choice.reason}; with one thread for now: {HELD_UP}")
+        return choice
 
     def warm(
         self,

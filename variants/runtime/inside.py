@@ -7,7 +7,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter, Unsupported
-from hetune.variants.runtime.wrapper import ModuleWrapper
+from hetune.variants.frontend.wrapper import ModuleWrapper
 
 _NAMED = 8
 

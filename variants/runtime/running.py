@@ -148,6 +148,12 @@ class Runs:
             executable, features, weights, out, lambda: _is_replayed(chosen, graph, policy)
         )
 
+    def threads(self, variant: Variant, seconds: float, graph: HeteroGraph) -> int:
+        """How many the next run of a variant is to have, which was predicted to take so long."""
+        chosen = Chosen(variant), Chosen(variant, seconds=seconds)
+        watches = [self._watch(each, graph) for each in chosen]
+        return min((watch.threads for watch in watches if watch), default=kernel_threads())
+
     def _watch(self, chosen: Chosen, graph: HeteroGraph) -> ThreadWatch | None:
         """Who watches the runs; None for those that have one thread, or are long."""
         if not (isinstance(self.backend, CppBackend) and may_use_fewer()):

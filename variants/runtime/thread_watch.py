@@ -13,6 +13,8 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field
 
+HELD_UP = "several are held up, for other programs use the processors"
+"""Why, for a reader."""
 SHORT_SECONDS = 5e-3
 """Runs that should take longer are not watched: what they can lose is little beside them."""
 RUNS = 3
@@ -92,9 +94,12 @@ class ThreadWatch:
 
     def _keep(self, one: bool) -> None:
         is_news = one == self._uses_one
-        self._rest = REST if not one and is_news else min(2 * self._rest, MOST_REST)
-        self._uses_one, self._tries, self._left = one, False, self._rest
-        if one and is_news and not self._is_said:
+        self._uses_one, self._tries = one, False
+        if is_news and not one:  # what held them up is gone
+            self._left, self._rest = 0, REST
+            return
+        self._left, self._rest = self._rest, min(2 * self._rest, MOST_REST)
+        if is_news and not self._is_said:
             self._is_said = True
             self._say()
 

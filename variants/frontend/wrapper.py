@@ -74,3 +74,8 @@ class ModuleWrapper(nn.Module):
         found = {key: state.pop(key) for key in own if key in state}
         state.update((f"{prefix}module.{key.removeprefix(prefix)}", found[key]) for key in found)
         super()._load_from_state_dict(state, prefix, *rest)
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """What a wrapper stands for, or the module itself."""
+    return module.module if isinstance(module, ModuleWrapper) else module
