@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import random
 import warnings
 from collections.abc import Callable
 
@@ -36,6 +37,8 @@ from hetune.variants.graph import (
 from hetune.variants.graph.subsample import subsample
 from hetune.variants.testing.graphs import typed_graph
 from hetune.variants.testing.strategies import graphs
+
+from ._mutations import mutated
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch_geometric calls deprecated parts of torch
@@ -343,3 +346,16 @@ def test_node_names_have_to_fit(names, message):
             ntype_names=graph.ntype_names,
             node_names=names,
         )
+
+
+def test_damaged_files_are_refused_or_read(tmp_path):
+    path = tmp_path / "names.json"
+    small().vocabulary().save(path)
+    data, draw = path.read_bytes(), random.Random(0)
+    for _ in range(500):
+        path.write_bytes(mutated(data, data, draw))
+        try:
+            found = Vocabulary.load(path)
+        except GraphFileError:
+            continue
+        assert Vocabulary.of(found.as_dict()) == found

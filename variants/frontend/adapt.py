@@ -24,14 +24,13 @@ def adapt(module: nn.Module, vocabulary: Vocabulary | None = None) -> Adapter | 
     Raises:
         InputError: The vocabulary is not for this layer.
     """
-    found = _found(module)
+    found = _found(unwrapped(module))
     if vocabulary is not None and isinstance(found, Adapter):
         found.vocabulary = named_for(found, vocabulary)
     return found
 
 
 def _found(module: nn.Module) -> Adapter | Unsupported:
-    module = unwrapped(module)
     if isinstance(module, RelationalLayer):
         if "forward" in vars(module) or type(module).forward not in (
             FlatLayer.forward,

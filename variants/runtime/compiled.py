@@ -120,12 +120,10 @@ class CompiledLayer(ModuleWrapper):
         super().__init__()
         self.vocabulary = vocabulary
         survive_forks()
-        self._runs = Runs(backend)
-        self._policy = policy
+        self._runs, self._policy = Runs(backend), policy
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
-        self._weights = WeightCache()
-        self._graphs = GraphCache()
+        self._weights, self._graphs = WeightCache(), GraphCache()
         self._autocast = Autocast()
         self._warned = set(warned)
         self.training = module.training

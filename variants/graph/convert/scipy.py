@@ -38,8 +38,9 @@ def from_scipy(
     known = vocabulary_of(vocabulary, like)
     import scipy.sparse  # seldom needed
 
-    if scipy.sparse.issparse(matrix):
-        matrix = matrix.tocoo()  # SciPy's dok is a dictionary, too
+    given: Any = matrix
+    if scipy.sparse.issparse(given):
+        matrix = given.tocoo()  # SciPy's dok is a dictionary, too
     is_named = isinstance(matrix, Mapping)
     matrices = dict(matrix) if isinstance(matrix, Mapping) else {"0": matrix}
     if not matrices:

@@ -183,7 +183,7 @@ def _numbered(columns: tuple[Column, ...], options: TableOptions, ntype: str | N
 
 def _etypes(
     values: pa.ChunkedArray, known: Sequence[str] | None
-) -> tuple[np.ndarray, list[str] | None]:
+) -> tuple[np.ndarray, Sequence[str] | None]:
     """The type of each edge, and the names if they have any."""
     column = column_of("edge type", values)
     if column.ids is not None:
