@@ -37,6 +37,7 @@ from hetune.variants.runtime.choice import Choice, Chosen, check_demands, choose
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.first_sight import is_left_to_module
 from hetune.variants.runtime.given import types_of, weights_of
 from hetune.variants.runtime.graph_break import caller, outside_of_graphs
 from hetune.variants.runtime.modes import differentiates, full_precision, transform
@@ -134,6 +135,8 @@ class CompiledLayer(nn.Module):
         self._graphs = GraphCache()
         self._autocast = Autocast()
         self._warned: set[str] = set()
+        self._ready: set[str] = set()
+        self._last: Variant | None = None
         if isinstance(adapter, Unsupported):
             self._warn(adapter.reason)
         else:
@@ -183,7 +186,15 @@ class CompiledLayer(nn.Module):
                 "gradients are needed: call it under torch.no_grad() for inference"
             )
         if not isinstance(prepared, Unsupported):
-            prepared = self._compute(*prepared, variant, memory_limit, out)
+            is_free = variant is None and memory_limit is None and out is None
+            graph = self._graph(*prepared, is_free)
+            if graph is None:
+                try:
+                    return self.module(*args, **kwargs)
+                except Exception:  # what is wrong is said in our own words
+                    graph = self._graph(*prepared)
+                    assert graph is not None
+            prepared = self._compute(*prepared, graph, variant, memory_limit, out)
         if isinstance(prepared, Unsupported):
             demands = {
                 "variant=": variant,
@@ -203,6 +214,8 @@ class CompiledLayer(nn.Module):
         memory_limit: int | None,
         out: Tensor | None,
     ) -> Tensor | dict[str, Tensor] | Unsupported:
+        if (reason := adapter.graph_refusal(graph)) is not None:
+            return Unsupported(reason)
         rows, overflow = rows_of(adapter, call, graph).float(), Overflow()
         dtypes = self._autocast.dtypes(adapter, call, rows.device) if out is None else torch.float32
         with full_precision(rows.device.type):
@@ -237,13 +250,18 @@ class CompiledLayer(nn.Module):
             VariantError: The call is not supported and would run in the original module.
         """
         prepared = self._prepare(args, kwargs)
+        if not isinstance(prepared, Unsupported):
+            graph = self._graph(*prepared)
+            assert graph is not None
+            if (reason := prepared[0].graph_refusal(graph)) is not None:
+                prepared = Unsupported(reason)
         if isinstance(prepared, Unsupported):
             raise VariantError(f"this call runs in the original module: {prepared.reason}")
-        return self._choice(prepared[2], memory_limit)
+        return self._choice(graph, memory_limit)
 
     def _prepare(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Adapter, Call, HeteroGraph] | Unsupported:
+    ) -> tuple[Adapter, Call] | Unsupported:
         adapter = self._adapter
         if adapter is None:
             return Unsupported("the module is not supported")
@@ -258,14 +276,21 @@ class CompiledLayer(nn.Module):
         for tensor in features:
             if reason := self._backend.refusal(tensor.device):
                 return Unsupported(reason)
-        return adapter, call, self._graph(adapter, call)
+        return adapter, call
 
     def _needs_gradients(self, call: Call) -> bool:
         return differentiates(
             lambda: (*_features(call), *self.module.parameters(), *self.module.buffers())
         )
 
-    def _graph(self, adapter: Adapter, call: Call) -> HeteroGraph:
+    def _graph(self, adapter: Adapter, call: Call, is_free: bool = False) -> HeteroGraph | None:
+        """The call's graph; None where it is new, and the module is done with it sooner.
+
+        Args:
+            adapter: The layer's.
+            call: What it was called with.
+            is_free: Whether the call asks for nothing that the module does not keep to.
+        """
         if isinstance(call.edges, HeteroGraph):
             return graph_of(adapter, call)
         extra: tuple[object, ...]
@@ -275,7 +300,13 @@ class CompiledLayer(nn.Module):
             extra = tuple((name, rows.shape[0]) for name, rows in call.x.items())
         if isinstance(call.edges, Mapping):
             extra = (*extra, *call.edges)
-        return self._graphs.graph(call.tensors, extra, lambda: graph_of(adapter, call))
+        is_free = is_free and self._policy.is_free and self._backend.name == "cpp"
+        return self._graphs.graph(
+            call.tensors,
+            extra,
+            lambda: graph_of(adapter, call),
+            lambda: is_free and is_left_to_module(adapter, call),
+        )
 
     def _choice(self, graph: HeteroGraph, memory_limit: int | None) -> Choice:
         policy = self._policy_for(memory_limit)
@@ -295,7 +326,8 @@ class CompiledLayer(nn.Module):
             policy = self._policy_for(memory_limit)
             uses = graph.cached(("uses", kernel_threads()), Uses, owner=self)
             use = uses.under(policy.memory_limit)
-            chosen, tell = use.next(tuple(self._promoted.values()), graph, policy, self._is_ready)
+            chosen, tell = use.next(tuple(self._promoted.values()), graph, policy, self._at_hand)
+            self._last = chosen.variant
             if tell is not None and not settle(graph.device):
                 tell = None  # somebody records the run, whose time says nothing
             return chosen, tell
@@ -317,8 +349,13 @@ class CompiledLayer(nn.Module):
                 )
         return Chosen(found), None
 
-    def _is_ready(self, variant: Variant) -> bool:
-        return all(map(self._backend.is_ready, variant.plan.launches, variant.schedules))
+    def _at_hand(self, variant: Variant) -> Variant | None:
+        """The variant, or the one that ran last, on whatever graph, if it was never compiled."""
+        if variant is not self._last and variant.key not in self._ready:
+            if not all(map(self._backend.is_ready, variant.plan.launches, variant.schedules)):
+                return self._last
+            self._ready.add(variant.key)
+        return variant
 
     def _policy_for(self, memory_limit: int | None) -> Policy:
         if memory_limit is None:

@@ -56,6 +56,11 @@ class Policy:
     explore: bool = False
     cuda_graph: bool | None = None
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody has said how to choose."""
+        return self.memory_limit is None and self.expected_runs is None and not self.explore
+
 
 @dataclass(slots=True)
 class Use:
@@ -81,7 +86,7 @@ class Use:
         variants: tuple[Variant, ...],
         graph: HeteroGraph,
         policy: Policy,
-        is_ready: Callable[[Variant], bool],
+        at_hand: Callable[[Variant], Variant | None],
     ) -> tuple[Chosen, Callable[[float], None] | None]:
         """What to run now, and whom to tell the seconds that it took (None: nobody).
 
@@ -91,7 +96,8 @@ class Use:
             variants: What there is to choose from.
             graph: What to run on.
             policy: How to choose.
-            is_ready: Whether a variant runs without being compiled first.
+            at_hand: What runs in a variant's place without being compiled first: the variant
+                itself, another one, or None.
 
         Raises:
             MemoryLimitError: None fits the limit.
@@ -101,7 +107,7 @@ class Use:
             if policy.explore:
                 return self._explored(variants, graph, policy)
             if not self.asked:
-                early = self._early(variants, graph, policy, is_ready)
+                early = self._early(variants, graph, policy, at_hand)
                 if early is not None:
                     self.current = Chosen(early, cuda_graph=False, is_settled=False)
                     return self.current, None
@@ -117,7 +123,7 @@ class Use:
         variants: tuple[Variant, ...],
         graph: HeteroGraph,
         policy: Policy,
-        is_ready: Callable[[Variant], bool],
+        at_hand: Callable[[Variant], Variant | None],
     ) -> Variant | None:
         """What runs while the calls, this one included, are not worth the question yet."""
         if policy.expected_runs is not None or policy.memory_limit is not None:
@@ -126,7 +132,7 @@ class Use:
         spent = self.calls * about_seconds(first, graph)
         if spent >= PATIENCE * policy.pricer.asking_seconds:
             return None
-        return first if self.current is not None or is_ready(first) else None
+        return first if self.current is not None else at_hand(first)
 
     def _decide(self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy) -> Chosen:
         runs = float(self.calls) if policy.expected_runs is None else policy.expected_runs
