@@ -42,6 +42,11 @@ class Call:
     edges: HeteroGraph | tuple[Tensor, Tensor] | Mapping[CanonicalEtype, Tensor]
 
     @property
+    def features(self) -> tuple[Tensor, ...]:
+        """The rows, of all nodes or of each type."""
+        return (self.x,) if isinstance(self.x, Tensor) else tuple(self.x.values())
+
+    @property
     def tensors(self) -> tuple[Tensor, ...]:
         """The edge tensors, none where a graph was given."""
         if isinstance(self.edges, HeteroGraph):
@@ -57,10 +62,15 @@ def read_call(
     Raises:
         InputError: They are not the arguments of such a call.
     """
+    is_flat = adapter.signature == "flat"
     match args:
         case Tensor() as rows, HeteroGraph() as graph if not kwargs:  # most calls: no binding
             reason = _feature_refusal("x", rows)
             return Call(rows, graph) if reason is None else Unsupported(reason)
+        case Tensor() as rows, Tensor() as ids, Tensor() as types if not kwargs and is_flat:
+            return _read_flat(rows, ids, types)
+        case Mapping() as x_dict, Mapping() as lists if not (kwargs or is_flat):
+            return _read_hetero(x_dict, lists)
     signature = _signature(type(adapter.module).forward)
     try:
         bound = signature.bind(adapter.module, *args, **kwargs).arguments
