@@ -185,7 +185,10 @@ class CompiledLayer(nn.Module):
             prepared = Unsupported(
                 "gradients are needed: call it under torch.no_grad() for inference"
             )
-        if not isinstance(prepared, Unsupported):
+        found: Tensor | dict[str, Tensor] | Unsupported
+        if isinstance(prepared, Unsupported):
+            found = prepared
+        else:
             is_free = variant is None and memory_limit is None and out is None
             graph = self._graph(*prepared, is_free)
             if graph is None:
@@ -194,16 +197,16 @@ class CompiledLayer(nn.Module):
                 except Exception:  # what is wrong is said in our own words
                     graph = self._graph(*prepared)
                     assert graph is not None
-            prepared = self._compute(*prepared, graph, variant, memory_limit, out)
-        if isinstance(prepared, Unsupported):
+            found = self._compute(*prepared, graph, variant, memory_limit, out)
+        if isinstance(found, Unsupported):
             demands = {
                 "variant=": variant,
                 "memory_limit=": memory_limit,
                 "out=": out,
                 "memory_limit= of hetune.compile": self._policy.memory_limit,
             }
-            return self._fall_back(prepared, args, kwargs, demands)
-        return prepared
+            return self._fall_back(found, args, kwargs, demands)
+        return found
 
     def _compute(
         self,
@@ -250,13 +253,12 @@ class CompiledLayer(nn.Module):
             VariantError: The call is not supported and would run in the original module.
         """
         prepared = self._prepare(args, kwargs)
-        if not isinstance(prepared, Unsupported):
-            graph = self._graph(*prepared)
-            assert graph is not None
-            if (reason := prepared[0].graph_refusal(graph)) is not None:
-                prepared = Unsupported(reason)
         if isinstance(prepared, Unsupported):
             raise VariantError(f"this call runs in the original module: {prepared.reason}")
+        graph = self._graph(*prepared)
+        assert graph is not None
+        if (reason := prepared[0].graph_refusal(graph)) is not None:
+            raise VariantError(f"this call runs in the original module: {reason}")
         return self._choice(graph, memory_limit)
 
     def _prepare(
