@@ -6,12 +6,15 @@ import pytest
 import torch
 
 from hetune import nn as hetune_nn
+from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.pricing import RooflinePricer
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
+from hetune.variants.testing.graphs import typed_graph
 from hetune.variants.testing.layers import randomized
 
 geometric = pytest.importorskip("torch_geometric.nn")
@@ -120,6 +123,22 @@ def test_counts_decide(x, counts):
     wide, some = torch.randn(50, 64), many[:, :3000]
     compile_layer(geometric.RGATConv(64, 64, 3))(wide, some, torch.zeros_like(some[0]))
     assert counts["runs"] == 3
+
+
+def test_the_model_is_not_asked_for_every_graph(rgcn, x, monkeypatch):
+    """Although what would usually run meanwhile has never been compiled."""
+    monkeypatch.setattr(TorchBackend, "is_ready", lambda *of: False)
+    asked = []
+
+    class Asked(RooflinePricer):
+        def price(self, *given):
+            asked.append(given)
+            return super().price(*given)
+
+    layer = compile_layer(rgcn, backend="torch", pricer=Asked(asking_seconds=3600.0))
+    for _ in range(3):
+        layer(x, typed_graph((30, 20), [(0, 1, 60), (1, 0, 50), (0, 0, 40)]))
+    assert len(asked) == 1
 
 
 SPOILED = {
