@@ -148,7 +148,7 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
     threads = kernel_threads()
 
     def choose(on: HeteroGraph) -> Variant:
-        return on.cached("use", Use).next(variants, on, policy, lambda variant: True)[0].variant
+        return on.cached("use", Use).next(variants, on, policy, lambda variant: variant)[0].variant
 
     def score(on: HeteroGraph) -> Prices:
         domain = domain_of(variants, on)

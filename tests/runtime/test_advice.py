@@ -63,7 +63,9 @@ WITHOUT_ADVICE = {
     "x is a tensor but the edges are a dictionary: give a HeteroGraph",
     # Two devices.
     "edge_type is on {} but edge_index is on {}: move one of them",
-    # Followed in test_wrapper.py and test_inside.py.
+    # Followed in test_segments.py, test_wrapper.py and test_inside.py.
+    "with pyg-lib, PyG takes aggr='mean' over the edges of all relations on such a graph, not of "
+    "each: set torch_geometric.backend.use_segment_matmul = False for that of each, compiled",
     "compiled code is not pickled: save the state dict, which has the module's names, or pickle "
     "the attribute `module`, and compile it again where it is loaded",
     "; its layers of type {} are. Compile them in their places: {}{}",

@@ -55,7 +55,7 @@ def ids(count, use, graph, policy):
 
 
 def ready(variant):
-    return True
+    return variant
 
 
 def test_preparation_counts_the_less_the_more_runs_it_serves(graph):
@@ -110,7 +110,7 @@ def test_the_question_is_asked_at_once_where_its_answer_is_needed(policy, graph)
 
 def test_nothing_is_compiled_to_put_off_the_question(graph):
     policy = Policy(Told((1.0,), asking_seconds=1e9))
-    assert Use().next(VARIANTS, graph, policy, lambda variant: False)[0].variant is VARIANTS[0]
+    assert Use().next(VARIANTS, graph, policy, lambda variant: None)[0].variant is VARIANTS[0]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import warnings
 
 import pytest
 import torch
+from torch.nn.modules import module as torch_modules
 from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -174,6 +175,7 @@ def test_global_hooks_see_the_layer(fast, rgat, x, edges):
     finally:
         for handle in handles:
             handle.remove()
+        torch_modules._global_forward_hooks_with_kwargs.clear()  # torch leaves it there
     torch.testing.assert_close(found, expected)
     assert [module for module, _ in before] == [fast, rgat]
     assert [module for module, *_ in after] == [rgat, fast]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hetune.variants.graph.hetero import CanonicalEtype
+from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.memory import is_lazy, materialized
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.program.nodes import Program
@@ -60,6 +60,7 @@ class Adapter:
         signature: Signature = "flat",
         metadata: Metadata | None = None,
         is_reversed: bool = False,
+        graph_refusal: Callable[[Any, HeteroGraph], str | None] | None = None,
     ) -> None:
         self.module = module
         self.kind = kind
@@ -69,6 +70,7 @@ class Adapter:
         self.metadata = metadata
         self.vocabulary: Vocabulary | None = None
         self.is_reversed = is_reversed
+        self._graph_refusal = graph_refusal
         self._weights = weights
         self._options = _options(module)
         self._named_parts = dict(module.named_modules())
@@ -108,6 +110,11 @@ class Adapter:
         if self._version is None or not self._version.is_now(tensors):
             self._version = ParametersVersion(tensors)
         return self._version
+
+    def graph_refusal(self, graph: HeteroGraph) -> str | None:
+        """Why the module computes something else on a graph, or None."""
+        refuses = self._graph_refusal
+        return None if refuses is None else refuses(self.module, graph)
 
     def refusal(self) -> str | None:
         """Why the module cannot be replaced right now, or None.

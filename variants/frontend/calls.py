@@ -44,7 +44,7 @@ class Call:
 
     @property
     def features(self) -> tuple[Tensor, ...]:
-        """The feature tensors."""
+        """The rows, of all nodes or of each type."""
         return (self.x,) if isinstance(self.x, Tensor) else tuple(self.x.values())
 
     @property
@@ -63,10 +63,15 @@ def read_call(
     Raises:
         InputError: They are not the arguments of such a call.
     """
+    is_flat = adapter.signature == "flat"
     match args:
         case Tensor() as rows, HeteroGraph() as graph if not kwargs:  # most calls: no binding
             reason = _feature_refusal("x", rows)
             return Call(rows, graph) if reason is None else Unsupported(reason)
+        case Tensor() as rows, Tensor() as ids, Tensor() as types if not kwargs and is_flat:
+            return _read_flat(rows, ids, types)
+        case Mapping() as x_dict, Mapping() as lists if not (kwargs or is_flat):
+            return _read_hetero(x_dict, lists)
     signature = _signature(type(adapter.module).forward)
     try:
         bound = signature.bind(adapter.module, *args, **kwargs).arguments

@@ -12,6 +12,8 @@ from torch.nn.parameter import UninitializedParameter
 
 from hetune.variants.frontend.adapter import Adapter, Unsupported, as_rows, refusal
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.frontend.pyg_segments import averages_all_edges
+from hetune.variants.graph.hetero import HeteroGraph
 
 _PACKAGE = "torch_geometric.nn.conv."
 
@@ -78,6 +80,21 @@ def _adapt_rgcn(module: Any) -> Adapter | Unsupported:
         weights,
         module.num_relations,
         is_reversed=module.flow == "target_to_source",
+        graph_refusal=_mean_of_all_edges if _may_average_all_edges(module, aggr) else None,
+    )
+
+
+def _may_average_all_edges(module: Any, aggr: str) -> bool:
+    is_whole = module.num_bases is None and module.num_blocks is None
+    return type(module).__name__ == "RGCNConv" and aggr == "mean" and is_whole
+
+
+def _mean_of_all_edges(module: Any, graph: HeteroGraph) -> str | None:
+    if not averages_all_edges(module, graph):
+        return None
+    return (
+        "with pyg-lib, PyG takes aggr='mean' over the edges of all relations on such a graph, not "
+        "of each: set torch_geometric.backend.use_segment_matmul = False for that of each, compiled"
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Self
 
 from torch import nn
 
-HOOKS = tuple(vars(nn.Module()).keys() - {"training", "_parameters", "_buffers", "_modules"})
+_HOOKS = tuple(vars(nn.Module()).keys() - {"training", "_parameters", "_buffers", "_modules"})
 """Attributes of every module that hold what is registered on it."""
 
 
@@ -48,6 +51,24 @@ class ModuleWrapper(nn.Module):
         if name == "module" or name in self.__dict__ or "module" not in self._modules:
             return True
         return isinstance(getattr(type(self), name, None), property)
+
+    @abstractmethod
+    def _around(self, module: nn.Module) -> Self:
+        """An equal wrapper of another module."""
+
+    def __copy__(self) -> Self:
+        return self._with(copy.copy(self.module), copy.copy)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        module = copy.deepcopy(self.module, memo)
+        return self._with(module, lambda value: copy.deepcopy(value, memo))
+
+    def _with(self, module: nn.Module, copied: Callable[[Any], Any]) -> Self:
+        """An equal wrapper of another module, with copies of this one's hooks."""
+        twin = self._around(module)
+        for name in _HOOKS:
+            twin.__dict__[name] = copied(self.__dict__[name])
+        return twin
 
     def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
         """Adds a parameter to the module."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import pickle
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +19,7 @@ from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import Autocast, cast
 from hetune.variants.frontend.calls import Call, read_call, result_of, rows_of
 from hetune.variants.frontend.type_order import NAME_TYPES, order_of
-from hetune.variants.frontend.wrapper import HOOKS, ModuleWrapper
+from hetune.variants.frontend.wrapper import ModuleWrapper
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import now_on, settle
 from hetune.variants.graph.threads import kernel_threads
@@ -31,6 +30,7 @@ from hetune.variants.runtime import fallback, global_hooks
 from hetune.variants.runtime.backends import backend_of
 from hetune.variants.runtime.choice import Choice, Chosen, check_demands, choose
 from hetune.variants.runtime.edges import GraphCache
+from hetune.variants.runtime.first_sight import is_left_to_module
 from hetune.variants.runtime.graph_break import outside_of_graphs
 from hetune.variants.runtime.inside import advice
 from hetune.variants.runtime.modes import differentiates, full_precision, transform
@@ -195,7 +195,15 @@ class CompiledLayer(ModuleWrapper):
             prepared = self._prepare_run(args, kwargs)
             if isinstance(prepared, Unsupported):
                 return self._fall_back(original, prepared, args, kwargs, demands)
-            found = self._compute(*prepared, variant, memory_limit, out)
+            is_free = variant is None and memory_limit is None and out is None
+            graph = self._graph(*prepared, is_free)
+            if graph is None:
+                try:
+                    return original(*args, **kwargs)
+                except Exception:  # what is wrong is said in our own words
+                    graph = self._graph(*prepared)
+                    assert graph is not None
+            found = self._compute(*prepared, graph, variant, memory_limit, out)
             if isinstance(found, Unsupported):
                 return self._fall_back(original, found, args, kwargs, demands)
             return found
@@ -214,6 +222,8 @@ class CompiledLayer(ModuleWrapper):
         memory_limit: int | None,
         out: Tensor | None,
     ) -> Tensor | dict[str, Tensor] | Unsupported:
+        if (reason := adapter.graph_refusal(graph)) is not None:
+            return Unsupported(reason)
         rows, overflow = rows_of(adapter, call, graph).float(), Overflow()
         dtypes = self._autocast.dtypes(adapter, call, rows.device) if out is None else torch.float32
         with full_precision(rows.device.type):
@@ -302,14 +312,18 @@ class CompiledLayer(ModuleWrapper):
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[Adapter, Call, HeteroGraph]:
         prepared = self._prepare(args, kwargs)
-        if isinstance(prepared, Unsupported):
-            more = advice(self.module, prepared)
-            raise VariantError(f"this call runs in the original module: {prepared.reason}{more}")
-        return prepared
+        if not isinstance(prepared, Unsupported):
+            graph = self._graph(*prepared)
+            assert graph is not None
+            if (reason := prepared[0].graph_refusal(graph)) is None:
+                return *prepared, graph
+            prepared = Unsupported(reason)
+        more = advice(self.module, prepared)
+        raise VariantError(f"this call runs in the original module: {prepared.reason}{more}")
 
     def _prepare_run(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Adapter, Call, HeteroGraph] | Unsupported:
+    ) -> tuple[Adapter, Call] | Unsupported:
         reason = transform()
         prepared = self._prepare(args, kwargs) if reason is None else Unsupported(reason)
         if not isinstance(prepared, Unsupported) and self._needs_gradients(prepared[1]):
@@ -318,7 +332,7 @@ class CompiledLayer(ModuleWrapper):
 
     def _prepare(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Adapter, Call, HeteroGraph] | Unsupported:
+    ) -> tuple[Adapter, Call] | Unsupported:
         adapter = self._adapted()
         if isinstance(adapter, Unsupported):
             return adapter
@@ -332,7 +346,20 @@ class CompiledLayer(ModuleWrapper):
         for tensor in call.features:
             if reason := self._runs.backend.refusal(tensor.device):
                 return Unsupported(reason)
-        return adapter, call, self._graphs.graph_of(adapter, call)
+        return adapter, call
+
+    def _graph(self, adapter: Adapter, call: Call, is_free: bool = False) -> HeteroGraph | None:
+        """The call's graph; None where it is new, and the module is done with it sooner.
+
+        Args:
+            adapter: The layer's.
+            call: What it was called with.
+            is_free: Whether the call asks for nothing that the module does not keep to.
+        """
+        is_free = is_free and self._policy.is_free and self._runs.backend.name == "cpp"
+        return self._graphs.graph_of(
+            adapter, call, lambda: is_free and is_left_to_module(adapter, call)
+        )
 
     def _needs_gradients(self, call: Call) -> bool:
         return differentiates(
@@ -345,7 +372,8 @@ class CompiledLayer(ModuleWrapper):
         if variant is None:
             use = self._use(graph, policy)
             variants = tuple(self._promoted.values())
-            chosen, tell = use.next(variants, graph, policy, self._runs.is_ready)
+            chosen, tell = use.next(variants, graph, policy, self._runs.at_hand)
+            self._runs.last = chosen.variant
             if tell is not None and not settle(graph.device):
                 tell = None  # somebody records the run, whose time says nothing
             return chosen, tell
@@ -380,20 +408,10 @@ class CompiledLayer(ModuleWrapper):
             "pickle the attribute `module`, and compile it again where it is loaded"
         )
 
-    def __copy__(self) -> CompiledLayer:
-        return self._with(copy.copy(self.module), copy.copy)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledLayer:
-        module = copy.deepcopy(self.module, memo)
-        return self._with(module, lambda value: copy.deepcopy(value, memo))
-
-    def _with(self, module: nn.Module, copied: Callable[[Any], Any]) -> CompiledLayer:
-        """An equal layer around another module, with copies of this one's hooks."""
-        policy = self._policy
-        twin = CompiledLayer(module, self._runs.backend, policy, self.vocabulary, self._warned)
-        for name in HOOKS:
-            twin.__dict__[name] = copied(self.__dict__[name])
-        return twin
+    def _around(self, module: nn.Module) -> CompiledLayer:
+        return CompiledLayer(
+            module, self._runs.backend, self._policy, self.vocabulary, self._warned
+        )
 
     def extra_repr(self) -> str:
         """How many variants there are, and of which backend."""

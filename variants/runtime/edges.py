@@ -31,18 +31,25 @@ class GraphCache:
 
     def __init__(self) -> None:
         self._graphs: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._met: OrderedDict[_Key, tuple[weakref.ref[Tensor], ...]] = OrderedDict()
         # A tensor may die, and take its graph along, while this thread holds the lock.
         self._lock = threading.RLock()
 
     def graph(
-        self, tensors: Sequence[Tensor], extra: tuple[object, ...], build: Callable[[], HeteroGraph]
-    ) -> HeteroGraph:
+        self,
+        tensors: Sequence[Tensor],
+        extra: tuple[object, ...],
+        build: Callable[[], HeteroGraph],
+        can_wait: Callable[[], bool] = lambda: False,
+    ) -> HeteroGraph | None:
         """The graph of these tensors.
 
         Args:
             tensors: What the graph is made of.
             extra: Anything else that it depends on, hashable.
             build: Makes it.
+            can_wait: Whether it need not be made for tensors that come for the first time: the
+                answer is None then.
         """
         key = (*extra, *(_identity(tensor) for tensor in tensors))
         with self._lock:
@@ -50,6 +57,8 @@ class GraphCache:
             if found is not None and found.is_now(tensors):
                 self._graphs.move_to_end(key)
                 return found.graph
+        if can_wait() and not self._were_here(key, tensors):
+            return None
         graph = build()
         settle(graph.device)
         forget = self._forgetting(key)
@@ -61,8 +70,15 @@ class GraphCache:
                 self._graphs.popitem(last=False)
         return graph
 
-    def graph_of(self, adapter: Adapter, call: Call) -> HeteroGraph:
+    def graph_of(
+        self, adapter: Adapter, call: Call, can_wait: Callable[[], bool] = lambda: False
+    ) -> HeteroGraph | None:
         """The graph of a call: what it gave, or what its edge tensors are.
+
+        Args:
+            adapter: The layer's.
+            call: What it was called with.
+            can_wait: As of `graph`.
 
         Raises:
             GraphError: The edges are no graph.
@@ -77,7 +93,21 @@ class GraphCache:
             extra = tuple((name, rows.shape[0]) for name, rows in call.x.items())
         if isinstance(call.edges, Mapping):
             extra = (*extra, *call.edges)
-        return self.graph(call.tensors, extra, lambda: graph_of(adapter, call))
+        return self.graph(call.tensors, extra, lambda: graph_of(adapter, call), can_wait)
+
+    def _were_here(self, key: _Key, tensors: Sequence[Tensor]) -> bool:
+        """Whether these tensors came before; from now on they did."""
+        with self._lock:
+            known = self._met.pop(key, ())
+            if known and all(
+                tensor.is_inference() or ref() is tensor
+                for ref, tensor in zip(known, tensors, strict=True)
+            ):
+                return True
+            self._met[key] = tuple(map(weakref.ref, tensors))
+            if len(self._met) > _MOST:
+                self._met.popitem(last=False)
+        return False
 
     def _forgetting(self, key: _Key) -> Callable[[weakref.ref[Tensor]], None]:
         """What to do when a tensor of this key dies."""

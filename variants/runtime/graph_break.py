@@ -8,7 +8,8 @@ from typing import ParamSpec, TypeVar
 
 from torch._C._dynamo import eval_frame
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def outside_of_graphs(reason: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -36,15 +36,22 @@ class Runs:
     Attributes:
         backend: What compiles and runs.
         recorder: What records the runs of a GPU.
+        last: The variant that was chosen last, on whatever graph.
     """
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.recorder: Recorder = CudaRecorder()
+        self.last: Variant | None = None
+        self._ready: set[str] = set()
 
-    def is_ready(self, variant: Variant) -> bool:
-        """Whether a variant runs without being compiled first."""
-        return all(map(self.backend.is_ready, variant.plan.launches, variant.schedules))
+    def at_hand(self, variant: Variant) -> Variant | None:
+        """The variant, or the one that ran last, on whatever graph, if it was never compiled."""
+        if variant is not self.last and variant.key not in self._ready:
+            if not all(map(self.backend.is_ready, variant.plan.launches, variant.schedules)):
+                return self.last
+            self._ready.add(variant.key)
+        return variant
 
     def domain(self, graph: HeteroGraph) -> Domain:
         """The graph with its indexes, where the backend walks them."""

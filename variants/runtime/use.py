@@ -63,6 +63,11 @@ class Policy:
         """The same with a limit of its own; itself if None."""
         return self if memory_limit is None else replace(self, memory_limit=memory_limit)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody has said how to choose."""
+        return self.memory_limit is None and self.expected_runs is None and not self.explore
+
 
 @dataclass(slots=True)
 class Use:
@@ -88,7 +93,7 @@ class Use:
         variants: tuple[Variant, ...],
         graph: HeteroGraph,
         policy: Policy,
-        is_ready: Callable[[Variant], bool],
+        at_hand: Callable[[Variant], Variant | None],
     ) -> tuple[Chosen, Callable[[float], None] | None]:
         """What to run now, and whom to tell the seconds that it took (None: nobody).
 
@@ -98,7 +103,8 @@ class Use:
             variants: What there is to choose from.
             graph: What to run on.
             policy: How to choose.
-            is_ready: Whether a variant runs without being compiled first.
+            at_hand: What runs in a variant's place without being compiled first: the variant
+                itself, another one, or None.
 
         Raises:
             MemoryLimitError: None fits the limit.
@@ -108,7 +114,7 @@ class Use:
             if policy.explore:
                 return self._explored(variants, graph, policy)
             if not self.asked:
-                early = self._early(variants, graph, policy, is_ready)
+                early = self._early(variants, graph, policy, at_hand)
                 if early is not None:
                     self.current = Chosen(early, cuda_graph=False, is_settled=False)
                     return self.current, None
@@ -135,7 +141,7 @@ class Use:
         for _ in range(_FORESEEN):
             if ahead.calls >= _MOST_CALLS:
                 break
-            variant = ahead.next(variants, graph, policy, lambda variant: True)[0].variant
+            variant = ahead.next(variants, graph, policy, lambda variant: variant)[0].variant
             found[variant.id] = variant
             if ahead.asked:
                 ahead.calls = (1 << ahead.calls.bit_length()) - 1  # nothing is decided meanwhile
@@ -146,7 +152,7 @@ class Use:
         variants: tuple[Variant, ...],
         graph: HeteroGraph,
         policy: Policy,
-        is_ready: Callable[[Variant], bool],
+        at_hand: Callable[[Variant], Variant | None],
     ) -> Variant | None:
         """What runs while the calls, this one included, are not worth the question yet."""
         if policy.expected_runs is not None or policy.memory_limit is not None:
@@ -155,7 +161,7 @@ class Use:
         spent = self.calls * about_seconds(first, graph)
         if spent >= PATIENCE * policy.pricer.asking_seconds:
             return None
-        return first if self.current is not None or is_ready(first) else None
+        return first if self.current is not None else at_hand(first)
 
     def _decide(self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy) -> Chosen:
         runs = float(self.calls) if policy.expected_runs is None else policy.expected_runs

@@ -1,0 +1,167 @@
+"""Small graphs that are new in every call are left to PyG's layer; those that come back are not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hetune import nn as hetune_nn
+from hetune.variants.backends.torch.backend import TorchBackend
+from hetune.variants.errors import GraphError, InputError
+from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.runtime.compiled import compile as compile_layer
+from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.pricing import RooflinePricer
+from hetune.variants.testing.conformance import TOLERANCE, relative_error
+from hetune.variants.testing.graphs import typed_graph
+from hetune.variants.testing.layers import randomized
+
+geometric = pytest.importorskip("torch_geometric.nn")
+pytestmark = pytest.mark.usefixtures("no_grad")
+
+KINDS = ["RGCNConv", "FastRGCNConv", "RGATConv"]
+
+
+@pytest.fixture
+def counts(monkeypatch):
+    """How many graphs were made, and runs of kernels."""
+    found = {"graphs": 0, "runs": 0}
+    init, run = HeteroGraph.__init__, Executable.run
+
+    def made(self, *args, **kwargs):
+        found["graphs"] += 1
+        init(self, *args, **kwargs)
+
+    def ran(self, *args, **kwargs):
+        found["runs"] += 1
+        return run(self, *args, **kwargs)
+
+    monkeypatch.setattr(HeteroGraph, "__init__", made)
+    monkeypatch.setattr(Executable, "run", ran)
+    return found
+
+
+def fresh(edges):
+    return tuple(ids.clone() for ids in edges)
+
+
+def close(found, expected):
+    return relative_error(found, expected.double()) <= TOLERANCE
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_new_in_every_call_is_not_indexed(kind, x, edges, counts):
+    module = randomized(getattr(geometric, kind)(8, 8, 3)).eval()
+    layer, expected = compile_layer(module), module(x, *edges)
+    for _ in range(3):
+        assert torch.equal(layer(x, *fresh(edges)), expected)
+    assert counts == {"graphs": 0, "runs": 0}
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_what_comes_back_runs_compiled(inference, rgcn, x, edges, counts):
+    with torch.inference_mode() if inference else torch.no_grad():
+        edges = fresh(edges)
+        layer, expected = compile_layer(rgcn), rgcn(x, *edges)
+        for runs in range(4):
+            assert close(layer(x, *edges), expected)
+            assert counts["runs"] == runs
+    assert counts["graphs"] == 1
+
+
+def test_what_was_written_to_meanwhile(rgcn, x, edges, counts):
+    layer = compile_layer(rgcn)
+    layer(x, *edges)
+    edges[1].numpy()[:] = edges[1].numpy()[::-1].copy()
+    assert close(layer(x, *edges), rgcn(x, *edges))
+    assert counts["runs"] == 1
+
+
+def test_dictionaries(x, graph, counts):
+    module = randomized(geometric.HGTConv(8, 8, graph.metadata())).eval()
+    layer, lists = compile_layer(module), to_edge_index_dict(graph)
+    x_dict = dict(zip(graph.ntype_names, x.split([30, 20]), strict=True))
+    expected = module(x_dict, lists)
+    for runs in range(3):
+        found = layer(x_dict, lists)
+        assert all(close(found[name], expected[name]) for name in expected)
+        assert counts["runs"] == runs
+
+
+@pytest.mark.parametrize(
+    ("compiled", "called"),
+    [
+        ({"expected_runs": 1}, {}),
+        ({"explore": True}, {}),
+        ({"memory_limit": 10**9}, {}),
+        ({"backend": "torch"}, {}),
+        ({}, {"memory_limit": 10**9}),
+        ({}, {"variant": "vanilla/b256"}),
+        ({}, {"out": torch.empty(50, 8)}),
+    ],
+    ids=lambda given: ", ".join(given) or "-",
+)
+def test_who_says_how_to_run_gets_it_at_once(compiled, called, rgcn, x, edges, counts):
+    compile_layer(rgcn, **compiled)(x, *edges, **called)
+    assert counts["runs"] == 1
+
+
+def test_layers_that_are_slow_by_themselves_are_no_candidates(x, edges, counts):
+    compile_layer(hetune_nn.RGCN(8, 8, 3))(x, *edges)
+    assert counts["runs"] == 1
+
+
+def test_counts_decide(x, counts):
+    """Many relations, many edges and wide weights cost the module more than indexing does."""
+    many = torch.randint(0, 50, (2, 20_000))
+    compile_layer(geometric.RGCNConv(8, 8, 3))(x, many, torch.zeros_like(many[0]))
+    assert counts["runs"] == 1
+    few = many[:, :100]
+    compile_layer(geometric.RGCNConv(8, 8, 200))(x, few, torch.zeros_like(few[0]))
+    assert counts["runs"] == 2
+    wide, some = torch.randn(50, 64), many[:, :3000]
+    compile_layer(geometric.RGATConv(64, 64, 3))(wide, some, torch.zeros_like(some[0]))
+    assert counts["runs"] == 3
+
+
+def test_the_model_is_not_asked_for_every_graph(rgcn, x, monkeypatch):
+    """Although what would usually run meanwhile has never been compiled."""
+    monkeypatch.setattr(TorchBackend, "is_ready", lambda *of: False)
+    asked = []
+
+    class Asked(RooflinePricer):
+        def price(self, *given):
+            asked.append(given)
+            return super().price(*given)
+
+    layer = compile_layer(rgcn, backend="torch", pricer=Asked(asking_seconds=3600.0))
+    for _ in range(3):
+        layer(x, typed_graph((30, 20), [(0, 1, 60), (1, 0, 50), (0, 0, 40)]))
+    assert len(asked) == 1
+
+
+SPOILED = {
+    "a node": (lambda x, i, t: (x, i + 45, t), GraphError, r"edge_index\["),
+    "a negative node": (lambda x, i, t: (x, i - 1, t), GraphError, r"edge_index\["),
+    "an edge type": (lambda x, i, t: (x, i, t + 1), GraphError, r"edge_type\["),
+    "fewer edge types": (lambda x, i, t: (x, i, t[1:]), GraphError, r"edge_type has shape \[149\]"),
+    "a width": (lambda x, i, t: (x[:, 1:], i, t), InputError, "x has the shape"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "kind", "message"), SPOILED.values(), ids=SPOILED)
+@pytest.mark.parametrize("layer", KINDS)
+def test_what_is_wrong_is_said_as_ever(layer, spoil, kind, message, x, edges):
+    compiled = compile_layer(getattr(geometric, layer)(8, 8, 3).eval())
+    with pytest.raises(kind, match=message):
+        compiled(*spoil(x, *edges))
+
+
+def test_a_node_of_another_type_is_an_error(x, graph):
+    layer = compile_layer(geometric.HGTConv(8, 8, graph.metadata()).eval())
+    lists = to_edge_index_dict(graph)
+    x_dict = dict(zip(graph.ntype_names, x.split([30, 20]), strict=True))
+    first = next(iter(lists))
+    with pytest.raises(GraphError):
+        layer(x_dict, {**lists, first: lists[first] + 25})
