@@ -194,7 +194,7 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
 def _calls_until_asked(variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy) -> int:
     use = Use()
     while not use.asked:
-        use.next(variants, graph, policy, lambda variant: True)
+        use.next(variants, graph, policy, lambda variant: variant)
     return use.calls
 
 

@@ -69,7 +69,7 @@ def test_recording_is_worth_it_for_runs_that_go_on(graph):
     found = [chosen(VARIANTS, graph, TOLD, expected_runs=runs) for runs in (1, 4, 100)]
     assert [each.cuda_graph for each in found] == [False, False, True]
     use, policy = Use(), Policy(TOLD)
-    told = [use.next(VARIANTS, graph, policy, lambda variant: True)[0] for _ in range(16)]
+    told = [use.next(VARIANTS, graph, policy, lambda variant: variant)[0] for _ in range(16)]
     assert (told[0].cuda_graph, told[-1].cuda_graph) == (False, True)
     assert (told[0].variant, told[-1].variant) == (FIRST, SECOND)
 
@@ -94,14 +94,14 @@ def test_a_variant_that_is_told_is_asked_about_alone(graph):
 
 def test_variants_that_are_tried_are_asked_about_when_they_repeat(graph):
     use, policy = Use(), Policy(TOLD, explore=True)
-    found, tell = use.next(VARIANTS, graph, policy, lambda variant: True)
+    found, tell = use.next(VARIANTS, graph, policy, lambda variant: variant)
     assert tell is not None
     assert found.cuda_graph is None
 
 
 def test_early_runs_are_not_asked_about(graph):
     slow = dataclasses.replace(TOLD, asking_seconds=1e9)
-    found, _ = Use().next(VARIANTS, graph, Policy(slow), lambda variant: True)
+    found, _ = Use().next(VARIANTS, graph, Policy(slow), lambda variant: variant)
     assert found.cuda_graph is False
 
 

@@ -100,12 +100,11 @@ _TIMES: Mapping[str, tuple[Callable[[Sizes], float], Callable[[Sizes], float]]] 
 
 def _is_checked(adapter: Adapter, call: Call) -> bool:
     if isinstance(call.edges, tuple):
-        assert isinstance(call.x, Tensor)
         edge_index, edge_type = call.edges
         return (
             edge_type.shape == edge_index.shape[1:]
-            and edge_index.dtype is edge_type.dtype is torch.int64
-            and (adapter.kind != "rgcn" or _is_below(edge_type, adapter.num_relations))
+            and edge_index.dtype is torch.int64
+            and (adapter.kind != "rgcn" or _are_below(edge_type[None], adapter.num_relations))
         )
     assert isinstance(call.x, Mapping)
     assert isinstance(call.edges, Mapping)
@@ -115,15 +114,14 @@ def _is_checked(adapter: Adapter, call: Call) -> bool:
         return False
     rows = {name: each.shape[0] for name, each in call.x.items()}
     return all(
-        _is_below(ids[0], rows[source]) and _is_below(ids[1], rows[target])
+        _are_below(ids, rows[source], rows[target])
         for (source, _, target), ids in call.edges.items()
     )
 
 
-def _is_below(ids: Tensor, bound: int) -> bool:
-    if ids.dtype is not torch.int64:  # PyG's layers take no others
-        return False
-    if not ids.numel():
-        return True
-    low, high = torch.aminmax(ids)
-    return int(low) >= 0 and int(high) < bound
+def _are_below(ids: Tensor, *bounds: int) -> bool:
+    """Whether each row's ids are within its bounds, and of the dtype that PyG's layers take."""
+    if ids.dtype is not torch.int64 or not ids.numel():
+        return ids.dtype is torch.int64
+    low, high = torch.aminmax(ids, dim=1)
+    return min(low.tolist()) >= 0 and all(map(int.__lt__, high.tolist(), bounds))
