@@ -106,6 +106,14 @@ TypedRowsOrName: TypeAlias = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string"}, _ROWS, _TYPED_ROWS]}),
 ]
 """Those, or a name."""
+MaybeTypedRows: TypeAlias = Annotated[
+    TypedRows | None, WithJsonSchema({"anyOf": [_ROWS, _TYPED_ROWS]})
+]
+"""Rows where they may be left out; another field is in their place then."""
+MaybeTypedRowsOrName: TypeAlias = Annotated[
+    TypedRowsOrName | None, WithJsonSchema({"anyOf": [{"type": "string"}, _ROWS, _TYPED_ROWS]})
+]
+"""Likewise."""
 TypedIntegers: TypeAlias = Annotated[
     JsonArray | dict[str, JsonArray | None] | None,
     PlainValidator(_list_by_type),

@@ -6,12 +6,19 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 import torch
+from pydantic import ConfigDict
 from torch import Tensor
 
 from hetune.service.core.container import Content
 from hetune.service.core.documents import Bytes, Document, Positive, Seconds, parse
 from hetune.service.core.features import Features
-from hetune.service.core.fields import Few, TypedIntegers, TypedRows, TypedRowsOrName
+from hetune.service.core.fields import (
+    Few,
+    MaybeTypedRows,
+    MaybeTypedRowsOrName,
+    TypedIntegers,
+    TypedRows,
+)
 from hetune.service.core.graph_document import GraphDocument, GraphHeader, graph_of
 from hetune.service.core.json_arrays import JsonArray
 from hetune.service.core.limits import Limits
@@ -92,8 +99,11 @@ class InferDocument(_RunHeader):
 
     has_arrays: ClassVar[bool] = True
     graph: str | GraphDocument
-    x: TypedRows | None = None
-    features: TypedRowsOrName | None = None
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["x"]}, {"required": ["features"]}]}
+    )
+    x: MaybeTypedRows = None
+    features: MaybeTypedRowsOrName = None
     nodes: TypedIntegers = None
 
 
