@@ -1,7 +1,7 @@
 """Graphs of columns, an edge per row."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -105,7 +105,8 @@ def check_filled(columns: Mapping[str, pa.ChunkedArray]) -> None:
             raise GraphError(f"row {row} has no {called}: fill it in or drop the row")
 
 
-class _Ends(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Ends:
     src: np.ndarray
     dst: np.ndarray
     count: int
@@ -148,7 +149,8 @@ def _named(names: Mapping[str, Sequence[str] | None]) -> dict[str, Sequence[str]
     return {ntype: own for ntype, own in names.items() if own is not None}
 
 
-class _Numbered(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Numbered:
     ids: np.ndarray
     count: int
     names: Sequence[str] | None = None
@@ -203,12 +205,12 @@ def _etypes(
 def _edge_data(columns: Mapping[str, pa.ChunkedArray]) -> dict[str, Tensor]:
     found = {}
     if "weight" in columns:
-        weights = floats_of("weight", columns["weight"]).astype(np.float32)
+        weights = floats_of("weight", columns["weight"], np.dtype(np.float32))
         found["weight"] = torch.from_numpy(weights)
     if "time" in columns:
         ids = column_of("time", columns["time"]).ids
-        times = floats_of("time", columns["time"]) if ids is None else ids.to_numpy()
-        found["time"] = torch.from_numpy(np.array(times))
+        times = floats_of("time", columns["time"]) if ids is None else np.array(ids.to_numpy())
+        found["time"] = torch.from_numpy(times)
     return found
 
 
