@@ -39,7 +39,10 @@ def test_what_torch_loads_is_checked():
 
 def test_a_process_that_has_imported_the_class_loads_it(tmp_path: Path):
     torch.save(library(), tmp_path / "g.pt")
-    code = "import sys, torch\nfrom hetune import HeteroGraph\nprint(torch.load(sys.argv[1]).fingerprint)"
+    code = (
+        "import sys, torch\nfrom hetune import HeteroGraph\n"
+        "print(torch.load(sys.argv[1]).fingerprint)"
+    )
     run = [sys.executable, "-c", code, str(tmp_path / "g.pt")]
     printed = subprocess.run(run, capture_output=True, text=True, check=True).stdout
     assert printed.strip() == library().fingerprint
