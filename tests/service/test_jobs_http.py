@@ -355,14 +355,12 @@ def test_events_end_with_the_job(own, queue, leases):
 def test_events_end_with_the_service(service, queue):
     job = queue.submit_units("mine", some_units(1))
     stopping = threading.Event()
-    with (
-        serving(application(service, stopping=stopping)) as url,
-        httpx.stream("GET", f"{url}{JOBS}/{job.id}/events", timeout=60) as stream,
-    ):
-        for _, kind, _ in events(stream.iter_lines()):
-            if kind == "job":
-                stopping.set()
-    assert queue.get(job.id).state == "queued"
+    with serving(application(service, stopping=stopping)) as url:
+        with httpx.stream("GET", f"{url}{JOBS}/{job.id}/events", timeout=60) as stream:
+            for _, kind, _ in events(stream.iter_lines()):
+                if kind == "job":
+                    stopping.set()
+        assert queue.get(job.id).state == "queued"
 
 
 def test_only_so_many_watch(service, queue, monkeypatch):
