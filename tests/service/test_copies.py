@@ -106,6 +106,8 @@ class FakeGpu(Gpu):
 class FakeLayer:
     """Gives rows of the right width where its input lies."""
 
+    vocabulary = None
+
     def __init__(self, width):
         self.width = width
 
