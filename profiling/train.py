@@ -17,13 +17,15 @@ from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.profiling.store.problems import LEAST_FAMILIES, select
+from hetune.profiling.store.problems import select
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import InputError, ModelError
 from hetune.variants.plan.variants import Device
 from hetune.variants.registry.whole import write_whole
 
 FOLDS = 5
+LEAST_FAMILIES = 2
+"""How many graph families a model takes: one to train on, and one to judge it on."""
 _REPORT = "report.json"
 
 
@@ -74,7 +76,7 @@ def gather(store: Store, machine: str | None = None, device: Device = "cpu") -> 
         ModelError: It knows nothing.
         StoreError: As `Store.measurements`.
     """
-    found = select(store, machine, device=device)
+    found = select(store, machine, device=device, least_families=LEAST_FAMILIES)
     if not found.problems:
         reasons = "".join(f" ({remark})" for remark in found.remarks)
         raise ModelError(

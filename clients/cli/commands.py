@@ -72,7 +72,9 @@ SOURCES = {
     ),
     "registry": Source(".registry", "app", "List, check and evict compiled kernels."),
     "store": Source(
-        ".store", "app", "Back up measurements and jobs, restore them, and take in others'."
+        ".store",
+        "app",
+        "Back up measurements and jobs, restore them, take in others', and remove some.",
     ),
     "remote": Source(
         ".remote", "app", "Use a service that runs somewhere; its key is that of HETUNE_API_KEY."

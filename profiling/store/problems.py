@@ -21,9 +21,6 @@ from hetune.variants.runtime.build import LAYERS
 MOST_DRIFT = 0.5
 """Share by which the reference kernel's time moved: what is measured meanwhile tells nothing."""
 
-LEAST_FAMILIES = 2
-"""How many graph families a model takes: one to train on, and one to judge it on."""
-
 _NAMED = 5
 
 _log = logging.getLogger(__name__)
@@ -67,6 +64,7 @@ def select(
     layers: Collection[str] = LAYERS,
     protocol: int | None = None,
     share: float = TIME,
+    least_families: int = 1,
 ) -> Selection:
     """What a store knows of the inputs of the selector.
 
@@ -74,7 +72,7 @@ def select(
     of different ones are not compared. What models cannot learn from, a time of 0 seconds or a
     variant without launches, is left out. So are problems that were measured while the machine did
     something else (half of their variants with more than `MOST_DRIFT`), unless too little is left
-    without them: less than half of the problems, or fewer than `LEAST_FAMILIES` graph families.
+    without them: less than half of the problems, or fewer graph families than are needed.
     Graphs are told apart by family and content, not by name. Where a variant was measured more than
     once on a problem (its code has changed in between), the newest time counts; so does the newest
     reading of a graph's features.
@@ -86,6 +84,7 @@ def select(
         layers: Layers, and single kernels if they are named: these are no inputs of the selector.
         protocol: The version that counts, that of `PROTOCOLS` if None.
         share: The quantile of its samples that is a time.
+        least_families: How many graph families are needed.
 
     Raises:
         StoreError: As `Store.measurements`.
@@ -104,7 +103,7 @@ def select(
             f"{others} measurements do not count, for they were taken by another protocol than "
             f"{protocol}: measure again"
         )
-    counting, remark = _steady(groups)
+    counting, remark = _steady(groups, least_families)
     remarks += remark
     grouped = [_problem(members, share) for members in counting.values()]
     usable = [replace(p, candidates=tuple(filter(_is_usable, p.candidates))) for p in grouped]
@@ -117,14 +116,14 @@ def select(
     return Selection(tuple(kept), tuple(remarks))
 
 
-def _steady(groups: _Groups) -> tuple[_Groups, list[str]]:
+def _steady(groups: _Groups, least_families: int) -> tuple[_Groups, list[str]]:
     """Groups that were measured on a steady machine, or all; and what to say of the others."""
     calm = {of: members for of, members in groups.items() if _is_calm(members)}
     unsteady = groups.keys() - calm.keys()
     if not unsteady:
         return groups, []
     families = {members[0].family for members in calm.values()}
-    enough = 2 * len(calm) >= len(groups) and len(families) >= LEAST_FAMILIES
+    enough = 2 * len(calm) >= len(groups) and len(families) >= least_families
     of = sorted({groups[key][0].family for key in unsteady})
     others = f", and {len(of) - _NAMED} more" if len(of) > _NAMED else ""
     what = (

@@ -297,7 +297,7 @@ def test_unsteady_measurements_count_where_too_little_is_left_without_them(
     monkeypatch.setattr("hetune.profiling.store.problems.MOST_DRIFT", 0.5)
     members = zip(drifts, families, strict=True)
     store.add([unsteady(n, d, f"g{n}", f) for n, (d, f) in enumerate(members)], MACHINE)
-    found = select(store)
+    found = select(store, least_families=2)
     assert len(found.problems) == 3
     [remark] = found.remarks
     assert "count all the same" in remark
