@@ -1,8 +1,10 @@
 """A tiny graph, a model on it, and services over temporary folders, also on a port."""
 
 import asyncio
+import faulthandler
 import os
 import resource
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -112,6 +114,8 @@ def serving(app: App) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join(60)
+            if thread.is_alive():
+                faulthandler.dump_traceback(sys.__stderr__)  # what it waits for
         assert not thread.is_alive()
 
 
