@@ -63,6 +63,8 @@ def from_networkx(
     types = [G.nodes[node].get(ntype) for node in nodes]
     node_types = _types(types, nodes, ntype, "node", known.node_types)
     edges = _edges(G, is_ordered=kept is not None)
+    if not G.is_directed():
+        edges = [edge for u, v, own in edges for edge in [(u, v, own), (v, u, own)][: 1 + (u != v)]]
     types = [own.get(etype) for _, _, own in edges]
     ends = [edge[:2] for edge in edges]
     edge_types = _types(types, ends, etype, "edge", known.relations)
@@ -79,15 +81,6 @@ def from_networkx(
         (number[u], number[v], relation_ids[name])
         for (u, v, _), name in zip(edges, edge_types, strict=True)
     ]
-    attributes = [own for _, _, own in edges]
-    if not G.is_directed():
-        ways = [1 if u == v else 2 for u, v, _ in rows]
-        attributes = [
-            own for own, count in zip(attributes, ways, strict=True) for _ in range(count)
-        ]
-        rows = [
-            row for u, v, r in rows for row in ([(u, v, r), (v, u, r)] if u != v else [(u, v, r)])
-        ]
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
     wants_names = node_names or bool(known.node_names)
     graph = HeteroGraph(
@@ -100,7 +93,7 @@ def from_networkx(
         node_names=_node_names(
             G, [nodes[i] for i in order], ntypes[order], ntype_names, wants_names
         ),
-        edge_data=_values(G, attributes),
+        edge_data=_values(G, [own for _, _, own in edges]),
     )
     graph = restored(graph, kept)
     return graph if given is None else renumbered(graph, given, unknown=unknown)
@@ -167,9 +160,9 @@ def _node_names(
 def to_networkx(graph: HeteroGraph) -> Any:
     """A `networkx.MultiDiGraph` over 0..N-1 with "ntype" on nodes and "etype" on edges (names).
 
-    An edge's key is its position, and its data are attributes. Names of nodes, where they are kept, are their "node_name";
-    `G.graph` holds names and order of the types, and of edge data, so that `from_networkx` gives an
-    equal graph.
+    An edge's key is its position, and its data are attributes. Names of nodes, where they are kept,
+    are their "node_name"; `G.graph` holds names and order of the types, and names of edge data, so
+    that `from_networkx` gives an equal graph.
 
     Raises:
         GraphError: networkx is not installed, or edge data has the name "etype".
