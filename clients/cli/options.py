@@ -12,6 +12,7 @@ import torch
 import typer
 
 from hetune.variants.errors import InputError
+from hetune.variants.graph.loaders import load
 from hetune.variants.graph.threads import MOST_THREADS
 from hetune.variants.runtime.build import LAYERS
 
@@ -106,6 +107,7 @@ MemoryLimit = Annotated[
 ]
 
 
+_FLAGS = ("header", "relabel", "literals", "node_names")
 _TEXTS = ("columns", "comment", "split", "node_types", "on_error", "vocabulary", "unknown")
 
 
@@ -114,6 +116,7 @@ def read_options(given: list[str] | None) -> dict[str, Any]:
 
     Raises:
         InputError: There is no such option, or it takes another kind of value.
+        GraphFileError: The graph of `like` cannot be read.
     """
     options: dict[str, Any] = {}
     for text in given or ():
@@ -125,15 +128,18 @@ def read_options(given: list[str] | None) -> dict[str, Any]:
                 options[name] = value.replace(r"\t", "\t")
             case "bipartite":
                 options[name] = value.split(",")
-            case "header" | "relabel" | "literals" if value.lower() in ("true", "false"):
+            case "like" if value:
+                options[name] = load(value)
+            case _ if name in _FLAGS and value.lower() in ("true", "false"):
                 options[name] = value.lower() == "true"
             case "num_nodes" | "num_etypes" if value.isdecimal() and len(value) < 20:
                 options[name] = int(value)
             case _:
                 raise InputError(
                     f"--read {text!r}: give NAME=VALUE: delimiter, {', '.join(_TEXTS[:-1])} or "
-                    f"{_TEXTS[-1]} and a text, header, relabel or literals and true or false, "
-                    "num_nodes or num_etypes and a number, or bipartite and two names with a comma"
+                    f"{_TEXTS[-1]} and a text, {', '.join(_FLAGS[:-1])} or {_FLAGS[-1]} and true "
+                    "or false, num_nodes or num_etypes and a number, bipartite and two names with "
+                    "a comma, or like and a graph's file"
                 )
     return options
 

@@ -113,10 +113,16 @@ class Shelf:
         key = self.aliases().as_dict().get(name, name)
         known = self.ids()
         if key not in known:
-            raise ModelError(
-                f"there is no cost model {name!r} on the shelf {self.root}: there are "
-                f"{', '.join(known) or 'none'}"
+            option = "" if self.device == "cpu" else f" --device {self.device}"
+            there = (
+                f"there are {', '.join(known)}"
+                if known
+                else (
+                    f"there are none; run `hetune profile{option}` and `hetune train{option}` "
+                    "to make one"
+                )
             )
+            raise ModelError(f"there is no cost model {name!r} on the shelf {self.root}: {there}")
         return key
 
     def load(self, name: str) -> CostModel:

@@ -12,7 +12,7 @@ from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features.graph import side
 from hetune.profiling.alike import Run, run_of
 from hetune.profiling.records import PROTOCOLS, Measurement, Status
-from hetune.profiling.store.store import Store
+from hetune.profiling.store.store import ALL, Store, named
 from hetune.profiling.store.summary import TIME, quantile, standard_error
 from hetune.variants.plan.sides import id_on
 from hetune.variants.plan.variants import Device
@@ -103,6 +103,8 @@ def select(
             f"{others} measurements do not count, for they were taken by another protocol than "
             f"{protocol}: measure again"
         )
+    if not groups:
+        remarks += _other_machines(store, machine)
     counting, remark = _steady(groups, least_families)
     remarks += remark
     grouped = [_problem(members, share) for members in counting.values()]
@@ -114,6 +116,14 @@ def select(
         )
     kept = sorted((p for p in usable if p.candidates), key=_order)
     return Selection(tuple(kept), tuple(remarks))
+
+
+def _other_machines(store: Store, machine: str | None) -> list[str]:
+    """What to name in place of a machine that a store does not know."""
+    known = store.machines()
+    if machine in (None, ALL) or not known or machine in {one.digest for one in known}:
+        return []
+    return [f"none are of the machine {machine!r}: name one of {named(known)}, or {ALL!r}"]
 
 
 def _steady(groups: _Groups, least_families: int) -> tuple[_Groups, list[str]]:

@@ -287,12 +287,9 @@ class Store(Closing):
         known = self.machines()
         if len(known) <= 1:
             return known[0].digest if known else None
-        names = [f"{m.digest} ({m.fingerprints[-1].cpu}, {m.measurements})" for m in known]
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         raise StoreError(
             f"the store {self._place} holds measurements of {len(known)} machines, which say "
-            f"little about each other: name one of {', '.join(names[:_NAMED])}{more}, or "
-            f"{ALL!r} to mix them"
+            f"little about each other: name one of {named(known)}, or {ALL!r} to mix them"
         )
 
     def _fingerprints(self) -> dict[int, tuple[str, Fingerprint]]:
@@ -325,3 +322,10 @@ def _fingerprint_id(connection: Connection, fingerprint: Fingerprint) -> int:
         connection.execute(table.insert(), row)
         found = connection.execute(statement).scalar_one()
     return found
+
+
+def named(machines: Sequence[Machine]) -> str:
+    """The first few machines, for a message: digests, processors and counts of measurements."""
+    names = [f"{m.digest} ({m.fingerprints[-1].cpu}, {m.measurements})" for m in machines]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -120,6 +120,23 @@ def test_an_empty_store_says_what_to_do(tmp_path, shelf):
     assert "run `hetune profile` first" in result.output
 
 
+def test_a_machine_without_records_is_told_which_there_are(trained, tmp_path, shelf):
+    for command in ("train", "evaluate"):
+        result = call(command, "--store", tmp_path / "a.db", "--machine", "abc")
+        assert result.exit_code != 0
+        said = " ".join(result.stderr.split())
+        assert f"none are of the machine 'abc': name one of {MACHINE.digest} (" in said, command
+
+
+@pytest.mark.parametrize("command", ["evaluate", "promote"])
+def test_an_empty_shelf_says_what_to_do(command, tmp_path, shelf):
+    for device, option in (("cpu", ""), ("cuda", " --device cuda")):
+        result = call(command, "--store", tmp_path / "a.db", "--device", device)
+        assert result.exit_code == 1
+        said = " ".join(result.stderr.split())
+        assert f"are none; run `hetune profile{option}` and `hetune train{option}`" in said
+
+
 def test_evaluating_takes_families_that_were_not_trained_on(trained, tmp_path):
     result = call("evaluate", "--store", str(tmp_path / "a.db"))
     assert result.exit_code == 2

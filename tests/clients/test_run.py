@@ -18,7 +18,7 @@ from hetune.clients.cli import compare
 from hetune.clients.cli.files import read_arrays
 from hetune.clients.cli.options import read_options
 from hetune.clients.cli.problem import GraphSource, LayerSource, features
-from hetune.variants.errors import InputError
+from hetune.variants.errors import GraphFileError, InputError
 from hetune.variants.graph import Vocabulary
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.build import layer_programs
@@ -217,9 +217,9 @@ def errors() -> list[tuple[tuple[object, ...], str]]:
             (
                 ("GRAPH", *layer, "--read", text),
                 f"--read '{text}': give NAME=VALUE: delimiter, columns, comment, split, "
-                "node_types, on_error, vocabulary or unknown and a text, header, relabel or "
-                "literals and true or false, num_nodes or num_etypes and a number, or bipartite "
-                "and two names with a comma",
+                "node_types, on_error, vocabulary or unknown and a text, header, relabel, literals "
+                "or node_names and true or false, num_nodes or num_etypes and a number, "
+                "bipartite and two names with a comma, or like and a graph's file",
             )
             for text in ("relabel=yes", "src", "num_nodes=" + "9" * 20)
         ),
@@ -256,6 +256,22 @@ def test_tables_are_read_as_the_command_says(tmp_path):
     given += [f"vocabulary={names}", "unknown=drop"]
     graph = GraphSource(str(path), ".csv", options=read_options(given)).open()
     assert graph.etype_names == ("b", "a")
+
+
+def test_a_file_is_read_like_a_graph_in_another(tmp_path):
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("ann\tlikes\tbob\nbob\thates\tann\n")
+    first = GraphSource(str(rows), options=read_options(["node_names=true"])).open()
+    assert first.node_names == {"node": ("ann", "bob")}
+    first.save(tmp_path / "first.npz")
+    later = tmp_path / "later.tsv"
+    later.write_text("bob\thates\tann\n")
+    given = ["node_names=true", f"like={tmp_path / 'first.npz'}"]
+    graph = GraphSource(str(later), options=read_options(given)).open()
+    assert graph.vocabulary() == first.vocabulary()
+    assert (graph.src.tolist(), graph.etype.tolist()) == ([1], [1])
+    with pytest.raises(GraphFileError, match=r"none\.npz does not exist"):
+        read_options([f"like={tmp_path / 'none.npz'}"])
 
 
 def test_the_option_that_a_message_gives_works_on_the_command_line(hetune, tmp_path):

@@ -298,3 +298,34 @@ def test_dgl_round_trip():
     assert h.ntype_names == back.ntype_names
     assert h.canonical_etypes == back.canonical_etypes
     assert sorted(edges_of(h)) == sorted(edges_of(back))
+
+
+LIKE = HeteroGraph(
+    np.array([0, 1, 2]),
+    np.array([1, 0, 0]),
+    np.array([0, 1, 1]),
+    np.array([0, 0, 0, 0, 1]),
+    ntype_names=["user", "item"],
+)
+
+
+def test_an_edge_index_dict_goes_there_and_back_like_its_graph():
+    back = from_edge_index_dict(to_edge_index_dict(LIKE), like=LIKE)
+    assert same(back, LIKE)  # nodes and types without edges, too
+    edges = {("user", "0", "user"): pairs((5, 0))}
+    assert from_edge_index_dict(edges, like=LIKE).node_offsets == (0, 6, 7)
+    given = from_edge_index_dict(to_edge_index_dict(LIKE), {"user": 3}, like=LIKE)
+    assert given.node_offsets == (0, 3, 4)
+
+
+def test_scipy_goes_there_and_back_like_its_graph():
+    matrices = {name: to_scipy(LIKE, name) for name in LIKE.etype_names}
+    assert same(from_scipy(matrices, like=LIKE), LIKE)
+    with pytest.raises(GraphError, match=r"no edge types, .* '0', '1': .*to_scipy\(graph, name"):
+        from_scipy(to_scipy(LIKE), like=LIKE)
+    with pytest.raises(GraphError, match=r"no node types, .* 'user', 'item': give ntype.* 5 nodes"):
+        from_scipy(matrices, vocabulary=LIKE.vocabulary())
+    larger = {"0": scipy.sparse.coo_array((6, 6))}
+    with pytest.raises(GraphError, match="give ntype, the type of each of the 6 nodes"):
+        from_scipy(larger, like=LIKE)
+    assert from_scipy(larger, np.array([0, 0, 0, 1, 1, 1]), like=LIKE).node_offsets == (0, 3, 6)

@@ -1,14 +1,25 @@
 """Values that edges have by name, which follow them."""
 
+import os
 import pickle
 
+import networkx
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph import HeteroGraph, from_scipy
+from hetune.variants.graph import (
+    HeteroGraph,
+    from_dgl,
+    from_networkx,
+    from_pyg,
+    from_scipy,
+    to_dgl,
+    to_networkx,
+    to_pyg,
+)
 
 
 def graph() -> HeteroGraph:
@@ -60,3 +71,54 @@ def test_every_sparse_form_of_scipy(kind: str, form: str):
         g = from_scipy(make(dense))
         assert g.num_edges == np.count_nonzero(dense)
         assert from_scipy({"a": make(dense)}).etype_names == ("a",)
+
+
+def in_order(g: HeteroGraph) -> list[tuple[object, ...]]:
+    """Each edge with its values, grouped by type."""
+    order = torch.argsort(g.etype, stable=True)
+    columns = (g.src, g.dst, g.etype, *g.edge_data.values())
+    return list(zip(*(column[order].tolist() for column in columns), strict=True))
+
+
+def assert_kept(back: HeteroGraph, g: HeteroGraph) -> None:
+    assert in_order(back) == in_order(g)
+    dtypes = [{name: v.dtype for name, v in graph.edge_data.items()} for graph in (back, g)]
+    assert dtypes[0] == dtypes[1]
+
+
+def test_values_go_to_pyg_and_back():
+    g = graph().canonicalize()
+    data = to_pyg(g)
+    relation = g.canonical_etypes[int(g.etype[1])]
+    assert data[relation].weight.tolist() == [1.5]
+    assert_kept(from_pyg(data), g)
+    assert_kept(from_pyg(to_pyg(g, homogeneous=True)), g)
+    del data[relation].time
+    assert list(from_pyg(data).edge_data) == ["weight"]
+    bare = HeteroGraph(g.src, g.dst, edge_data={"edge_index": torch.zeros(3)})
+    with pytest.raises(GraphError, match="'edge_index', which PyG keeps for itself: rename it"):
+        to_pyg(bare)
+
+
+def test_values_go_to_networkx_and_back():
+    g = graph()
+    made = to_networkx(g)
+    assert made.edges[1, 2, 1]["weight"] == 1.5
+    assert_kept(from_networkx(made), g)
+    assert weights(from_networkx(networkx.Graph(made))) == [0.5, 0.5, 2.5, 2.5, 1.5, 1.5]
+    made.edges[0, 1, 0]["weight"] = "heavy"
+    del made.edges[1, 2, 1]["time"]
+    assert dict(from_networkx(made).edge_data) == {}
+    with pytest.raises(GraphError, match="'etype', which the converter keeps for itself"):
+        to_networkx(HeteroGraph(g.src, g.dst, edge_data={"etype": torch.zeros(3)}))
+
+
+@pytest.mark.dgl
+@pytest.mark.filterwarnings("ignore")
+def test_values_go_to_dgl_and_back():
+    os.environ.setdefault("DGLBACKEND", "pytorch")
+    pytest.importorskip("dgl")
+    g = graph().canonicalize()
+    made = to_dgl(g)
+    assert made.edges[g.canonical_etypes[int(g.etype[1])]].data["weight"].tolist() == [1.5]
+    assert_kept(from_dgl(made), g)

@@ -45,6 +45,7 @@ def _npz() -> bytes:
         ntype=np.array([0, 0, 1]),
         etype_names=np.array(["a", "b"]),
         split=np.array([0, 2, 0], np.int8),
+        **{"edge_data/weight": np.array([0.5, 1.0, 2.0], np.float32)},
     )
     return buffer.getvalue()
 

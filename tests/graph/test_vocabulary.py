@@ -34,6 +34,7 @@ from hetune.variants.graph import (
     to_pyg,
     to_scipy,
 )
+from hetune.variants.graph.loaders import load
 from hetune.variants.graph.subsample import subsample
 from hetune.variants.testing.graphs import typed_graph
 from hetune.variants.testing.strategies import graphs
@@ -176,7 +177,7 @@ def test_a_vocabulary_is_saved_and_read(tmp_path):
             {"node_types": ["n"], "relations": [], "canonical_etypes": [["n", "a", "n"]]},
             "1 triples but there are 0 relations",
         ),
-        ({"node_names": {"n": ["x"]}}, "node_names has the node type 'n', which node_types lacks"),
+        ({"node_names": {"n": ["x", "x"]}}, r"node_names\['n'\] holds 'x' twice"),
         ({"node_types": ["n"], "node_names": [["x"]]}, "node_names is a list: give a dictionary"),
         (3, "vocabulary is a int: give a Vocabulary, a path, a graph"),
     ],
@@ -359,3 +360,13 @@ def test_damaged_files_are_refused_or_read(tmp_path):
         except GraphFileError:
             continue
         assert Vocabulary.of(found.as_dict()) == found
+
+
+def test_node_types_are_those_whose_nodes_have_names(tmp_path):
+    names = {"node_names": {"node": ["b", "a"]}}
+    assert Vocabulary.of(names).node_types == ("node",)
+    (tmp_path / "g.tsv").write_text("a\tlikes\tb\n")
+    found = load(tmp_path / "g.tsv", node_names=True, vocabulary=names)
+    assert (found.src.tolist(), found.dst.tolist()) == ([1], [0])
+    with pytest.raises(GraphError, match="the node type 'x', which node_types lacks: add it"):
+        Vocabulary.of({"node_types": ["node"], "node_names": {"x": []}})

@@ -164,8 +164,8 @@ class HeteroGraph:
         """Values of the edges by name, [E, ...] in the order of the edges, such as "weight".
 
         They follow the edges to other devices, through `canonicalize` and `add_inverse` (whose
-        edges have the values of those that they invert) and pickling. `add_self_loops` and `edited`
-        leave them out. They are no part of the fingerprint.
+        edges have the values of those that they invert), files and pickling. `add_self_loops` and
+        `edited` leave them out, for new edges have none. They are no part of the fingerprint.
         """
         return MappingProxyType(self._parts.edge_data)
 

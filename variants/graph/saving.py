@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hetune.variants.errors import GraphFileError
+from hetune.variants.graph import _edge_data
 from hetune.variants.graph._node_names import packed
 
 if TYPE_CHECKING:
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def save(graph: HeteroGraph, path: str | os.PathLike[str]) -> None:
-    """Writes the `.npz` that `hetune.load` reads back: arrays, names and canonical edge types.
+    """Writes the `.npz` that `hetune.load` reads back: arrays, names, triples and edge data.
 
     Args:
         graph: What to write; its device is not kept.
         path: Of the file, which ends in ".npz". One that is there is replaced.
 
     Raises:
-        GraphFileError: The name ends otherwise, the file cannot be written, or a name of a type
-            ends in a zero byte.
+        GraphFileError: The name ends otherwise, the file cannot be written, a name of a type
+            ends in a zero byte, or NumPy lacks the dtype of edge data.
     """
     where = Path(path)
     if where.suffix.lower() != ".npz":
@@ -40,6 +41,7 @@ def save(graph: HeteroGraph, path: str | os.PathLike[str]) -> None:
         columns["canonical_etypes"] = _strings("canonical_etypes", triples)
     if graph.node_names is not None:
         columns |= packed(graph.node_names)
+    columns |= _edge_data.packed(graph.edge_data)
     try:
         with where.open("wb") as file:
             np.savez(file, **columns)

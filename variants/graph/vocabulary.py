@@ -40,7 +40,7 @@ class Vocabulary:
     relations and nodes alike, whatever the order of their data.
 
     Attributes:
-        node_types: Names of the node types, in order.
+        node_types: Names of the node types, in order; by default those that `node_names` has.
         relations: Names of the edge types, in order.
         canonical_etypes: (source type, relation, destination type) of each of the relations.
         node_names: By node type, the names of its nodes: a node's id is its position, from 0 in
@@ -56,6 +56,8 @@ class Vocabulary:
     node_names: Mapping[str, tuple[str, ...]] | None = None
 
     def __post_init__(self) -> None:
+        if self.node_types is None and isinstance(self.node_names, Mapping):
+            _set(self, "node_types", tuple(self.node_names))
         for field in ("node_types", "relations"):
             given = getattr(self, field)
             if given is not None:

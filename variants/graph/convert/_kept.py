@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.rename import with_names
 from hetune.variants.graph.vocabulary import Vocabulary
 
@@ -63,3 +67,25 @@ def restored(graph: HeteroGraph, kept: Vocabulary | None) -> HeteroGraph:
         node_names={**names, **(graph.node_names or {})},
         triples=triples,
     )
+
+
+def edge_data_of(
+    stores: Mapping[CanonicalEtype, Any], counts: Mapping[CanonicalEtype, int], names: Iterable[str]
+) -> dict[str, dict[CanonicalEtype, torch.Tensor]]:
+    """Edge data that was kept, by name and edge type: what all edges still have.
+
+    Args:
+        stores: What holds the values by name, of each edge type.
+        counts: Edges of each edge type.
+        names: Of the values.
+    """
+    found = {}
+    for name in names:
+        own = {key: store[name] for key, store in stores.items() if name in store}
+        fits = [
+            isinstance(own.get(key), torch.Tensor) and own[key].shape[:1] == (count,)
+            for key, count in counts.items()
+        ]
+        if all(fits) and len({tuple(values.shape[1:]) for values in own.values()}) == 1:
+            found[name] = own
+    return found

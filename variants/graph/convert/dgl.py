@@ -6,9 +6,20 @@ from typing import Any
 import torch
 
 from hetune.variants.errors import GraphError
+from hetune.variants.graph import _edge_data
 from hetune.variants.graph._extras import require
-from hetune.variants.graph.convert._kept import KEY, restored, vocabulary_with_triples
-from hetune.variants.graph.convert.edge_index_dict import from_edge_index_dict, to_edge_index_dict
+from hetune.variants.graph.convert._kept import (
+    KEY,
+    edge_data_of,
+    restored,
+    vocabulary_with_triples,
+)
+from hetune.variants.graph.convert.edge_index_dict import (
+    edge_data_dict,
+    grouped,
+    node_counts,
+    to_edge_index_dict,
+)
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.rename import named_by_number
 from hetune.variants.graph.renumber import renumbered
@@ -91,10 +102,14 @@ def from_dgl(
     metadata = (g.ntypes, g.canonical_etypes)
     if kept is not None and kept.node_types is not None and kept.canonical_etypes is not None:
         metadata = (list(kept.node_types), list(kept.canonical_etypes))
-    graph = from_edge_index_dict(
+    names = _edge_data.from_text(getattr(g, _edge_data.KEY, None))
+    frames = {key: g.edges[key].data for key in g.canonical_etypes} if names else {}
+    edges = {key: int(g.num_edges(key)) for key in frames}
+    graph = grouped(
         {key: torch.stack(g.edges(etype=key, order="eid")) for key in g.canonical_etypes},
         {name: int(g.num_nodes(name)) for name in g.ntypes},
         metadata=metadata,
+        edge_data=edge_data_of(frames, edges, names),
     )
     graph = restored(graph, kept)
     return graph if known is None else renumbered(graph, known, unknown=unknown)
@@ -123,17 +138,22 @@ def to_dgl(graph: HeteroGraph) -> Any:
     """A heterogeneous `DGLGraph` with one edge type per canonical edge type.
 
     Its attribute "hetune_vocabulary" keeps the order of types, and names of nodes; DGL's own
-    copies on disk do not.
+    copies on disk do not. Edge data are in `edata`, and the attribute "hetune_edge_data" lists
+    them.
 
     Raises:
-        GraphError: The graph is not canonical, or dgl is not installed.
+        GraphError: The graph is not canonical, edge data has a name that begins with "_", or dgl is
+            not installed.
     """
     dgl = require("dgl", "dgl", "to_dgl")
-    ends = zip(graph.ntype_names, graph.node_offsets, graph.node_offsets[1:], strict=False)
+    _edge_data.check_free(graph.edge_data, frozenset(), "DGL")
     made = dgl.heterograph(
         {key: (index[0], index[1]) for key, index in to_edge_index_dict(graph).items()},
-        num_nodes_dict={name: end - first for name, first, end in ends},
+        num_nodes_dict=node_counts(graph),
         device=graph.device,
     )
+    for key, own in edge_data_dict(graph).items():
+        made.edges[key].data.update(own)
     setattr(made, KEY, vocabulary_with_triples(graph))
+    setattr(made, _edge_data.KEY, _edge_data.as_text(graph.edge_data))
     return made

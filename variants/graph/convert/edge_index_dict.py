@@ -38,23 +38,37 @@ def from_edge_index_dict(
         x_dict: Node features [N_t, ...]; only their lengths are read.
         metadata: Node types and edge types, as `HeteroData.metadata()` gives them.
         vocabulary: Whose order types are given: a `Vocabulary`, its file, a dictionary or a graph.
-        like: A graph whose vocabulary that is.
+        like: A graph whose vocabulary that is. Types whose nodes are counted by their ids have at
+            least as many as there.
         unknown: "error", or "drop" for types that the vocabulary lacks.
 
     Raises:
         GraphError: A key, shape, dtype or id does not fit, or a name is unknown.
     """
     known = vocabulary_of(vocabulary, like)
-    graph = _from_dict(edge_index_dict, num_nodes_dict, x_dict, metadata)
+    graph = grouped(edge_index_dict, num_nodes_dict, x_dict, metadata, at_least=node_counts(like))
     return graph if known is None else renumbered(graph, known, unknown=unknown)
 
 
-def _from_dict(
+def grouped(
     edge_index_dict: Mapping[CanonicalEtype, torch.Tensor],
-    num_nodes_dict: Mapping[str, int] | None,
-    x_dict: Mapping[str, torch.Tensor] | None,
-    metadata: tuple[Sequence[str], Sequence[CanonicalEtype]] | None,
+    num_nodes_dict: Mapping[str, int] | None = None,
+    x_dict: Mapping[str, torch.Tensor] | None = None,
+    metadata: tuple[Sequence[str], Sequence[CanonicalEtype]] | None = None,
+    *,
+    at_least: Mapping[str, int] | None = None,
+    edge_data: Mapping[str, Mapping[CanonicalEtype, torch.Tensor]] | None = None,
 ) -> HeteroGraph:
+    """As `from_edge_index_dict`, with the numbers that types have there.
+
+    Args:
+        edge_index_dict: As there; so are the next three.
+        num_nodes_dict: Nodes of each type.
+        x_dict: Node features.
+        metadata: Node types and edge types.
+        at_least: Fewest nodes of types whose nodes are counted by their ids.
+        edge_data: Values [E_r, ...] of the edges, by name and by all keys of `edge_index_dict`.
+    """
     for key in edge_index_dict:
         if not (isinstance(key, tuple) and len(key) == 3):
             raise GraphError(
@@ -67,10 +81,12 @@ def _from_dict(
             f"edge_index_dict has the key {min(unknown)}, which metadata lacks: add it"
         )
     known = (metadata[0] if metadata is not None else None) or x_dict or num_nodes_dict or ()
-    ntypes = list(dict.fromkeys([*known, *(end for s, _, d in etypes for end in (s, d))]))
+    fewest = at_least or {}
+    ends = (end for s, _, d in etypes for end in (s, d))
+    ntypes = list(dict.fromkeys([*known, *ends, *fewest]))
 
     edges = {key: _ends(key, edge_index_dict[key]) for key in etypes if key in edge_index_dict}
-    counts = _node_counts(ntypes, edges, num_nodes_dict, x_dict)
+    counts = _node_counts(ntypes, edges, num_nodes_dict, x_dict, fewest)
     offsets = dict(zip(ntypes, accumulate(counts.values(), initial=0), strict=False))
     sources, targets = [], []
     for (source, relation, target), (src, dst) in edges.items():
@@ -93,6 +109,11 @@ def _from_dict(
         ntype_names=ntypes,
         etype_names=relation_names(etypes),
         canonical_etypes=etypes,
+        edge_data={
+            name: torch.cat([values[key] for key in edges])
+            for name, values in (edge_data or {}).items()
+            if edges
+        },
         validate=False,
     )
 
@@ -105,18 +126,40 @@ def to_edge_index_dict(graph: HeteroGraph) -> dict[CanonicalEtype, torch.Tensor]
     Raises:
         GraphError: The graph is not canonical.
     """
-    if not graph.num_etypes:
-        return {}
     offsets = dict(zip(graph.ntype_names, graph.node_offsets, strict=False))
+    result = {}
+    both = torch.stack([graph.src, graph.dst], dim=1).long()
+    for (source, relation, target), ends in _by_etype(graph, both).items():
+        shift = torch.tensor([[offsets[source]], [offsets[target]]], device=graph.device)
+        result[source, relation, target] = ends.t() - shift
+    return result
+
+
+def edge_data_dict(graph: HeteroGraph) -> dict[CanonicalEtype, dict[str, torch.Tensor]]:
+    """Values [E_r, ...] of the edges by edge type and name, in the order of their edges there."""
+    found: dict[CanonicalEtype, dict[str, torch.Tensor]] = {}
+    for name, values in graph.edge_data.items():
+        for key, part in _by_etype(graph, values).items():
+            found.setdefault(key, {})[name] = part
+    return found
+
+
+def node_counts(graph: object) -> dict[str, int]:
+    """Nodes of each type of a graph; nothing of what is none."""
+    if not isinstance(graph, HeteroGraph):
+        return {}
+    bounds = zip(graph.ntype_names, graph.node_offsets, graph.node_offsets[1:], strict=False)
+    return {name: end - first for name, first, end in bounds}
+
+
+def _by_etype(graph: HeteroGraph, rows: torch.Tensor) -> dict[CanonicalEtype, torch.Tensor]:
+    """A row for each edge [E, ...], apart by edge type."""
+    triples = graph.canonical_etypes
+    if not triples:
+        return {}
     order = torch.argsort(graph.etype, stable=True)
     counts = torch.bincount(graph.etype, minlength=graph.num_etypes).tolist()
-    both = torch.stack([graph.src, graph.dst]).long()[:, order]
-    columns = torch.tensor_split(both, list(accumulate(counts))[:-1], dim=1)
-    result = {}
-    for (source, relation, target), edge_index in zip(graph.canonical_etypes, columns, strict=True):
-        shift = torch.tensor([[offsets[source]], [offsets[target]]], device=graph.device)
-        result[source, relation, target] = edge_index - shift
-    return result
+    return dict(zip(triples, torch.split(rows[order], counts), strict=True))
 
 
 def relation_names(etypes: Sequence[CanonicalEtype]) -> list[str]:
@@ -155,6 +198,7 @@ def _node_counts(
     edges: Mapping[CanonicalEtype, tuple[torch.Tensor, torch.Tensor]],
     num_nodes_dict: Mapping[str, int] | None,
     x_dict: Mapping[str, torch.Tensor] | None,
+    fewest: Mapping[str, int],
 ) -> dict[str, int]:
     largest, entries = dict.fromkeys(ntypes, -1), dict.fromkeys(ntypes, 0)
     given = num_nodes_dict or {}
@@ -171,7 +215,7 @@ def _node_counts(
         elif ntype in features:
             counts[ntype] = int(features[ntype].shape[0])
         else:
-            counts[ntype] = largest[ntype] + 1
+            counts[ntype] = max(largest[ntype] + 1, fewest.get(ntype, 0))
             mend = f"mend the id, or give num_nodes_dict[{ntype!r}]"
             check_found(f"{ntype} nodes", counts[ntype], entries[ntype], mend)
         if counts[ntype] < 0:

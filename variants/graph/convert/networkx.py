@@ -1,12 +1,15 @@
 """NetworkX graphs."""
 
 from collections.abc import Hashable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from hetune.variants.errors import GraphError
+from hetune.variants.graph import _edge_data
 from hetune.variants.graph._extras import require
 from hetune.variants.graph.convert._kept import KEY, as_text, from_text, restored
 from hetune.variants.graph.hetero import HeteroGraph
@@ -59,8 +62,10 @@ def from_networkx(
     nodes: list[Hashable] = list(G.nodes)
     types = [G.nodes[node].get(ntype) for node in nodes]
     node_types = _types(types, nodes, ntype, "node", known.node_types)
-    edges = _edges(G, etype, is_ordered=kept is not None)
-    types = [t for _, _, t in edges]
+    edges = _edges(G, is_ordered=kept is not None)
+    if not G.is_directed():
+        edges = [edge for u, v, own in edges for edge in [(u, v, own), (v, u, own)][: 1 + (u != v)]]
+    types = [own.get(etype) for _, _, own in edges]
     ends = [edge[:2] for edge in edges]
     edge_types = _types(types, ends, etype, "edge", known.relations)
     default_names = kept is None and given is None
@@ -76,10 +81,6 @@ def from_networkx(
         (number[u], number[v], relation_ids[name])
         for (u, v, _), name in zip(edges, edge_types, strict=True)
     ]
-    if not G.is_directed():
-        rows = [
-            row for u, v, r in rows for row in ([(u, v, r), (v, u, r)] if u != v else [(u, v, r)])
-        ]
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
     wants_names = node_names or bool(known.node_names)
     graph = HeteroGraph(
@@ -92,19 +93,30 @@ def from_networkx(
         node_names=_node_names(
             G, [nodes[i] for i in order], ntypes[order], ntype_names, wants_names
         ),
+        edge_data=_values(G, [own for _, _, own in edges]),
     )
     graph = restored(graph, kept)
     return graph if given is None else renumbered(graph, given, unknown=unknown)
 
 
-def _edges(G: Any, etype: str, *, is_ordered: bool) -> list[tuple[Hashable, Hashable, Any]]:
-    """Ends and type of each edge; in the order of their keys where these are positions."""
+def _edges(G: Any, *, is_ordered: bool) -> list[tuple[Hashable, Hashable, dict[str, Any]]]:
+    """Ends and attributes of each edge; in the order of their keys where these are positions."""
     if not (is_ordered and G.is_multigraph() and G.is_directed()):
-        return list(G.edges(data=etype))
-    keyed = list(G.edges(keys=True, data=etype))
+        return list(G.edges(data=True))
+    keyed = list(G.edges(keys=True, data=True))
     if all(isinstance(key, int) for _, _, key, _ in keyed):
         keyed.sort(key=lambda edge: edge[2])
-    return [(u, v, t) for u, v, _, t in keyed]
+    return [(u, v, own) for u, v, _, own in keyed]
+
+
+def _values(G: Any, attributes: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    """Edge data that was kept: what all edges still have, as numbers."""
+    found = {}
+    for name, dtype in _edge_data.from_text(G.graph.get(_edge_data.KEY)).items():
+        if all(name in own for own in attributes):
+            with suppress(TypeError, ValueError, RuntimeError):
+                found[name] = torch.tensor([own[name] for own in attributes], dtype=dtype)
+    return found
 
 
 def _types(
@@ -148,13 +160,15 @@ def _node_names(
 def to_networkx(graph: HeteroGraph) -> Any:
     """A `networkx.MultiDiGraph` over 0..N-1 with "ntype" on nodes and "etype" on edges (names).
 
-    An edge's key is its position. Names of nodes, where they are kept, are their "node_name";
-    `G.graph` holds names and order of the types, so that `from_networkx` gives an equal graph.
+    An edge's key is its position, and its data are attributes. Names of nodes, where they are kept,
+    are their "node_name"; `G.graph` holds names and order of the types, and names of edge data, so
+    that `from_networkx` gives an equal graph.
 
     Raises:
-        GraphError: networkx is not installed.
+        GraphError: networkx is not installed, or edge data has the name "etype".
     """
     networkx = require("networkx", "networkx", "to_networkx")
+    _edge_data.check_free(graph.edge_data, frozenset({"etype"}), "the converter")
     known = graph.vocabulary(node_names=False)
     G = networkx.MultiDiGraph()
     names = graph.node_names or {}
@@ -166,9 +180,12 @@ def to_networkx(graph: HeteroGraph) -> Any:
     for ntype, own in names.items():
         for i, name in enumerate(own):
             G.nodes[first[ntype] + i][_NAME] = name
+    if graph.edge_data:
+        G.graph[_edge_data.KEY] = _edge_data.as_text(graph.edge_data)
     columns = (ids.tolist() for ids in (graph.src, graph.dst, graph.etype))
+    data = {name: values.tolist() for name, values in graph.edge_data.items()}
     G.add_edges_from(
-        (u, v, e, {"etype": graph.etype_names[r]})
+        (u, v, e, {"etype": graph.etype_names[r], **{name: own[e] for name, own in data.items()}})
         for e, (u, v, r) in enumerate(zip(*columns, strict=True))
     )
     return G

@@ -10,7 +10,13 @@ from hetune.variants.graph._arrays import IdArray
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.rename import named_by_number
 from hetune.variants.graph.renumber import renumbered
-from hetune.variants.graph.vocabulary import Unknown, VocabularyLike, vocabulary_of
+from hetune.variants.graph.vocabulary import (
+    Unknown,
+    Vocabulary,
+    VocabularyLike,
+    shown,
+    vocabulary_of,
+)
 
 
 def from_scipy(
@@ -29,11 +35,12 @@ def from_scipy(
         ntype: Type of each node of square matrices, shape [N], non-decreasing; numbered as in the
             vocabulary.
         vocabulary: Whose order types are given: a `Vocabulary`, its file, a dictionary or a graph.
-        like: A graph whose vocabulary that is.
+        like: A graph whose vocabulary that is. Square matrices of as many nodes have its `ntype`.
         unknown: "error", or "drop" for edge types that the vocabulary lacks.
 
     Raises:
-        GraphError: It is not sparse, shapes differ, or a name is unknown.
+        GraphError: It is not sparse, shapes differ, a name is unknown, or the vocabulary has
+            several types and the matrices tell none.
     """
     known = vocabulary_of(vocabulary, like)
     import scipy.sparse  # seldom needed
@@ -42,6 +49,8 @@ def from_scipy(
     if scipy.sparse.issparse(given):
         matrix = given.tocoo()  # SciPy's dok is a dictionary, too
     is_named = isinstance(matrix, Mapping)
+    if not is_named:
+        _check_one_relation(known)
     matrices = dict(matrix) if isinstance(matrix, Mapping) else {"0": matrix}
     if not matrices:
         raise GraphError("from_scipy got an empty dictionary: give at least one matrix")
@@ -59,6 +68,8 @@ def from_scipy(
     square = rows == columns
     if not square and ntype is not None:
         raise GraphError(f"the matrices have the shape {rows} x {columns}: leave ntype out")
+    if square and ntype is None:
+        ntype = _node_types(known, like, rows)
     shift = 0 if square else rows
     graph = HeteroGraph(
         np.concatenate([part.row.astype(np.int64) for part in parts]),
@@ -81,8 +92,33 @@ def from_scipy(
     return renumbered(graph, known, unknown=unknown)
 
 
+def _check_one_relation(known: Vocabulary | None) -> None:
+    """Check that a matrix without a name can only be of one edge type."""
+    if known is not None and known.relations is not None and len(known.relations) > 1:
+        raise GraphError(
+            "from_scipy got one matrix, which tells no edge types, and the vocabulary has "
+            f"{shown(known.relations)}: give a matrix for each, "
+            "{name: to_scipy(graph, name) for name in graph.etype_names}"
+        )
+
+
+def _node_types(known: Vocabulary | None, like: object, count: int) -> IdArray | None:
+    """Those of a graph that the matrices are like; None where there is one type, or none named."""
+    if known is None or known.node_types is None or len(known.node_types) < 2:
+        return None
+    if isinstance(like, HeteroGraph) and like.num_nodes == count:
+        return like.ntype
+    raise GraphError(
+        f"the matrices tell no node types, and the vocabulary has {shown(known.node_types)}: give "
+        f"ntype, the type of each of the {count} nodes as a number"
+    )
+
+
 def to_scipy(graph: HeteroGraph, etype: int | str | None = None) -> Any:
     """A `coo_array` [N, N] of float32 ones, entry (i, j) for each edge i -> j; repeats stay.
+
+    It tells no types, and no edge data. There and back, with `like=graph`, go the matrices by edge
+    type, `{name: to_scipy(graph, name) for name in graph.etype_names}`.
 
     Args:
         graph: Any graph.

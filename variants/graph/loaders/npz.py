@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from hetune.variants.errors import GraphFileError
-from hetune.variants.graph import _node_names
+from hetune.variants.graph import _edge_data, _node_names
 from hetune.variants.graph._arrays import as_ids, check_range
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders._edges import part_of
@@ -26,9 +26,9 @@ def load_npz(path: Path, options: NpzOptions) -> HeteroGraph:
 
     Arrays: `src`, `dst` int [E] global node ids; optional `etype` int [E], `ntype` int [N],
     `etype_names` [R], `ntype_names` [T] and `canonical_etypes` [R, 3] str, `split` int8 [E]
-    (0 train, 1 valid, 2 test). `HeteroGraph.save` writes such files, with names of nodes where it
-    has any: `named_ntypes` str, their names one after the other as `node_name_utf8` uint8, and
-    where each begins as `node_name_offsets` int64.
+    (0 train, 1 valid, 2 test); `edge_data/<name>`, numbers [E, ...]. `HeteroGraph.save` writes such
+    files, with names of nodes where it has any: `named_ntypes` str, their names one after the other
+    as `node_name_utf8` uint8, and where each begins as `node_name_offsets` int64.
 
     Raises:
         GraphFileError: The file is unreadable, cut short, or lacks an array.
@@ -37,7 +37,7 @@ def load_npz(path: Path, options: NpzOptions) -> HeteroGraph:
     with reading(path, "an .npz graph"):
         _check_sizes(path)
         with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in _KNOWN if name in archive.files}
+            arrays = {name: archive[name] for name in archive.files if _is_known(name)}
             found = archive.files
         for name in _REQUIRED:
             if name not in arrays:
@@ -53,6 +53,7 @@ def load_npz(path: Path, options: NpzOptions) -> HeteroGraph:
             etype_names=arrays.get("etype_names"),
             ntype_names=arrays.get("ntype_names"),
             canonical_etypes=arrays.get("canonical_etypes"),
+            edge_data=_edge_data.unpacked(arrays),
         )
         counts = np.diff(graph.node_offsets).tolist()
         if names := _node_names.unpacked(arrays, graph.ntype_names, counts):
@@ -63,6 +64,10 @@ def load_npz(path: Path, options: NpzOptions) -> HeteroGraph:
         if options.split is None:
             return graph
         return part_of(graph, _chosen(path, arrays, options.split))
+
+
+def _is_known(name: str) -> bool:
+    return name in _KNOWN or name.startswith(_edge_data.PREFIX)
 
 
 def _check_ids(arrays: dict[str, np.ndarray]) -> None:
