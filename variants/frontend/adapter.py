@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +18,8 @@ from hetune.variants.program.nodes import Program
 Kind = Literal["rgcn", "rgat", "hgt"]
 Signature = Literal["flat", "hetero"]
 Metadata = tuple[Sequence[str], Sequence[CanonicalEtype]]
+ByType = Mapping[Any, Tensor]
+"""Tensors by node type or by edge type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Adapter:
         metadata: Metadata | None = None,
         is_reversed: bool = False,
         graph_refusal: Callable[[Any, HeteroGraph], str | None] | None = None,
+        order_refusal: Callable[[Any, ByType, ByType], str | None] | None = None,
     ) -> None:
         self.module = module
         self.kind = kind
@@ -71,6 +74,7 @@ class Adapter:
         self.vocabulary: Vocabulary | None = None
         self.is_reversed = is_reversed
         self._graph_refusal = graph_refusal
+        self._order_refusal = order_refusal
         self._weights = weights
         self._options = _options(module)
         self._named_parts = dict(module.named_modules())
@@ -115,6 +119,11 @@ class Adapter:
         """Why the module computes something else on a graph, or None."""
         refuses = self._graph_refusal
         return None if refuses is None else refuses(self.module, graph)
+
+    def order_refusal(self, x_dict: ByType, edge_index_dict: ByType) -> str | None:
+        """Why the module computes something else with dictionaries in such an order, or None."""
+        refuses = self._order_refusal
+        return None if refuses is None else refuses(self.module, x_dict, edge_index_dict)
 
     def refusal(self) -> str | None:
         """Why the module cannot be replaced right now, or None.

@@ -12,6 +12,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from hetune.variants.frontend.adapter import Adapter, Unsupported, as_rows, refusal
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.frontend.pyg_order import order_refusal
 from hetune.variants.frontend.pyg_segments import averages_all_edges
 from hetune.variants.graph.hetero import HeteroGraph
 
@@ -209,6 +210,7 @@ def _adapt_hgt(module: Any) -> Adapter | Unsupported:
         len(edge_types),
         signature="hetero",
         metadata=(node_types, edge_types),
+        order_refusal=order_refusal,
     )
 
 
