@@ -56,11 +56,7 @@ def compile(
     cuda_graph: bool | None = None,
     vocabulary: VocabularyLike | None = None,
 ) -> CompiledLayer:
-    """Compiles a layer, as `hetune.compile` does, whose arguments and errors these are.
-
-    Where no `pricer` is given, who predicts times, `default_pricer` makes one for what the backend
-    compiles for.
-    """
+    """Compiles as `hetune.compile` does; `default_pricer` makes a `pricer` where none is given."""
     check_demands(memory_limit, expected_runs)
     runs = _backend(module, backend)
     if isinstance(module, CompiledLayer):
