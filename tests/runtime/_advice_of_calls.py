@@ -50,6 +50,18 @@ def a_tensor_with_a_dictionary(x, edges, graph):
     yield lambda: run(layer, x, graph)
 
 
+@case(
+    "edge_index_dict has its edge types in another order than the layer's metadata, and "
+    "HGTConv takes another edge type's weights then: give them in the metadata's order"
+)
+def edge_types_in_another_order(x, edges, graph):
+    metadata = graph.metadata()
+    layer = compiled(geometric.HGTConv(8, 8, metadata))
+    rows, edge_dict = by_type(x, graph)
+    yield lambda: layer(rows, dict(reversed(edge_dict.items())))
+    yield lambda: run(layer, rows, {key: edge_dict[key] for key in metadata[1]})
+
+
 @case("edge_type is missing: give a type for each edge, or a HeteroGraph")
 def an_own_layer_without_edge_types(x, edges, graph):
     layer = compiled(nn.RGCN(8, 8, 3))
@@ -64,7 +76,7 @@ def an_own_layer_without_edge_types(x, edges, graph):
 def a_graph_for_the_original(x, edges, graph):
     layer = compiled(geometric.HGTConv(8, 8, graph.metadata()))
     rows, edge_dict = by_type(x, graph)
-    yield lambda: torch.enable_grad()(layer)(rows, graph)
+    yield lambda: torch.enable_grad()(layer)(x, graph)
     torch.enable_grad()(layer)(rows, edge_dict)
     yield lambda: run(layer, rows, graph)
 

@@ -63,16 +63,19 @@ WITHOUT_ADVICE = {
     "x is a tensor but the edges are a dictionary: give a HeteroGraph",
     # Two devices.
     "edge_type is on {} but edge_index is on {}: move one of them",
-    # Followed in test_segments.py, test_wrapper.py and test_inside.py.
+    # Followed in test_segments.py, test_dict_order.py, test_wrapper.py and test_inside.py.
     "with pyg-lib, PyG takes aggr='mean' over the edges of all relations on such a graph, not of "
     "each: set torch_geometric.backend.use_segment_matmul = False for that of each, compiled",
+    "x_dict or in_channels has its node types in another order than the layer's metadata, and with "
+    "pyg-lib HGTConv takes another node type's weights then: give them in the metadata's order",
     "compiled code is not pickled: save the state dict, which has the module's names, or pickle "
     "the attribute `module`, and compile it again where it is loaded",
     "; its layers of type {} are. Compile them in their places: {}{}",
 }
 FILES = (
     *(f"frontend/{name}" for name in ("adapt", "adapter", "arguments", "calls", "edge_errors")),
-    *(f"frontend/{name}" for name in ("from_pyg", "nn", "pyg", "type_order")),
+    *(f"frontend/{name}" for name in ("from_pyg", "nn", "pyg", "pyg_order")),
+    "frontend/type_order",
     *(f"runtime/{name}" for name in ("backends", "choice", "compiled", "executable", "fallback")),
     *(f"runtime/{name}" for name in ("inside", "running", "scored", "weights")),
 )

@@ -58,6 +58,32 @@ def test_a_sum_before_its_division(backend):
         layer(x, graph, memory_limit=10**9)
 
 
+def test_the_modules_result_is_written_where_it_is_wanted(backend):
+    graph, layer = star(8), mean_layer(backend)
+    x, out = torch.full((9, 4), HUGE), torch.zeros(9, 4)
+    with pytest.warns(FallbackWarning, match="outgrows float32"):
+        found = layer(x, graph, out=out)
+    assert found.data_ptr() == out.data_ptr()
+    assert torch.equal(out, layer.module(x, graph))
+    with pytest.raises(InputError, match="allocate that many elements"):
+        layer(x, graph, out=torch.zeros(3, 4))
+
+
+def test_so_are_those_of_types(backend):
+    geometric = pytest.importorskip("torch_geometric.nn")
+    ids = torch.tensor([[0, 1, 2], [0, 0, 1]])
+    metadata = (["a", "b"], [("a", "x", "b")])
+    layer = compile_layer(geometric.HGTConv(4, 4, metadata).eval(), backend=backend)
+    rows = {"a": torch.full((3, 4), 3e38), "b": torch.full((2, 4), 3e38)}
+    out = torch.zeros(5, 4)
+    with pytest.warns(FallbackWarning, match="outgrows float32"):
+        found = layer(rows, {metadata[1][0]: ids}, out=out)
+    expected = layer.module(rows, {metadata[1][0]: ids})
+    assert found.keys() == expected.keys()
+    torch.testing.assert_close(found["b"], expected["b"], rtol=0, atol=0, equal_nan=True)
+    assert found["b"].data_ptr() == out[3:].data_ptr()
+
+
 @pytest.mark.parametrize("value", [math.inf, math.nan])
 def test_what_is_infinite_stays_so_without_a_warning(value, backend):
     graph, layer = star(8), mean_layer(backend)

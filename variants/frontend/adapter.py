@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +18,8 @@ from hetune.variants.program.nodes import Program
 Kind = Literal["rgcn", "rgat", "hgt"]
 Signature = Literal["flat", "hetero"]
 Metadata = tuple[Sequence[str], Sequence[CanonicalEtype]]
+ByType = Mapping[Any, Tensor]
+"""Tensors by node type or by edge type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Adapter:
         metadata: Metadata | None = None,
         is_reversed: bool = False,
         graph_refusal: Callable[[Any, HeteroGraph], str | None] | None = None,
+        order_refusal: Callable[[Any, ByType, ByType], str | None] | None = None,
     ) -> None:
         self.module = module
         self.kind = kind
@@ -71,6 +74,7 @@ class Adapter:
         self.vocabulary: Vocabulary | None = None
         self.is_reversed = is_reversed
         self._graph_refusal = graph_refusal
+        self._order_refusal = order_refusal
         self._weights = weights
         self._options = _options(module)
         self._named_parts = dict(module.named_modules())
@@ -115,6 +119,11 @@ class Adapter:
         """Why the module computes something else on a graph, or None."""
         refuses = self._graph_refusal
         return None if refuses is None else refuses(self.module, graph)
+
+    def order_refusal(self, x_dict: ByType, edge_index_dict: ByType) -> str | None:
+        """Why the module computes something else with dictionaries in such an order, or None."""
+        refuses = self._order_refusal
+        return None if refuses is None else refuses(self.module, x_dict, edge_index_dict)
 
     def refusal(self) -> str | None:
         """Why the module cannot be replaced right now, or None.
@@ -236,13 +245,24 @@ def _refusal(module: nn.Module, parts: Sequence[nn.Module]) -> str | None:
                     return f"a parameter is a {type(tensor).__name__}, which has no memory"
         own = vars(part)
         for attribute in _HOOKS if part is module else _HOOKS_OF_PARTS:
-            if own.get(attribute):
+            if own.get(attribute) and not _is_lazy_s_own(part, attribute):
                 is_hooked = True
     if module.training and getattr(module, "dropout", 0) > 0:
         return f"dropout={module.dropout} in training mode: call eval() for inference"
     if getattr(module, "_explain", None):
         return "explain mode is on"
     return _hooked(module) if is_hooked else _replaced_method(module)
+
+
+def _is_lazy_s_own(part: nn.Module, attribute: str) -> bool:
+    """Whether nothing is registered but what initializes one of PyG's lazy parts.
+
+    It stays on what got its parameters otherwise, and does nothing there.
+    """
+    own = getattr(type(part), "initialize_parameters", None)
+    if attribute != "_forward_pre_hooks" or own is None:
+        return False
+    return all(getattr(hook, "__func__", None) is own for hook in part._forward_pre_hooks.values())
 
 
 def _replaced_method(module: nn.Module) -> str | None:
@@ -283,7 +303,10 @@ def _wrong_dtype(module: nn.Module) -> str:
 
 def _hooked(module: nn.Module) -> str:
     named = [(name, kind) for name, part in module.named_modules() for kind in _HOOKS]
-    name, kind = next((n, k) for n, k in named if vars(module.get_submodule(n)).get(k))
+    parts = dict(module.named_modules())
+    name, kind = next(
+        (n, k) for n, k in named if vars(parts[n]).get(k) and not _is_lazy_s_own(parts[n], k)
+    )
     if kind == "forward":
         return f"the forward() of {name or 'it'} was replaced"
     return f"hooks are registered on {name or 'it'} ({kind})"

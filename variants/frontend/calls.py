@@ -71,7 +71,7 @@ def read_call(
         case Tensor() as rows, Tensor() as ids, Tensor() as types if not kwargs and is_flat:
             return _read_flat(rows, ids, types)
         case Mapping() as x_dict, Mapping() as lists if not (kwargs or is_flat):
-            return _read_hetero(x_dict, lists)
+            return _read_hetero(adapter, x_dict, lists)
     signature = _signature(type(adapter.module).forward)
     try:
         bound = signature.bind(adapter.module, *args, **kwargs).arguments
@@ -84,7 +84,7 @@ def read_call(
         if name != "edge_type" and bound.get(name) is not None:
             return Unsupported(f"the argument {name} is not supported")
     if adapter.signature == "hetero":
-        return _read_hetero(x, edges)
+        return _read_hetero(adapter, x, edges)
     return _read_flat(x, edges, edge_type)
 
 
@@ -114,7 +114,7 @@ def _read_flat(x: object, edges: object, edge_type: object) -> Call | Unsupporte
     return Call(x, (edges, edge_type))
 
 
-def _read_hetero(x: object, edges: object) -> Call | Unsupported:
+def _read_hetero(adapter: Adapter, x: object, edges: object) -> Call | Unsupported:
     if isinstance(x, Tensor):
         if (reason := _feature_refusal("x", x)) is not None:
             return Unsupported(reason)
@@ -136,7 +136,8 @@ def _read_hetero(x: object, edges: object) -> Call | Unsupported:
     for key, value in found.items():
         if (reason := _edge_refusal(f"edge_index_dict[{key}]", value)) is not None:
             return Unsupported(reason)
-    return Call(x, found)
+    reason = adapter.order_refusal(x, found)
+    return Call(x, found) if reason is None else Unsupported(reason)
 
 
 def _feature_refusal(name: str, x: Tensor) -> str | None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import UninitializedParameter
 
 from hetune.variants.frontend.adapter import Adapter, Unsupported, as_rows, refusal
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.frontend.pyg_lazy import is_lazy
+from hetune.variants.frontend.pyg_order import order_refusal
 from hetune.variants.frontend.pyg_segments import averages_all_edges
 from hetune.variants.graph.hetero import HeteroGraph
 
@@ -33,7 +34,7 @@ def adapt(module: nn.Module) -> Adapter | Unsupported:
 
 
 def _general_refusal(module: Any) -> str | None:
-    if any(isinstance(parameter, UninitializedParameter) for parameter in module.parameters()):
+    if is_lazy(module):
         return "lazy parameters are not initialized yet: call the module once"
     if module.decomposed_layers != 1:
         return f"decomposed_layers={module.decomposed_layers}"
@@ -209,6 +210,7 @@ def _adapt_hgt(module: Any) -> Adapter | Unsupported:
         len(edge_types),
         signature="hetero",
         metadata=(node_types, edge_types),
+        order_refusal=order_refusal,
     )
 
 

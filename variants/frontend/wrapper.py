@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from torch import nn
 
-_HOOKS = tuple(vars(nn.Module()).keys() - {"training", "_parameters", "_buffers", "_modules"})
+from hetune.variants.errors import InputError
+
+_ATTRIBUTES = vars(nn.Module()).keys()
+_SHARED = tuple(
+    name
+    for name in _ATTRIBUTES
+    if name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+    or "state_dict" in name
+)
+"""Attributes of every module that are, of a wrapper, the module's own."""
+_HOOKS = tuple(_ATTRIBUTES - {"training", *_SHARED})
 """Attributes of every module that hold what is registered on it."""
 
 
@@ -17,8 +27,9 @@ class ModuleWrapper(nn.Module):
     """Behaves as the module that it holds, but for what subclasses define.
 
     Attributes that it does not have itself are read from the module, and written and deleted
-    there: what a subclass keeps for itself has to be set before the module is. Its type is its
-    own: code that asks for the module's type finds the module among its `children`.
+    there: what a subclass keeps for itself has to be set before the module is. Its parameters,
+    buffers and parts are the module's, under the same names. Its type is its own: code that asks
+    for the module's type finds the module among its `modules`, as "module".
 
     Attributes:
         module: What it stands for.
@@ -27,13 +38,14 @@ class ModuleWrapper(nn.Module):
     module: nn.Module
 
     def __getattr__(self, name: str) -> Any:
-        own = self.__dict__.get("_modules", {})
-        if "module" not in own:
+        if "module" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return own["module"] if name == "module" else getattr(own["module"], name)
+        return getattr(self.module, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self._is_own(name):
+        if name == "module":
+            self.__dict__.update({"module": value, **{key: vars(value)[key] for key in _SHARED}})
+        elif self._is_own(name):
             super().__setattr__(name, value)
         else:
             setattr(self.module, name, value)
@@ -45,12 +57,17 @@ class ModuleWrapper(nn.Module):
             delattr(self.module, name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*object.__dir__(self), *self._modules, *dir(self.module)})
+        return sorted({*object.__dir__(self), *dir(self.module)})
 
     def _is_own(self, name: str) -> bool:
-        if name == "module" or name in self.__dict__ or "module" not in self._modules:
+        if name in self.__dict__ or "module" not in self.__dict__:
             return True
         return isinstance(getattr(type(self), name, None), property)
+
+    @property
+    def parametrizations(self) -> nn.ModuleDict:
+        """The module's, if any. They belong to its class: nobody finds or adds one by name here."""
+        return _Parametrizations(getattr(self.module, "parametrizations", None))
 
     @abstractmethod
     def _around(self, module: nn.Module) -> Self:
@@ -82,19 +99,59 @@ class ModuleWrapper(nn.Module):
         """Adds a part to the module."""
         self.module.add_module(name, module)
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """The module's, under its own names: a wrapped model loads what it saved before.
+    def named_modules(
+        self,
+        memo: set[nn.Module] | None = None,
+        prefix: str = "",
+        remove_duplicate: bool = True,
+    ) -> Iterator[tuple[str, nn.Module]]:
+        """This one and the module's parts, by name; last, where none comes twice, the module."""
+        memo = set() if memo is None else memo
+        yield from super().named_modules(memo, prefix, remove_duplicate)
+        if remove_duplicate and self.module not in memo:
+            memo.add(self.module)
+            yield f"{prefix}.module" if prefix else "module", self.module
 
-        `load_state_dict` takes the same names; `torch.func.functional_call` takes those of
-        `named_parameters`, which begin with "module.".
-        """
+    def train(self, mode: bool = True) -> Self:
+        """Sets the mode of both."""
+        self.training = mode
+        self.module.train(mode)
+        return self
+
+    def apply(self, fn: Callable[[nn.Module], None]) -> Self:
+        """Calls a function on the module's parts, the module, and this one."""
+        self.module.apply(fn)
+        fn(self)
+        return self
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
+        self.module._apply(fn, recurse)
+        return self
+
+    def _replicate_for_data_parallel(self) -> nn.Module:
+        return self.module._replicate_for_data_parallel()  # replicas get parameters of their own
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's: a wrapped model loads what it saved before."""
         return self.module.state_dict(*args, **kwargs)
 
-    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        own = [prefix + name for name in self.module.state_dict(keep_vars=True)]
-        found = {key: state.pop(key) for key in own if key in state}
-        state.update((f"{prefix}module.{key.removeprefix(prefix)}", found[key]) for key in found)
-        super()._load_from_state_dict(state, prefix, *rest)
+    def _load_from_state_dict(self, *args: Any) -> None:
+        self.module._load_from_state_dict(*args)
+
+    def __repr__(self) -> str:
+        lines = [self.extra_repr(), f"(module): {self.module!r}"]
+        inside = "\n".join(lines).replace("\n", "\n  ")
+        return f"{type(self).__name__}(\n  {inside}\n)"
+
+
+class _Parametrizations(nn.ModuleDict):
+    """Parametrizations of what a wrapper stands for, as the wrapper shows them."""
+
+    def __contains__(self, key: str) -> bool:
+        raise InputError(
+            f"parametrizations of {key} belong to the layer's class: call torch with the compiled "
+            "layer's attribute `module`"
+        )
 
 
 def unwrapped(module: nn.Module) -> nn.Module:

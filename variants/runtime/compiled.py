@@ -18,6 +18,7 @@ from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import Autocast, cast
 from hetune.variants.frontend.calls import Call, read_call, result_of, rows_of
+from hetune.variants.frontend.pyg_lazy import initialize
 from hetune.variants.frontend.type_order import NAME_TYPES, order_of
 from hetune.variants.frontend.wrapper import ModuleWrapper
 from hetune.variants.graph.hetero import HeteroGraph
@@ -28,7 +29,7 @@ from hetune.variants.plan.variants import Device, Variant, variants_of, with_sch
 from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
 from hetune.variants.runtime.backends import backend_of
-from hetune.variants.runtime.choice import Choice, Chosen, check_demands, choose
+from hetune.variants.runtime.choice import Choice, Chosen, check_demands
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.first_sight import is_left_to_module
 from hetune.variants.runtime.graph_break import outside_of_graphs
@@ -55,23 +56,7 @@ def compile(
     cuda_graph: bool | None = None,
     vocabulary: VocabularyLike | None = None,
 ) -> CompiledLayer:
-    """Compiles a relational layer, as `hetune.compile` does, whose arguments these are.
-
-    Args:
-        module: As there.
-        backend: As there.
-        memory_limit: As there.
-        pricer: Who predicts times.
-        default_pricer: Makes it where None is given, for what the backend compiles for.
-        expected_runs: As there.
-        explore: As there.
-        cuda_graph: As there.
-        vocabulary: As there.
-
-    Raises:
-        InputError: An argument is of no use.
-        VariantError: There is no such backend.
-    """
+    """Compiles as `hetune.compile` does; `default_pricer` makes a `pricer` where none is given."""
     check_demands(memory_limit, expected_runs)
     runs = _backend(module, backend)
     if isinstance(module, CompiledLayer):
@@ -176,7 +161,8 @@ class CompiledLayer(ModuleWrapper):
 
         Raises:
             InputError: A tensor's dtype, shape or device does not fit, or the call runs in the
-                original module, which keeps to no variant, limit or out.
+                original module, which keeps to no variant, limit or out. (If that is only for
+                what outgrows float32, the result is copied to out.)
             GraphError: The edges are no graph.
             VariantError: No variant has this id.
             MemoryLimitError: No variant fits the limit, or this one does not.
@@ -184,12 +170,7 @@ class CompiledLayer(ModuleWrapper):
         check_demands(memory_limit)
         if out is not None and (not isinstance(out, Tensor) or is_wrapper(out)):
             raise InputError(f"out is a {type(out).__name__}: give a tensor that has memory")
-        demands = {
-            "variant=": variant,
-            "memory_limit=": memory_limit,
-            "out=": out,
-            "memory_limit= of hetune.compile": self._policy.memory_limit,
-        }
+        demands = fallback.demands_of(variant, memory_limit, out, self._policy.memory_limit)
 
         def run(original: Callable[..., Any], args: tuple[Any, ...]) -> Any:
             prepared = self._prepare_run(args, kwargs)
@@ -204,9 +185,13 @@ class CompiledLayer(ModuleWrapper):
                     graph = self._graph(*prepared)
                     assert graph is not None
             found = self._compute(*prepared, graph, variant, memory_limit, out)
-            if isinstance(found, Unsupported):
+            if not isinstance(found, Unsupported):
+                return found
+            if out is None or found.reason is not OUTGROWN:
                 return self._fall_back(original, found, args, kwargs, demands)
-            return found
+            rows = self._fall_back(original, found, args, kwargs, {**demands, "out=": None})
+            wanted = result_of(*prepared, graph, out.view(graph.num_nodes, -1))
+            return fallback.copied_to(wanted, rows)
 
         if not global_hooks.are_registered():
             return run(self.module, args)
@@ -260,14 +245,7 @@ class CompiledLayer(ModuleWrapper):
         """
         _, _, graph = self._prepare_choice(args, kwargs)
         policy = self._policy.limited(memory_limit)
-        choice = choose(
-            tuple(self._promoted.values()),
-            graph,
-            policy.pricer,
-            memory_limit=policy.memory_limit,
-            expected_runs=policy.expected_runs or math.inf,
-            cuda_graph=policy.cuda_graph,
-        )
+        choice = policy.choice(tuple(self._promoted.values()), graph)
         if self._runs.threads(self._promoted[choice.id], choice.seconds, graph) < choice.threads:
             choice = replace(choice, reason=f"{choice.reason}; with one thread for now: {HELD_UP}")
         return choice
@@ -325,6 +303,8 @@ class CompiledLayer(ModuleWrapper):
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[Adapter, Call] | Unsupported:
         reason = transform()
+        if reason is None and self._adapter is None:
+            initialize(self.module, (*args, *kwargs.values()))
         prepared = self._prepare(args, kwargs) if reason is None else Unsupported(reason)
         if not isinstance(prepared, Unsupported) and self._needs_gradients(prepared[1]):
             return Unsupported("gradients are needed: call it under torch.no_grad() for inference")
@@ -336,7 +316,7 @@ class CompiledLayer(ModuleWrapper):
         adapter = self._adapted()
         if isinstance(adapter, Unsupported):
             return adapter
-        if adapter.module is not self._modules.get("module"):
+        if adapter.module is not self.module:
             return Unsupported("its module was replaced: compile it anew")
         if (reason := adapter.refusal()) is not None:
             return Unsupported(reason)

@@ -11,8 +11,12 @@ import torch
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.frontend.type_order import order_of
-from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
+from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.runtime.graph_break import caller
+
+_Result = Any
+"""A tensor, or one for each node type."""
 
 
 class FallbackWarning(UserWarning):
@@ -22,6 +26,25 @@ class FallbackWarning(UserWarning):
 def warn(message: str) -> None:
     """Warns whoever calls hetune, whichever way the call came through torch."""
     warnings.warn(message, FallbackWarning, caller())
+
+
+def demands_of(
+    variant: str | None, memory_limit: int | None, out: torch.Tensor | None, always: int | None
+) -> dict[str, object]:
+    """What a call asks for that the original module cannot give, by the names of its options.
+
+    Args:
+        variant: As of the call.
+        memory_limit: As of the call.
+        out: As of the call.
+        always: The memory limit of all calls.
+    """
+    return {
+        "variant=": variant,
+        "memory_limit=": memory_limit,
+        "out=": out,
+        "memory_limit= of hetune.compile": always,
+    }
 
 
 def check_demands_met(demands: Mapping[str, object], reason: str) -> None:
@@ -35,6 +58,20 @@ def check_demands_met(demands: Mapping[str, object], reason: str) -> None:
             raise InputError(
                 f"{name} cannot be honored, for the call runs in the original module: {reason}"
             )
+
+
+def copied_to(wanted: _Result, found: _Result) -> _Result:
+    """What a call wants, with what the original module gave copied to it.
+
+    Args:
+        wanted: Rows of the call's `out`.
+        found: As many of the module.
+    """
+    if isinstance(wanted, torch.Tensor):
+        return wanted.copy_(found)
+    for name, rows in wanted.items():
+        rows.copy_(found[name])
+    return wanted
 
 
 def arguments_for(
@@ -53,14 +90,25 @@ def arguments_for(
     needs_tensors = _is_pyg_s(module) or is_named  # the module itself goes by numbers
     if not needs_tensors or not any(isinstance(value, HeteroGraph) for value in given):
         return args, kwargs
-    if adapter is None or adapter.kind == "hgt" or kwargs or len(args) != 2:
-        raise InputError(
-            "the original module takes no HeteroGraph: give it the edge tensors, or meet the "
-            "reason that the warning names"
-        )
-    graph = args[1]
-    edge_type = order_of(adapter, graph).edge_types(graph)
-    return (args[0], torch.stack((graph.src, graph.dst)).long(), edge_type), {}
+    if adapter is not None and not kwargs:
+        match args:
+            case Mapping() as x_dict, HeteroGraph() as graph if adapter.kind == "hgt":
+                return (x_dict, _edge_index_dict(adapter, graph)), {}
+            case x, HeteroGraph() as graph if adapter.kind != "hgt":
+                edge_type = order_of(adapter, graph).edge_types(graph)
+                return (x, torch.stack((graph.src, graph.dst)).long(), edge_type), {}
+    raise InputError(
+        "the original module takes no HeteroGraph: give it the edge tensors, or meet the "
+        "reason that the warning names"
+    )
+
+
+def _edge_index_dict(adapter: Adapter, graph: HeteroGraph) -> dict[CanonicalEtype, torch.Tensor]:
+    """The graph's edges by the layer's edge types, in the layer's order, by which PyG goes."""
+    assert adapter.metadata is not None
+    numbers = order_of(adapter, graph).etypes or range(graph.num_etypes)
+    found = dict(zip(numbers, to_edge_index_dict(graph).values(), strict=True))
+    return {tuple(key): found[i] for i, key in enumerate(adapter.metadata[1])}
 
 
 def _is_pyg_s(module: torch.nn.Module) -> bool:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.sides import usual
 from hetune.variants.plan.variants import Variant
-from hetune.variants.runtime.choice import Chosen, chosen, contenders
+from hetune.variants.runtime.choice import Choice, Chosen, choose, chosen, contenders
 from hetune.variants.runtime.pricing import Pricer
 from hetune.variants.runtime.scored import domain_of
 
@@ -62,6 +62,21 @@ class Policy:
     def limited(self, memory_limit: int | None) -> Policy:
         """The same with a limit of its own; itself if None."""
         return self if memory_limit is None else replace(self, memory_limit=memory_limit)
+
+    def choice(self, variants: tuple[Variant, ...], graph: HeteroGraph) -> Choice:
+        """What suits a graph, and why; over endless runs where none are told.
+
+        Raises:
+            MemoryLimitError: No variant fits the limit.
+        """
+        return choose(
+            variants,
+            graph,
+            self.pricer,
+            memory_limit=self.memory_limit,
+            expected_runs=self.expected_runs or math.inf,
+            cuda_graph=self.cuda_graph,
+        )
 
     @property
     def is_free(self) -> bool:
