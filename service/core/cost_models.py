@@ -24,8 +24,8 @@ from hetune.variants.errors import InputError, NotFoundError, PromotionError
 class CostModels:
     """The cost models of a shelf.
 
-    Models are named by id or alias. Every method also raises `ModelError` where the shelf cannot
-    be used.
+    Models are named by id or alias. Every method also raises `ModelError` where the shelf, or the
+    model that is named, cannot be used.
 
     Args:
         shelf: Where they are.
@@ -145,13 +145,12 @@ class CostModels:
         return RolledBack(champion=champion)
 
     def _entry(self, name: str) -> Entry:
-        """By comparing names: none of a request is ever a part of a path."""
-        for entry in self._shelf.entries():
-            if name == entry.id or name in entry.aliases:
-                return entry
-        raise NotFoundError(
-            f"there is no cost model {name[:64]!r}: list them to see which there are"
-        )
+        entry = self._shelf.entry(name)
+        if entry is None:
+            raise NotFoundError(
+                f"there is no cost model {name[:64]!r}: list them to see which there are"
+            )
+        return entry
 
     def _document(self, entry: Entry) -> CostModelDocument:
         papers = entry.manifest

@@ -94,6 +94,26 @@ def test_a_card_can_do_nothing(http, folder, key):
     assert http.get(f"{MODELS}/candidate").json()["has_card"] is False
 
 
+@pytest.mark.parametrize("name", ["candidate", "its id"])
+def test_a_damaged_model_is_not_one_that_is_not_there(http, folder, key, name):
+    path = folder / "shelf" / key / "manifest.json"
+    path.write_text(path.read_text().replace('"created_at"', '"created_aT"'))
+    name = key if name == "its id" else name
+    assert http.get(MODELS).json()["candidate"] == key
+    for method, end in (("GET", ""), ("GET", "/card"), ("POST", "/promote")):
+        is_problem(http.request(method, f"{MODELS}/{name}{end}"), 503, "ModelError")
+
+
+def test_a_damaged_report_promotes_nothing(http, folder, key):
+    """One bit of a number, and a model that loses would seem to win."""
+    path = cards_folder(Shelf(folder / "shelf"), key) / "report.json"
+    text = path.read_text()
+    at = text.index('"seconds": ') + len('"seconds": ')
+    path.write_text(text[:at] + chr(ord(text[at]) ^ 1) + text[at + 1 :])
+    is_problem(http.post(f"{MODELS}/candidate/promote"), 503, "ModelError")
+    assert http.get(MODELS).json()["champion"] is None
+
+
 def test_promoting_and_rolling_back(http, folder, key):
     promoted = http.post(f"{MODELS}/candidate/promote")
     assert promoted.status_code == 200, promoted.text
