@@ -17,7 +17,7 @@ from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.profiling.store.problems import select
+from hetune.profiling.store.problems import Selection, select
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import InputError, ModelError
 from hetune.variants.plan.variants import Device
@@ -79,10 +79,9 @@ def gather(store: Store, machine: str | None = None, device: Device = "cpu") -> 
     """
     found = select(store, machine, device=device, least_families=LEAST_FAMILIES)
     if not found.problems:
-        reasons = "".join(f" ({remark})" for remark in found.remarks)
         raise ModelError(
             f"{store.place} holds no measurements of layers for the device {device!r} to train on"
-            f"{reasons}: run `hetune profile{_option(device)}` first"
+            f"{found.reasons}: run `hetune profile{_option(device)}` first"
         )
     digest = found.problems[0].machine
     measured_on = next(m.fingerprints[-1] for m in store.machines() if m.digest == digest)
@@ -122,7 +121,7 @@ def judge(
         machine=data.rates,
         about={
             "split": f"graph families held out in {folds} parts, each in turn",
-            **({"measurements": "; ".join(data.remarks)} if data.remarks else {}),
+            **Selection(data.problems, data.remarks).about,
         },
         progress=lambda done, total, held_out: progress(done, total),
     )

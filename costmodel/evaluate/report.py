@@ -27,6 +27,8 @@ from hetune.variants.registry.sealed import sealed, unsealed
 
 MODEL = "cost model"
 """The name of what is judged, among the baselines'."""
+MEASUREMENTS = "measurements"
+"""The fact of a report, in `Report.about`, that says which measurements do not count, and why."""
 SCHEMA = 1
 Facet: TypeAlias = Literal["layer", "family", "graph", "widths", "threads"]
 Fit: TypeAlias = Callable[[Sequence[Problem]], Predictor]

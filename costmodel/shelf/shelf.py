@@ -12,7 +12,7 @@ from pathlib import Path
 import platformdirs
 from filelock import FileLock, Timeout
 
-from hetune.costmodel.evaluate.report import Report
+from hetune.costmodel.evaluate.report import MEASUREMENTS, Report
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model import bundle
 from hetune.costmodel.model.cost_model import CostModel
@@ -316,7 +316,8 @@ def _default_root() -> Path:
 
 def _judged_on(report: Report) -> str:
     inputs, families = len(report.outcomes), len(report.by("family"))
-    return f"{inputs:,} inputs of {families:,} graph famil{'y' if families == 1 else 'ies'}"
+    of = f"{inputs:,} inputs of {families:,} graph famil{'y' if families == 1 else 'ies'}"
+    return "; ".join((of, *filter(None, [report.about.get(MEASUREMENTS)])))
 
 
 def _digest(key: str) -> str:

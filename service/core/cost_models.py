@@ -122,10 +122,11 @@ class CostModels:
         try:
             found = promotion.promote(self._shelf, entry.id, store, machine)
         except InputError as error:
+            reasons = error.reasons if isinstance(error, promotion.NothingUnseenError) else ""
             raise PromotionError(
                 f"the cost model {entry.id} is not promoted: on machine {machine} nothing was "
-                "measured on graphs of families that it and the champion were not trained on; "
-                "run a job that does"
+                "measured on graphs of families that it and the champion were not trained on"
+                f"{reasons}; run a job that does"
             ) from error
         self._following.refresh()
         return PromotedModel(

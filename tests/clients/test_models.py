@@ -187,9 +187,7 @@ DAMAGE = {
     "no oracle": lambda text: text.replace('"oracle"', '"prophet"').encode(),
     "no number": lambda text: re.sub(r'"seconds": [^,}]*', '"seconds": NaN', text).encode(),
     "a text": lambda text: re.sub(r'"seconds": [^,}]*', '"seconds": "1"', text).encode(),
-    "one bit": lambda text: re.sub(
-        r'("cost model": .*?"seconds": [^,}]*)', r"\1e-9", text
-    ).encode(),
+    "another number": lambda text: re.sub(r'"seconds": [^,}]*', r"\g<0>e-9", text).encode(),
 }
 
 

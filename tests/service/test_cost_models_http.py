@@ -145,6 +145,27 @@ def test_the_gate_gives_all_its_reasons(http, folder, key):
     assert http.get(MODELS).json()["champion"] == key
 
 
+def test_a_refusal_says_what_was_left_out(http, folder, key, monkeypatch):
+    monkeypatch.setattr("hetune.profiling.store.problems.MOST_DRIFT", 0.5)
+    fill(folder / "measurements.db", problems(graph_families=2, seed=5), prefix="new-")
+    assert http.post(f"{MODELS}/{key}/promote").json()["champion"] == key
+    fill(folder / "measurements.db", problems(graph_families=1), prefix="busy-", drift=0.9)
+    worse = Shelf(folder / "shelf").add(contrary_model())
+    answer = http.post(f"{MODELS}/{worse}/promote", params={"machine": MACHINE.digest})
+    detail = is_problem(answer, 409, "PromotionError")
+    assert "were measured while the machine was doing something else and do not count" in detail
+
+
+def test_nothing_to_judge_on_says_what_was_left_out(http, folder, key, monkeypatch):
+    monkeypatch.setattr("hetune.profiling.store.problems.MOST_DRIFT", 0.5)
+    assert http.post(f"{MODELS}/{key}/promote").json()["champion"] == key
+    fill(folder / "measurements.db", problems(graph_families=1), prefix="busy-", drift=0.9)
+    detail = is_problem(http.post(f"{MODELS}/{key}/promote"), 409, "PromotionError")
+    assert "were measured while the machine was doing something else and do not count" in detail
+    assert "run a job that does" in detail
+    assert str(folder) not in detail
+
+
 def test_models_are_judged_on_what_they_have_not_seen(http, folder, key):
     fill(folder / "measurements.db", problems(graph_families=2, seed=5), prefix="new-")
     found = http.post(f"{MODELS}/{key}/promote", params={"machine": MACHINE.digest})
