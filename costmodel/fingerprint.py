@@ -25,6 +25,7 @@ _RECIPE = 1
 """Version of what the digest is made of; a new one makes every machine another one."""
 
 _DIGITS = 16
+_DIGEST = re.compile(f"[0-9a-f]{{{_DIGITS}}}")
 # The instructions that a compiler may emit for our kernels. Kernels of the operating system invent
 # names for everything else (mitigations, virtualisation), and do so from release to release.
 _INSTRUCTIONS = re.compile(
@@ -151,6 +152,11 @@ class Fingerprint:
             "compiler_flags": list(self.compiler_flags),
             "gpu": self.gpu,
         }
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text can be a `Fingerprint.digest`."""
+    return _DIGEST.fullmatch(text) is not None
 
 
 def difference(a: Fingerprint, b: Fingerprint, device: Device = "cpu") -> list[str]:

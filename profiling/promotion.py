@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.evaluate import baselines
 from hetune.costmodel.evaluate.asking import with_asking
 from hetune.costmodel.evaluate.metrics import ROOFLINE, Chooser
 from hetune.costmodel.evaluate.report import MODEL, Report, evaluate
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.profiling.store.problems import select
+from hetune.profiling.store.problems import Selection, select
 from hetune.profiling.store.store import Store
 from hetune.profiling.train import report_of
 from hetune.variants.errors import InputError, ModelError
+
+
+class NothingUnseenError(InputError):
+    """There is nothing to judge models on.
+
+    Args:
+        message: What the user reads.
+        reasons: As `hetune.profiling.store.problems.Selection.reasons`.
+    """
+
+    def __init__(self, message: str, reasons: str) -> None:
+        super().__init__(message)
+        self.reasons = reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,7 @@ def promote(shelf: Shelf, name: str, store: Store, machine: str | None = None) -
 
     Raises:
         PromotionError: It loses.
-        InputError: There is nothing to judge it on.
+        InputError: There is nothing to judge it on; `NothingUnseenError` beside a champion.
         ModelError: There is no such model, or it cannot be used.
         StoreError: As `Store.measurements`.
     """
@@ -60,7 +72,7 @@ def promote(shelf: Shelf, name: str, store: Store, machine: str | None = None) -
     champion_report = None
     try:
         found = unseen(store, machine, [candidate, *([champion] if champion else [])])
-    except InputError:
+    except NothingUnseenError:
         if champion is not None:
             raise
         report = report_of(shelf, key)
@@ -71,19 +83,20 @@ def promote(shelf: Shelf, name: str, store: Store, machine: str | None = None) -
     return Promotion(key, report)
 
 
-def judged(model: CostModel, found: Sequence[Problem]) -> Report:
+def judged(model: CostModel, found: Selection) -> Report:
     """How a model chooses on problems, beside the roofline model with its machine's rates."""
     rates = model.manifest.machine
     choosers: dict[str, Chooser] = {
         MODEL: functools.partial(model.choose, machine=rates),
         ROOFLINE: baselines.roofline(rates),
     }
-    report = evaluate(found, choosers, {"split": "graph families that were not trained on"})
-    return with_asking(report, model, found, rates)
+    about = {"split": "graph families that were not trained on", **found.about}
+    report = evaluate(found.problems, choosers, about)
+    return with_asking(report, model, found.problems, rates)
 
 
-def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> tuple[Problem, ...]:
-    """What a store knows of graph families that no model was trained on.
+def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> Selection:
+    """What a store knows of graph families that no model was trained on, and what is left out.
 
     Args:
         store: Where measurements are.
@@ -91,7 +104,7 @@ def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> tu
         models: Those that are to be judged, for one device.
 
     Raises:
-        InputError: It knows nothing of others.
+        NothingUnseenError: It knows nothing of others.
         StoreError: As `Store.measurements`.
     """
     known = {family for model in models for family in model.manifest.data.graph_families}
@@ -99,13 +112,13 @@ def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> tu
     found = select(store, machine, device=device)
     left = tuple(problem for problem in found.problems if problem.family not in known)
     if not left:
-        reasons = "".join(f" ({remark})" for remark in found.remarks)
-        raise InputError(
+        raise NothingUnseenError(
             f"{store.place} holds no measurements for the device {device!r} on "
-            f"graphs of families that were not trained on{reasons}: profile some "
-            "(`hetune profile` with files of yours)"
+            f"graphs of families that were not trained on{found.reasons}: profile some "
+            "(`hetune profile` with files of yours)",
+            found.reasons,
         )
-    return left
+    return replace(found, problems=left)
 
 
 def _champion(shelf: Shelf) -> tuple[str | None, CostModel | None]:

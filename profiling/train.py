@@ -17,7 +17,7 @@ from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.profiling.store.problems import select
+from hetune.profiling.store.problems import Selection, select
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import InputError, ModelError
 from hetune.variants.plan.variants import Device
@@ -27,6 +27,7 @@ FOLDS = 5
 LEAST_FAMILIES = 2
 """How many graph families a model takes: one to train on, and one to judge it on."""
 _REPORT = "report.json"
+_ANEW = "train it again, or profile graphs of other families"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +79,9 @@ def gather(store: Store, machine: str | None = None, device: Device = "cpu") -> 
     """
     found = select(store, machine, device=device, least_families=LEAST_FAMILIES)
     if not found.problems:
-        reasons = "".join(f" ({remark})" for remark in found.remarks)
         raise ModelError(
             f"{store.place} holds no measurements of layers for the device {device!r} to train on"
-            f"{reasons}: run `hetune profile{_option(device)}` first"
+            f"{found.reasons}: run `hetune profile{_option(device)}` first"
         )
     digest = found.problems[0].machine
     measured_on = next(m.fingerprints[-1] for m in store.machines() if m.digest == digest)
@@ -121,7 +121,7 @@ def judge(
         machine=data.rates,
         about={
             "split": f"graph families held out in {folds} parts, each in turn",
-            **({"measurements": "; ".join(data.remarks)} if data.remarks else {}),
+            **Selection(data.problems, data.remarks).about,
         },
         progress=lambda done, total, held_out: progress(done, total),
     )
@@ -142,7 +142,7 @@ def keep(model: CostModel, data: Data, report: Report, shelf: Shelf) -> tuple[st
     folder = cards_folder(shelf, key)
     try:
         files = write_card(card_of(model, data.problems, report), folder)
-        write_whole(folder / _REPORT, report.as_json().encode())
+        write_whole(folder / _REPORT, report.as_file().encode())
     except OSError as error:
         raise ModelError(
             f"cannot write the card of the candidate {key} to {folder} "
@@ -184,20 +184,27 @@ def report_of(shelf: Shelf, key: str) -> Report:
     """The report that a model was kept with.
 
     Raises:
-        InputError: There is none, or it is damaged.
+        InputError: There is none.
+        ModelError: It is damaged, or cannot be read.
     """
     path = cards_folder(shelf, key) / _REPORT
     try:
         report = Report.from_json(path.read_text(encoding="utf-8"))
         if not all(math.isfinite(score.regret) for score in report.scores.values()):
             raise ValueError("a regret that is not finite")
-    except Exception as error:  # whatever is in it
-        reason = f"{type(error).__name__}: {error}"
-        if isinstance(error, OSError):
-            reason = error.strerror or reason
+    except FileNotFoundError as error:
         raise InputError(
-            f"{path} cannot be read ({reason}), and there are no measurements to judge {key} on: "
-            "train it again, or profile graphs of other families"
+            f"there is no report of the cost model {key} at {path}, and no measurements to judge "
+            f"it on: {_ANEW}"
+        ) from error
+    except OSError as error:
+        raise ModelError(
+            f"{path} cannot be read ({error.strerror or error}): make it readable"
+        ) from error
+    except Exception as error:  # whatever is in it
+        raise ModelError(
+            f"{path} is damaged ({type(error).__name__}: {error}), and there are no measurements "
+            f"to judge {key} on: {_ANEW}"
         ) from error
     return report
 

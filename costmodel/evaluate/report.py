@@ -23,9 +23,12 @@ from hetune.costmodel.evaluate.metrics import (
 from hetune.costmodel.evaluate.points import Points, Predictor, predict_launches, together
 from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.variants.errors import InputError
+from hetune.variants.registry.sealed import sealed, unsealed
 
 MODEL = "cost model"
 """The name of what is judged, among the baselines'."""
+MEASUREMENTS = "measurements"
+"""The fact of a report, in `Report.about`, that says which measurements do not count, and why."""
 SCHEMA = 1
 Facet: TypeAlias = Literal["layer", "family", "graph", "widths", "threads"]
 Fit: TypeAlias = Callable[[Sequence[Problem]], Predictor]
@@ -78,17 +81,24 @@ class Report:
 
     def as_json(self) -> str:
         """The report as JSON text."""
-        return json.dumps({"schema": SCHEMA, **asdict(self)}) + "\n"
+        return json.dumps(self._record()) + "\n"
+
+    def as_file(self) -> str:
+        """The same with the digest of its content, as it is kept beside a model."""
+        return json.dumps(sealed(self._record())) + "\n"
+
+    def _record(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, **asdict(self)}
 
     @classmethod
     def from_json(cls, text: str) -> Report:
-        """The report that `as_json` made the text of.
+        """The report that `as_json` or `as_file` made the text of.
 
         Raises:
-            InputError: The text is no report, or one of another version.
+            InputError: The text is no report, or a damaged one, or one of another version.
         """
         try:
-            record = json.loads(text)
+            record = unsealed(json.loads(text))
             if record["schema"] != SCHEMA:
                 raise InputError(
                     f"a report of version {record['schema']}, where {SCHEMA} is read: evaluate anew"

@@ -12,7 +12,7 @@ from pathlib import Path
 import platformdirs
 from filelock import FileLock, Timeout
 
-from hetune.costmodel.evaluate.report import Report
+from hetune.costmodel.evaluate.report import MEASUREMENTS, Report
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model import bundle
 from hetune.costmodel.model.cost_model import CostModel
@@ -148,17 +148,25 @@ class Shelf:
 
     def entries(self) -> tuple[Entry, ...]:
         """All models whose manifests can be read, the newest first."""
-        aliases = self.aliases().as_dict()
+        aliases = self.aliases()
         found = []
         for key in self.ids():
             try:
-                manifest = bundle.read_manifest(self.root / key, _digest(key))
+                found.append(self._entry(key, aliases))
             except ModelError as error:
-                _log.warning("left out the cost model %s: %s", self.root / key, error)
-                continue
-            named = tuple(alias for alias, target in aliases.items() if target == key)
-            found.append(Entry(key, named, manifest))
+                _log.warning("left out of the list: %s", error)
         return tuple(sorted(found, key=lambda e: (e.manifest.created_at, e.id), reverse=True))
+
+    def entry(self, name: str) -> Entry | None:
+        """A model by id or alias; None if there is none.
+
+        Raises:
+            ModelError: Its manifest cannot be read.
+        """
+        aliases = self.aliases()
+        key = aliases.as_dict().get(name, name)
+        # Compared with what is there: a request's name is never a part of a path.
+        return self._entry(key, aliases) if key in self.ids() else None
 
     def aliases(self) -> Aliases:
         """What the aliases name, and the history of that.
@@ -241,6 +249,14 @@ class Shelf:
         """The folder of calibrations, which lies among the models."""
         return self.root / _CALIBRATIONS
 
+    def _entry(self, key: str, aliases: Aliases) -> Entry:
+        try:
+            manifest = bundle.read_manifest(self.root / key, _digest(key))
+        except ModelError as error:
+            raise ModelError(f"the cost model {self.root / key} cannot be used: {error}") from error
+        named = tuple(alias for alias, target in aliases.as_dict().items() if target == key)
+        return Entry(key, named, manifest)
+
     def _loaded(self, key: str) -> CostModel:
         return bundle.load(self.root / key, _digest(key))
 
@@ -306,7 +322,8 @@ def _default_root() -> Path:
 
 def _judged_on(report: Report) -> str:
     inputs, families = len(report.outcomes), len(report.by("family"))
-    return f"{inputs:,} inputs of {families:,} graph famil{'y' if families == 1 else 'ies'}"
+    of = f"{inputs:,} inputs of {families:,} graph famil{'y' if families == 1 else 'ies'}"
+    return "; ".join((of, *filter(None, [report.about.get(MEASUREMENTS)])))
 
 
 def _digest(key: str) -> str:

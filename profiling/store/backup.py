@@ -13,6 +13,7 @@ from sqlalchemy import func, select
 
 from hetune.profiling.jobs.schema import jobs
 from hetune.profiling.store.connect import find
+from hetune.profiling.store.engines import BESIDE, check_no_part
 from hetune.profiling.store.faults import explained
 from hetune.profiling.store.schema import measurements
 from hetune.profiling.store.store import Store
@@ -40,7 +41,7 @@ def backup(url: str | Path | None, file: Path) -> int:
 
     Raises:
         StoreError: The store is on a server, or not there, or damaged, or cannot be read; or the
-            file cannot be written, or is a store in use.
+            file cannot be written, or is a store in use, or a part of one.
     """
     source = _file_of(url)
     if not source.is_file():
@@ -50,6 +51,7 @@ def backup(url: str | Path | None, file: Path) -> int:
     if file.exists() and not file.is_file():
         raise StoreError(f"{file} is no regular file: name another one for the copy")
     file = file.resolve()
+    check_no_part(file)
     with _beside(file) as draft:
         _copy(source, draft, "read")
         found, _ = _contents(draft)
@@ -77,6 +79,8 @@ def restore(file: Path, url: str | Path | None, *, replace: bool = False) -> int
             holds something and is not to be replaced, or cannot be written.
     """
     target = _file_of(url)
+    for each in (file, target):
+        check_no_part(each)
     if not file.is_file():
         raise StoreError(f"there is no backup at {file}: name a file that `backup` wrote")
     if target.exists() and file.samefile(target):
@@ -168,8 +172,8 @@ def _publish(draft: Path, file: Path) -> None:
         os.close(handle)
     with _held_alone(file):
         # An old file's: SQLite would take them for the new one's.
-        for log in ("-wal", "-shm", "-journal"):
-            Path(f"{file}{log}").unlink(missing_ok=True)
+        for ending in BESIDE:
+            Path(f"{file}{ending}").unlink(missing_ok=True)
         draft.replace(file)
     sync_folder(file.parent)
 

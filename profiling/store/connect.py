@@ -165,7 +165,7 @@ def check_place(url: str | Path | None) -> None:
         url: As `find` takes it.
 
     Raises:
-        StoreError: Its file was deleted or replaced.
+        StoreError: Its file, or one that SQLite keeps beside it, was deleted or replaced.
     """
     if (shared := opened(find(url).url)) is not None:
         shared.check()
@@ -187,6 +187,8 @@ def _set_up_sqlite(connection: sqlite3.Connection, seconds: float) -> None:
         try:
             # Readers do not wait for a writer then. Folders that cannot have it do without.
             connection.execute("PRAGMA journal_mode = WAL")
+            # The first to read makes the log.
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
             return
         except sqlite3.OperationalError as error:
             # Who changes the mode does not wait by itself.

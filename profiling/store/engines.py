@@ -18,10 +18,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sqlalchemy import URL, Engine
+from sqlalchemy import URL, Engine, event
 
 from hetune.variants.errors import StoreError
 
+BESIDE = ("-wal", "-shm", "-journal")
+"""What SQLite appends to a database's name for the other files that belong to it."""
 _URI = "file:"
 """How SQLite's own kind of URL begins, which has options of its own."""
 
@@ -43,6 +45,40 @@ class File:
         return (found.st_dev, found.st_ino) == (self.device, self.inode)
 
 
+class Beside:
+    """The files that SQLite keeps beside a database while this process has connections to it.
+
+    Nobody removes them meanwhile but by mistake: SQLite does so with the last connection, of
+    whatever process. Safe with several threads.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._mutex = threading.Lock()
+        self._connections = set[object]()
+        self._files: tuple[File, ...] = ()
+
+    def connected(self, connection: object) -> None:
+        """There is a connection, which has opened the files."""
+        with self._mutex:
+            self._connections.add(connection)
+            if not self._files:
+                found = (_found(path) for path in _beside(self._path))
+                self._files = tuple(file for file in found if file is not None)
+
+    def closing(self, connection: object) -> None:
+        """A connection is about to be closed."""
+        with self._mutex:
+            self._connections.discard(connection)
+            if not self._connections:
+                self._files = ()
+
+    def missing(self) -> File | None:
+        """One that was deleted or replaced."""
+        with self._mutex:
+            return next((file for file in self._files if not file.is_there()), None)
+
+
 @dataclass(eq=False, slots=True)
 class Shared:
     """An engine, and how many stores use it.
@@ -52,12 +88,14 @@ class Shared:
         engine: The engine.
         place: What messages call the database.
         file: The database's, if it is one.
+        beside: What SQLite keeps beside it, likewise.
     """
 
     url: URL
     engine: Engine
     place: str
     file: File | None
+    beside: Beside | None
     users: int = 1
     process: int = field(default_factory=os.getpid)
 
@@ -65,12 +103,15 @@ class Shared:
         """Checks that the engine may be used.
 
         Raises:
-            StoreError: It is another process's, or its file is not there any more.
+            StoreError: It is another process's, or its file, or one that SQLite keeps beside it,
+                is not there any more.
         """
         if self.process != os.getpid():
             raise _forked(self.place)
         if self.file is not None and not self.file.is_there():
             raise _gone(self.place)
+        if self.beside is not None and (missing := self.beside.missing()) is not None:
+            raise _log_gone(self.place, missing.path)
 
 
 _SLOW_SECONDS = 0.5
@@ -93,7 +134,7 @@ def acquire(url: URL, place: str, create: Callable[[], Engine]) -> Shared:
 
     Raises:
         StoreError: The file is in use under another name, or was replaced while it was in use, or
-            was in use in the process that this one was forked from.
+            was in use in the process that this one was forked from, or is a part of another one.
         OSError: The file cannot be created.
     """
     path = file_of(url)
@@ -105,6 +146,8 @@ def acquire(url: URL, place: str, create: Callable[[], Engine]) -> Shared:
             return known
         if path is not None and path in _inherited:
             raise _forked(place)
+        if path is not None:
+            check_no_part(path)
         file = None if path is None else _created(path)
         for other in _open.values():
             if file is not None and other.file is not None and _is_same(file, other.file):
@@ -112,7 +155,10 @@ def acquire(url: URL, place: str, create: Callable[[], Engine]) -> Shared:
                     f"the store {place} is open as {other.place}, another name of the same file, "
                     "which would damage it: name it by one of them everywhere, and remove the other"
                 )
-        _open[key] = Shared(url, create(), place, file)
+        engine, beside = create(), None if path is None else Beside(path)
+        if beside is not None:
+            _watch(engine, beside)
+        _open[key] = Shared(url, engine, place, file, beside)
         return _open[key]
 
 
@@ -163,12 +209,29 @@ def check_unused(path: Path) -> None:
     """Checks that a file, which is about to be opened or replaced, is no store that is open here.
 
     Raises:
-        StoreError: It is one.
+        StoreError: It is one, or a part of a database.
     """
     path = path.resolve()
     with _opening:
         if path in _open:
             raise StoreError(f"{path} is the store itself, which is in use: name another file")
+    check_no_part(path)
+
+
+def check_no_part(path: Path) -> None:
+    """Checks that a file is none of those that SQLite keeps beside a database.
+
+    Raises:
+        StoreError: It is one.
+    """
+    path = path.resolve()
+    for ending in BESIDE:
+        base = path.with_name(path.name.removesuffix(ending) or path.name)
+        if base != path and base.is_file():
+            raise StoreError(
+                f"{path} is a part of the database {base}, which would be damaged: name another "
+                "file"
+            )
 
 
 def file_of(url: URL) -> Path | None:
@@ -193,6 +256,25 @@ def _created(path: Path) -> File:
     return File(path, found.st_dev, found.st_ino)
 
 
+def _beside(path: Path) -> tuple[Path, ...]:
+    """Those that are there all the while that somebody is connected: a journal comes and goes."""
+    return tuple(path.with_name(path.name + ending) for ending in BESIDE[:2])
+
+
+def _found(path: Path) -> File | None:
+    try:
+        found = path.stat()
+    except OSError:  # as in folders that cannot have a log
+        return None
+    return File(path, found.st_dev, found.st_ino)
+
+
+def _watch(engine: Engine, beside: Beside) -> None:
+    """Tells of an engine's connections, after all that is done to a new one."""
+    event.listen(engine, "connect", lambda connection, _: beside.connected(connection))
+    event.listen(engine, "close", lambda connection, _: beside.closing(connection))
+
+
 def _is_same(one: File, other: File) -> bool:
     return (one.device, one.inode) == (other.device, other.inode)
 
@@ -202,6 +284,14 @@ def _gone(place: str) -> StoreError:
         f"the file of the store {place} was deleted or replaced while it was in use, and what was "
         "stored last may be lost: put it back, or a copy in its place (`hetune store restore`), "
         "and restart what uses it"
+    )
+
+
+def _log_gone(place: str, file: Path) -> StoreError:
+    return StoreError(
+        f"{file}, a part of the store {place}, was deleted or replaced while it was in use, and "
+        "what was stored last may be lost: stop what uses the store, but not by `kill -9`, so that "
+        "this is written to the store's own file, and start it again"
     )
 
 

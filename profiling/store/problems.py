@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
+from hetune.costmodel.evaluate.report import MEASUREMENTS
 from hetune.costmodel.features.graph import side
 from hetune.profiling.alike import Run, run_of
 from hetune.profiling.records import PROTOCOLS, Measurement, Status
@@ -38,6 +39,16 @@ class Selection:
 
     problems: tuple[Problem, ...]
     remarks: tuple[str, ...]
+
+    @property
+    def reasons(self) -> str:
+        """The remarks, each in parentheses, for a message that nothing is left."""
+        return "".join(f" ({remark})" for remark in self.remarks)
+
+    @property
+    def about(self) -> dict[str, str]:
+        """The remarks as a fact of a report; empty if there are none."""
+        return {MEASUREMENTS: "; ".join(self.remarks)} if self.remarks else {}
 
 
 def problems(

@@ -35,7 +35,7 @@ def campaign_of(asked: str | Mapping[str, object], limits: Limits) -> Campaign:
     Raises:
         CampaignError: There is no such preset, or the campaign is described wrongly, or it wants
             graphs of files: no request names a path.
-        InputError: Its name holds a control character.
+        InputError: Its name, or one of a graph or of its family, holds a control character.
         TooLargeError: It is over a limit.
         MalformedError: It is nested too deeply, or a number of it is too large for any field.
     """
@@ -55,6 +55,7 @@ def campaign_of(asked: str | Mapping[str, object], limits: Limits) -> Campaign:
     _check_graphs(found, limits)
     _check_cost(found, limits)
     check_plain("campaign", (found.name,))
+    check_plain("graph", (text for graph in found.graphs for text in (graph.name, graph.family)))
     return found
 
 

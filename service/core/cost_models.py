@@ -24,8 +24,8 @@ from hetune.variants.errors import InputError, NotFoundError, PromotionError
 class CostModels:
     """The cost models of a shelf.
 
-    Models are named by id or alias. Every method also raises `ModelError` where the shelf cannot
-    be used.
+    Models are named by id or alias. Every method also raises `ModelError` where the shelf, or the
+    model that is named, cannot be used.
 
     Args:
         shelf: Where they are.
@@ -122,10 +122,11 @@ class CostModels:
         try:
             found = promotion.promote(self._shelf, entry.id, store, machine)
         except InputError as error:
+            reasons = error.reasons if isinstance(error, promotion.NothingUnseenError) else ""
             raise PromotionError(
                 f"the cost model {entry.id} is not promoted: on machine {machine} nothing was "
-                "measured on graphs of families that it and the champion were not trained on; "
-                "run a job that does"
+                "measured on graphs of families that it and the champion were not trained on"
+                f"{reasons}; run a job that does"
             ) from error
         self._following.refresh()
         return PromotedModel(
@@ -145,13 +146,12 @@ class CostModels:
         return RolledBack(champion=champion)
 
     def _entry(self, name: str) -> Entry:
-        """By comparing names: none of a request is ever a part of a path."""
-        for entry in self._shelf.entries():
-            if name == entry.id or name in entry.aliases:
-                return entry
-        raise NotFoundError(
-            f"there is no cost model {name[:64]!r}: list them to see which there are"
-        )
+        entry = self._shelf.entry(name)
+        if entry is None:
+            raise NotFoundError(
+                f"there is no cost model {name[:64]!r}: list them to see which there are"
+            )
+        return entry
 
     def _document(self, entry: Entry) -> CostModelDocument:
         papers = entry.manifest

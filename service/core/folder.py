@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import secrets
 from collections.abc import Iterable, Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from hetune.service.core.outage import Outage
 from hetune.variants.errors import DiskFullError, FolderError, HetuneError
 from hetune.variants.registry.whole import ROOM, sync_folder
 
@@ -19,7 +19,6 @@ _LOCK_SECONDS = 60.0
 _STAGING = "staging"
 _HOLDERS = "holders"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_log = logging.getLogger(__name__)
 
 
 class Folder:
@@ -43,6 +42,9 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._full = Outage(
+            DiskFullError, f"the folder {root} is full", f"there is space again for {root}"
+        )
         with self.io("create", may_miss=False):
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in (self._staging, self._holders):
@@ -75,8 +77,7 @@ class Folder:
             DiskFullError: There is no space.
             FolderError: It cannot be written.
         """
-        with self.staged() as path:
-            path.write_bytes(bytes(ROOM))
+        self._full.ended_by(self._write_little)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -134,7 +135,11 @@ class Folder:
             DiskFullError: There is no space.
             FolderError: Anything else is in the way.
         """
-        return _Translated(self.root, verb, may_miss)
+        return _Translated(self.root, verb, may_miss, self._full)
+
+    def _write_little(self) -> None:
+        with self.staged() as path:
+            path.write_bytes(bytes(ROOM))
 
     @property
     def _staging(self) -> Path:
@@ -161,10 +166,10 @@ class Folder:
 class _Translated:
     """What `Folder.io` gives. Every request enters some, and generators take longer."""
 
-    __slots__ = ("_may_miss", "_root", "_verb")
+    __slots__ = ("_full", "_may_miss", "_root", "_verb")
 
-    def __init__(self, root: Path, verb: str, may_miss: bool) -> None:
-        self._root, self._verb, self._may_miss = root, verb, may_miss
+    def __init__(self, root: Path, verb: str, may_miss: bool, full: Outage) -> None:
+        self._root, self._verb, self._may_miss, self._full = root, verb, may_miss, full
 
     def __enter__(self) -> None:
         pass
@@ -175,11 +180,12 @@ class _Translated:
         if self._may_miss and isinstance(error, FileNotFoundError):
             return
         if error.errno in _FULL:
-            _log.error("no space is left for %s", self._root, exc_info=error)
-            raise DiskFullError(
+            full = DiskFullError(
                 "no space is left on the service's disk: delete graphs or models that are not "
                 "needed, or free some space"
-            ) from error
+            )
+            self._full.note(full)
+            raise full from error
         raise FolderError(
             f"cannot {self._verb} the folder {self._root} ({error.strerror or error}): make it "
             "writable, free some space, or name another one"

@@ -53,6 +53,7 @@ class GraphFiles:
     <root>/<id>.safetensors                    a graph
     <root>/<id>.pinned                         there if it stays whatever the quota
     <root>/<id>.features/<name>.safetensors    features of its nodes
+    <root>/**/*.damaged                        what was put aside, until it is given again
     ```
 
     Files over the quota go, the one used longest ago first; a graph takes its features along, and
@@ -144,6 +145,7 @@ class GraphFiles:
             is_new = not path.exists()
             self._check_room(len(content), path, kept)
             self.folder.publish(content, path)
+            _aside(path).unlink(missing_ok=True)
             self._changed(path)
             self._evict(kept)
         return is_new
@@ -185,7 +187,7 @@ class GraphFiles:
             FolderError: The folder cannot be written.
         """
         with self.folder.io("write"), suppress(FileNotFoundError):
-            path.replace(path.with_suffix(".damaged"))
+            path.replace(_aside(path))
 
     def is_pinned(self, graph: str) -> bool:
         """Whether a graph stays whatever the quota."""
@@ -265,6 +267,11 @@ class GraphFiles:
 
     def _pin_of(self, graph: str) -> Path:
         return self.folder.root / f"{graph}.pinned"
+
+
+def _aside(path: Path) -> Path:
+    """Where a damaged file is kept until there is a sound one."""
+    return path.with_suffix(".damaged")
 
 
 def no_features(graph: str, name: str) -> NotFoundError:

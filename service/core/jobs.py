@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from hetune.costmodel.fingerprint import is_digest
 from hetune.profiling.jobs.queue import MOST_LISTED
 from hetune.profiling.jobs.records import Job, LogLine, State
 from hetune.profiling.jobs.results import MOST_RESULTS, Result, results
@@ -22,6 +23,7 @@ from hetune.service.core.job_documents import (
 )
 from hetune.service.core.limits import Limits
 from hetune.service.core.measurements import Measurements
+from hetune.variants.errors import InputError
 
 
 class Jobs:
@@ -44,8 +46,14 @@ class Jobs:
             CampaignError: It is none, has nothing to measure, or wants graphs of files; or the key
                 is none.
             TooLargeError: It is over a limit.
+            InputError: The machine is no digest, or a name holds a control character.
             ConflictError: Something else was submitted under the key.
         """
+        if request.machine is not None and not is_digest(request.machine):
+            raise InputError(
+                f"the machine {request.machine[:64]!r} is no digest of a fingerprint, which has 16 "
+                "digits, 0-9 and a-f: `hetune models` shows them"
+            )
         campaign = campaign_of(request.campaign, self._limits)
         job = self._measurements.queue.submit(
             campaign,

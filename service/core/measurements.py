@@ -11,6 +11,7 @@ from hetune.profiling.jobs.records import Trains
 from hetune.profiling.store.connect import check_place
 from hetune.profiling.store.store import Store
 from hetune.service.core.outage import Outage
+from hetune.variants.errors import StoreError
 
 _CLOSE_SECONDS = 1.0
 
@@ -27,7 +28,11 @@ class Measurements:
 
     def __init__(self, url: str | Path | None = None) -> None:
         self._url = url
-        self.outage = Outage()
+        self.outage = Outage(
+            StoreError,
+            "the database of jobs and measurements cannot be used",
+            "the database answers again",
+        )
         self._opening = threading.Lock()
         self._opened: tuple[Store, JobQueue, Leases] | None = None
 

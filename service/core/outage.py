@@ -1,4 +1,4 @@
-"""A database that is away: told once when it goes, and once when it is back."""
+"""What cannot be used for a while: told once when it begins, and once when it is over."""
 
 from __future__ import annotations
 
@@ -8,44 +8,55 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from hetune.variants.errors import StoreError
+from hetune.variants.errors import HetuneError
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
 class Outage:
-    """Notices when the database fails and answers again. Safe with several threads."""
+    """Notices when something fails and works again. Safe with several threads.
 
-    def __init__(self) -> None:
+    Args:
+        kind: The error that it fails with.
+        begun: The log's line when it first fails, which the error follows.
+        over: That when it works again, which how long and how often it failed follows.
+    """
+
+    def __init__(self, kind: type[HetuneError], begun: str, over: str) -> None:
+        self._kind, self._begun, self._over = kind, begun, over
         self._mutex = threading.Lock()
         self._failed = 0
         self._since = 0.0
 
     def watched(self, do: Callable[[], T]) -> T:
-        """What a call gives that asks the database.
+        """What a call gives that needs it.
 
         Raises:
-            StoreError: The call's own.
+            HetuneError: The call's own.
         """
-        before = self._failed
         try:
-            found = do()
-        except StoreError as error:
+            return self.ended_by(do)
+        except self._kind as error:
             self.note(error)
             raise
+
+    def ended_by(self, do: Callable[[], T]) -> T:
+        """As `watched`, of a call whose failures are noted elsewhere."""
+        before = self._failed
+        found = do()
         if before and before == self._failed:  # nothing has failed since it began
             self._end(before)
         return found
 
-    def note(self, error: StoreError) -> None:
+    def note(self, error: HetuneError) -> None:
         """It has failed."""
         with self._mutex:
             self._failed += 1
             if self._failed > 1:
                 return
             self._since = time.monotonic()
-        _log.error("the database of jobs and measurements cannot be used: %s", error)
+        _log.error("%s: %s", self._begun, error)
 
     def _end(self, failed: int) -> None:
         with self._mutex:
@@ -53,5 +64,5 @@ class Outage:
                 return
             self._failed = 0
         seconds = time.monotonic() - self._since
-        text = "the database answers again, after %.0f s in which it failed %d times"
-        _log.warning(text, seconds, failed)
+        text = "%s, after %.0f s in which it failed %d times"
+        _log.warning(text, self._over, seconds, failed)

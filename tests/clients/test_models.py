@@ -22,6 +22,7 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE
 from hetune.profiling.train import report_of, train
 from hetune.variants.errors import InputError, ModelError
+from hetune.variants.registry.sealed import unsealed
 
 from ._command import call
 
@@ -64,7 +65,7 @@ def test_training_without_a_command_line(training, tmp_path):
             train(store, "unknown", shelf)
     assert [(entry.id, entry.aliases) for entry in shelf.entries()] == [(key, ("candidate",))]
     there = json.loads(next((folder / "models" / "cards").glob("*/report.json")).read_text())
-    assert json.loads(report_of(shelf, key).as_json()) == there
+    assert json.loads(report_of(shelf, key).as_file()) == there
 
 
 def test_training_makes_a_candidate_with_a_card(trained, shelf):
@@ -203,6 +204,7 @@ DAMAGE = {
     "no oracle": lambda text: text.replace('"oracle"', '"prophet"').encode(),
     "no number": lambda text: re.sub(r'"seconds": [^,}]*', '"seconds": NaN', text).encode(),
     "a text": lambda text: re.sub(r'"seconds": [^,}]*', '"seconds": "1"', text).encode(),
+    "another number": lambda text: re.sub(r'"seconds": [^,}]*', r"\g<0>e-9", text).encode(),
 }
 
 
@@ -211,10 +213,25 @@ def test_a_damaged_report_is_said(trained, tmp_path, shelf, damage):
     (file,) = shelf.glob("cards/*/report.json")
     file.write_bytes(DAMAGE[damage](file.read_text()))
     result = call("promote", "--store", tmp_path / "a.db")
-    assert result.exit_code == 2
+    assert result.exit_code == 1
     said = " ".join(result.stderr.split())
-    assert f"{file} cannot be read (" in said
+    assert f"{file} is damaged (" in said
     assert "train it again, or profile graphs of other families" in said
+
+
+def test_a_report_of_an_earlier_release_counts(trained, tmp_path, shelf):
+    """It has no digest."""
+    (file,) = shelf.glob("cards/*/report.json")
+    file.write_text(json.dumps(unsealed(json.loads(file.read_text()))))
+    assert call("promote", "--store", tmp_path / "a.db").exit_code == 0
+
+
+def test_a_report_that_is_not_there_is_said(trained, tmp_path, shelf):
+    (file,) = shelf.glob("cards/*/report.json")
+    file.unlink()
+    result = call("promote", "--store", tmp_path / "a.db")
+    assert result.exit_code == 2
+    assert "there is no report of the cost model" in " ".join(result.stderr.split())
 
 
 def test_models_for_gpus_have_a_life_of_their_own(tmp_path, shelf, monkeypatch):

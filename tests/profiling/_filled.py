@@ -7,14 +7,14 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE, measurement
 
 
-def fill(path, found, prefix=""):
-    """Keeps problems in a store, as if they had been measured."""
+def fill(path, found, prefix="", **facts):
+    """Keeps problems in a store, as if they had been measured; `facts` are the measurements'."""
     with Store.open(path) as store:
         for number, problem in enumerate(found):
             store.add(
                 [
                     dataclasses.replace(
-                        measurement(0, device=problem.device),
+                        measurement(0, device=problem.device, **facts),
                         unit=f"{prefix}{problem.family}-{number}-{candidate.variant}",
                         graph=problem.graph,
                         graph_fingerprint=f"{prefix}{problem.graph}",

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from hetune.profiling.store.backup import backup
+from hetune.profiling.store.backup import backup, restore
 from hetune.profiling.store.connect import check_place, held
 from hetune.profiling.store.parquet import export_parquet, import_parquet
 from hetune.profiling.store.store import Store
@@ -160,6 +160,65 @@ def test_what_is_written_while_the_file_goes_is_not_acknowledged(path):
         store.add([measurement(1)], MACHINE)
         with pytest.raises(StoreError, match="was deleted or replaced"), store.transaction():
             path.unlink()
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm"])
+@pytest.mark.parametrize("harm", [deleted, replaced])
+def test_a_part_that_is_not_there_any_more_is_said(path, ending, harm):
+    """And what was stored last is written to the store's own file when it is closed."""
+    part = path.with_name(path.name + ending)
+    with Store.open(path) as store:
+        store.add([measurement(1)], MACHINE)
+        with pytest.raises(StoreError, match="was deleted or replaced"), store.transaction():
+            harm(part)
+        uses = (store.summary, lambda: store.add([measurement(2)], MACHINE))
+        for use in (*uses, lambda: Store.open(path), lambda: check_place(path)):
+            with pytest.raises(StoreError, match=f"{part}, a part of the store {path}, was del"):
+                use()
+    if harm is deleted:
+        with Store.open(path) as store:
+            assert list(store.measurements()) == [measurement(1)]
+
+
+def test_what_is_removed_with_the_last_connection_may_go(path):
+    with Store.open(path) as store:
+        for number in range(3):
+            store._engine.dispose()
+            assert not path.with_name("store.db-wal").exists()
+            store.add([measurement(number)], MACHINE)
+    assert path.with_name("store.db") in path.parent.iterdir()
+
+
+def test_a_new_store_s_log_is_watched_from_the_first_connection_on(path):
+    with held(path):
+        path.with_name("store.db-wal").unlink()
+        with pytest.raises(StoreError, match=r"store\.db-wal, a part of the store"):
+            check_place(path)
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+def test_a_part_of_a_store_is_no_other_file(path, tmp_path, ending):
+    part, other = path.with_name(path.name + ending), tmp_path / "other.db"
+    with Store.open(other) as store:
+        store.add([measurement(2)], MACHINE)
+    with Store.open(path) as store:
+        store.add([measurement(1)], MACHINE)
+        part.touch()
+        before = part.read_bytes()
+        for do in (
+            lambda: backup(path, part),
+            lambda: backup(other, part),
+            lambda: restore(part, other, replace=True),
+            lambda: restore(other, part, replace=True),
+            lambda: export_parquet(store, part),
+            lambda: Store.open(part),
+        ):
+            with pytest.raises(StoreError, match=f"{part} is a part of the database {path}"):
+                do()
+        assert part.read_bytes() == before
+        assert list(store.measurements()) == [measurement(1)]
+    with Store.open(other) as store:
+        assert list(store.measurements()) == [measurement(2)]
 
 
 def test_a_backup_does_not_replace_a_store_in_use(path, tmp_path):

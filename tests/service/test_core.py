@@ -154,6 +154,7 @@ def test_a_damaged_graph_is_put_aside(tmp_path, graph, damage):
     assert path.with_suffix(".damaged").exists()
     assert store.add(graph) == key
     assert store.get(key).num_edges == graph.num_edges
+    assert not path.with_suffix(".damaged").exists()
 
 
 def test_a_graph_that_cannot_be_read_is_not_damaged(tmp_path, graph):

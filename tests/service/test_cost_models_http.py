@@ -94,6 +94,26 @@ def test_a_card_can_do_nothing(http, folder, key):
     assert http.get(f"{MODELS}/candidate").json()["has_card"] is False
 
 
+@pytest.mark.parametrize("name", ["candidate", "its id"])
+def test_a_damaged_model_is_not_one_that_is_not_there(http, folder, key, name):
+    path = folder / "shelf" / key / "manifest.json"
+    path.write_text(path.read_text().replace('"created_at"', '"created_aT"'))
+    name = key if name == "its id" else name
+    assert http.get(MODELS).json()["candidate"] == key
+    for method, end in (("GET", ""), ("GET", "/card"), ("POST", "/promote")):
+        is_problem(http.request(method, f"{MODELS}/{name}{end}"), 503, "ModelError")
+
+
+def test_a_damaged_report_promotes_nothing(http, folder, key):
+    """One bit of a number, and a model that loses would seem to win."""
+    path = cards_folder(Shelf(folder / "shelf"), key) / "report.json"
+    text = path.read_text()
+    at = text.index('"seconds": ') + len('"seconds": ')
+    path.write_text(text[:at] + chr(ord(text[at]) ^ 1) + text[at + 1 :])
+    is_problem(http.post(f"{MODELS}/candidate/promote"), 503, "ModelError")
+    assert http.get(MODELS).json()["champion"] is None
+
+
 def test_promoting_and_rolling_back(http, folder, key):
     promoted = http.post(f"{MODELS}/candidate/promote")
     assert promoted.status_code == 200, promoted.text
@@ -123,6 +143,27 @@ def test_the_gate_gives_all_its_reasons(http, folder, key):
     assert "worse than that of always taking the best fixed variant" in detail
     assert "worse than the champion's on the same inputs" in detail
     assert http.get(MODELS).json()["champion"] == key
+
+
+def test_a_refusal_says_what_was_left_out(http, folder, key, monkeypatch):
+    monkeypatch.setattr("hetune.profiling.store.problems.MOST_DRIFT", 0.5)
+    fill(folder / "measurements.db", problems(graph_families=2, seed=5), prefix="new-")
+    assert http.post(f"{MODELS}/{key}/promote").json()["champion"] == key
+    fill(folder / "measurements.db", problems(graph_families=1), prefix="busy-", drift=0.9)
+    worse = Shelf(folder / "shelf").add(contrary_model())
+    answer = http.post(f"{MODELS}/{worse}/promote", params={"machine": MACHINE.digest})
+    detail = is_problem(answer, 409, "PromotionError")
+    assert "were measured while the machine was doing something else and do not count" in detail
+
+
+def test_nothing_to_judge_on_says_what_was_left_out(http, folder, key, monkeypatch):
+    monkeypatch.setattr("hetune.profiling.store.problems.MOST_DRIFT", 0.5)
+    assert http.post(f"{MODELS}/{key}/promote").json()["champion"] == key
+    fill(folder / "measurements.db", problems(graph_families=1), prefix="busy-", drift=0.9)
+    detail = is_problem(http.post(f"{MODELS}/{key}/promote"), 409, "PromotionError")
+    assert "were measured while the machine was doing something else and do not count" in detail
+    assert "run a job that does" in detail
+    assert str(folder) not in detail
 
 
 def test_models_are_judged_on_what_they_have_not_seen(http, folder, key):

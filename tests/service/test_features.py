@@ -283,6 +283,7 @@ def test_damaged_ones_are_put_aside(kept, tmp_path, where, caplog):
     assert [p.suffix for p in path.parent.iterdir()] == [".damaged"]
     assert features.put(id, "base", X)[1]
     assert torch.equal(features.get(id, "base"), X)
+    assert [p.suffix for p in path.parent.iterdir()] == [".safetensors"]
 
 
 def test_a_name_needs_a_graph_that_is_kept(service, graph):

@@ -171,7 +171,9 @@ def nested(depth):
             "TooLargeError",
         ),
         ({"graphs": [GRAPH | {"name": "a" * 5000}]}, 413, "TooLargeError"),
-        ({"graphs": [GRAPH | {"name": "zero\0"}]}, 422, "CampaignError"),
+        ({"graphs": [GRAPH | {"name": "zero\0"}]}, 422, "InputError"),
+        ({"graphs": [GRAPH | {"name": "red\x1b[31m"}]}, 422, "InputError"),
+        ({"graphs": [GRAPH | {"family": "two\nlines"}]}, 422, "InputError"),
         ({"graphs": [nested(60)]}, 422, "CampaignError"),
         ({"corpus": {"graphs": 10**9}}, 413, "TooLargeError"),
         ({"corpus": {"graphs": "many"}}, 422, "CampaignError"),
@@ -190,7 +192,7 @@ def nested(depth):
         ({"variants": "none-of-them"}, 422, "CampaignError"),
         ({"unknown": 1}, 422, "CampaignError"),
     ],
-    ids=range(27),
+    ids=range(29),
 )
 def test_campaigns_that_are_refused(http, change, status, name):
     found = http.post(JOBS, json={"campaign": CAMPAIGN | change})
@@ -295,6 +297,12 @@ def test_results_page_by_page(own, queue, leases):
 
 
 @pytest.mark.parametrize("samples", ["[1e-320]", "so-so"])
+def test_a_machine_is_named_by_its_digest(http):
+    for machine in ("red\x1b[31m", "another", "a" * 15, "a" * 16 + "\n"):
+        asked = {"campaign": CAMPAIGN, "machine": machine}
+        assert "machine" in is_problem(http.post(JOBS, json=asked), 422, "InputError")
+
+
 def test_damaged_measurements_are_no_results(own, service, queue, leases, samples):
     job = queue.submit_units("mine", some_units(1))
     assert work(leases)

@@ -45,7 +45,7 @@ def test_it_is_told_once(service, monkeypatch):
 
 
 def test_what_began_before_it_failed_does_not_say_that_it_is_back(caplog):
-    outage = Outage()
+    outage = Outage(StoreError, "it cannot be used", "it answers again")
     outage.note(StoreError("gone"))
     outage.watched(lambda: outage.note(StoreError("gone")))
     assert "again" not in caplog.text

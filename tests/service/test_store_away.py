@@ -48,11 +48,12 @@ def test_a_database_that_hangs_is_not_waited_for(service, monkeypatch, is_known)
         assert client.get(JOBS).status_code == 200
 
 
-def test_a_file_that_is_deleted_is_said(service):
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm"])
+def test_a_file_that_is_deleted_is_said(service, ending):
     with asking(application(service), timeout=60) as client:
         assert client.post(JOBS, json={"campaign": CAMPAIGN}).status_code == 201
         assert client.get("/readyz").status_code == 200
-        (service.folder.root / "measurements.db").unlink()
+        (service.folder.root / f"measurements.db{ending}").unlink()
         for answer in (
             client.post(JOBS, json={"campaign": CAMPAIGN}),
             client.get(JOBS),

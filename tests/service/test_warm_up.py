@@ -16,6 +16,7 @@ from hetune.costmodel.following import PACKAGE, ROOFLINE
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.service.core.engine import Engine
+from hetune.service.core.folder import Folder
 from hetune.service.core.service import Service
 from hetune.service.core.stack import describe
 from hetune.service.http.app import application
@@ -201,6 +202,21 @@ def test_a_full_disk_is_not_ready(tmp_path, monkeypatch, most):
     service.check_ready()
     with files_of(most), pytest.raises(DiskFullError, match="no space is left"):
         service.check_ready()
+
+
+def test_a_full_disk_is_told_once(tmp_path, caplog):
+    folder = Folder(tmp_path / "data")
+    with files_of(0):
+        for _ in range(3):
+            with pytest.raises(DiskFullError, match="no space is left"):
+                folder.check_room()
+    for _ in range(2):
+        folder.check_room()
+    begun, over = [record.getMessage() for record in caplog.records]
+    assert f"the folder {folder.root} is full: no space is left" in begun
+    assert f"there is space again for {folder.root}" in over
+    assert "failed 3 times" in over
+    assert "Traceback" not in caplog.text
 
 
 def test_no_space_for_kernels_is_not_ready_unless_there_is_some_elsewhere(tmp_path, monkeypatch):
