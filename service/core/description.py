@@ -99,9 +99,10 @@ class ModelDescription(Document):
     in its own order, one with others is refused.
     """
 
+    most_fields: ClassVar[int | None] = _MOST_LAYERS << 5
     in_channels: Width
     num_relations: Relations
-    layers: Annotated[tuple[Layer, ...], Field(min_length=1, max_length=64)]
+    layers: Annotated[tuple[Layer, ...], Field(min_length=1, max_length=_MOST_LAYERS)]
     metadata: Metadata | None = None
     relations: Names = None
     node_types: Names = None
