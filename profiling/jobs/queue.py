@@ -93,7 +93,8 @@ class JobQueue:
             idempotency_key: Likewise.
         """
         limits, campaign = limits or Limits(), clean(campaign)
-        distinct = tuple({unit.key: unit for unit in wanted}.values())
+        by_key = {unit.key: unit for unit in wanted}
+        distinct = tuple(by_key.values())
         if not distinct:
             raise CampaignError(f"the campaign {campaign!r} has nothing to measure: no job is made")
         for graph in dict.fromkeys(unit.problem.graph for unit in distinct):
@@ -107,7 +108,7 @@ class JobQueue:
             )
         if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):
             raise CampaignError("take an idempotency key of 1 to 200 visible ASCII characters")
-        facts = [campaign, asdict(limits), retrain, machine, sorted(u.key for u in distinct)]
+        facts = [campaign, asdict(limits), retrain, machine, sorted(by_key)]
         digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
         rows = _rows(distinct, retrain)
         with self._database.transaction(alone=True) as connection:
