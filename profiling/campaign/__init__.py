@@ -1,6 +1,6 @@
 """Campaigns: declared in a file, read strictly, and turned into problems and their units."""
 
-from hetune.profiling.campaign.campaign import Campaign, Sample, problems, units
+from hetune.profiling.campaign.campaign import Campaign, Sample, each_unit, problems, units
 from hetune.profiling.campaign.cost import units_seconds
 from hetune.profiling.campaign.read import PRESETS, load, parse
 
@@ -8,6 +8,7 @@ __all__ = [
     "PRESETS",
     "Campaign",
     "Sample",
+    "each_unit",
     "load",
     "parse",
     "problems",

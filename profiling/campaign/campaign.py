@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import product, zip_longest
@@ -119,7 +120,17 @@ def units(campaign: Campaign) -> tuple[Unit, ...]:
         CampaignError: There are none: no variant matches the pattern, or nothing can be afforded.
         GraphError: As for `problems`.
     """
-    sample, asked, found = campaign.sample, problems(campaign), []
+    return tuple(each_unit(campaign))
+
+
+def each_unit(campaign: Campaign) -> Iterator[Unit]:
+    """Those of `units`, one after the other: a hundred thousand at once keep the collector busy.
+
+    Raises:
+        CampaignError: There are none: no variant matches the pattern, or nothing can be afforded.
+        GraphError: As for `problems`.
+    """
+    sample, asked, found = campaign.sample, problems(campaign), False
     rng = generator("variants", sample.seed if sample else 0)
     size_of_graph = functools.cache(size_of)  # which reads files
     for problem in asked:
@@ -128,13 +139,13 @@ def units(campaign: Campaign) -> tuple[Unit, ...]:
             size = size_of_graph(problem.graph)
             room = affordable_variants(problem, size, campaign.limits, sample.most_seconds)
             members = _some(members, room, rng)
-        found += members
+        found = found or bool(members)
+        yield from members
     if not found:
         raise CampaignError(
             f"the campaign {campaign.name!r} has nothing to measure: "
             + (_NONE_MATCHES.format(campaign.variants) if asked else _NONE_AFFORDED)
         )
-    return tuple(found)
 
 
 def _some(units: list[Unit], count: int, rng: np.random.Generator) -> list[Unit]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, field, fields
+from functools import cache
 from typing import Any, Protocol, TypeVar, get_type_hints
 
 from hetune.variants.errors import CampaignError
@@ -54,7 +55,7 @@ def read(kind: type[_Made], options: Mapping[str, Scalar], where: str) -> _Made:
         CampaignError: An option is unknown, missing, of another type, or out of its range.
     """
     known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
-    types = get_type_hints(kind)
+    types = _types_of(kind)
     for name in options:
         if name not in known:
             raise CampaignError(f"{where}: no option {name!r}; it takes {', '.join(sorted(known))}")
@@ -64,6 +65,12 @@ def read(kind: type[_Made], options: Mapping[str, Scalar], where: str) -> _Made:
     return kind(
         **{name: _checked(known[name], types[name], v, where) for name, v in options.items()}
     )
+
+
+@cache
+def _types_of(kind: type) -> dict[str, Any]:
+    """Those of its options; finding them takes longer than the rest of `read`."""
+    return get_type_hints(kind)
 
 
 def _checked(f: Field[Any], wanted: type, value: object, where: str) -> Scalar:

@@ -5,26 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Row, func, select
 
-from hetune.profiling.campaign import Campaign
-from hetune.profiling.campaign import units as units_of
+from hetune.profiling.campaign import Campaign, each_unit
 from hetune.profiling.jobs.database import Database, one_job, settle, tell
 from hetune.profiling.jobs.records import Job, JobUnit, LogLine, Progress, State
 from hetune.profiling.jobs.schema import jobs, log, units
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.runner import by_problem
 from hetune.profiling.store.rows import clean
 from hetune.profiling.store.store import Store
-from hetune.profiling.units import Unit
+from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.errors import CampaignError, ConflictError
 
 MOST_LISTED = 1000
+_Members: TypeAlias = dict[ProblemSpec, list[tuple[str, str]]]
+"""Variants of problems, by id, and the digests of their code."""
 _KEY = re.compile(r"[!-~]{1,200}")
 
 
@@ -65,7 +65,7 @@ class JobQueue:
         """
         return self.submit_units(
             campaign.name,
-            units_of(campaign),
+            each_unit(campaign),
             limits=campaign.limits,
             retrain=retrain,
             machine=machine,
@@ -93,23 +93,28 @@ class JobQueue:
             idempotency_key: Likewise.
         """
         limits, campaign = limits or Limits(), clean(campaign)
-        distinct = tuple({unit.key: unit for unit in wanted}.values())
-        if not distinct:
+        keys: set[str] = set()
+        members: _Members = {}
+        for unit in wanted:
+            if (key := unit.key) not in keys:
+                keys.add(key)
+                members.setdefault(unit.problem, []).append((unit.variant, unit.plan))
+        if not members:
             raise CampaignError(f"the campaign {campaign!r} has nothing to measure: no job is made")
-        for graph in dict.fromkeys(unit.problem.graph for unit in distinct):
+        for graph in dict.fromkeys(problem.graph for problem in members):
             texts = (graph.name, graph.family, *(value for _, value in graph.options))
             _check_texts(f"the graph {graph.name!r}", texts)
         _check_texts("the job's machine", [machine])
-        if retrain and len({unit.problem.device for unit in distinct}) > 1:
+        if retrain and len({problem.device for problem in members}) > 1:
             raise CampaignError(
                 f"the campaign {campaign!r} has units for several devices, and a cost model is for "
                 "one: submit a job for each"
             )
         if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):
             raise CampaignError("take an idempotency key of 1 to 200 visible ASCII characters")
-        facts = [campaign, asdict(limits), retrain, machine, sorted(u.key for u in distinct)]
+        facts = [campaign, asdict(limits), retrain, machine, sorted(keys)]
         digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-        rows = _rows(distinct, retrain)
+        rows = _rows(members, retrain)
         with self._database.transaction(alone=True) as connection:
             known = None
             if idempotency_key is not None:
@@ -139,8 +144,7 @@ class JobQueue:
                 },
             ).scalar_one()
             connection.execute(units.insert(), [{**row, "job": job} for row in rows])
-            problems = len({unit.problem for unit in distinct})
-            what = f"{_counted(len(distinct), 'variant')} of {_counted(problems, 'problem')}"
+            what = f"{_counted(len(keys), 'variant')} of {_counted(len(members), 'problem')}"
             tell(connection, job, now, f"submitted: {what}")
             return _job(connection, one_job(connection, job))
 
@@ -251,16 +255,16 @@ def _check_texts(what: str, texts: Iterable[object]) -> None:
         )
 
 
-def _rows(wanted: Sequence[Unit], retrain: bool) -> list[dict[str, Any]]:
+def _rows(wanted: _Members, retrain: bool) -> list[dict[str, Any]]:
     """The rows of a job's units."""
     found = [
         _row(
             is_training=False,
             problem=asdict(problem),
-            variants=[[unit.variant, unit.plan] for unit in members],
+            variants=members,
             size=len(members),
         )
-        for problem, members in by_problem(wanted)
+        for problem, members in wanted.items()
     ]
     return [*found, _row(is_training=True, problem=None, variants=[], size=0)] if retrain else found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
@@ -45,8 +46,14 @@ def program_of(problem: ProblemSpec) -> Program:
     Raises:
         InputError: There is no such layer or kernel, or it cannot have the widths and heads.
     """
-    make = kernel_program if problem.layer in KERNELS else layer_program
-    return make(problem.layer, problem.d_in, problem.d_out, problem.heads)
+    return _program(problem.layer, problem.d_in, problem.d_out, problem.heads)
+
+
+@functools.lru_cache(maxsize=1024)
+def _program(layer: str, d_in: int, d_out: int, heads: int) -> Program:
+    """Campaigns have the same layers on a thousand graphs."""
+    make = kernel_program if layer in KERNELS else layer_program
+    return make(layer, d_in, d_out, heads)
 
 
 def promoted_for(problem: ProblemSpec) -> tuple[Variant, ...]:

@@ -29,9 +29,11 @@ MOST_TENSORS = 1 << 13
 """In a container that somebody sends, for who does not know better."""
 MOST_OTHERS = 256
 """Braces beside those of tensors, in the document and in names."""
+MOST_METADATA = 256
+"""Texts beside tensors; there is a use for two."""
 MOST_LISTS, MOST_ENTRIES = 1 << 18, 700_000
 """Brackets and commas in the document; the names of 100,000 types have fewer."""
-_NUMBERS_EACH = 20
+_NUMBERS_EACH, _TEXTS_EACH = 20, 5
 MOST_OWN_HEADER = 100_000_000
 """Of our files. As the safetensors library has it: names of 100,000 types take some room."""
 DTYPES = {
@@ -176,6 +178,8 @@ def _checked(text: bytes, most: int) -> bytes:
     check_limit("tensors of a container", text.count(b"{") - MOST_OTHERS, most)
     check_limit("lists of a header", text.count(b"["), 2 * most + MOST_LISTS)
     check_limit("entries of a header", text.count(b","), _NUMBERS_EACH * most + MOST_ENTRIES)
+    quotes = text.count(b'"') - text.count(b'\\"')  # those within the document are escaped
+    check_limit("texts of a header", quotes // 2, _TEXTS_EACH * most + 4 * MOST_METADATA)
     return text
 
 
@@ -198,6 +202,7 @@ def _layout(text: bytes) -> _Layout:
     metadata = header.pop(_METADATA, None) or {}
     if not isinstance(metadata, dict) or any(type(text) is not str for text in metadata.values()):
         raise _malformed("its metadata are no texts")
+    check_limit("texts of a container's metadata", len(metadata), MOST_METADATA)
     entries = [_entry(name, given) for name, given in header.items()]
     end = 0
     for entry in sorted(entries, key=lambda e: (e.begin, e.end)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,7 @@ from hetune.variants.errors import GraphError
 from hetune.variants.graph.convert.edge_index_dict import relation_names
 from hetune.variants.graph.vocabulary import Vocabulary
 
+_MOST_LAYERS = 64
 Width = Annotated[int, Field(ge=1, le=65536)]
 Relations = Annotated[int, Field(ge=0, le=1_000_000)]
 Activation = Literal["none", "relu", "elu", "gelu", "tanh"]
@@ -99,9 +100,10 @@ class ModelDescription(Document):
     in its own order, one with others is refused.
     """
 
+    most_fields: ClassVar[int | None] = _MOST_LAYERS << 5
     in_channels: Width
     num_relations: Relations
-    layers: Annotated[tuple[Layer, ...], Field(min_length=1, max_length=64)]
+    layers: Annotated[tuple[Layer, ...], Field(min_length=1, max_length=_MOST_LAYERS)]
     metadata: Metadata | None = None
     relations: Names = None
     node_types: Names = None

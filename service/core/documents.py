@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue, ValidationError
 
 from hetune.service.core.container import MOST_ENTRIES, MOST_LISTS
 from hetune.service.core.json_arrays import Lifted
@@ -17,7 +19,10 @@ Count = Annotated[int, Field(ge=0, lt=2**31)]
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+MOST_TYPED = 1 << 17
+"""Fields of a document that has maps by type."""
 _MANY_FIELDS = 1_000
+_FIELD = re.compile(rb'"[ \t\r\n]*+:')
 _SHOWN = 3
 _FAIL_FAST = ("list", "tuple", "dict")
 """What pydantic calls schemas of many entries."""
@@ -47,6 +52,9 @@ class Document(BaseModel):
     """Whether there are fields of `hetune.service.core.fields`."""
     most_entries: ClassVar[int] = MOST_ENTRIES
     """Without those of arrays of numbers."""
+    most_objects: ClassVar[int] = MOST_LISTS
+    most_fields: ClassVar[int | None] = None
+    """Those of all objects together; if None, a few where no list or map has objects or entries."""
 
     @classmethod
     def __get_pydantic_core_schema__(
@@ -61,15 +69,24 @@ class Document(BaseModel):
 D = TypeVar("D", bound=Document)
 
 
-def parse(kind: type[D], text: str | bytes) -> D:
+def parse(kind: type[D], text: str | bytes, most_fields: int | None = None) -> D:
     """Reads a document; what it takes is bounded before anything of it becomes an object.
+
+    Args:
+        kind: What it is.
+        text: JSON.
+        most_fields: For how many there is a use; by default those that the kind allows.
 
     Raises:
         MalformedError: The text is not JSON, or not of this kind.
         TooLargeError: It has more entries than any document has.
     """
     content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
-    check_limit("objects of a document", content.count(b"{"), MOST_LISTS)
+    check_limit("objects of a document", content.count(b"{"), kind.most_objects)
+    if content.count(b":") > _MANY_FIELDS:
+        most = _most_fields(kind) if most_fields is None else most_fields
+        found = sum(1 for _ in _FIELD.finditer(content))
+        check_limit("fields of a document", found, max(most, _MANY_FIELDS))
     arrays = Lifted(content) if kind.has_arrays else None
     if arrays is not None:
         content = arrays.text
@@ -128,6 +145,26 @@ def _documents_in(annotation: object) -> Iterator[type[Document]]:
     elif get_origin(annotation) is not dict:
         for part in get_args(annotation):
             yield from _documents_in(part)
+
+
+@cache
+def _most_fields(kind: type[Document]) -> int:
+    if kind.most_fields is not None:
+        return kind.most_fields
+    is_open = any(_is_open(field.annotation) for field in kind.model_fields.values())
+    return MOST_ENTRIES if is_open else _MANY_FIELDS
+
+
+def _is_open(annotation: object, in_list: bool = False) -> bool:
+    """Whether a value may have any number of fields."""
+    if isinstance(annotation, type) and issubclass(annotation, Document):
+        inner = annotation.model_fields.values()
+        return in_list or any(_is_open(field.annotation) for field in inner)
+    kind = get_origin(annotation)
+    if kind is dict or annotation in (Any, JsonValue):
+        return True
+    in_list = in_list or kind in (list, tuple)
+    return any(_is_open(part, in_list) for part in get_args(annotation))
 
 
 def _explain(error: ValidationError) -> str:

@@ -105,8 +105,7 @@ class Selection:
         found = model if isinstance(model, Model) else self._models.get(model, version)
         kept = isinstance(graph, str)
         given = self._graphs.get(graph) if isinstance(graph, str) else graph
-        for module, layer in zip(found.modules, found.compiled, strict=True):
-            check_fits(module.adapter(), layer, given)
+        check_fits(found, given)
         return found, given, math.inf if kept else _ONCE
 
     def layers(

@@ -139,7 +139,7 @@ def _read(upload: Upload, limits: Limits) -> HeteroGraph:
 
 def _read_edit(upload: Upload, graph: HeteroGraph) -> GraphEdit:
     if upload.media is Media.JSON:
-        return GraphEdit.of(parse(EditDocument, upload.path.read_bytes()))
+        return GraphEdit.of(parse(EditDocument, upload.path.read_bytes(), _fields_of(graph)))
     message = read_container(upload.path, most=_FEW + 2 * graph.num_etypes)
     parts = {}
     for name in ("add", "remove"):
@@ -150,4 +150,9 @@ def _read_edit(upload: Upload, graph: HeteroGraph) -> GraphEdit:
     for name in message.tensors:
         if name.partition("/")[0] not in parts:
             raise MalformedError(f"there is no use for the tensor {name!r}: give add, remove")
-    return GraphEdit(parse(EditHeader, message.document), **parts)
+    return GraphEdit(parse(EditHeader, message.document, _fields_of(graph)), **parts)
+
+
+def _fields_of(graph: HeteroGraph) -> int:
+    """How many fields an edit has at most that names each type once, and a few that are wrong."""
+    return _FEW + graph.num_ntypes + 2 * graph.num_etypes

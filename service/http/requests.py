@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 from torch import Tensor
 
 from hetune.service.core.container import Content
-from hetune.service.core.documents import Bytes, Document, Positive, Seconds, parse
+from hetune.service.core.documents import MOST_TYPED, Bytes, Document, Positive, Seconds, parse
 from hetune.service.core.features import Features
 from hetune.service.core.fields import (
     Few,
@@ -55,6 +55,7 @@ class InferHeader(_RunHeader):
     tensors, but for node types all of whose rows are wanted.
     """
 
+    most_fields: ClassVar[int | None] = MOST_TYPED
     features: str | None = None
     nodes: dict[str, None] | None = None
 
@@ -63,6 +64,7 @@ class FeaturesDocument(Document):
     """Features to keep: rows of numbers, of all nodes or by node type."""
 
     has_arrays: ClassVar[bool] = True
+    most_fields: ClassVar[int | None] = MOST_TYPED
     x: TypedRows
 
     def rows(self, nodes: int) -> Features:
@@ -98,6 +100,7 @@ class InferDocument(_RunHeader):
     """
 
     has_arrays: ClassVar[bool] = True
+    most_fields: ClassVar[int | None] = MOST_TYPED
     graph: str | GraphDocument
     model_config = ConfigDict(
         json_schema_extra={"oneOf": [{"required": ["x"]}, {"required": ["features"]}]}
@@ -109,6 +112,7 @@ class InferDocument(_RunHeader):
 
 class _Deadline(Document, extra="ignore"):
     has_arrays: ClassVar[bool] = True
+    most_fields: ClassVar[int | None] = MOST_TYPED
     deadline_seconds: Seconds | None = None
 
 

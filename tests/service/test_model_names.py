@@ -48,6 +48,7 @@ def service(tmp_path_factory):
     service.models.add("related", 1, *describe(layers_of(), vocabulary=named))
     torch.manual_seed(0)
     service.models.add("hgt", 1, *describe([nn.HGT(4, 4, CITATIONS.metadata())]))
+    service.models.add("numbered", 1, *describe(layers_of()))
     return service
 
 
@@ -145,6 +146,41 @@ def test_over_the_protocol(service, expected, model):
         found = infer(tensor("x", X), *flat, tensor("edge_type", CITATIONS.etype)).json()
         (out,) = found["outputs"]
         torch.testing.assert_close(torch.tensor(out["data"]).view(out["shape"]), expected)
+
+
+def test_over_the_protocol_advice_is_in_its_words(service):
+    edges = tensor("edge_index", torch.stack([CITATIONS.src, CITATIONS.dst]))
+    one = tensor("edge_index/author/writes/paper", torch.tensor([[0, 1], [0, 1]]))
+    rows = [tensor(f"x/{name}", x) for name, x in BY_TYPE.items()]
+    none = tensor("edge_index/paper/cites/paper", torch.zeros(2, 0, dtype=torch.int64))
+    more = [none | {"name": f"edge_index/paper/{name}/paper"} for name in ("cites", "reads")]
+
+    with asking(application(service)) as http:
+
+        def infer(model, *inputs):
+            found = http.post(f"/v2/models/{model}/infer", content=json.dumps({"inputs": inputs}))
+            return found.status_code, found.text
+
+        for model, inputs, mend in (
+            (
+                "numbered",
+                (*rows, one),
+                "all 2 edge types in the model's order, of the shape [2, ",
+            ),
+            ("numbered", (*rows, one, *more), "of 2 edge types, or take the model"),
+            (
+                "hgt",
+                (tensor("x", X), edges),
+                "x/<node type> of each node type, and edge_index/<s",
+            ),
+        ):
+            status, text = infer(model, *inputs)
+            assert status == 400
+            assert mend in text
+            assert "num_etypes" not in text
+            assert "etype_names" not in text
+        assert infer("numbered", *rows, one, none)[0] == 200
+        assert infer("hgt", *rows, one)[0] == 200
 
 
 @pytest.mark.parametrize(

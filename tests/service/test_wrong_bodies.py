@@ -16,7 +16,7 @@ from tests.full import FULL
 from tests.profiling._jobs_suite import MACHINE, some_units
 
 import hetune
-from hetune.service.core import documents
+from hetune.service.core import container, documents
 from hetune.service.core.limits import Limits
 from hetune.service.core.message import MEDIA_TYPE
 from hetune.service.http.app import application
@@ -32,6 +32,7 @@ GRAPH = '"graph":{' + EDGES + "}"
 ROWS = '"x":[[0,0,0,0],[0,0,0,0],[0,0,0,0]]'
 GIVEN, RUN = "{" + GRAPH + ",", "{" + GRAPH + "," + ROWS + ","
 IN_JSON = '{"inputs":[{"name":"x","shape":[3,4],"datatype":"FP32","data":['
+EMPTY = '{"name":"edge_index/a/%d/b","shape":[2,0],"datatype":"INT64","data":[]}'
 NUMBERED = "%d"
 """Where a unit's number stands in it."""
 
@@ -48,6 +49,13 @@ BODIES = [
     ("POST", PROTOCOL, IN_JSON, "0,", "0]}]}"),
     ("POST", PROTOCOL, IN_JSON[:23] + '"shape":[', "1,", "1]}]}"),
     ("POST", PROTOCOL, '{"inputs":[],"parameters":{', '"a%d":[0],', '"a":0}}'),
+    ("POST", PROTOCOL, '{"inputs":[],"parameters":{', '"a%d":0,', '"a":0}}'),
+    ("POST", PROTOCOL, '{"inputs":[],"outputs":[', '{"name":"o%d"},', '{"name":"o"}]}'),
+    ("POST", PROTOCOL, '{"inputs":[', EMPTY + ",", EMPTY + "]}"),
+    ("POST", SELECT, '{"graph":"","variants":{', '"a%d":0,', '"a":0}}'),
+    ("POST", INFER, RUN + '"variants":{', '"a%d":0,', '"a":0}}'),
+    ("PATCH", EDIT, '{"add_nodes":{', '"a%d":0,', '"a":0}}'),
+    ("PATCH", EDIT, '{"add":{', '"a%d":[[],[]],', '"a":[[],[]]}}'),
     ("POST", GRAPHS, '{"dst":[],"src":[', '"",', "0]}"),
     ("POST", GRAPHS, '{"dst":[],"src":[', "0,", "0]}"),
     ("POST", GRAPHS, '{"dst":[],"src":[', "[],", "0]}"),
@@ -209,3 +217,88 @@ def test_tensors_that_have_no_use_are_refused_at_once(served):
         found = served.http.request(method, path.format(**served.at), content=body, headers=kind)
         assert found.status_code == 413, found.text
         assert "tensors of a container" in found.text
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Texts that something was made of."""
+    texts = []
+    read, loads = documents.Document.model_validate_json.__func__, json.loads
+
+    def noted(kind, text, **options):
+        texts.append(text)
+        return read(kind, text, **options)
+
+    def noted_too(text, **options):
+        texts.append(text)
+        return loads(text, **options)
+
+    monkeypatch.setattr(documents.Document, "model_validate_json", classmethod(noted))
+    monkeypatch.setattr(container.json, "loads", noted_too)
+    return texts
+
+
+MANY = 30_000
+COUNTED = [
+    ("POST", PROTOCOL, {"inputs": [], "outputs": [{"name": f"o{n}"} for n in range(MANY)]}),
+    ("POST", PROTOCOL, {"inputs": [{"name": f"edge_index/{n}"} for n in range(MANY)]}),
+    ("POST", PROTOCOL, {"inputs": [], "parameters": {f"p{n}": 0 for n in range(3 * MANY)}}),
+    ("POST", SELECT, {"graph": "", "variants": {f"a{n}": 0 for n in range(MANY)}}),
+    ("POST", INFER, {"graph": "", "variants": {f"a{n}": 0 for n in range(5 * MANY)}}),
+    ("POST", GRAPHS, {"src": [], "dst": []} | {f"a{n}": 0 for n in range(MANY)}),
+    ("PUT", FEATURES, {"x": {f"a{n}": 0 for n in range(5 * MANY)}}),
+    ("PATCH", EDIT, {"add_nodes": {f"a{n}": 0 for n in range(MANY)}}),
+    ("PATCH", EDIT, {"add": {f"a{n}": [[], []] for n in range(MANY)}}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "document"), COUNTED, ids=range(len(COUNTED)))
+def test_what_has_no_use_is_counted_before_it_is_read(served, seen, method, path, document):
+    text = json.dumps(document).encode()
+    kind = {"Content-Type": "application/json"}
+    headers = [kind]
+    if path is PROTOCOL:
+        headers.append({"Inference-Header-Content-Length": str(len(text))})
+    for given in headers:
+        found = served.http.request(method, path.format(**served.at), content=text, headers=given)
+        assert found.status_code == 413, found.text
+        assert " of a document are more than the " in found.text
+        assert not seen
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"outputs": [{"name": f"o{n}"} for n in range(1_001)]}, "1001 outputs"),
+        ({"inputs": [{"name": "x", "shape": [0], "datatype": "FP32"}] * 8_193}, "8193 inputs"),
+        ({"parameters": {f"p{n}": 0 for n in range(257)}}, "257 parameters of a request"),
+        (
+            {"outputs": [{"name": "x", "parameters": {f"p{n}": 0 for n in range(257)}}]},
+            "257 parameters of a tensor",
+        ),
+    ],
+)
+def test_the_protocol_has_as_many_as_containers_and_v1_have(served, fields, what):
+    found = served.http.post(PROTOCOL, json={"inputs": []} | fields)
+    assert found.status_code == 413
+    assert f"{what} are more than the " in found.text
+
+
+@pytest.mark.parametrize("count", [300, 50_000])
+def test_metadata_that_has_no_use_is_refused_at_once(served, seen, count):
+    metadata = {f"a{n}": "" for n in range(count)} | {"document": '{"add_nodes":{"0":1}}'}
+    text = json.dumps({"__metadata__": metadata}).encode()
+    body = len(text).to_bytes(8, "little") + text
+    kind = {"Content-Type": MEDIA_TYPE}
+    for method, path in (
+        ("POST", INFER),
+        ("POST", SELECT),
+        ("POST", GRAPHS),
+        ("PATCH", EDIT),
+        ("PUT", FEATURES),
+        ("PUT", "/v1/models/other/versions/1"),
+    ):
+        found = served.http.request(method, path.format(**served.at), content=body, headers=kind)
+        assert found.status_code == 413, found.text
+        assert ("texts of a header" if count > 1_000 else "container's metadata") in found.text
+    assert bool(seen) == (count == 300)

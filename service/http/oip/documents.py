@@ -6,14 +6,22 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
+from hetune.service.core.container import MOST_OTHERS, MOST_TENSORS
 from hetune.service.core.documents import Document
-from hetune.service.core.fields import Few, Numbers
+from hetune.service.core.fields import MOST_FEW, Few, Numbers
 
 Size = Annotated[int, Field(ge=0, lt=2**63)]
 Parameters = dict[str, Any]
 
 
 MOST_DIMENSIONS = 8
+MOST_INPUTS, MOST_OUTPUTS = MOST_TENSORS, MOST_FEW
+MOST_PARAMETERS = 256
+"""Of a request, or of one of its tensors."""
+_FIELDS_EACH = 8
+_Parameters = Annotated[
+    Parameters | None, Field(json_schema_extra={"maxProperties": MOST_PARAMETERS})
+]
 _SHAPE: dict[str, Any] = {
     "type": "array",
     "maxItems": MOST_DIMENSIONS,
@@ -37,7 +45,7 @@ class RequestInput(_Given):
     name: str
     shape: Annotated[Few, AfterValidator(_checked_shape), WithJsonSchema(_SHAPE)]
     datatype: str
-    parameters: Parameters | None = None
+    parameters: _Parameters = None
     data: Numbers | None = None
 
 
@@ -45,7 +53,7 @@ class RequestOutput(_Given):
     """A tensor that is asked for; behind the JSON if the parameter `binary_data` is true."""
 
     name: str
-    parameters: Parameters | None = None
+    parameters: _Parameters = None
 
 
 class InferenceRequest(_Given):
@@ -54,10 +62,14 @@ class InferenceRequest(_Given):
     """
 
     has_arrays: ClassVar[bool] = True
+    most_objects: ClassVar[int] = 2 * (MOST_INPUTS + MOST_OUTPUTS) + MOST_OTHERS
+    most_fields: ClassVar[int | None] = _FIELDS_EACH * (MOST_INPUTS + MOST_OUTPUTS)
     id: str | None = None
-    parameters: Parameters | None = None
-    inputs: list[RequestInput]
-    outputs: list[RequestOutput] | None = None
+    parameters: _Parameters = None
+    inputs: Annotated[list[RequestInput], Field(json_schema_extra={"maxItems": MOST_INPUTS})]
+    outputs: Annotated[
+        list[RequestOutput] | None, Field(json_schema_extra={"maxItems": MOST_OUTPUTS})
+    ] = None
 
 
 class ResponseOutput(Document):
@@ -83,7 +95,7 @@ class InferenceResponse(Document):
 class LoadRequest(_Given):
     """What `load` and `unload` may be given."""
 
-    parameters: Parameters | None = None
+    parameters: _Parameters = None
 
 
 class IndexRequest(_Given):

@@ -11,19 +11,21 @@ from fastapi import Request, Response
 from hetune.service.core.asked import Asked as Run
 from hetune.service.core.batching import Waiting
 from hetune.service.core.brief import SHORT_BYTES, SHORT_JSON_BYTES, Times
+from hetune.service.core.fits import check_fits
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE
 from hetune.service.http.oip import statistics
 from hetune.service.http.oip.body import json_length, read_body
 from hetune.service.http.oip.compression import accepted, compress
 from hetune.service.http.oip.documents import InferenceRequest, InferenceResponse
-from hetune.service.http.oip.inputs import inputs_of, nodes_of
+from hetune.service.http.oip.inputs import ADVICE, inputs_of, nodes_of
 from hetune.service.http.oip.outputs import write_answer
 from hetune.service.http.oip.request import Asked, read_request
 from hetune.service.http.oip.statistics import Laps, Statistics
 from hetune.service.http.pieces import PiecesResponse
 from hetune.service.http.schema import BYTES, Responses, holds
 from hetune.service.http.work import Work
+from hetune.variants.graph.hetero import HeteroGraph
 
 BINARY_TYPE = "application/octet-stream"
 REQUEST: dict[str, Any] = {
@@ -82,8 +84,10 @@ async def infer(
 
 
 def _run_of(service: Service, name: str, version: int, asked: Asked, deadline: float | None) -> Run:
-    description = service.models.get(name, version).description
-    graph, features = inputs_of(asked, description, service.limits, service.features)
+    model = service.models.get(name, version)
+    graph, features = inputs_of(asked, model.description, service.limits, service.features)
+    if isinstance(graph, HeteroGraph):
+        check_fits(model, graph, ADVICE)
     return Run(
         graph,
         features,

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from hetune.service.core.description import ModelDescription
 from hetune.service.core.features import Features, FeatureStore
+from hetune.service.core.fits import Advice
 from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.rows import Nodes
 from hetune.service.http.oip.names import name_of, output_type, triple
@@ -21,6 +22,15 @@ from hetune.variants.graph.renumber import relation_ids, renumbered, type_ids
 _BESIDE = ("x", "nodes")
 _GRAPH = ("x", "edge_index", "edge_type", "num_nodes")
 _SHOWN = 200
+ADVICE = Advice(
+    "give the model's types by name: x/<node type> of each node type, and "
+    "edge_index/<source>/<relation>/<target> of each edge type",
+    "give edge_index/<source>/<relation>/<target> of all {wanted} edge types in the model's order, "
+    "of the shape [2, 0] where there are no edges",
+    "give edge_index/<source>/<relation>/<target> of {wanted} edge types, or take the model for "
+    "this graph",
+)
+"""How to mend a graph of a request that does not fit the model."""
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
 
 

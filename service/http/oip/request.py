@@ -10,7 +10,13 @@ from torch import Tensor
 from hetune.service.core.documents import parse
 from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.subset import Subset
-from hetune.service.http.oip.documents import InferenceRequest, Parameters
+from hetune.service.http.oip.documents import (
+    MOST_INPUTS,
+    MOST_OUTPUTS,
+    MOST_PARAMETERS,
+    InferenceRequest,
+    Parameters,
+)
 from hetune.service.http.oip.framing import Buffer, cut, split
 from hetune.service.http.oip.names import parse_name
 from hetune.service.http.oip.tensors import read_tensor
@@ -72,13 +78,16 @@ def read_request(body: Buffer, header: str | None, limits: Limits) -> Asked:
 
     Raises:
         MalformedError: It does not have the protocol's form, or asks for what there is not.
-        TooLargeError: Its JSON is over the limit.
+        TooLargeError: Its JSON is over the limit, or has too many tensors or parameters.
         InputError: A tensor has a datatype that no input has.
     """
     text, data = split(body, header)
     check_limit("bytes of JSON", len(text), limits.json_bytes)
     document = parse(InferenceRequest, bytes(text))
+    check_limit("inputs", len(document.inputs), MOST_INPUTS)
+    check_limit("outputs", len(document.outputs or ()), MOST_OUTPUTS)
     given = document.parameters or {}
+    check_limit("parameters of a request", len(given), MOST_PARAMETERS)
     binary = parameter(given, "binary_data_output", bool) or False
     timeout = parameter(given, "timeout", int) or 0
     if not 0 <= timeout < _MOST_TIMEOUT:
@@ -153,6 +162,7 @@ def _outputs(document: InferenceRequest, binary: bool) -> tuple[Wanted, ...] | N
 
 def _check_known(name: str, parameters: Parameters) -> None:
     """Parameters that would change what a tensor means must not be ignored."""
+    check_limit("parameters of a tensor", len(parameters), MOST_PARAMETERS)
     for refused in _REFUSED:
         if parameters.get(refused):
             raise MalformedError(f"the tensor {name[:64]!r}: {refused} is not supported")
