@@ -72,6 +72,10 @@ CONTRADICTED = {
     "relations first": ("g.txt", "likes 0 1\nlikes 1 2\n"),
     "relations last, of words": ("g.txt", "".join(f"u{i} u{j} r{i % 3}\n" for i, j in RING * 4)),
     "relations first, of words": ("g.txt", "".join(f"r{i % 3} u{i} u{j}\n" for i, j in RING * 4)),
+    "relations first, of numbers": (
+        "g.txt",
+        "".join(f"{i % 3} {i} {i * 7 % 99}\n" for i in range(99)),
+    ),
     "numbers that name words": ("g.tsv", "0\tis\tann\n1\tis\tbob\n2\tis\tcid\n"),
     "pairs again": ("g.txt", "0 1 1\n1 0 1\n" * 150),
     "pairs at random, one weight": ("g.txt", weighted(2)),
@@ -136,6 +140,7 @@ def test_advice_by_content_keeps_relations_weights_and_times(tmp_path: Path):
         ("relations last", ("likes", "hates"), set()),
         ("relations first, of words", ("r0", "r1", "r2"), set()),
         ("relations last, of words", ("r0", "r1", "r2"), set()),
+        ("relations first, of numbers", ("0", "1", "2"), set()),
         ("pairs again", ("0",), {"weight"}),
         ("pairs at random, ratings", ("0",), {"weight"}),
         ("arrows", ("0",), set()),

@@ -146,16 +146,18 @@ def _not_triples(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
     by_middle = _overlap(relations, targets)
     is_small = 2 * len(targets) <= len(relations)
     roles = _weights(columns["dst"])
-    if edges >= _MANY_EDGES and len(relations) >= 0.9 * edges:
-        return "there would be as many relations as edges", roles
     are_ends = are_words or is_small or pairs >= 0.99
     if by_source >= 0.5 and by_source > by_target and are_ends:
         return "the second column holds the nodes of the first one, and the last does not", roles
-    if by_middle >= 0.5 and by_middle > by_target and are_words:
+    later_pairs = len(np.unique(middle * (1 << 32) + last)) / edges
+    is_first = edges >= _MANY_EDGES and 2 * len(sources) <= len(relations) and later_pairs >= 0.99
+    if by_middle >= 0.5 and by_middle > by_target and (are_words or is_first):
         reason = "the second column holds the nodes of the last one, and the first does not"
         return reason, ("etype", "src", "dst")
     if edges < _SOME_EDGES:
         return None
+    if edges >= _MANY_EDGES and len(relations) >= 0.9 * edges:
+        return "there would be as many relations as edges", roles
     is_unique = edges >= _ENOUGH_EDGES and len(targets) >= 0.99 * edges
     if is_unique and len(relations) ** 2 > 4 * edges and _all(is_integer(columns["dst"])):
         return "the last column has another number in nearly every line", roles

@@ -21,7 +21,7 @@ def load_csv(path: Path, options: TextOptions) -> HeteroGraph:
     """Read a CSV (also compressed). Blanks around names and values are dropped.
 
     By default there is a header line, and the columns are called `src`, `dst` and, where there are
-    edge types, `etype`.
+    edge types, `etype` or by another usual name such as `relation`.
 
     Raises:
         GraphFileError: A column is missing (the message lists those there are), a row is malformed
