@@ -30,6 +30,12 @@ def ring(*more: str) -> str:
     return "".join(f"{i} {j} {more[i % len(more)] if more else ''}\n" for i, j in RING)
 
 
+def weighted(end: int) -> str:
+    rng = np.random.default_rng(0)
+    ends, weights = rng.integers(0, 50, (500, 2)).tolist(), rng.integers(1, end, 500).tolist()
+    return "".join(f"{i} {j} {w}\n" for (i, j), w in zip(ends, weights, strict=True))
+
+
 # Text that is not what its number of columns says, and what the columns are.
 CONTRADICTED = {
     "header above ids": ("g.tsv", "head\trelation\ttail\n3\t0\t1\n2\t1\t0\n"),
@@ -62,6 +68,29 @@ CONTRADICTED = {
     "csv as text": ("g.txt", "0,1\n1,2\n"),
     "csv without a header": ("g.csv", "0,1\n1,2\n"),
     "csv of words without a header": ("g.csv", "ann,bob\nbob,cid\n"),
+    "relations last": ("g.tsv", "0\t1\tlikes\n1\t2\tlikes\n2\t0\thates\n"),
+    "relations first": ("g.txt", "likes 0 1\nlikes 1 2\n"),
+    "relations last, of words": ("g.txt", "".join(f"u{i} u{j} r{i % 3}\n" for i, j in RING * 4)),
+    "relations first, of words": ("g.txt", "".join(f"r{i % 3} u{i} u{j}\n" for i, j in RING * 4)),
+    "relations first, of numbers": (
+        "g.txt",
+        "".join(f"{i % 3} {i} {i * 7 % 99}\n" for i in range(99)),
+    ),
+    "numbers that name words": ("g.tsv", "0\tis\tann\n1\tis\tbob\n2\tis\tcid\n"),
+    "pairs again": ("g.txt", "0 1 1\n1 0 1\n" * 150),
+    "pairs at random, one weight": ("g.txt", weighted(2)),
+    "pairs at random, ratings": ("g.txt", weighted(6)),
+    "commas and blanks": ("g.txt", "0, 1\n1, 2\n"),
+    "semicolons and blanks": ("g.txt", "a ;b\nb ;c\n"),
+    "arrows": ("g.txt", "0 -> 1\n1 -> 2\n"),
+    "a header above two rows": ("g.tsv", "node1\tnode2\ttype\n0\t1\tr\n1\t0\ts\n"),
+    "a line that ends with a delimiter": ("g.csv", "src,dst\n0,1,\n1,2,\n"),
+    "csv of ratings": ("g.csv", "userId,movieId,rating\n1,7,3.5\n2,8,4.0\n"),
+    "csv of times": ("g.csv", "user,item,timestamp\n1,7,1082040961\n2,8,1082155839\n"),
+    "csv of other numbers": ("g.csv", "a,b,c\n1,7,3.5\n2,8,4.0\n"),
+    "csv of relations": ("g.csv", "node1,node2,type\n0,1,r\n"),
+    "csv of labels": ("g.csv", "src,dst,label\n0,1,r\n"),
+    "csv of two relations": ("g.csv", "src,dst,type,rel\n0,1,r,s\n"),
     "csv of NetworkX": ("g.csv", "source,target,weight\n0,1,0.5\n1,2,0.5\n"),
 }
 
@@ -104,6 +133,59 @@ def test_what_a_contradicted_file_holds_once_it_is_said(tmp_path: Path):
         (2, 3, 0),
     ]
     assert graph("header of words that are usual", header=False).num_edges == 2
+
+
+def test_advice_by_content_keeps_relations_weights_and_times(tmp_path: Path):
+    for case, etypes, data in (
+        ("relations last", ("likes", "hates"), set()),
+        ("relations first, of words", ("r0", "r1", "r2"), set()),
+        ("relations last, of words", ("r0", "r1", "r2"), set()),
+        ("relations first, of numbers", ("0", "1", "2"), set()),
+        ("pairs again", ("0",), {"weight"}),
+        ("pairs at random, ratings", ("0",), {"weight"}),
+        ("arrows", ("0",), set()),
+        ("a header above two rows", ("r", "s"), set()),
+        ("csv of ratings", ("0",), {"weight"}),
+        ("csv of times", ("0",), {"time"}),
+        ("csv of other numbers", ("0",), {"weight"}),
+        ("csv of relations", ("r",), set()),
+    ):
+        name, content = CONTRADICTED[case]
+        path = write(tmp_path / name, content)
+        with pytest.raises(GraphFileError) as caught:
+            load(path)
+        g = load(path, **first_advice(str(caught.value).partition("\nit begins")[0]))
+        assert (g.etype_names, set(g.edge_data)) == (etypes, data), case
+
+
+@pytest.mark.parametrize("name", ["rel", "relation", "predicate", "type", "Edge_Type"])
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_relations_by_any_usual_name_are_no_longer_lost(tmp_path: Path, name: str, ending: str):
+    path = tmp_path / f"g{ending}"
+    if ending == ".csv":
+        write(path, f"src,{name},dst\na,r,b\nb,s,a\n")
+    else:
+        table = pa.table({"src": ["a", "b"], name: ["r", "s"], "dst": ["b", "a"]})
+        pyarrow.parquet.write_table(table, path)
+    g = load(path)
+    assert (edges_of(g), g.etype_names) == ([(0, 1, 0), (1, 0, 1)], ("r", "s"))
+
+
+@pytest.mark.parametrize("content", ["(0, 1)\n(1, 2)\n", "[0, 1]\n[1, 2]\n", "{a b}\n"])
+def test_brackets_are_no_part_of_nodes(tmp_path: Path, content: str):
+    with pytest.raises(GraphFileError, match=r"each edge is in .*: write the lines without them"):
+        load(write(tmp_path / "g.txt", content))
+
+
+def test_comments_at_the_end_of_lines_are_said_to_be_no_columns(tmp_path: Path):
+    for content, line in (("0 1 # c\n1 2\n", 1), ("0 1\n1 2 #c\n", 2)):
+        with pytest.raises(GraphFileError, match=f"line {line} ends with a comment: remove"):
+            load(write(tmp_path / "g.txt", content))
+
+
+def test_a_line_of_numbers_is_skipped_as_a_header_if_that_is_said(tmp_path: Path):
+    path = write(tmp_path / "g.txt", "3 3\n0 1\n1 2\n2 0\n")
+    assert edges_of(load(path, header=True)) == [(0, 1, 0), (1, 2, 0), (2, 0, 0)]
 
 
 def test_weights_and_times_are_kept_by_name(tmp_path: Path):
@@ -198,6 +280,7 @@ def test_columns_that_cannot_be(tmp_path: Path, columns: object, message: str):
         ("3 1\n1 2\n", 2),
         ("1 2\n2 3\n", 2),
         ("0 4\n2 1\n3 3\n", 3),
+        ("a + b\nb - c\nc + a\n", 3),
         ("a\tr\thub\nb\tr\thub\nc\tr\thub\n" * 4, 12),
         ("".join(f"{i}\t{i % 2}\t{i + 1}\n" for i in range(20)), 20),
         ("".join(f"u{i}\tlikes\tthing{i % 3}\n" for i in range(20)), 20),

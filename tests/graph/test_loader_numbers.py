@@ -1,5 +1,6 @@
 """Node ids in tables: integral floats are integers, and what is none is said."""
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -58,6 +59,57 @@ class TestNodes:
         assert (load(path).num_nodes, edges_of(load(path))) == (4, [(1, 2), (2, 3)])
         labels = table(tmp_path / f"l{ending}", ["01", "1"], ["1", "2"])
         assert edges_of(load(labels)) == [(0, 1), (1, 2)]
+
+
+# A few words among integers, the row and what helps besides relabel=True.
+STRAYS = {
+    "a comment": ("g.txt", "5 6\n6 7\n# end\n", "row 3 ('# end') has a source", {"comment": "#"}),
+    "an end": (
+        "g.txt",
+        "".join(f"{i} {i + 1}\n" for i in range(300)) + "EOF EOF\n",
+        "row 301 ('EOF EOF') has a source",
+        {"comment": "EOF"},
+    ),
+    "a value that is missing": (
+        "g.csv",
+        "src,dst\n5,6\n7,NA\n6,5\n",
+        "row 2 ('7 NA') has a destination",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STRAYS)
+def test_a_stray_word_does_not_number_integers_anew(tmp_path: Path, case: str):
+    name, content, reason, skipping = STRAYS[case]
+    (tmp_path / name).write_text(content)
+    with pytest.raises(GraphFileError, match=re.escape(reason)) as caught:
+        load(tmp_path / name)
+    assert "relabel=True" in str(caught.value)
+    edges = len(content.splitlines()) - name.endswith(".csv")
+    assert load(tmp_path / name, relabel=True).num_edges == edges
+    assert ("comment=" in str(caught.value)) == (skipping is not None)
+    if skipping is not None:
+        assert f'comment="{skipping["comment"]}"' in str(caught.value)
+        assert edges_of(load(tmp_path / name, **skipping))[1] == ((6, 7) if edges == 3 else (1, 2))
+
+
+def test_a_stray_word_in_parquet_and_in_one_of_two_node_types(tmp_path: Path):
+    path = table(tmp_path / "g.parquet", ["5", "6"], ["6", "NA"])
+    with pytest.raises(GraphFileError, match="a destination that is no integer, but 3 of 4") as e:
+        load(path)
+    assert "comment=" not in str(e.value)
+    path = table(tmp_path / "g.csv", ["a", "b", "c"], [5, 6, "NA"])
+    assert load(path).num_nodes == 6
+    with pytest.raises(GraphFileError, match="a destination that is no integer, but 2 of 3"):
+        load(path, bipartite=("user", "item"))
+
+
+def test_fractions_are_no_nodes_beside_words_either(tmp_path: Path):
+    path = table(tmp_path / "g.csv", ["a", "b"], [3.5, 4.0])
+    with pytest.raises(GraphFileError, match=r"row 1 has the destination 3\.5, which is no"):
+        load(path, columns="src:src,dst:dst")
+    assert load(path, relabel=True).num_edges == 2
 
 
 def test_types_of_edges_that_pandas_wrote_as_floats(tmp_path: Path):

@@ -444,13 +444,21 @@ def test_broken_files(tmp_path: Path, case: str):
     assert name in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["g.nt.gz", "g.tsv.gz", "g.csv.gz", "g.ttl.gz"])
-def test_truncated_gzip(tmp_path: Path, name: str):
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("g.nt.gz", "N-Triples file"),
+        ("g.tsv.gz", "text with an edge per line"),
+        ("g.csv.gz", "CSV table"),
+        ("g.ttl.gz", "Turtle"),
+    ],
+)
+def test_truncated_gzip(tmp_path: Path, name: str, what: str):
     rng = np.random.default_rng(0)
     content = "src,dst\n" + "".join(f"{i},{j}\n" for i, j in rng.integers(0, 999, (500, 2)))
     path = write(tmp_path / name, content)
     path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(GraphFileError, match=name):
+    with pytest.raises(GraphFileError, match=f"{name} is cut short or no {what}: "):
         load(path)
 
 

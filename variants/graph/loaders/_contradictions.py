@@ -1,6 +1,7 @@
 """Where the content of a file contradicts what its columns are taken for."""
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ from hetune.variants.graph._arrays import MAX_COUNT
 from hetune.variants.graph.loaders._ids import is_integer, is_number
 from hetune.variants.graph.loaders.columns import looks_like_names
 
+_NAMED = ("src", "etype", "dst")
 _FEW_ROWS = 3
 _SOME_EDGES, _MANY_EDGES, _ENOUGH_EDGES = 8, 50, 200
 _LOOKED_AT = 100_000
@@ -26,11 +28,8 @@ def is_header(row: list[str], below: Mapping[str, pa.ChunkedArray]) -> bool:
         return True
     if any(are_numbers([value]) for value in row):
         return False
-    rows = len(below["src"])
-    ends = [_are_numbers(below[role]) for role in ("src", "dst")]
-    if rows < _FEW_ROWS:
-        return all(ends)
-    return any(ends) or ("etype" in below and _are_numbers(below["etype"]))
+    are_numeric = [_are_numbers(below[role]) for role in _NAMED if role in below]
+    return sum(are_numeric) >= (2 if len(below["src"]) < _FEW_ROWS else 1)
 
 
 def is_edge(
@@ -65,7 +64,11 @@ def is_count(row: list[str], below: Mapping[str, pa.ChunkedArray]) -> bool:
     return rows >= _SOME_EDGES and largest in nodes
 
 
-def objection(columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, tuple[str, ...]] | None:
+Objection: TypeAlias = tuple[str, tuple[str, ...] | str]
+"""A reason, and the roles that columns may have, or what else helps."""
+
+
+def objection(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
     """Why two or three columns are not `source destination` or `head relation tail`.
 
     Args:
@@ -73,9 +76,11 @@ def objection(columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, tuple[str, .
             last dst.
 
     Returns:
-        The reason, and the roles that the columns may have; None where nothing contradicts.
+        Reason and remedy; None where nothing contradicts.
     """
     last = columns["dst"]
+    if (found := _punctuated(columns)) is not None:
+        return found
     if "etype" not in columns:
         return _not_joined(columns)
     if _all(pc.starts_with(last, "{")):
@@ -89,35 +94,81 @@ def objection(columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, tuple[str, .
         is_sparse = low < 0 or high >= max(1 << 24, 64 * len(last))
         if is_sparse and _all(is_integer(columns["src"])):
             return "the last column holds numbers that are no ids", _weights(last)
-        if len(last) >= _FEW_ROWS and not _any(is_number(columns["src"])):
-            return "the last column holds numbers, the first has none", _weights(last)
-    return _not_triples(columns) or _not_joined(columns)
+    return _not_of_a_kind(columns) or _not_triples(columns) or _not_joined(columns)
 
 
-def _not_triples(columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, tuple[str, ...]] | None:
+def _punctuated(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
+    """Where values have signs that separate or enclose them."""
+    src, last = columns["src"], columns["dst"]
+    for opening, closing in ("()", "[]", "{}"):
+        if _all(pc.starts_with(src, opening)) and _all(pc.ends_with(last, closing)):
+            return f"each edge is in {opening}{closing}", "write the lines without them"
+    for sign in ",;|":
+        if _all(pc.ends_with(src, sign)) or (
+            "etype" not in columns and _all(pc.starts_with(last, sign))
+        ):
+            return f"values have {sign!r} at their ends", f'give delimiter="{sign}"'
+    middle = columns.get("etype")
+    if middle is None or not _all(pc.match_substring_regex(middle, r"^[^\pL\pN_]+$")):
+        return None
+    if pc.count_distinct(middle).as_py() > 1:
+        return None
+    return "the second column holds a sign, not relations", ("src", "-", "dst")
+
+
+def _not_of_a_kind(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
+    """Where the nodes of one end are integers, and those of the other one words alone."""
+    are_ids = {role: _all(is_integer(column)) for role, column in columns.items()}
+    are_words = {role: not _any(is_number(column)) for role, column in columns.items()}
+    if are_ids["src"] and are_words["dst"]:
+        if are_ids["etype"]:
+            return "the last column holds words, the others numbers", ("src", "dst", "etype")
+        if len(columns["dst"]) >= _FEW_ROWS:
+            return "the first column holds numbers, the last has none", ("src", "etype", "dst")
+    if are_words["src"] and are_ids["dst"]:
+        if are_ids["etype"]:
+            return "the first column holds words, the others numbers", ("etype", "src", "dst")
+        if len(columns["dst"]) >= _FEW_ROWS:
+            return "the last column holds numbers, the first has none", _weights(columns["dst"])
+    return None
+
+
+def _not_triples(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
     """Judged by how many distinct values there are: relations are few, and no nodes."""
     first, middle, last = _sampled(columns)
     edges = len(first)
-    if edges < _SOME_EDGES:
+    are_words = not _any(is_number(columns["etype"]))
+    if edges < (_FEW_ROWS if are_words else _SOME_EDGES):
         return None
     sources, relations, targets = (np.unique(codes) for codes in (first, middle, last))
     pairs = len(np.unique(first * (1 << 32) + middle)) / edges
     by_source, by_target = _overlap(relations, sources), _overlap(targets, sources)
+    by_middle = _overlap(relations, targets)
+    is_small = 2 * len(targets) <= len(relations)
     roles = _weights(columns["dst"])
+    are_ends = are_words or is_small or pairs >= 0.99
+    if by_source >= 0.5 and by_source > by_target and are_ends:
+        return "the second column holds the nodes of the first one, and the last does not", roles
+    later_pairs = len(np.unique(middle * (1 << 32) + last)) / edges
+    is_first = edges >= _MANY_EDGES and 2 * len(sources) <= len(relations) and later_pairs >= 0.99
+    if by_middle >= 0.5 and by_middle > by_target and (are_words or is_first):
+        reason = "the second column holds the nodes of the last one, and the first does not"
+        return reason, ("etype", "src", "dst")
+    if edges < _SOME_EDGES:
+        return None
     if edges >= _MANY_EDGES and len(relations) >= 0.9 * edges:
         return "there would be as many relations as edges", roles
-    if by_source >= 0.5 and by_source > by_target and pairs >= 0.99:
-        return "the second column holds the nodes of the first one, and the last does not", roles
     is_unique = edges >= _ENOUGH_EDGES and len(targets) >= 0.99 * edges
     if is_unique and len(relations) ** 2 > 4 * edges and _all(is_integer(columns["dst"])):
         return "the last column has another number in nearly every line", roles
     is_many = by_source >= 0.5 or len(relations) ** 2 > 4 * edges
-    if by_target < 0.5 and len(relations) > len(targets) and is_many and pairs >= 0.9:
+    is_few = pairs >= 0.9 or 10 * len(targets) <= len(relations)
+    if by_target < 0.5 and len(relations) > len(targets) and is_many and is_few:
         return f"the last column has only {len(targets)} values, the second {len(relations)}", roles
     return None
 
 
-def _not_joined(columns: Mapping[str, pa.ChunkedArray]) -> tuple[str, tuple[str, ...]] | None:
+def _not_joined(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
     src, dst = columns["src"], columns["dst"]
     if len(src) < _SOME_EDGES or _are_numbers(src) or _are_numbers(dst):
         return None
@@ -149,7 +200,8 @@ def _overlap(a: np.ndarray, b: np.ndarray) -> float:
 
 def _weights(last: pa.ChunkedArray) -> tuple[str, ...]:
     if not _all(is_number(last)):
-        return ("src", "dst", "-")
+        is_relation = 2 * pc.count_distinct(last).as_py() <= len(last)
+        return ("src", "dst", "etype" if is_relation else "-")
     is_time = _all(is_integer(last)) and float(_bound(last, "min")) >= 1e8
     return ("src", "dst", "time" if is_time else "weight")
 

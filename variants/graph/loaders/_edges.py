@@ -12,8 +12,8 @@ from torch import Tensor
 from hetune.variants.errors import GraphError
 from hetune.variants.graph._arrays import as_ids, check_found, check_range
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.loaders._ids import Column, column_of, floats_of
-from hetune.variants.graph.loaders.options import TableOptions
+from hetune.variants.graph.loaders._ids import Column, check_labels, column_of, floats_of
+from hetune.variants.graph.loaders.options import TableOptions, TextOptions
 from hetune.variants.graph.rename import named_by_number
 from hetune.variants.graph.vocabulary import only_name
 
@@ -178,6 +178,8 @@ def _numbered(columns: tuple[Column, ...], options: TableOptions, ntype: str | N
         return _Numbered(ids, count)
     if options.relabel is False and not are_numeric:
         raise GraphError("the nodes are labels, not integers: leave relabel out")
+    if options.relabel is None and not is_named:
+        check_labels(columns, can_skip=isinstance(options, TextOptions))
     encoded = _encoded(_joined([column.texts for column in columns]))
     names = encoded.dictionary.to_pylist() if is_named or options.node_names else None
     return _Numbered(_codes(encoded), len(encoded.dictionary), names)

@@ -1,5 +1,6 @@
 """Columns of text by their roles: as the options say, or as they are usual, if nothing objects."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from hetune.variants.graph.loaders.columns import (
     advice,
     advice_by_names,
     columns_of,
+    usual_places,
     usual_roles,
 )
 from hetune.variants.graph.loaders.options import TextOptions
@@ -58,7 +60,7 @@ def columns_of_text(
     except GraphError as error:
         raise text.trouble(str(error).partition(":")[0], _GAPS) from error
     if options.columns is None and names is None and (found := objection(columns)):
-        raise text.trouble(found[0], _either(found[1], places))
+        raise text.trouble(found[0], _remedy(found[1], places))
     return columns
 
 
@@ -71,7 +73,12 @@ def _head(
     lines = [dialect.split(line) for line in text.lines()]
     said = columns_of(options.columns)
     counts = [len(values) for values in lines]
-    if options.header and len(counts) > 1 and counts[0] != counts[1]:
+    _check_comments(text, lines)
+    has_names = said is not None and said.has_names
+    is_no_edge = len(counts) > 1 and (
+        counts[0] != counts[1] or (are_numbers(lines[0]) and not has_names)
+    )
+    if options.header and is_no_edge:
         below = text.data.partition(b"\n")[2]
         return replace(text, data=below, skipped=text.skipped + 1), None, counts[1], True
     if options.header is not None:
@@ -81,8 +88,15 @@ def _head(
             f"the first line has {counts[0]} columns, the next {counts[1]}",
             f"pass header=True if the first is no edge, and {_for_rows(lines[1:])}",
         )
-    has_header = is_csv or (said is not None and said.has_names)
-    return text, lines[0] if has_header else None, counts[0], False
+    return text, lines[0] if is_csv or has_names else None, counts[0], False
+
+
+def _check_comments(text: Text, lines: list[list[str]]) -> None:
+    for i, values in enumerate(lines):
+        if len(values) > len(min(lines, key=len)) and any(v[:1] == "#" for v in values[1:]):
+            raise text.trouble(
+                f"line {text.skipped + i + 1} ends with a comment", "remove such comments"
+            )
 
 
 def _places(
@@ -96,21 +110,25 @@ def _places(
         except GraphError as error:
             raise text.trouble(str(error), f"give {_for(names, count)}") from error
     if names is not None and count > 1:
-        if all(name in names for name in ("src", "dst")):
-            return {name: names.index(name) for name in _NAMED if name in names}
+        if "src" in names and "dst" in names:
+            try:
+                return usual_places(names)
+            except GraphError as error:
+                option = f'{advice_by_names(names)}, or columns="src:src,dst:dst" if none is'
+                raise text.trouble(str(error), f"give {option}") from error
         below = [value for line in text.lines()[1:] for value in dialect.split(line)]
-        if are_numbers(names) or set(names) & set(below):
+        if not options.header and (are_numbers(names) or set(names) & set(below)):
             raise text.trouble("the first line looks like an edge", _no_header(options, count))
         missing = next(name for name in ("src", "dst") if name not in names)
-        raise text.trouble(f"no column {missing!r} but {names}", _for_names(names))
+        roles = _roles(text, dialect, names)
+        raise text.trouble(f"no column {missing!r} but {names}", _for_names(names, roles))
     rows = [dialect.split(line) for line in text.lines()]
     first = rows[0]
     if "" in first:
-        filled = iter(usual_roles(sum(map(bool, first))))
-        roles = [next(filled, "-") if value else "-" for value in first]
         raise text.trouble(
             f"line {text.skipped + 1} has {count} columns, of which some are empty",
-            f'give {advice(roles)}, or delimiter=" " if any run of blanks separates columns',
+            f'give {advice(_filled(first))}, or delimiter=" " if any run of blanks separates '
+            "columns",
         )
     if count not in (2, 3):
         what = "1 column" if count == 1 else f"{count} columns"
@@ -132,7 +150,9 @@ def _check_first_row(
     if names is None:
         below = {role: column.slice(1) for role, column in columns.items()}
         if is_header(row, below):
-            option = "header=True" if options.columns is not None else advice_by_names(row)
+            roles = _objected(below)
+            by_names = advice_by_names(row, roles)
+            option = "header=True" if options.columns is not None else by_names
             option = f"give {option}, or header=False" if len(below["src"]) else "give header=False"
             raise text.trouble(
                 "the first line looks like names of columns", f"{option} if it is an edge"
@@ -169,9 +189,34 @@ def _for(names: list[str] | None, count: int) -> str:
     return advice(usual_roles(count)) if names is None else advice_by_names(names)
 
 
-def _for_names(names: list[str]) -> str:
+def _for_names(names: list[str], roles: Sequence[str] | None) -> str:
     first = ", or, if the first line is an edge, header=False and "
-    return f"say which one with {advice_by_names(names)}{first}{advice(usual_roles(len(names)))}"
+    others = advice(roles or usual_roles(len(names)))
+    return f"say which one with {advice_by_names(names, roles)}{first}{others}"
+
+
+def _roles(text: Text, dialect: Dialect, names: list[str]) -> Sequence[str] | None:
+    """The roles of three columns below a header if their content is not what is usual."""
+    if len(names) != 3:
+        return None
+    try:
+        table = read_rows(text, dialect, 3, range(3)).slice(1)
+    except pa.ArrowInvalid:  # said once the columns are given
+        return None
+    return _objected(dict(zip(usual_roles(3), table.columns, strict=True)))
+
+
+def _objected(columns: dict[str, pa.ChunkedArray]) -> Sequence[str] | None:
+    if set(columns) != set(_NAMED) or any(column.null_count for column in columns.values()):
+        return None
+    found = objection(columns)
+    return None if found is None or isinstance(found[1], str) else found[1]
+
+
+def _filled(row: list[str]) -> list[str]:
+    """The usual roles of the columns that are not empty."""
+    filled = iter(usual_roles(sum(map(bool, row))))
+    return [next(filled, "-") if value else "-" for value in row]
 
 
 def _delimiter_in(line: str) -> str:
@@ -184,17 +229,19 @@ def _for_rows(rows: list[list[str]]) -> str:
     count = len(rows[0])
     if count == 1:
         return f'the delimiter, such as delimiter="{_delimiter_in(rows[0][0])}"'
-    roles = usual_roles(count)
+    roles = _filled(rows[0])
     lasts = [row[-1] for row in rows if len(row) == count]
     if count == 3 and are_numbers(lasts) and not all(last.isdecimal() for last in lasts):
         roles = ["src", "dst", "weight"]
     return f"what the columns are, such as {advice(roles)}"
 
 
-def _either(roles: tuple[str, ...], places: dict[str, int]) -> str:
+def _remedy(roles: tuple[str, ...] | str, places: dict[str, int]) -> str:
     """The option for these roles, and the one for what was guessed."""
+    if isinstance(roles, str):
+        return roles
     guessed = sorted(places, key=lambda role: places[role])
     wanted = advice(roles)
     if list(roles) == guessed:
-        return f"give {wanted} if it is one"
+        return f"give {wanted} if that is right"
     return f"give {wanted}, or {advice(guessed)} if that is right"

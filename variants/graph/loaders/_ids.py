@@ -1,5 +1,6 @@
 """Columns of node ids and labels, edge types and numbers of edges."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ _NUMBER = (
 )
 _DIGIT = "[0-9]"
 _PADDED = r"^[+-]?0[0-9]"
+_COMMENTS = ("#", "%", "//")
 _FLOAT64 = np.dtype(np.float64)
 _EXACT = 2**53
 """Floats are exact up to here."""
@@ -26,11 +28,13 @@ class Column(NamedTuple):
     """A column of ids or labels.
 
     Attributes:
+        name: How messages call it: "source".
         texts: All values as text; integral numbers without a fraction.
         ids: int64 where all values are such integers.
         trouble: Why it has no ids though it has nothing but numbers; "" else.
     """
 
+    name: str
     texts: pa.ChunkedArray
     ids: pa.ChunkedArray | None
     trouble: str = ""
@@ -57,6 +61,39 @@ def column_of(name: str, values: pa.ChunkedArray) -> Column:
     if pa.types.is_floating(values.type):
         return _of_floats(name, values)
     return _of_texts(name, values.cast(pa.string()))
+
+
+def check_labels(columns: Sequence[Column], *, can_skip: bool) -> None:
+    """Refuse to number integers anew because of a few words, or numbers that are no ids as labels.
+
+    Args:
+        columns: Those that name the same nodes.
+        can_skip: Whether lines can be skipped by `comment=`.
+
+    Raises:
+        GraphError: Most of the nodes are integers; it names the row of the first word.
+    """
+    for column in columns:
+        if column.trouble:
+            raise GraphError(column.trouble)
+    total = sum(len(column.texts) for column in columns)
+    integers = sum(pc.sum(is_integer(column.texts)).as_py() or 0 for column in columns)
+    strays = [(pc.index(is_number(column.texts), False).as_py(), column) for column in columns]
+    strays = [(row, column) for row, column in strays if row >= 0]
+    if not strays or 2 * integers <= total:
+        return
+    row, column = min(strays, key=lambda stray: stray[0])
+    line = " ".join(str(column.texts[row].as_py())[:40] for column in columns)
+    word = columns[0].texts[row].as_py()
+    skip = ""
+    if can_skip and column is columns[0] and len(word) <= 40:
+        mark = next((mark for mark in _COMMENTS if word.startswith(mark)), word)
+        skip = f'comment="{mark}" to skip such lines, or '
+    raise GraphError(
+        f"row {row + 1} ({line!r}) has a {column.name} that is no integer, but {integers} of "
+        f"{total} nodes are: correct or drop the row, or pass {skip}relabel=True to number all "
+        "nodes anew"
+    )
 
 
 def floats_of(name: str, values: pa.ChunkedArray, dtype: np.dtype = _FLOAT64) -> np.ndarray:
@@ -91,9 +128,9 @@ def is_integer(values: pa.ChunkedArray) -> pa.ChunkedArray:
 def _of_integers(name: str, values: pa.ChunkedArray) -> Column:
     texts = values.cast(pa.string())
     try:
-        return Column(texts, values.cast(pa.int64()))
+        return Column(name, texts, values.cast(pa.int64()))
     except pa.ArrowInvalid:
-        return Column(texts, None, _too_large(name, texts))
+        return Column(name, texts, None, _too_large(name, texts))
 
 
 def _of_floats(name: str, values: pa.ChunkedArray) -> Column:
@@ -102,25 +139,25 @@ def _of_floats(name: str, values: pa.ChunkedArray) -> Column:
         is_id = np.isfinite(numbers) & (np.abs(numbers) <= _EXACT) & (numbers == np.floor(numbers))
     if not is_id.all():
         row = int(np.argmin(is_id))
-        return Column(values.cast(pa.string()), None, _no_id(name, row, str(numbers[row])))
+        return Column(name, values.cast(pa.string()), None, _no_id(name, row, str(numbers[row])))
     return _of_integers(name, pa.chunked_array([pa.array(numbers.astype(np.int64))]))
 
 
 def _of_texts(name: str, texts: pa.ChunkedArray) -> Column:
     if not _all(pc.match_substring_regex(texts, _INTEGRAL)):
         if not _all(is_number(texts)) or not _any(pc.match_substring_regex(texts, _DIGIT)):
-            return Column(texts, None)
+            return Column(name, texts, None)
         if _any(pc.match_substring_regex(texts, _PADDED)) and not _any(
             pc.match_substring_regex(texts, r"[.nN]")
         ):
-            return Column(texts, None)
+            return Column(name, texts, None)
         row = pc.index(pc.match_substring_regex(texts, _INTEGRAL), False).as_py()
-        return Column(_plain(texts), None, _no_id(name, row, texts[row].as_py()))
+        return Column(name, _plain(texts), None, _no_id(name, row, texts[row].as_py()))
     plain = _plain(texts)
     try:
-        return Column(plain, plain.cast(pa.int64()))
+        return Column(name, plain, plain.cast(pa.int64()))
     except pa.ArrowInvalid:
-        return Column(plain, None, _too_large(name, plain))
+        return Column(name, plain, None, _too_large(name, plain))
 
 
 def _plain(texts: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -1,5 +1,6 @@
 """What all loaders share: errors that name the file, and checks before work is done."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,7 +40,7 @@ def reading(path: Path, what: str) -> Iterator[None]:
         reason = reason_of(error)
         if type(error).__name__ in _CUT_SHORT:
             raise GraphFileError(
-                f"{path} is cut short or no {what.split(' ', 1)[-1]}: {reason}; fetch it again"
+                f"{path} is cut short or no {re.sub('^an? ', '', what)}: {reason}; fetch it again"
             ) from error
         raise GraphFileError(f"{path} cannot be read as {what}: {reason}; mend it there") from error
 

@@ -10,10 +10,16 @@ ROLES = ("src", "etype", "dst", "weight", "time")
 _KNOWN = {
     "src": ("src", "source", "from", "head", "subject", "h", "s", "u", "start"),
     "dst": ("dst", "target", "to", "tail", "object", "t", "o", "v", "end", "dest", "destination"),
-    "etype": ("etype", "relation", "rel", "predicate", "edge_type", "type", "kind", "r", "p"),
+    "etype": (
+        *("etype", "relation", "rel", "predicate", "edge_type", "type", "kind", "r", "p"),
+        *("label", "edge_label", "relation_type"),
+    ),
     "weight": ("weight", "score", "value", "rating", "w"),
     "time": ("time", "timestamp", "ts", "date"),
 }
+_RELATIONS = tuple(name for name in _KNOWN["etype"] if len(name) > 1)
+_UNSURE = ("label", "edge_label")
+"""Names of relations that are as often those of classes."""
 _ROLE_OF = {name: role for role, names in _KNOWN.items() for name in names}
 _FORMS = 'give roles in the order of the columns, "src,etype,dst", or "src:NAME,dst:NAME"'
 
@@ -115,17 +121,43 @@ def looks_like_names(row: Sequence[str]) -> bool:
     return None not in roles and "src" in roles and "dst" in roles
 
 
-def advice_by_names(names: Sequence[str]) -> str:
-    """The option that says what columns of these names are, as well as that can be told."""
+def usual_places(names: Sequence[str]) -> dict[str, int]:
+    """Positions of the columns src, dst and, by any of its usual names, etype.
+
+    Raises:
+        GraphError: Several columns may be the relation, or one perhaps.
+    """
+    places = {name: names.index(name) for name in ("src", "dst", "etype") if name in names}
+    if "etype" not in places:
+        found = [i for i, name in enumerate(names) if name.strip().lower() in _RELATIONS]
+        if len(found) > 1 or any(names[i].strip().lower() in _UNSURE for i in found):
+            raise GraphError(f"of {list(names)}, nothing says whether or which one is the relation")
+        if found:
+            places["etype"] = found[0]
+    return places
+
+
+def advice_by_names(names: Sequence[str], guessed: Sequence[str] | None = None) -> str:
+    """The option that says what columns of these names are, as well as that can be told.
+
+    Args:
+        names: Of the columns.
+        guessed: Roles by their content, where that says something.
+    """
     roles: dict[str, str] = {}
     for name in names:
         role = _ROLE_OF.get(name.strip().lower())
         if role is not None:
             roles.setdefault(role, name)
-    if "src" not in roles or "dst" not in roles:
-        roles = dict(zip(usual_roles(min(len(names), 3)), names, strict=False))
+    missing = [role for role in ("src", "dst") if role not in roles]
+    others = [name for name in names if name not in roles.values()]
+    if not roles or len(others) < len(missing):
+        guessed = guessed or usual_roles(min(len(names), 3))
+        roles = {role: n for role, n in zip(guessed, names, strict=False) if role != "-"}
+    else:
+        roles |= dict(zip(missing, others, strict=False))
     if not all(_is_plain(name) for name in roles.values()):
-        return advice(usual_roles(len(names)))
+        return advice(guessed or usual_roles(len(names)))
     ordered = [f"{role}:{roles[role]}" for role in ROLES if role in roles]
     return advice(ordered)
 

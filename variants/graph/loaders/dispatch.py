@@ -10,6 +10,7 @@ from typing import Any
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.loaders._option_kinds import check_kinds
 from hetune.variants.graph.loaders._reading import reading
 from hetune.variants.graph.loaders.options import COMPRESSED, NameOptions
 from hetune.variants.graph.renumber import renumbered
@@ -55,6 +56,8 @@ def load(path: str | os.PathLike[str], *, format: str | None = None, **options: 
             short, empty or wrong; the message names the file and, where possible, the line.
     """
     where = Path(path)
+    if format is not None and not isinstance(format, str):
+        raise GraphFileError(f'{where}: format is {format!r}: give an ending, such as ".txt"')
     loader = _loader(where, format)
     kind = inspect.signature(loader, eval_str=True).parameters["options"].annotation
     shared = [field.name for field in dataclasses.fields(NameOptions)]
@@ -65,6 +68,7 @@ def load(path: str | os.PathLike[str], *, format: str | None = None, **options: 
             raise GraphFileError(
                 f"{where}: no option {option!r} for such a file; it takes {', '.join(takes)}"
             )
+    check_kinds(where, kind, options)
     given: NameOptions = kind(**options)
     vocabulary = given.known
     graph = loader(where, dataclasses.replace(given, vocabulary=vocabulary, like=None))

@@ -25,6 +25,8 @@ _LINE = (
     rf"(?P<o>{_IRI}|{_BLANK}|{_LITERAL}){_END}"
 )
 _NOTHING = r"^[ \t]*(?:#.*)?$"
+_STRING = r'"\^\^<http://www\.w3\.org/2001/XMLSchema#string>$'
+"""RDF 1.1: the datatype of literals that state none."""
 _UPPER_LANGUAGE = r'"@[a-z0-9-]*[A-Z][a-zA-Z0-9-]*$'
 _LANGUAGE = re.compile(r'(?<="@)[a-zA-Z0-9-]+$')
 _ESCAPE = re.compile(r'\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([tbnrf"\'\\]))')
@@ -184,6 +186,7 @@ def _numbered(parts: list[pa.Array]) -> tuple[np.ndarray, pa.StringArray]:
 
 def _meant(terms: pa.StringArray) -> pa.StringArray:
     """Terms with their escapes resolved, and languages in lower case: equal terms are equal."""
+    terms = pc.replace_substring_regex(terms, _STRING, '"')
     is_written = pc.or_(
         pc.match_substring(terms, "\\"), pc.match_substring_regex(terms, _UPPER_LANGUAGE)
     )

@@ -11,7 +11,7 @@ from hetune.variants.graph.loaders._edges import graph_of_columns
 from hetune.variants.graph.loaders._guess import columns_of_text
 from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
 from hetune.variants.graph.loaders._rows import text_of
-from hetune.variants.graph.loaders.columns import advice_by_names, columns_of
+from hetune.variants.graph.loaders.columns import advice_by_names, columns_of, usual_places
 from hetune.variants.graph.loaders.options import TableOptions, TextOptions
 
 _NODES = ("src", "dst", "etype")
@@ -21,7 +21,7 @@ def load_csv(path: Path, options: TextOptions) -> HeteroGraph:
     """Read a CSV (also compressed). Blanks around names and values are dropped.
 
     By default there is a header line, and the columns are called `src`, `dst` and, where there are
-    edge types, `etype`.
+    edge types, `etype` or by another usual name such as `relation`.
 
     Raises:
         GraphFileError: A column is missing (the message lists those there are), a row is malformed
@@ -58,9 +58,9 @@ def _places(path: Path, names: list[str], options: TableOptions) -> dict[str, in
         for name in ("src", "dst"):
             if name not in names:
                 raise GraphError(f"there is no column {name!r}, only {names}")
+        return usual_places(names)
     except GraphError as error:
         raise GraphFileError(f"{path}: {error}: say which with {advice_by_names(names)}") from error
-    return {name: names.index(name) for name in _NODES if name in names}
 
 
 def _check_type(path: Path, name: str, kind: pa.DataType, role: str) -> None:

@@ -107,7 +107,7 @@ def _term(found: object) -> str:
     match found:
         case _Literal(text, None, str() as language):
             return f'"{text}"@{language.lower()}'
-        case _Literal(text, None, _):
+        case _Literal(text, datatype, _) if datatype in (None, _XSD + "string"):  # as RDF 1.1 says
             return f'"{text}"'
         case _Literal(text, datatype, _):
             return f'"{text}"^^<{datatype}>'
