@@ -31,7 +31,7 @@ def initialize(module: Any, args: tuple[Any, ...]) -> None:
     match args:
         case Tensor() as x, HeteroGraph() as graph if x.dim() == 2 and len(x) == graph.num_nodes:
             counts = torch.bincount(graph.ntype, minlength=graph.num_ntypes).tolist()
-            rows = dict(zip(graph.ntype_names, x.split(counts), strict=True))
+            rows = dict(zip(graph.ntype_names, torch.split(x, counts), strict=True))
         case Mapping() as x_dict, HeteroGraph():
             rows = dict(x_dict)
         case _:

@@ -125,11 +125,12 @@ class ModuleWrapper(nn.Module):
         return self
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
-        self.module._apply(fn, recurse)
+        self.module._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
 
-    def _replicate_for_data_parallel(self) -> nn.Module:
-        return self.module._replicate_for_data_parallel()  # replicas get parameters of their own
+    def _replicate_for_data_parallel(self) -> Any:
+        # Replicas get parameters of their own.
+        return self.module._replicate_for_data_parallel()  # type: ignore[no-untyped-call]
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """The module's: a wrapped model loads what it saved before."""

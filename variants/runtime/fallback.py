@@ -108,7 +108,7 @@ def _edge_index_dict(adapter: Adapter, graph: HeteroGraph) -> dict[CanonicalEtyp
     assert adapter.metadata is not None
     numbers = order_of(adapter, graph).etypes or range(graph.num_etypes)
     found = dict(zip(numbers, to_edge_index_dict(graph).values(), strict=True))
-    return {tuple(key): found[i] for i, key in enumerate(adapter.metadata[1])}
+    return {(key[0], key[1], key[2]): found[i] for i, key in enumerate(adapter.metadata[1])}
 
 
 def _is_pyg_s(module: torch.nn.Module) -> bool:
