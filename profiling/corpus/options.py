@@ -55,7 +55,7 @@ def read(kind: type[_Made], options: Mapping[str, Scalar], where: str) -> _Made:
         CampaignError: An option is unknown, missing, of another type, or out of its range.
     """
     known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
-    types = _types_of(kind)
+    types = _types_of(kind)  # type: ignore[arg-type]
     for name in options:
         if name not in known:
             raise CampaignError(f"{where}: no option {name!r}; it takes {', '.join(sorted(known))}")

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Row, func, select
@@ -95,10 +97,12 @@ class JobQueue:
         limits, campaign = limits or Limits(), clean(campaign)
         keys: set[str] = set()
         members: _Members = {}
-        for unit in wanted:
-            if (key := unit.key) not in keys:
-                keys.add(key)
-                members.setdefault(unit.problem, []).append((unit.variant, unit.plan))
+        for problem, group in groupby(wanted, attrgetter("problem")):
+            given = {unit.key: (unit.variant, unit.plan) for unit in group}
+            new = {key: member for key, member in given.items() if key not in keys}
+            keys.update(new)
+            if new:
+                members.setdefault(problem, []).extend(new.values())
         if not members:
             raise CampaignError(f"the campaign {campaign!r} has nothing to measure: no job is made")
         for graph in dict.fromkeys(problem.graph for problem in members):
@@ -112,8 +116,7 @@ class JobQueue:
             )
         if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):
             raise CampaignError("take an idempotency key of 1 to 200 visible ASCII characters")
-        facts = [campaign, asdict(limits), retrain, machine, sorted(keys)]
-        digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        digest = _digest([campaign, asdict(limits), retrain, machine], keys)
         rows = _rows(members, retrain)
         with self._database.transaction(alone=True) as connection:
             known = None
@@ -253,6 +256,22 @@ def _check_texts(what: str, texts: Iterable[object]) -> None:
         raise CampaignError(
             f"{what} has a text that databases refuse: leave out zeros and halves of characters"
         )
+
+
+def _digest(facts: list[Any], keys: Iterable[str]) -> str:
+    """SHA-256 of the JSON of facts and, as the last of them, all keys in order.
+
+    Part by part: other threads wait while a hundred thousand keys are sorted at once.
+    """
+    parts: dict[str, list[str]] = {}
+    for key in keys:
+        parts.setdefault(key[:2], []).append(key)
+    found, separator = hashlib.sha256(json.dumps(facts)[:-1].encode() + b", ["), ""
+    for start in sorted(parts):
+        found.update((separator + json.dumps(sorted(parts[start]))[1:-1]).encode())
+        separator = ", "
+    found.update(b"]]")
+    return found.hexdigest()
 
 
 def _rows(wanted: _Members, retrain: bool) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Campaigns: what a file may say, the problems that it comes to, and messages for the rest."""
 
 import functools
+import hashlib
 import json
 import re
 import tomllib
@@ -27,6 +28,8 @@ from hetune.profiling.campaign import (
 from hetune.profiling.campaign.campaign import plan_of
 from hetune.profiling.campaign.cost import LEAST_VARIANTS, affordable_variants, problem_seconds
 from hetune.profiling.corpus import FAMILIES, build, recipe, size_of
+from hetune.profiling.jobs.queue import _digest
+from hetune.profiling.measure import problem as problem_module
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.units import ProblemSpec
@@ -548,3 +551,21 @@ def test_sampling_reads_a_file_as_often_for_many_problems_as_for_one(tmp_path, m
         found = units(parse({**data, **sample}, "c", folder=tmp_path))
         assert len({unit.problem for unit in found}) == count
     assert len(reads) == 2 * 2  # to choose problems, and their variants
+
+
+def test_a_job_s_digest_is_that_of_all_facts_and_keys_as_json():
+    keys = {hashlib.sha256(str(number).encode()).hexdigest() for number in range(1000)}
+    whole = json.dumps(["mine", {"rounds": 3}, False, None, sorted(keys)])
+    found = _digest(["mine", {"rounds": 3}, False, None], keys)
+    assert found == hashlib.sha256(whole.encode()).hexdigest()
+
+
+def test_a_thousand_graphs_have_the_same_programs_which_are_made_once(monkeypatch):
+    made = []
+    monkeypatch.setattr(problem_module, "layer_program", lambda *asked: made.append(asked))
+    monkeypatch.setattr(problem_module, "variants_of", lambda program, device: ())
+    for number in range(3):
+        graph = recipe(f"g{number}", "typed", options={"nodes": 10 + number, "edges": 20})
+        units_of(ProblemSpec(graph, "rgcn", 61, 67, 1, 1))
+    assert len(made) == 1
+    problem_module._program.cache_clear()

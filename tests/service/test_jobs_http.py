@@ -92,7 +92,7 @@ def test_a_job_of_single_kernels(own, leases):
 
 
 def test_presets(own, monkeypatch):
-    monkeypatch.setattr("hetune.profiling.jobs.queue.units_of", lambda _: some_units(3))
+    monkeypatch.setattr("hetune.profiling.jobs.queue.each_unit", lambda _: some_units(3))
     assert own.post(JOBS, json={"campaign": "smoke"}).json()["campaign"] == "smoke"
 
 
