@@ -95,7 +95,7 @@ class InferenceResponse(Document):
 class LoadRequest(_Given):
     """What `load` and `unload` may be given."""
 
-    parameters: _Parameters = None
+    parameters: Parameters | None = None
 
 
 class IndexRequest(_Given):
