@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import math
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -270,7 +271,8 @@ def test_what_is_loaded_follows_the_shelf(tmp_path, monkeypatch):
 def test_a_champion_that_could_not_be_read_is_tried_again(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("HETUNE_MODELS", str(tmp_path))
     now = 0.0
-    monkeypatch.setattr(selector_module.time, "monotonic", lambda: now)
+    # Its own alone: event loops of other threads would wait by this clock, and not wake up.
+    monkeypatch.setattr(selector_module, "time", SimpleNamespace(monotonic=lambda: now))
     shelf = Shelf()
     key = shelf.add(small_model())
     shelf.promote(key, report=report(1.1))
