@@ -6,16 +6,14 @@ import torch
 
 
 def test_two_runs_are_equal_and_graphs_differ(capsys: pytest.CaptureFixture[str]) -> None:
-    cases = [digests.case("RGCN", 3, 2), digests.case("HGT", 4, 4, heads=2)]
-    graphs = {
-        name: build
-        for name, build in digests.awkward_graphs().items()
-        if name in ("no nodes", "duplicates", "hub")
-    }
+    cases = [digests.case("RGCN", 3, 2)]
+    awkward = digests.awkward_graphs()
+    graphs = {name: awkward[name] for name in ("no nodes", "duplicates", "hub")}
     first, second = (digests.digests_of(cases, graphs) for _ in range(2))
-    assert first == second and list(first) == ["RGCN 3->2", "HGT 4->4 heads=2"]
+    assert first == second
     hub, duplicates = first["RGCN 3->2"]["hub"], first["RGCN 3->2"]["duplicates"]
-    assert hub.keys() == duplicates.keys() and not set(hub.values()) & set(duplicates.values())
+    assert hub.keys() == duplicates.keys()
+    assert not set(hub.values()) & set(duplicates.values())
     assert {key.rpartition(" ")[2] for key in hub} == {"threads=1", "threads=2"}
     assert digests.compare(first, second) == 0
     assert "differ: 0" in capsys.readouterr().out
