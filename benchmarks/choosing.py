@@ -42,11 +42,11 @@ from hetune.profiling.corpus import build
 from hetune.profiling.measure.inputs import random_inputs
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.frontend.presets import preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.sides import usual
 from hetune.variants.plan.variants import Variant, variants_of
-from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
@@ -143,7 +143,7 @@ class Overhead:
 def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
     """Times selection for one input, as a compiled layer selects."""
     graph = build(spec.graph)
-    program = layer_program(spec.layer, spec.d_in, spec.d_out, spec.heads)
+    program = preset_program(spec.layer, spec.d_in, spec.d_out, spec.heads)
     variants, policy = variants_of(program), Policy(selector, expected_runs=math.inf)
     threads = kernel_threads()
 
