@@ -21,6 +21,7 @@ from hetune.variants.graph._order import (
 from hetune.variants.graph._steps import Lending, Steps
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.row_groups import as_int32
+from hetune.variants.graph.state import GraphSlot
 
 __all__ = ["GraphIndex", "RelationStats"]
 
@@ -92,7 +93,7 @@ class GraphIndex(Steps):
                     f"cannot index relation {wrong}: the graph has relations 0 to "
                     f"{graph.num_etypes - 1}"
                 )
-        return graph.cached(("index", relations), lambda: cls(graph, relations))
+        return graph.state.of(_INDEXES, relations, lambda: cls(graph, relations))
 
     @property
     def whole(self) -> "GraphIndex":
@@ -402,3 +403,6 @@ class GraphIndex(Steps):
     @property
     def _dense_rows(self) -> tuple[torch.Tensor, torch.Tensor]:
         return self.step("src_dense", self.dense_spans.rows)
+
+
+_INDEXES = GraphSlot[tuple[int, ...] | None, GraphIndex]()
