@@ -163,7 +163,7 @@ def test_kernel_text(kernel, text):
     ("type", "text"),
     [
         (Type(Space.NODE), "node[]"),
-        (Type(Space.SRC_DENSE, (3,), "g1"), "src_dense@g1[3]"),
+        (Type(Space.SRC_PAIR, (3,), "g1"), "src_pair@g1[3]"),
         (Type(Space.SHARED, (2, 3, 4)), "shared[2,3,4]"),
     ],
 )

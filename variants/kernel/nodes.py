@@ -126,7 +126,7 @@ class Read:
 
     node buffers from edges or pairs: ``end`` says which end; from a node loop: the row itself.
     etype buffers: the row of the edge's or pair's type; ntype: of the node's; shared: row 0.
-    src_pair/src_dense/dst_pair buffers from an edge loop: the pair that the edge belongs to.
+    src_pair/dst_pair buffers from an edge loop: the pair that the edge belongs to.
     Where loops nest (node, then dst_pair, then edge), an enclosing row is the current one.
     """
 

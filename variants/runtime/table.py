@@ -260,7 +260,7 @@ class CandidateTable:
         ]
         self._needed = tuple(dict.fromkeys(rows for each in needed for rows in each))
         uses = np.array([[r in each for r in self._needed] for each in needed], np.float64)
-        self._sources = uses * [r.space.is_source_pair for r in self._needed]
+        self._sources = uses * [r.space is Space.SRC_PAIR for r in self._needed]
         self._destinations = uses * [r.space is Space.DST_PAIR for r in self._needed]
         self._groups = np.array([len({r.group for r in each if r.group}) for each in needed])
         self._owned = np.array([row for rows in self.rows_of for row in rows], np.intp)
@@ -283,7 +283,7 @@ class CandidateTable:
             work += [
                 (base + _COLUMN["pair_gathers"], Term(1, gathered.rows))
                 for gathered, table in known.gathers
-                if table.cap is not None and table.cap.space.is_source_pair
+                if table.cap is not None and table.cap.space is Space.SRC_PAIR
             ]
             gathers += [(row, gathered) for gathered, _ in known.gathers]
             tables += [(row, table) for _, table in known.gathers]

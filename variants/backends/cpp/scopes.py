@@ -22,7 +22,7 @@ _TAKEN = frozenset((*VARIABLES.values(), *_PRELUDE.split(), *KEYWORDS))
 _PREFETCHED_WIDTH = 16
 """Rows narrower than a cache line are left to the hardware."""
 
-_GATHERED = (Space.NODE, Space.SRC_PAIR, Space.SRC_DENSE)
+_GATHERED = (Space.NODE, Space.SRC_PAIR)
 """Spaces whose rows an edge loop meets in no order; those of a dst_pair follow each other."""
 
 
