@@ -84,8 +84,7 @@ The first nine and `gathered_bytes` are those of `Work`. The others:
 - `blocks`, `block_nodes`: blocks of destination nodes, hubs aside, and the nodes in one, on
   average; `unblocked`: 1 where the launch walks pairs or edges alone, in no blocks of nodes, or
   runs on a GPU, where all nodes are one block;
-- `edge_balanced`: 1 where the schedule splits a node's edges; on a GPU, where there are any to
-  split.
+- `edge_balanced`: 1 where programs of a GPU take chunks of edges; 0 on CPUs.
 """
 
 PREPARATION = ("nodes", "edges", "regrouped_edges", "source_pairs", "destination_pairs", "launches")
@@ -360,7 +359,7 @@ def _structure(launch: Launch, schedule: AnySchedule) -> list[tuple[str, float]]
     if isinstance(schedule, GpuSchedule):
         block_nodes, unblocked, splits = 0, True, shares_edges(launch, schedule)
     else:
-        block_nodes, splits = schedule.block_nodes, schedule.balance == "edge"
+        block_nodes, splits = schedule.block_nodes, False
         unblocked = not is_node_blocked(launch)
     return [
         ("kernels", len(launch.kernels)),
