@@ -41,7 +41,7 @@ def skewed_graph(edges: int, nodes: int, etypes: int, seed: int = 0) -> HeteroGr
 
 
 def build_all(index: GraphIndex) -> GraphIndex:
-    """The index with all that a variant may ask for, but dense rows (they are N x R)."""
+    """The index with all that a variant may ask for."""
     for name in (
         *("edge_id", "indptr", "in_degree", "degree_order", "csc_edge", "csc_indptr"),
         *("dst_pair_of_edge", "dst_pair_count", "node_dst_pair_indptr"),

@@ -123,14 +123,6 @@ class GraphStore:
             return graph
         return self._loaded.add(path, self._read(key, path))
 
-    def held(self, key: str) -> HeteroGraph | None:
-        """The graph of an id if it is in memory. Asking is no use of it.
-
-        Raises:
-            NotFoundError: There can be none.
-        """
-        return self._loaded.peek(self.files.path(key))
-
     def all(self) -> tuple[StoredGraph, ...]:
         """All graphs, the one used last first."""
         files = self.files.all()

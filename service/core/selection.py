@@ -84,11 +84,10 @@ class Selection:
         """
         found, given, expected_runs = self.resolve(model, version, graph)
         graphs = (given,) * len(found.modules)
-        layers = self._engine.guarded(
-            lambda: self.layers(
+        with self._engine.guarded():
+            layers = self.layers(
                 found, graphs, expected_runs, memory_limit=memory_limit, explain=explain
             )
-        )
         return Report(
             model=found.name, version=found.version, graph=given.fingerprint, layers=layers
         )

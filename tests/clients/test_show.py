@@ -21,7 +21,6 @@ from hetune.variants.passes.aggregate_first import AggregateFirst
 from hetune.variants.passes.compact import Compact
 from hetune.variants.passes.weights_first import WeightsFirst
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.build import LAYERS, layer_programs
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
@@ -135,4 +134,4 @@ def test_numbers_read_well():
 def test_passes_read_as_their_names_and_options():
     assert pass_text(WeightsFirst()) == "weights-first"
     assert pass_text(AggregateFirst("d")) == "aggregate-first(d)"
-    assert pass_text(Compact("s", Space.SRC_DENSE)) == "compact(s, src_dense)"
+    assert pass_text(Compact("s", scores=False)) == "compact(s, False)"

@@ -21,8 +21,6 @@ class Space(StrEnum):
     EDGE = "edge"
     SRC_PAIR = "src_pair"
     """Distinct (source node, edge type) pairs that have an edge."""
-    SRC_DENSE = "src_dense"
-    """Every node of an edge type's source node type, for each edge type that has edges."""
     DST_PAIR = "dst_pair"
     """Distinct (destination node, edge type) pairs that have an edge."""
     NTYPE = "ntype"
@@ -38,12 +36,7 @@ class Space(StrEnum):
     @property
     def is_edgewise(self) -> bool:
         """Whether every row belongs to exactly one edge type."""
-        return self in (Space.EDGE, Space.SRC_PAIR, Space.SRC_DENSE, Space.DST_PAIR)
-
-    @property
-    def is_source_pair(self) -> bool:
-        """Whether every row belongs to a source node and an edge type."""
-        return self in (Space.SRC_PAIR, Space.SRC_DENSE)
+        return self in (Space.EDGE, Space.SRC_PAIR, Space.DST_PAIR)
 
 
 class End(StrEnum):
@@ -159,7 +152,7 @@ def ends_between(coarse: Space, fine: Space) -> tuple[End, ...]:
             return End.SRC, End.DST
         case Space.NODE, Space.DST_PAIR:
             return (End.DST,)
-        case Space.NODE, _ if fine.is_source_pair:
+        case Space.NODE, Space.SRC_PAIR:
             return (End.SRC,)
         case (Space.NTYPE, Space.NODE) | (Space.EDGE, Space.EDGE):
             return (End.NONE,)

@@ -123,8 +123,6 @@ class Domain:
                 return self._sums(group).src_pairs
             case Space.DST_PAIR:
                 return self._sums(group).dst_pairs
-            case Space.SRC_DENSE:
-                return self.index(group).num_src_dense
 
     def count(self, rows: Rows) -> int:
         """Rows of a loop's domain."""
