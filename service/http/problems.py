@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException as RoutingError
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
 
-from hetune.service.core.documents import Document
+from hetune.service.core.formats.documents import Document
 from hetune.service.http.asgi import Scope
 from hetune.service.pages.access import is_page
 from hetune.service.pages.problems import problem_page

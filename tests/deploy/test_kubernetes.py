@@ -7,7 +7,7 @@ import pytest
 
 import hetune
 from hetune.service.http.access import is_public
-from hetune.service.http.app import routes
+from hetune.service.server.app import routes
 from hetune.service.http.work import Work
 
 from ._files import KUBERNETES, OWN, PINNED, compose, load, objects, pods

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from hetune.service.http import observe
-from hetune.service.http.app import application
+from hetune.service.server.app import application
 from hetune.service.http.logs import JsonFormatter, TextFormatter, request_id
 
 from ._logs import logged
