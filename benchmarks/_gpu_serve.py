@@ -106,8 +106,8 @@ class Serving:
 
     def _service(self, folder: str, layers: list[nn.Module], most_bytes: int | None = None) -> Any:
         from hetune.service.core.models.engine import Engine
-        from hetune.service.core.service import Service
         from hetune.service.core.models.stack import describe
+        from hetune.service.core.service import Service
 
         is_gpu = self.device != "cpu"
         engine = Engine.on(self.device, most_bytes=most_bytes) if is_gpu else Engine("triton")

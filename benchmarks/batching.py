@@ -32,8 +32,8 @@ from hetune.profiling.measure.rounds import interleave
 from hetune.service.core.inference import batching
 from hetune.service.core.inference.answers import Answer
 from hetune.service.core.inference.run_request import Asked
-from hetune.service.core.service import Service
 from hetune.service.core.models.stack import describe
+from hetune.service.core.service import Service
 from hetune.variants.graph.hetero import HeteroGraph
 
 RESULTS = Path(__file__).parent / "results" / "batching.json"

@@ -95,8 +95,8 @@ def serve(
         from hetune.profiling.jobs.trainer import Trainer
         from hetune.profiling.store.connect import SECONDS_VARIABLE, held
         from hetune.service.core.keys.access import weakness
-        from hetune.service.core.models.engine import Engine
         from hetune.service.core.keys.keys import FILE, Keys
+        from hetune.service.core.models.engine import Engine
         from hetune.service.core.service import Service
         from hetune.service.server import server
         from hetune.service.server import tracing as traces

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 
 from hetune.service.core.inference.answers import CandidateReport, LayerReport, Report
-from hetune.service.core.models.models import Model
 from hetune.service.core.inference.runs import runs_of
+from hetune.service.core.models.models import Model
 from hetune.service.core.service import Service
 from hetune.service.pages.examples import draw_features
 from hetune.variants.errors import DeadlineError

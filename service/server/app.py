@@ -12,29 +12,20 @@ from fastapi import APIRouter, FastAPI
 
 import hetune
 from hetune.profiling.jobs.activity import Activity
-from hetune.service.core.keys.access import Access
-from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.formats.documents import Document
 from hetune.service.core.graphs.document import GraphDocument
 from hetune.service.core.graphs.edit import EditDocument
 from hetune.service.core.jobs.documents import JobRequest
-from hetune.service.core.service import Service
 from hetune.service.core.jobs.work_documents import (
     ClaimRequest,
     FailureRequest,
     MeasuredRequest,
     ReleaseRequest,
 )
-from hetune.service.http.routes import catalogue, cost_models, features, graphs, inference, jobs, metrics, models, work as work_routes
-from hetune.service.http.routes.access_schema import add_security
-from hetune.service.server.ambiguous import Unambiguous
+from hetune.service.core.keys.access import Access
+from hetune.service.core.models.description import ModelDescription
+from hetune.service.core.service import Service
 from hetune.service.http.asgi import App
-from hetune.service.server.draining import Draining
-from hetune.service.http.routes.examples import EXAMPLES
-from hetune.service.server.following import follow
-from hetune.service.server.heads import Heads
-from hetune.service.server.layers import Failures, Guard, RequestIds
-from hetune.service.http.routes.models import NamedVersion
 from hetune.service.http.observe import Observed
 from hetune.service.http.oip import routes as oip
 from hetune.service.http.oip.documents import (
@@ -45,13 +36,32 @@ from hetune.service.http.oip.documents import (
     ProtocolError,
 )
 from hetune.service.http.problems import MEDIA_TYPE, Problem, add_handlers
+from hetune.service.http.routes import (
+    catalogue,
+    cost_models,
+    features,
+    graphs,
+    inference,
+    jobs,
+    metrics,
+    models,
+)
+from hetune.service.http.routes import work as work_routes
+from hetune.service.http.routes.access_schema import add_security
+from hetune.service.http.routes.examples import EXAMPLES
+from hetune.service.http.routes.models import NamedVersion
 from hetune.service.http.routes.requests import FeaturesDocument, InferDocument, SelectDocument
-from hetune.service.server.sampling import sample_regret
 from hetune.service.http.schema import add_examples, add_schemas, fails
-from hetune.service.server.tracing import Traced
 from hetune.service.http.work import Work
 from hetune.service.pages import routes as pages
 from hetune.service.pages.sessions import Sessions
+from hetune.service.server.ambiguous import Unambiguous
+from hetune.service.server.draining import Draining
+from hetune.service.server.following import follow
+from hetune.service.server.heads import Heads
+from hetune.service.server.layers import Failures, Guard, RequestIds
+from hetune.service.server.sampling import sample_regret
+from hetune.service.server.tracing import Traced
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer

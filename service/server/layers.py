@@ -13,10 +13,17 @@ from hetune.service.core.keys.access import Access
 from hetune.service.http.access import is_public, needs_of
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send, header
 from hetune.service.http.logs import request_id
-from hetune.service.http.problems import failure_of, problem_of, routing_problem, stopping_problem
-from hetune.service.server.rechecking import while_allowed
+from hetune.service.http.problems import (
+    PAGE,
+    failure_of,
+    problem_of,
+    routing_problem,
+    stopping_problem,
+)
 from hetune.service.pages.access import is_own, is_page
+from hetune.service.pages.problems import problem_page
 from hetune.service.pages.sessions import Sessions
+from hetune.service.server.rechecking import while_allowed
 from hetune.variants.errors import AccessError, HetuneError
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -29,7 +36,7 @@ _log = logging.getLogger(__name__)
 class RequestIds:
     """Gives each request an id: the client's `X-Request-ID` if it is a plain word, else a new one.
 
-    It is in the answer, in problems, and in every line of the log.
+    It is in the answer, in problems, and in every line of the log. Problems of pages are pages.
     """
 
     def __init__(self, app: App) -> None:
@@ -42,7 +49,10 @@ class RequestIds:
             return
         given = header(scope, b"x-request-id")
         id = given if given and _ID.fullmatch(given) else secrets.token_hex(_ID_BYTES)
-        scope.setdefault("state", {})["request_id"] = id
+        state = scope.setdefault("state", {})
+        state["request_id"] = id
+        if is_page(scope["path"]):
+            state[PAGE] = problem_page
 
         async def send_with_id(event: Event) -> None:
             if event["type"] == "http.response.start":

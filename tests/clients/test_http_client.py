@@ -20,8 +20,8 @@ from tests.service._serving import (
 import hetune
 from hetune import nn
 from hetune.clients import AsyncClient, Client
-from hetune.service.core.inference.answers import Report
 from hetune.service.core.formats.message import Pieces
+from hetune.service.core.inference.answers import Report
 from hetune.service.core.models.stack import describe
 from hetune.service.server.app import application
 from hetune.variants import errors

@@ -19,11 +19,11 @@ import hetune
 from hetune import nn
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.service.core.models.engine import Engine
 from hetune.service.core.formats.limits import Limits
 from hetune.service.core.jobs.measurements import Measurements
-from hetune.service.core.service import Service
+from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.stack import describe
+from hetune.service.core.service import Service
 from hetune.service.http.asgi import App
 from hetune.service.server.server import Server, bind, url_of
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hetune
-from hetune.service.core.graphs.arrow import graph_of_batches
 from hetune.service.core.formats.arrow_stream import MEDIA_TYPE, check, opened
 from hetune.service.core.formats.limits import Limits
+from hetune.service.core.graphs.arrow import graph_of_batches
 from hetune.service.server.app import application
 from hetune.variants.errors import GraphError, HetuneError, MalformedError, TooLargeError
 

@@ -13,8 +13,8 @@ from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model import bundle
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.service.core.keys.keys import FILE, Keys
-from hetune.service.core.models.models import ModelStore
 from hetune.service.core.keys.scopes import Scope
+from hetune.service.core.models.models import ModelStore
 from hetune.service.core.models.stack import describe
 from hetune.service.server.app import application
 from hetune.variants.errors import FolderError, ModelError

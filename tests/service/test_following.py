@@ -17,8 +17,8 @@ from hetune.costmodel.following import GIVEN
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.service.core.inference.selection import Selection
-from hetune.service.core.service import Service
 from hetune.service.core.models.stack import describe
+from hetune.service.core.service import Service
 from hetune.service.server.app import application
 from hetune.variants.runtime.roofline import MachineModel
 

@@ -5,10 +5,10 @@ import pytest
 import hetune
 from hetune.profiling.testing.jobs import some_units
 from hetune.profiling.testing.records import MACHINE
-from hetune.service.core.jobs.campaigns import campaign_of
 from hetune.service.core.formats.limits import Limits
-from hetune.service.core.models.stack import describe
+from hetune.service.core.jobs.campaigns import campaign_of
 from hetune.service.core.jobs.work_documents import ClaimRequest
+from hetune.service.core.models.stack import describe
 from hetune.service.server.app import application
 from hetune.variants.errors import InputError, NotFoundError
 

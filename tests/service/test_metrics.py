@@ -17,10 +17,10 @@ from hetune.costmodel.selector import LEARNED, Selector
 from hetune.profiling.jobs.records import State
 from hetune.service.core.inference import gauges as told
 from hetune.service.core.jobs.documents import JobRequest
-from hetune.service.core.service import Service
 from hetune.service.core.models.stack import describe
-from hetune.service.server.app import application, routes
+from hetune.service.core.service import Service
 from hetune.service.http.work import Work
+from hetune.service.server.app import application, routes
 from hetune.variants.errors import CompileError, FolderError, MemoryLimitError
 from hetune.variants.registry.default import default_registry, override_default_registry
 from hetune.variants.registry.records import KernelSource

@@ -13,8 +13,8 @@ import httpx
 import pytest
 import torch
 
-from hetune.service.server.app import application
 from hetune.service.http.body import SMALL_BYTES
+from hetune.service.server.app import application
 from hetune.variants import errors
 
 from ._serving import LIMITS, asking, make_service, serving, tiny_features, tiny_graph

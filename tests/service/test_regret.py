@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from hetune.service.core.inference.regret import RegretSamples
+from hetune.service.http.work import Work
 from hetune.service.server.app import application
 from hetune.service.server.sampling import sample_regret
-from hetune.service.http.work import Work
 from hetune.variants.errors import InputError
 
 from ._serving import serving, tiny_features, tiny_graph

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from hetune import nn
-from hetune.service.core.inference import subset as subsets
 from hetune.service.core.formats.message import pack, unpack
+from hetune.service.core.inference import subset as subsets
 from hetune.service.core.models.stack import describe
 from hetune.service.server.app import application
 from hetune.variants.errors import InputError, MemoryLimitError

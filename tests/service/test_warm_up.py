@@ -16,9 +16,9 @@ from hetune.costmodel.following import PACKAGE, ROOFLINE
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.service.core.models.engine import Engine
-from hetune.service.core.storage.folder import Folder
-from hetune.service.core.service import Service
 from hetune.service.core.models.stack import describe
+from hetune.service.core.service import Service
+from hetune.service.core.storage.folder import Folder
 from hetune.service.server.app import application
 from hetune.variants.errors import CompileError, DiskFullError, NotReadyError
 from hetune.variants.registry import Registry, Toolchain, override_default_registry

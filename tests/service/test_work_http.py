@@ -21,8 +21,8 @@ from hetune.profiling.store.store import Added
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
-from hetune.service.core.jobs import lending as work
 from hetune.service.core.formats.documents import parse
+from hetune.service.core.jobs import lending as work
 from hetune.service.core.jobs.lending import Lending
 from hetune.service.core.jobs.work_documents import LeaseDocument, MeasuredUnit, WantedDocument
 from hetune.service.http.routes import work as work_routes

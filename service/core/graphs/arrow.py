@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from hetune.service.core.formats.documents import Count, parse
-from hetune.service.core.graphs.document import GraphHeader, graph_of
 from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.graphs.document import GraphHeader, graph_of
 from hetune.variants.errors import GraphError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders.columns import advice_by_names, columns_of

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from hetune.service.core.formats.documents import Count, Document
-from hetune.service.core.formats.number_fields import Integers
 from hetune.service.core.formats.json_arrays import JsonArray
 from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.formats.number_fields import Integers
 from hetune.variants.errors import GraphError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 

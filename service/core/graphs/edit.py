@@ -11,9 +11,9 @@ from pydantic import Field
 from torch import Tensor
 
 from hetune.service.core.formats.documents import Count, Document
-from hetune.service.core.formats.number_fields import Pair
 from hetune.service.core.formats.json_arrays import JsonArray
 from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.formats.number_fields import Pair
 from hetune.variants.errors import GraphError, MalformedError
 from hetune.variants.graph.edit import Parallel, edited
 from hetune.variants.graph.hetero import HeteroGraph

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from hetune.service.core.storage.folder import Folder
 from hetune.service.core.formats.message import Pieces
+from hetune.service.core.storage.folder import Folder
 from hetune.variants.errors import MalformedError, NotFoundError, TooLargeError
 from hetune.variants.registry.whole import sync_folder
 

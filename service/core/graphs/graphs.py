@@ -8,13 +8,13 @@ from pathlib import Path
 
 import torch
 
-from hetune.service.core.storage.cache import BytesCache
 from hetune.service.core.formats.documents import Document, parse
-from hetune.service.core.graphs.document import GraphHeader, arrays_of, graph_of, header_of
-from hetune.service.core.graphs.files import GraphFiles
 from hetune.service.core.formats.limits import Limits, check_limit
 from hetune.service.core.formats.message import Pieces, read
 from hetune.service.core.formats.safe_names import check_plain
+from hetune.service.core.graphs.document import GraphHeader, arrays_of, graph_of, header_of
+from hetune.service.core.graphs.files import GraphFiles
+from hetune.service.core.storage.cache import BytesCache
 from hetune.variants.errors import GraphError, MalformedError, NotFoundError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.runtime.workspace import Workspace

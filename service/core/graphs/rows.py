@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from hetune.service.core.inference.answers import Rows
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.memory import is_lazy
 
+Rows = Tensor | dict[str, Tensor]
+"""Rows of all nodes in the graph's order, or by node type."""
 Nodes = Tensor | Mapping[str, Tensor | None]
 """Ids of nodes in the graph's order, int64 [n]; or by node type, from 0 in each type, where None
 stands for all."""

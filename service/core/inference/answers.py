@@ -6,13 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import Tensor
-
 from hetune.costmodel.explain import Explanation
 from hetune.service.core.formats.documents import Document
-
-Rows = Tensor | dict[str, Tensor]
-"""Rows of all nodes in the graph's order, or by node type."""
+from hetune.service.core.graphs.rows import Rows
 
 
 class LaunchReport(Document):

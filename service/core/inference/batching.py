@@ -13,14 +13,14 @@ from dataclasses import fields
 
 from torch import Tensor
 
+from hetune.service.core.graphs.rows import features_of
 from hetune.service.core.inference.answers import Answer, LayerReport
-from hetune.service.core.inference.run_request import Asked
 from hetune.service.core.inference.inference import Inference, outputs_of
 from hetune.service.core.inference.joined import JoinedRuns, Part
 from hetune.service.core.inference.metrics import Metrics
-from hetune.service.core.models.models import Model
-from hetune.service.core.graphs.rows import features_of
+from hetune.service.core.inference.run_request import Asked
 from hetune.service.core.inference.selection import Selection
+from hetune.service.core.models.models import Model
 from hetune.variants.errors import HetuneError, InputError
 from hetune.variants.graph.hetero import HeteroGraph
 

@@ -14,9 +14,9 @@ from prometheus_client.registry import Collector
 
 from hetune.costmodel.following import Following, Given
 from hetune.profiling.jobs.records import State
-from hetune.service.core.models.engine import Engine
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.models.device import Usage
+from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.models import ModelStore
 from hetune.variants.errors import HetuneError
 from hetune.variants.registry.default import default_registry

@@ -10,16 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hetune.service.core.inference.answers import Answer, LayerReport, Report, Rows
-from hetune.service.core.inference.deadline import check_deadline
-from hetune.service.core.models.engine import Engine
-from hetune.service.core.models.jumping import join
 from hetune.service.core.formats.limits import Limits, check_limit
-from hetune.service.core.inference.metrics import Metrics
-from hetune.service.core.models.models import Model
-from hetune.service.core.inference.regret import RegretSamples
 from hetune.service.core.graphs.rows import (
     Nodes,
+    Rows,
     check_nodes,
     count_of,
     features_of,
@@ -27,10 +21,17 @@ from hetune.service.core.graphs.rows import (
     pick,
     reached,
 )
+from hetune.service.core.inference.answers import Answer, LayerReport, Report
+from hetune.service.core.inference.deadline import check_deadline
+from hetune.service.core.inference.metrics import Metrics
+from hetune.service.core.inference.regret import RegretSamples
 from hetune.service.core.inference.runs import note, runs_of
 from hetune.service.core.inference.selection import Selection
 from hetune.service.core.inference.steps import step
 from hetune.service.core.inference.subset import Plan, Subset, planned
+from hetune.service.core.models.engine import Engine
+from hetune.service.core.models.jumping import join
+from hetune.service.core.models.models import Model
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import used_threads, using_threads

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hetune.service.core.inference.answers import Answer, BatchReport, LayerReport, Report
-from hetune.service.core.storage.cache import BytesCache
 from hetune.service.core.graphs.graphs import held_bytes
-from hetune.service.core.inference.inference import Inference
-from hetune.service.core.models.jumping import join
-from hetune.service.core.inference.metrics import Metrics
-from hetune.service.core.models.models import Model
 from hetune.service.core.graphs.rows import pick
+from hetune.service.core.inference.answers import Answer, BatchReport, LayerReport, Report
+from hetune.service.core.inference.inference import Inference
+from hetune.service.core.inference.metrics import Metrics
 from hetune.service.core.inference.selection import Selection
 from hetune.service.core.inference.steps import step
+from hetune.service.core.models.jumping import join
+from hetune.service.core.models.models import Model
+from hetune.service.core.storage.cache import BytesCache
 from hetune.variants.errors import HetuneError
 from hetune.variants.graph.blocks import Blocks, block_diagonal
 from hetune.variants.graph.hetero import HeteroGraph

@@ -10,11 +10,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 
 from hetune.costmodel.following import Following, Given
 from hetune.profiling.jobs.records import State
-from hetune.service.core.inference.answers import LayerReport
-from hetune.service.core.models.engine import Engine
 from hetune.service.core.graphs.graphs import GraphStore
-from hetune.service.core.models.models import ModelStore
+from hetune.service.core.inference.answers import LayerReport
 from hetune.service.core.inference.gauges import Chooses, Computes, Kept, Queued, Registered
+from hetune.service.core.models.engine import Engine
+from hetune.service.core.models.models import ModelStore
 
 _SECONDS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import torch
 
 from hetune.costmodel.following import Following, Given
-from hetune.service.core.models.engine import Engine
 from hetune.service.core.formats.limits import Limits
 from hetune.service.core.inference.metrics import Metrics
-from hetune.service.core.models.models import Model
 from hetune.service.core.inference.selection import threads_for
+from hetune.service.core.models.engine import Engine
+from hetune.service.core.models.models import Model
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import using_threads

@@ -11,14 +11,14 @@ import torch
 
 from hetune.costmodel.following import Following, Given
 from hetune.costmodel.selector import LEARNED, Selector
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.inference.answers import LayerReport, Report, explained
+from hetune.service.core.inference.metrics import Metrics
+from hetune.service.core.inference.steps import step
 from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.fits import check_fits
-from hetune.service.core.graphs.graphs import GraphStore
-from hetune.service.core.formats.limits import Limits
-from hetune.service.core.inference.metrics import Metrics
 from hetune.service.core.models.models import Model, ModelStore
-from hetune.service.core.inference.steps import step
 from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph

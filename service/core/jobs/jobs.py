@@ -9,6 +9,7 @@ from hetune.costmodel.fingerprint import is_digest
 from hetune.profiling.jobs.queue import MOST_LISTED
 from hetune.profiling.jobs.records import Job, LogLine, State
 from hetune.profiling.jobs.results import MOST_RESULTS, Result, results
+from hetune.service.core.formats.limits import Limits
 from hetune.service.core.jobs.campaigns import campaign_of
 from hetune.service.core.jobs.documents import (
     JobDocument,
@@ -21,7 +22,6 @@ from hetune.service.core.jobs.documents import (
     JobResults,
     MeasuredVariant,
 )
-from hetune.service.core.formats.limits import Limits
 from hetune.service.core.jobs.measurements import Measurements
 from hetune.variants.errors import InputError
 

@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hetune.service.core.graphs.graphs import indexed_bytes
 from hetune.service.core.formats.limits import check_limit
+from hetune.service.core.graphs.graphs import indexed_bytes
 from hetune.variants.graph.hetero import HeteroGraph
 
 

@@ -12,11 +12,11 @@ from typing import Literal, Self, TypeAlias
 import torch
 from torch import Tensor
 
-from hetune.service.core.inference.answers import Rows
-from hetune.service.core.models.copies import Copies
-from hetune.service.core.models.finish import Finish
-from hetune.service.core.models.device import Gpu, Ground, Host, Usage
 from hetune.service.core.formats.limits import Limits
+from hetune.service.core.graphs.rows import Rows
+from hetune.service.core.models.copies import Copies
+from hetune.service.core.models.device import Gpu, Ground, Host, Usage
+from hetune.service.core.models.finish import Finish
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.triton.driver import DriverError
 from hetune.variants.errors import (

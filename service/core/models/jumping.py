@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from hetune.service.core.inference.answers import Rows
+from hetune.service.core.graphs.rows import Rows
 from hetune.service.core.models.description import ModelDescription
 
 

@@ -11,17 +11,17 @@ from pathlib import Path
 
 from torch import Tensor
 
-from hetune.service.core.models.aliases import SEPARATOR, Aliases
-from hetune.service.core.storage.cache import BytesCache
-from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.formats.documents import parse
-from hetune.service.core.models.engine import Engine
-from hetune.service.core.models.finish import Finish
-from hetune.service.core.storage.folder import Folder
-from hetune.service.core.storage.version_files import Listed
 from hetune.service.core.formats.message import Message, digest_of, pack, read
 from hetune.service.core.formats.safe_names import check_plain
+from hetune.service.core.models.aliases import SEPARATOR, Aliases
+from hetune.service.core.models.description import ModelDescription
+from hetune.service.core.models.engine import Engine
+from hetune.service.core.models.finish import Finish
 from hetune.service.core.models.stack import finishes_of, modules_of
+from hetune.service.core.storage.cache import BytesCache
+from hetune.service.core.storage.folder import Folder
+from hetune.service.core.storage.version_files import Listed
 from hetune.variants.errors import (
     ConflictError,
     FolderError,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hetune.nn import HGT, RGAT, RGCN, from_pyg
+from hetune.service.core.formats.documents import parse_value
 from hetune.service.core.models.description import (
     HgtLayer,
     Jumping,
@@ -19,7 +20,6 @@ from hetune.service.core.models.description import (
     RgatLayer,
     RgcnLayer,
 )
-from hetune.service.core.formats.documents import parse_value
 from hetune.service.core.models.finish import PARAMETERS, Finish, activation_of, normalization_of
 from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.frontend.nn import RelationalLayer

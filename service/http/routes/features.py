@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from hetune.service.core.formats.documents import Document, parse
-from hetune.service.core.graphs.features import Features, StoredFeatures
 from hetune.service.core.formats.message import read as read_container
+from hetune.service.core.graphs.features import Features, StoredFeatures
 from hetune.service.http.body import Media, Upload
 from hetune.service.http.parameters import FeaturesName, GraphId
 from hetune.service.http.routes.requests import FeaturesDocument

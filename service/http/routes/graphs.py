@@ -7,14 +7,14 @@ from collections.abc import Callable
 from fastapi import APIRouter, Request, Response
 from torch import Tensor
 
-from hetune.service.core.graphs.arrow import graph_of_batches
 from hetune.service.core.formats.arrow_stream import opened
 from hetune.service.core.formats.documents import Document, parse
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.message import read as read_container
+from hetune.service.core.graphs.arrow import graph_of_batches
 from hetune.service.core.graphs.document import GraphDocument, GraphHeader, graph_of
 from hetune.service.core.graphs.edit import EditDocument, EditHeader, GraphEdit
 from hetune.service.core.graphs.graphs import GraphStatistics, statistics
-from hetune.service.core.formats.limits import Limits
-from hetune.service.core.formats.message import read as read_container
 from hetune.service.http.body import Media, Upload
 from hetune.service.http.parameters import GraphId
 from hetune.service.http.schema import takes

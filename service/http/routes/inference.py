@@ -11,12 +11,13 @@ from functools import cached_property
 from fastapi import APIRouter, Request, Response
 from torch import Tensor
 
-from hetune.service.core.inference.answers import Answer, Report, Rows
-from hetune.service.core.inference.run_request import Asked
-from hetune.service.core.inference.batching import Waiting
 from hetune.service.core.formats.container import LENGTH_BYTES, MOST_HEADER, Content
 from hetune.service.core.formats.limits import check_limit
 from hetune.service.core.formats.message import MEDIA_TYPE, Pieces, grouped
+from hetune.service.core.graphs.rows import Rows
+from hetune.service.core.inference.answers import Answer, Report
+from hetune.service.core.inference.batching import Waiting
+from hetune.service.core.inference.run_request import Asked
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE, Media, limit_of, media_of
 from hetune.service.http.parameters import ModelReference

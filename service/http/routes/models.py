@@ -6,9 +6,9 @@ import asyncio
 
 from fastapi import APIRouter, Request, Response
 
-from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.formats.documents import Document, Positive, parse
 from hetune.service.core.formats.message import read as read_container
+from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.models.models import ModelStore
 from hetune.service.http.body import SMALL_BYTES, Media, Upload, media_of
 from hetune.service.http.parameters import AliasName, ModelName, VersionNumber

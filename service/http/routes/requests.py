@@ -10,8 +10,17 @@ from pydantic import ConfigDict
 from torch import Tensor
 
 from hetune.service.core.formats.container import Content
-from hetune.service.core.formats.documents import MOST_TYPED, Bytes, Document, Positive, Seconds, parse
-from hetune.service.core.graphs.features import Features
+from hetune.service.core.formats.documents import (
+    MOST_TYPED,
+    Bytes,
+    Document,
+    Positive,
+    Seconds,
+    parse,
+)
+from hetune.service.core.formats.json_arrays import JsonArray
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.message import unpack
 from hetune.service.core.formats.number_fields import (
     Few,
     MaybeTypedRows,
@@ -20,9 +29,7 @@ from hetune.service.core.formats.number_fields import (
     TypedRows,
 )
 from hetune.service.core.graphs.document import GraphDocument, GraphHeader, graph_of
-from hetune.service.core.formats.json_arrays import JsonArray
-from hetune.service.core.formats.limits import Limits
-from hetune.service.core.formats.message import unpack
+from hetune.service.core.graphs.features import Features
 from hetune.service.core.graphs.rows import Nodes
 from hetune.service.core.inference.subset import Subset
 from hetune.service.http.body import Media
