@@ -31,7 +31,7 @@ from hetune import nn
 from hetune.profiling.measure.rounds import interleave
 from hetune.service.core.inference import batching
 from hetune.service.core.inference.answers import Answer
-from hetune.service.core.inference.run_request import Asked
+from hetune.service.core.inference.run_request import RunRequest
 from hetune.service.core.models.stack import describe
 from hetune.service.core.service import Service
 from hetune.variants.graph.hetero import HeteroGraph
@@ -127,7 +127,7 @@ def measure(graph: HeteroGraph, model: str, requests: int, options: Any) -> dict
             return [service.inference.run("m", id, x) for x in xs]
 
         def together() -> list[Answer]:
-            return answers(service, [Asked(id, x) for x in xs])
+            return answers(service, [RunRequest(id, x) for x in xs])
 
         apart()  # compiles what is missing
         start = time.perf_counter()
@@ -149,7 +149,7 @@ def measure(graph: HeteroGraph, model: str, requests: int, options: Any) -> dict
     }
 
 
-def answers(service: Service, asked: Sequence[Asked]) -> list[Answer]:
+def answers(service: Service, asked: Sequence[RunRequest]) -> list[Answer]:
     """Those to requests that wait at the same time."""
     with ExitStack() as stack:
         waiting = [

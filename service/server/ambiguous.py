@@ -11,7 +11,7 @@ _SINGLE = (b"origin", b"sec-fetch-site", b"content-type")
 _BAD = 400
 
 
-class Unambiguous:
+class AmbiguityCheck:
     """Refuses requests that say two things at once, or not what they must; ends their connections.
 
     That is: the length of the body twice, two hosts or none, two of another header that says who

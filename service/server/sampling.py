@@ -6,14 +6,14 @@ import asyncio
 import functools
 import logging
 
-from hetune.service.core.inference.regret import ROUNDS, RegretSamples, Sample
-from hetune.service.http.work import Work
+from hetune.service.core.inference.regret import ROUNDS, RegretSample, RegretSamples
+from hetune.service.http.dispatcher import Dispatcher
 
 LOOK_SECONDS = 0.2
 _log = logging.getLogger(__name__)
 
 
-async def sample_regret(work: Work) -> None:
+async def sample_regret(work: Dispatcher) -> None:
     """Looks for something to run again, until it is cancelled; ends at once where nothing may be.
 
     Nothing begins while a request is under way. One that comes meanwhile waits for one run of one
@@ -32,7 +32,7 @@ async def sample_regret(work: Work) -> None:
             _log.warning("a sample of regret failed: %s", error)
 
 
-async def _measure(work: Work, regret: RegretSamples, sample: Sample) -> None:
+async def _measure(work: Dispatcher, regret: RegretSamples, sample: RegretSample) -> None:
     for variant in sample.variants:
         if not work.is_quiet():
             return

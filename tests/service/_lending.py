@@ -11,7 +11,7 @@ import httpx
 
 from hetune.clients.http.work import HttpLender
 from hetune.profiling.jobs.leases import Leases
-from hetune.service.core.jobs.lending import Lending
+from hetune.service.core.jobs.work_leases import WorkLeases
 from hetune.service.http.asgi import App
 from hetune.service.server.app import application
 
@@ -43,7 +43,7 @@ def lending_over_http(folder: Path) -> Iterator[Callable[[Leases], HttpLender]]:
     thread.start()
 
     def lend(leases: Leases) -> HttpLender:
-        app = application(replace(service, lending=Lending(lambda: leases)))
+        app = application(replace(service, lending=WorkLeases(lambda: leases)))
         return HttpLender("http://service", transport=Bridge(app, loop))
 
     try:

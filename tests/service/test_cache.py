@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import hetune
 from hetune import nn
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.graphs import GraphStore, held_bytes
 from hetune.service.core.storage.cache import BytesCache
 
@@ -86,7 +86,7 @@ def test_the_limit_holds_and_the_count_is_right(steps):
 
 
 def test_nobody_waits_for_a_graph_that_is_indexed(tmp_path):
-    store = GraphStore(tmp_path, Limits())
+    store = GraphStore(tmp_path, ServiceLimits())
     first, second = (hetune.HeteroGraph(IDS, IDS, num_nodes=n) for n in (2, 3))
     store.add(first)
     begun, held = threading.Event(), threading.Event()

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import hetune
 from hetune.service.core.graphs.graphs import indexed_bytes
 from hetune.service.core.models.copies import Copies
-from hetune.service.core.models.device import Gpu
+from hetune.service.core.models.device import GpuDevice
 from hetune.service.core.models.engine import Engine
 from hetune.variants.errors import TooLargeError
 from hetune.variants.graph import reach
@@ -91,7 +91,7 @@ def test_copies_that_are_let_go_are_made_anew(ground):
 # Devices do not meet: by torch's fake tensors, which have a device and no memory.
 
 
-class FakeGpu(Gpu):
+class FakeGpu(GpuDevice):
     """What it does to tensors is a GPU's."""
 
     architecture = None

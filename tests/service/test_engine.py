@@ -13,9 +13,9 @@ import torch
 
 import hetune
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.graphs import indexed_bytes
-from hetune.service.core.models.device import Gpu, Host
+from hetune.service.core.models.device import GpuDevice, HostDevice
 from hetune.service.core.models.engine import Engine
 from hetune.service.core.service import Service
 from hetune.variants.backends.torch.backend import TorchBackend
@@ -183,10 +183,10 @@ def test_on_the_host_nothing_is_copied(host):
 def test_limits_are_shares_of_the_device_s_memory():
     engine = Engine("torch", NotedGround(total=1000))
     assert engine.most_bytes == 900
-    assert engine.within(Limits(run_bytes=10_000)).run_bytes == 300
-    assert engine.within(Limits(run_bytes=10)).run_bytes == 10
-    assert engine.weight_bytes(Limits()) == 75
-    assert Engine("torch", NotedGround(), most_bytes=60).within(Limits()).run_bytes == 20
+    assert engine.within(ServiceLimits(run_bytes=10_000)).run_bytes == 300
+    assert engine.within(ServiceLimits(run_bytes=10)).run_bytes == 10
+    assert engine.weight_bytes(ServiceLimits()) == 75
+    assert Engine("torch", NotedGround(), most_bytes=60).within(ServiceLimits()).run_bytes == 20
 
 
 @pytest.mark.parametrize(
@@ -323,13 +323,13 @@ def test_without_a_gpu_there_is_no_engine_for_one(monkeypatch):
     with pytest.raises(InputError, match="cuda_graph is auto, which is for GPUs"):
         Engine.on("cpu", cuda_graph="auto")
     assert Engine.on("cpu").backend.name == "cpp"
-    assert isinstance(Engine.on("cpu").ground, Host)
+    assert isinstance(Engine.on("cpu").ground, HostDevice)
 
 
 def test_only_what_is_compiled_is_built_ahead(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert (Engine("cpp").builds_for, Engine("torch").builds_for) == ("cpu", None)
-    gpu = Gpu(torch.device("cuda", 0))
+    gpu = GpuDevice(torch.device("cuda", 0))
     capability = 9, 0
     assert gpu.architecture == "cuda:sm_90"
     capability = 7, 5

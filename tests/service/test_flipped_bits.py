@@ -13,7 +13,7 @@ from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model import bundle
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.service.core.keys.keys import FILE, Keys
-from hetune.service.core.keys.scopes import Scope
+from hetune.service.core.keys.scopes import KeyScope
 from hetune.service.core.models.models import ModelStore
 from hetune.service.core.models.stack import describe
 from hetune.service.server.app import application
@@ -81,7 +81,7 @@ def test_an_alias_never_names_another_version(service, layers):
 
 def test_a_key_is_never_good_for_more_or_longer(tmp_path):
     keys = Keys(tmp_path / FILE)
-    _, secret = keys.create("one", [Scope.infer], timedelta(days=1))
+    _, secret = keys.create("one", [KeyScope.infer], timedelta(days=1))
     before = keys.find(secret)
     for place in flipped(keys.path, 3):
         try:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hetune.service.core.storage.version_files import Listed
+from hetune.service.core.storage.version_files import VersionFiles
 
 
 @pytest.fixture
@@ -24,16 +24,16 @@ def rest(folder: Path, seconds: int) -> None:
     os.utime(folder, ns=(then, then))
 
 
-def numbers(listed: Listed, folder: Path) -> tuple[int, ...]:
+def numbers(listed: VersionFiles, folder: Path) -> tuple[int, ...]:
     return tuple(listed.of(folder))
 
 
 def test_numbers_ascend(folder):
-    assert numbers(Listed(".safetensors"), folder) == (9, 10)
+    assert numbers(VersionFiles(".safetensors"), folder) == (9, 10)
 
 
 def test_a_folder_at_rest_is_listed_once(folder, monkeypatch):
-    listed = Listed(".safetensors")
+    listed = VersionFiles(".safetensors")
     rest(folder, 60)
     assert numbers(listed, folder) == (9, 10)
     monkeypatch.setattr(Path, "iterdir", None)
@@ -41,7 +41,7 @@ def test_a_folder_at_rest_is_listed_once(folder, monkeypatch):
 
 
 def test_what_comes_and_goes_is_seen(folder):
-    listed = Listed(".safetensors")
+    listed = VersionFiles(".safetensors")
     rest(folder, 60)
     assert numbers(listed, folder) == (9, 10)
     (folder / "11.safetensors").touch()
@@ -51,7 +51,7 @@ def test_what_comes_and_goes_is_seen(folder):
 
 
 def test_a_file_in_place_of_another_is_seen(folder):
-    listed = Listed(".safetensors")
+    listed = VersionFiles(".safetensors")
     rest(folder, 60)
     before = listed.of(folder)
     (folder / "new").touch()
@@ -61,7 +61,7 @@ def test_a_file_in_place_of_another_is_seen(folder):
 
 
 def test_what_changes_twice_at_the_same_time_is_seen(folder):
-    listed = Listed(".safetensors")
+    listed = VersionFiles(".safetensors")
     now = folder.stat().st_mtime_ns
     assert numbers(listed, folder) == (9, 10)
     (folder / "11.safetensors").touch()
@@ -71,4 +71,4 @@ def test_what_changes_twice_at_the_same_time_is_seen(folder):
 
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError):
-        Listed(".safetensors").of(tmp_path / "none")
+        VersionFiles(".safetensors").of(tmp_path / "none")

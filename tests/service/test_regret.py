@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from hetune.service.core.inference.regret import RegretSamples
-from hetune.service.http.work import Work
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.server.app import application
 from hetune.service.server.sampling import sample_regret
 from hetune.variants.errors import InputError
@@ -42,7 +42,7 @@ def test_nothing_is_sampled_by_default(service, id):
     assert service.regret.rate == 0
     service.inference.run("m", id, X)
     assert not service.regret.is_waiting
-    asyncio.run(asyncio.wait_for(sample_regret(Work.of(service)), 60))
+    asyncio.run(asyncio.wait_for(sample_regret(Dispatcher.of(service)), 60))
 
 
 def test_a_sample_compares_the_chosen_variant_with_the_next_ones(service, id):
@@ -103,7 +103,7 @@ def test_nothing_is_sampled_while_a_request_is_under_way(service, id, monkeypatc
     service.inference.run("m", id, X)
 
     async def scenario():
-        work = Work.of(service)
+        work = Dispatcher.of(service)
         task = asyncio.create_task(sample_regret(work))
         with work.computing.entered():
             await asyncio.sleep(0.1)
@@ -122,7 +122,7 @@ def test_a_request_ends_the_sample_that_is_under_way(service, id, monkeypatch):
     service.inference.run("m", id, X)
 
     async def scenario():
-        work = Work.of(service)
+        work = Dispatcher.of(service)
         gate, runs = work.computing.entered(), []
         taken = service.regret.take()
         kind = type(taken)

@@ -19,7 +19,7 @@ _VERSION = "version"
 _log = logging.getLogger(__name__)
 
 
-class Aliases:
+class ModelAliases:
     """The aliases of models, a file each beside the versions.
 
     Args:

@@ -28,7 +28,7 @@ class Usage:
     total: int
 
 
-class Ground(Protocol):
+class ComputeDevice(Protocol):
     """A device that tensors are brought to and fetched from."""
 
     @property
@@ -79,7 +79,7 @@ class Ground(Protocol):
         ...
 
 
-class Host:
+class HostDevice:
     """This machine's own memory and processors."""
 
     device = torch.device("cpu")
@@ -112,7 +112,7 @@ class Host:
         """It is there."""
 
 
-class Gpu:
+class GpuDevice:
     """A GPU of this machine. All is done on its default stream, in the order of the calls.
 
     Args:

@@ -12,11 +12,11 @@ from typing import Literal, Self, TypeAlias
 import torch
 from torch import Tensor
 
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.rows import Rows
 from hetune.service.core.models.copies import Copies
-from hetune.service.core.models.device import Gpu, Ground, Host, Usage
-from hetune.service.core.models.finish import Finish
+from hetune.service.core.models.device import ComputeDevice, GpuDevice, HostDevice, Usage
+from hetune.service.core.models.epilogue import Epilogue
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.triton.driver import DriverError
 from hetune.variants.errors import (
@@ -68,13 +68,13 @@ class Engine:
     def __init__(
         self,
         backend: str | Backend = "cpp",
-        ground: Ground | None = None,
+        ground: ComputeDevice | None = None,
         *,
         cuda_graph: bool | None = False,
         most_bytes: int | None = None,
     ) -> None:
         self.backend = backend_named(backend)
-        self.ground: Ground = Host() if ground is None else ground
+        self.ground: ComputeDevice = HostDevice() if ground is None else ground
         self.cuda_graph = cuda_graph
         usage = self.ground.usage()
         if most_bytes is None and usage is not None:
@@ -114,7 +114,10 @@ class Engine:
                 )
             return cls(backend or "cpp")
         return cls(
-            backend or "triton", Gpu(found), cuda_graph=_RECORDED[cuda_graph], most_bytes=most_bytes
+            backend or "triton",
+            GpuDevice(found),
+            cuda_graph=_RECORDED[cuda_graph],
+            most_bytes=most_bytes,
         )
 
     @property
@@ -137,13 +140,13 @@ class Engine:
         """To be held on the device; None for the host."""
         return self._most_bytes
 
-    def within(self, limits: Limits) -> Limits:
+    def within(self, limits: ServiceLimits) -> ServiceLimits:
         """Limits that hold on the device, too."""
         if self._most_bytes is None:
             return limits
         return replace(limits, run_bytes=min(limits.run_bytes, self._most_bytes // _RUNS))
 
-    def weight_bytes(self, limits: Limits) -> int:
+    def weight_bytes(self, limits: ServiceLimits) -> int:
         """Bytes of weights to hold."""
         if self._most_bytes is None:
             return limits.loaded_bytes
@@ -170,7 +173,7 @@ class Engine:
             moved, backend=self.backend, cuda_graph=self.cuda_graph, vocabulary=vocabulary
         )
 
-    def finishes(self, found: tuple[Finish, ...]) -> tuple[Finish, ...]:
+    def finishes(self, found: tuple[Epilogue, ...]) -> tuple[Epilogue, ...]:
         """What follows layers; its parameters move to the device.
 
         Raises:

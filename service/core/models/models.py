@@ -14,14 +14,14 @@ from torch import Tensor
 from hetune.service.core.formats.documents import parse
 from hetune.service.core.formats.message import Message, digest_of, pack, read
 from hetune.service.core.formats.safe_names import check_plain
-from hetune.service.core.models.aliases import SEPARATOR, Aliases
+from hetune.service.core.models.aliases import SEPARATOR, ModelAliases
 from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.models.engine import Engine
-from hetune.service.core.models.finish import Finish
+from hetune.service.core.models.epilogue import Epilogue
 from hetune.service.core.models.stack import finishes_of, modules_of
 from hetune.service.core.storage.cache import BytesCache
 from hetune.service.core.storage.folder import Folder
-from hetune.service.core.storage.version_files import Listed
+from hetune.service.core.storage.version_files import VersionFiles
 from hetune.variants.errors import (
     ConflictError,
     FolderError,
@@ -58,7 +58,7 @@ class Model:
     description: ModelDescription
     modules: tuple[RelationalLayer, ...]
     compiled: tuple[CompiledLayer, ...]
-    finishes: tuple[Finish, ...]
+    finishes: tuple[Epilogue, ...]
     nbytes: int
 
 
@@ -76,9 +76,9 @@ class ModelStore:
 
     def __init__(self, root: Path, engine: Engine, loaded_bytes: int) -> None:
         self.folder = Folder(root)
-        self._aliases = Aliases(self.folder)
+        self._aliases = ModelAliases(self.folder)
         self._engine = engine
-        self._listed = Listed(_ENDING)
+        self._listed = VersionFiles(_ENDING)
         # Every run asks, and making paths takes a while.
         self._folder_of = lru_cache(maxsize=256)(partial(_folder, root))
         self._loaded: BytesCache[tuple[str, int, int], Model] = BytesCache(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from hetune.service.core.storage.outage import Outage
+from hetune.service.core.storage.outage import OutageLog
 from hetune.variants.errors import DiskFullError, FolderError, HetuneError
 from hetune.variants.registry.whole import ROOM, sync_folder
 
@@ -42,7 +42,7 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._full = Outage(
+        self._full = OutageLog(
             DiskFullError, f"the folder {root} is full", f"there is space again for {root}"
         )
         with self.io("create", may_miss=False):
@@ -168,7 +168,7 @@ class _Translated:
 
     __slots__ = ("_full", "_may_miss", "_root", "_verb")
 
-    def __init__(self, root: Path, verb: str, may_miss: bool, full: Outage) -> None:
+    def __init__(self, root: Path, verb: str, may_miss: bool, full: OutageLog) -> None:
         self._root, self._verb, self._may_miss, self._full = root, verb, may_miss, full
 
     def __enter__(self) -> None:

@@ -12,7 +12,7 @@ _SETTLED_NS = 2_000_000_000
 _FOLDERS = 256
 
 
-class Listed:
+class VersionFiles:
     """Lists a folder anew only where it has changed, whoever changed it.
 
     Args:

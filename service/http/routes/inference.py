@@ -15,11 +15,12 @@ from hetune.service.core.formats.container import LENGTH_BYTES, MOST_HEADER, Con
 from hetune.service.core.formats.limits import check_limit
 from hetune.service.core.formats.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.graphs.rows import Rows
-from hetune.service.core.inference.answers import Answer, Report
-from hetune.service.core.inference.batching import Waiting
-from hetune.service.core.inference.run_request import Asked
+from hetune.service.core.inference.answers import Answer, RunReport
+from hetune.service.core.inference.batching import WaitingRequest
+from hetune.service.core.inference.run_request import RunRequest
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE, Media, limit_of, media_of
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.parameters import ModelReference
 from hetune.service.http.pieces import PiecesResponse
 from hetune.service.http.routes.requests import (
@@ -31,7 +32,6 @@ from hetune.service.http.routes.requests import (
     read_select,
 )
 from hetune.service.http.schema import gives, takes
-from hetune.service.http.work import Work
 from hetune.variants.errors import InputError
 
 INFER = "/v1/models/{name}/infer"
@@ -39,13 +39,13 @@ INFER = "/v1/models/{name}/infer"
 _BODIES = (Media.JSON, Media.SAFETENSORS)
 
 
-class InferAnswer(Report):
+class InferAnswer(RunReport):
     """What ran, and rows of its outputs: by the layer's number; of nodes, or by node type."""
 
     outputs: dict[str, list[list[float]] | dict[str, list[list[float]]]]
 
 
-def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
+def endpoint(work: Dispatcher) -> Callable[[str, Request], Awaitable[Response]]:
     """What answers at `INFER`."""
     service = work.service
 
@@ -65,7 +65,7 @@ def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
     return infer
 
 
-def router(work: Work) -> APIRouter:
+def router(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["inference"])
     service = work.service
@@ -79,7 +79,7 @@ def router(work: Work) -> APIRouter:
         "/v1/models/{name}/select",
         openapi_extra=takes(SelectDocument, safetensors=True),
     )
-    async def select(name: ModelReference, request: Request) -> Report:
+    async def select(name: ModelReference, request: Request) -> RunReport:
         """What would be chosen for a model on a graph, and why; nothing is run."""
         media = media_of(request, *_BODIES)
         async with work.asked(request, limit_of(media, service.limits)) as body:
@@ -136,13 +136,13 @@ class _Given:
     def _request(self) -> InferRequest:
         return read_infer(self._media, self._body, self._service.limits)
 
-    def asked(self) -> Asked:
+    def asked(self) -> RunRequest:
         """What it asks for."""
         request = self._request
         header = request.header
         description = self._service.models.get(self._model, header.version).description
         features = request.rows(description.in_channels)
-        return Asked(
+        return RunRequest(
             request.graph,
             self._service.features.resolve(request.graph, features),
             version=header.version,
@@ -156,7 +156,7 @@ class _Given:
         )
 
 
-def _infer(service: Service, waiting: Waiting, wanted: Media) -> bytes | Pieces:
+def _infer(service: Service, waiting: WaitingRequest, wanted: Media) -> bytes | Pieces:
     answer = service.batching.answer(waiting)
     if wanted is Media.JSON:
         return _as_json(answer, service.limits.json_elements)
@@ -166,7 +166,7 @@ def _infer(service: Service, waiting: Waiting, wanted: Media) -> bytes | Pieces:
     return Pieces(answer.report.model_dump_json(), tensors)
 
 
-def _select(service: Service, name: str, media: Media, body: Content) -> Report:
+def _select(service: Service, name: str, media: Media, body: Content) -> RunReport:
     header, graph = read_select(media, body, service.limits)
     return service.selection.select(
         name,

@@ -19,7 +19,7 @@ from hetune.service.core.formats.documents import (
     parse,
 )
 from hetune.service.core.formats.json_arrays import JsonArray
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.formats.message import unpack
 from hetune.service.core.formats.number_fields import (
     Few,
@@ -171,7 +171,7 @@ def read_deadline(media: Media, body: Content) -> float | None:
     return parse(_Deadline, text).deadline_seconds
 
 
-def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
+def read_infer(media: Media, body: Content, limits: ServiceLimits) -> InferRequest:
     """Reads a request to run.
 
     Raises:
@@ -204,7 +204,7 @@ def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
 
 
 def read_select(
-    media: Media, body: Content, limits: Limits
+    media: Media, body: Content, limits: ServiceLimits
 ) -> tuple[SelectHeader, HeteroGraph | str]:
     """Reads a request to choose.
 
@@ -231,7 +231,7 @@ def _check_one(features: object, x: object) -> None:
         )
 
 
-def _given(graph: str | GraphHeader, limits: Limits) -> HeteroGraph | str:
+def _given(graph: str | GraphHeader, limits: ServiceLimits) -> HeteroGraph | str:
     if isinstance(graph, GraphDocument):
         return graph_of(graph, graph.arrays(limits), limits)
     assert isinstance(graph, str)
@@ -239,7 +239,7 @@ def _given(graph: str | GraphHeader, limits: Limits) -> HeteroGraph | str:
 
 
 def _contained(
-    graph: str | GraphHeader, arrays: Tensor | dict[str, Tensor] | None, limits: Limits
+    graph: str | GraphHeader, arrays: Tensor | dict[str, Tensor] | None, limits: ServiceLimits
 ) -> HeteroGraph | str:
     if isinstance(graph, str):
         if arrays is not None:
