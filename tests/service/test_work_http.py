@@ -25,6 +25,7 @@ from hetune.service.core.formats.documents import parse
 from hetune.service.core.jobs import work_leases as work
 from hetune.service.core.jobs.work_documents import LeaseDocument, MeasuredUnit, WantedDocument
 from hetune.service.core.jobs.work_leases import WorkLeases
+from hetune.service.http.routes import leases
 from hetune.service.server.app import application
 from hetune.variants.errors import AccessError, InputError, LeaseError, UnreachableError
 

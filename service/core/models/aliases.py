@@ -103,10 +103,8 @@ class ModelAliases:
         with self._folder.io("read"):
             text = path.read_text("ascii", "replace")
         try:
-            record = unsealed(json.loads(text))
-            # Earlier releases wrote the number alone.
-            version = record[_VERSION] if isinstance(record, dict) else record
-        except (ValueError, KeyError, RecursionError):
+            version = unsealed(json.loads(text))[_VERSION]
+        except (ValueError, KeyError, TypeError, RecursionError):
             version = None
         if type(version) is not int:
             raise FolderError(

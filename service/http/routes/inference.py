@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
-from functools import cached_property
 
 from fastapi import APIRouter, Request, Response
 from torch import Tensor
@@ -25,7 +24,6 @@ from hetune.service.http.parameters import ModelReference
 from hetune.service.http.pieces import PiecesResponse
 from hetune.service.http.routes.requests import (
     InferDocument,
-    InferRequest,
     SelectDocument,
     read_deadline,
     read_infer,
@@ -55,10 +53,16 @@ def endpoint(work: Dispatcher) -> Callable[[str, Request], Awaitable[Response]]:
         media = media_of(request, *_BODIES)
         wanted = _answered(request.headers.get("accept", ""), media)
         async with work.asked(request, limit_of(media, service.limits)) as body:
-            given = _Given(service, name, media, body, arrived)
-            early = given.seems_to_have_deadline()
-            deadline = await asyncio.to_thread(given.deadline) if early else None
-            with service.batching.waiting(name, given.asked, len(body)) as waiting:
+            deadline: float | None = None
+            if _may_have_deadline(media, body):
+                seconds = await asyncio.to_thread(read_deadline, media, body)
+                deadline = None if seconds is None else arrived + seconds
+
+            def read() -> RunRequest:
+                found = read_infer(media, body, service.limits)
+                return found.resolved(service, name, arrived)
+
+            with service.batching.waiting(name, read, len(body)) as waiting:
                 content = await work.compute(lambda: _infer(service, waiting, wanted), deadline)
         return PiecesResponse(content, wanted.value, work.computing)
 
@@ -96,64 +100,12 @@ def _answered(accept: str, media: Media) -> Media:
     return Media.JSON if JSON_TYPE in types else media
 
 
-class _Given:
-    """A request, which is read once.
-
-    Args:
-        service: Where it has come.
-        model: The name of the model that is to run.
-        media: What it is.
-        body: Its body.
-        arrived: When it came, by `time.monotonic()`.
-    """
-
-    def __init__(
-        self, service: Service, model: str, media: Media, body: Content, arrived: float
-    ) -> None:
-        self._service, self._model = service, model
-        self._media, self._body, self._arrived = media, body, arrived
-
-    def seems_to_have_deadline(self) -> bool:
-        """Whether that has to be read before its turn."""
-        document = self._body
-        if self._media is Media.SAFETENSORS:
-            length = int.from_bytes(document[:LENGTH_BYTES], "little")
-            document = document[: LENGTH_BYTES + min(length, MOST_HEADER)]
-        return b"deadline_seconds" in bytes(document)
-
-    def deadline(self) -> float | None:
-        """Time of `time.monotonic()` after which nobody waits for the answer; None if it says none.
-
-        Raises:
-            MalformedError: It cannot be read so far.
-        """
-        return self._until(read_deadline(self._media, self._body))
-
-    def _until(self, seconds: float | None) -> float | None:
-        return None if seconds is None else self._arrived + seconds
-
-    @cached_property
-    def _request(self) -> InferRequest:
-        return read_infer(self._media, self._body, self._service.limits)
-
-    def asked(self) -> RunRequest:
-        """What it asks for."""
-        request = self._request
-        header = request.header
-        description = self._service.models.get(self._model, header.version).description
-        features = request.rows(description.in_channels)
-        return RunRequest(
-            request.graph,
-            self._service.features.resolve(request.graph, features),
-            version=header.version,
-            nodes=request.nodes,
-            subset=header.subset,
-            outputs=header.outputs,
-            variants=header.variants,
-            memory_limit=header.memory_limit,
-            explain=header.explain,
-            deadline=self._until(header.deadline_seconds),
-        )
+def _may_have_deadline(media: Media, body: Content) -> bool:
+    """Whether a deadline has to be read before the request's turn."""
+    if media is Media.SAFETENSORS:
+        length = int.from_bytes(body[:LENGTH_BYTES], "little")
+        body = body[: LENGTH_BYTES + min(length, MOST_HEADER)]
+    return b"deadline_seconds" in bytes(body)
 
 
 def _infer(service: Service, waiting: WaitingRequest, wanted: Media) -> bytes | Pieces:

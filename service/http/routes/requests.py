@@ -31,7 +31,9 @@ from hetune.service.core.formats.number_fields import (
 from hetune.service.core.graphs.document import GraphDocument, GraphHeader, graph_of
 from hetune.service.core.graphs.features import Features
 from hetune.service.core.graphs.rows import Nodes
+from hetune.service.core.inference.run_request import RunRequest
 from hetune.service.core.inference.subset import Subset
+from hetune.service.core.service import Service
 from hetune.service.http.body import Media
 from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -159,6 +161,35 @@ class InferRequest:
             name: rows if isinstance(rows, Tensor) else _matrix(_name(name), rows, width)
             for name, rows in given.items()
         }
+
+    def resolved(self, service: Service, model: str, arrived: float) -> RunRequest:
+        """What a model is to run, with features that are kept under a name.
+
+        Args:
+            service: Where the model and features by name are.
+            model: The model's name.
+            arrived: When the request came, by `time.monotonic()`.
+
+        Raises:
+            NotFoundError: There is no such model, or no such features.
+            InputError: As `rows` does.
+        """
+        header = self.header
+        description = service.models.get(model, header.version).description
+        features = self.rows(description.in_channels)
+        seconds = header.deadline_seconds
+        return RunRequest(
+            self.graph,
+            service.features.resolve(self.graph, features),
+            version=header.version,
+            nodes=self.nodes,
+            subset=header.subset,
+            outputs=header.outputs,
+            variants=header.variants,
+            memory_limit=header.memory_limit,
+            explain=header.explain,
+            deadline=None if seconds is None else arrived + seconds,
+        )
 
 
 def read_deadline(media: Media, body: Content) -> float | None:
