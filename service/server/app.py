@@ -55,12 +55,10 @@ from hetune.service.http.routes.requests import FeaturesDocument, InferDocument,
 from hetune.service.http.schema import add_examples, add_schemas, fails
 from hetune.service.pages import routes as pages
 from hetune.service.pages.sessions import Sessions
-from hetune.service.server.ambiguous import AmbiguityCheck
-from hetune.service.server.draining import Draining
-from hetune.service.server.following import follow
+from hetune.service.server.background import follow, sample_regret
 from hetune.service.server.heads import HeadRequests
 from hetune.service.server.layers import ErrorAnswers, Guard, RequestIds
-from hetune.service.server.sampling import sample_regret
+from hetune.service.server.refusals import AmbiguityCheck, Draining
 from hetune.service.server.tracing import RequestTracing
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from hetune import nn
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.graphs import GraphStore, held_bytes
 from hetune.service.core.storage.cache import BytesCache
+from hetune.variants.graph.state import GraphSlot
 
 LIMIT = 10
 IDS = torch.tensor([0, 1])
@@ -96,7 +97,7 @@ def test_nobody_waits_for_a_graph_that_is_indexed(tmp_path):
         return held.wait(60)
 
     with ThreadPoolExecutor(2) as pool:
-        pool.submit(first.cached, "slow", build)
+        pool.submit(first.state.of, GraphSlot(), None, build)
         assert begun.wait(60)
         try:
             assert pool.submit(store.add, second).result(30) == second.fingerprint

@@ -10,7 +10,7 @@ import pytest
 from hetune.service.core.inference.regret import RegretSamples
 from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.server.app import application
-from hetune.service.server.sampling import sample_regret
+from hetune.service.server.background import sample_regret
 from hetune.variants.errors import InputError
 
 from ._serving import serving, tiny_features, tiny_graph
@@ -95,7 +95,7 @@ def test_an_idle_service_samples_and_answers_stay_the_same(service, id):
 
 
 def test_nothing_is_sampled_while_a_request_is_under_way(service, id, monkeypatch):
-    monkeypatch.setattr("hetune.service.server.sampling.LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("hetune.service.server.background.SAMPLE_SECONDS", 0.001)
     service.regret.rate = 1.0
     looked = threading.Event()
     take = service.regret.take
@@ -117,7 +117,7 @@ def test_nothing_is_sampled_while_a_request_is_under_way(service, id, monkeypatc
 
 
 def test_a_request_ends_the_sample_that_is_under_way(service, id, monkeypatch):
-    monkeypatch.setattr("hetune.service.server.sampling.LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("hetune.service.server.background.SAMPLE_SECONDS", 0.001)
     service.regret.rate = 1.0
     service.inference.run("m", id, X)
 

@@ -98,7 +98,7 @@ class DeviceGauges(Collector):
         """Values; NaN for the host's memory, and where the device does not answer."""
         info, memory = self.describe()
         engine = self._engine
-        info.add_metric([str(engine.ground.device), engine.backend.name], 1)
+        info.add_metric([str(engine.device.torch_device), engine.backend.name], 1)
         usage = engine.usage()
         copies = math.nan if engine.copies is None else engine.copies.nbytes
         memory.add_metric(["graphs"], copies)

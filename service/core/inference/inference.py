@@ -198,9 +198,9 @@ class Inference:
         if number == 0:
             x = engine.put(x)
         with using_threads(layer.threads):
-            start = engine.ground.now()
+            start = engine.device.now()
             out = model.compiled[number](x, graph, variant=layer.variant)
-            seconds = engine.ground.now() - start
+            seconds = engine.device.now() - start
             threads = used_threads()
             out = model.finishes[number](out)
         return out if part is None else part.needed(out), seconds, threads
@@ -208,7 +208,7 @@ class Inference:
     def _rows(self, run: _Run, number: int, out: Tensor) -> Rows:
         """The rows to give, of those that a layer gave."""
         if run.nodes is None:  # types' rows are parts of one tensor
-            return pick(self._engine.ground.fetch(out), run.graph, None, run.by_type)
+            return pick(self._engine.device.fetch(out), run.graph, None, run.by_type)
         if run.plan.steps is None:
             return self._engine.fetch(pick(out, run.graph, run.nodes, run.by_type))
         among = run.plan.steps[number].nodes

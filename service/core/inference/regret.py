@@ -57,9 +57,9 @@ class RegretSample:
         threads = using_threads(self.threads, exactly=True)
         with engine.guarded(), torch.no_grad(), threads:
             graph = engine.graph(self._graph)
-            start = engine.ground.now()
+            start = engine.device.now()
             layer(self._x, graph, variant=variant)
-            return engine.ground.now() - start
+            return engine.device.now() - start
 
 
 class RegretSamples:

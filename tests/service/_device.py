@@ -5,7 +5,7 @@ import torch
 from hetune.service.core.models.device import HostDevice, Usage
 
 
-class NotedGround(HostDevice):
+class RecordedDevice(HostDevice):
     """On the CPU, where everything is copied all the same.
 
     Args:

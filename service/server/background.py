@@ -1,4 +1,4 @@
-"""Runs layers again while nothing else is to be done, to see what choices have lost."""
+"""What is done beside requests: following the champion, and sampling what choices have lost."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import asyncio
 import functools
 import logging
 
+from hetune.costmodel.following import Following, Given
 from hetune.service.core.inference.regret import ROUNDS, RegretSample, RegretSamples
 from hetune.service.http.dispatcher import Dispatcher
 
-LOOK_SECONDS = 0.2
+FOLLOW_SECONDS, SAMPLE_SECONDS = 0.5, 0.2
 _log = logging.getLogger(__name__)
+
+
+async def follow(following: Following | Given) -> None:
+    """Looks again and again, in a thread beside the event loop, until it is cancelled."""
+    while True:
+        await asyncio.sleep(FOLLOW_SECONDS)
+        await asyncio.to_thread(following.refresh)
 
 
 async def sample_regret(work: Dispatcher) -> None:
@@ -21,7 +29,7 @@ async def sample_regret(work: Dispatcher) -> None:
     """
     regret = work.service.regret
     while regret.rate > 0:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(SAMPLE_SECONDS)
         if not regret.is_waiting or not work.is_quiet():
             continue
         try:
