@@ -106,11 +106,6 @@ class Batching:
         self._waiting: dict[int, Waiting] = {}
         self._changed = threading.Condition()
 
-    @property
-    def is_prompt(self) -> bool:
-        """Whether a request that is alone is answered at once."""
-        return self._requests == 1 or self._delay == 0
-
     @contextmanager
     def waiting(self, model: str, read: Callable[[], Asked], size: int) -> Iterator[Waiting]:
         """A request that waits until `answer` is called, or the end.

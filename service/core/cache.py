@@ -38,10 +38,6 @@ class BytesCache(Generic[K, V]):
                 self._shrink()
             return found
 
-    def peek(self, key: K) -> V | None:
-        """The object, or None. Asking is no use of it."""
-        return self._held.get(key)
-
     def add(self, key: K, value: V) -> V:
         """Holds an object; gives the one that is held already, if there is one."""
         with self._mutex:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Literal, Self, TypeAlias, TypeVar
+from typing import Literal, Self, TypeAlias
 
 import torch
 from torch import Tensor
@@ -34,7 +36,6 @@ from hetune.variants.runtime.backends import backend_named
 from hetune.variants.runtime.compiled import CompiledLayer, compile
 from hetune.variants.runtime.devices import torch_device
 
-T = TypeVar("T")
 CudaGraph: TypeAlias = Literal["off", "auto", "on"]
 _RECORDED: dict[CudaGraph, bool | None] = {"off": False, "auto": None, "on": True}
 _PROBE = KernelSource("probe", 'extern "C" int hetune_probe() { return 0; }\n', "probe")
@@ -162,7 +163,8 @@ class Engine:
         Raises:
             DeviceError: The device fails, or has no memory left.
         """
-        moved = self.guarded(lambda: module.to(self.ground.device))
+        with self.guarded():
+            moved = module.to(self.ground.device)
         # Whoever runs it names the variant: no cost model is asked here, or kept.
         return compile(
             moved, backend=self.backend, cuda_graph=self.cuda_graph, vocabulary=vocabulary
@@ -175,7 +177,8 @@ class Engine:
             DeviceError: The device fails, or has no memory left.
         """
         device = self.ground.device
-        return self.guarded(lambda: tuple(finish.to(device) for finish in found))
+        with self.guarded():
+            return tuple(finish.to(device) for finish in found)
 
     def put(self, rows: Tensor) -> Tensor:
         """Rows of the host, on the device."""
@@ -195,43 +198,37 @@ class Engine:
             return self.ground.fetch(rows)
         return {name: self.ground.fetch(part) for name, part in rows.items()}
 
-    def timed(self, run: Callable[[], T]) -> tuple[T, float]:
-        """What a call gives, and the seconds until all that it has started has ended."""
-        start = self.ground.now()
-        found = run()
-        return found, self.ground.now() - start
-
     # When it fails.
 
-    def guarded(self, do: Callable[[], T]) -> T:
-        """What a call gives that runs layers.
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """While layers run: what the device fails with becomes an error of the service.
 
         Raises:
-            DeviceMemoryError: The device has no memory left for it. What is kept there for later
-                was given back.
+            DeviceMemoryError: The device has no memory left. What is kept there for later was given
+                back.
             DeviceError: The device fails.
         """
         try:
-            return do()
-        except torch.OutOfMemoryError as error:
-            reason = _first_line(error)
+            yield
         except (RuntimeError, DriverError) as error:
-            if isinstance(error, HetuneError) or not _is_device_s(error):
+            is_full = isinstance(error, torch.OutOfMemoryError)
+            if isinstance(error, HetuneError) or not (is_full or _is_device_s(error)):
                 raise
             reason = _first_line(error)
-            if "out of memory" not in reason:
+            if not (is_full or "out of memory" in reason):
                 raise DeviceError(
                     f"{self.ground.device} fails: {reason}; restart the service if it does not "
                     "become ready again"
                 ) from error
-        # The error is gone here, and with it what the call has held.
-        _log.error("%s is out of memory: %s", self.ground.device, reason)
-        self.release()
-        raise DeviceMemoryError(
-            f"{self.ground.device} has no memory left for this: ask again, for less (rows of some "
-            "nodes, a lower memory_limit) or later; whoever runs the service may set device_memory "
-            "lower, or end what else is on the GPU"
-        )
+            traceback.clear_frames(error.__traceback__)  # they hold what the run has computed
+            _log.error("%s is out of memory: %s", self.ground.device, reason)
+            self.release()
+            raise DeviceMemoryError(
+                f"{self.ground.device} has no memory left for this: ask again, for less (rows of "
+                "some nodes, a lower memory_limit) or later; whoever runs the service may set "
+                "device_memory lower, or end what else is on the GPU"
+            ) from None
 
     def release(self) -> None:
         """Gives back what is kept on the device for later, but for weights."""

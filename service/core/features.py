@@ -129,15 +129,6 @@ class FeatureStore:
             self._loaded.add(path, loaded)
         return loaded.given
 
-    def is_held(self, graph: str, name: str) -> bool:
-        """Whether there are such features in memory.
-
-        Raises:
-            NotFoundError: There can be no such graph.
-            MalformedError: There can be none of that name.
-        """
-        return self._files.path(graph, name) in self._loaded
-
     def resolve(self, graph: HeteroGraph | str, features: Features | str) -> Features:
         """Features that are given as they are, or by the name under which a graph has them.
 

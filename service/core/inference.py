@@ -150,12 +150,12 @@ class Inference:
             )
 
         ids = None if nodes is None else ids_of(nodes, given)
-        plan = self._engine.guarded(
-            lambda: planned(given, ids, len(found.modules), needed, subset, layers)
-        )
-        run = _Run(found, given, plan, nodes, not isinstance(features, Tensor), needed, deadline)
-        with torch.no_grad():
-            reports, kept = self._engine.guarded(lambda: self._compute(run, x))
+        with self._engine.guarded():
+            plan = planned(given, ids, len(found.modules), needed, subset, layers)
+        by_type = not isinstance(features, Tensor)
+        run = _Run(found, given, plan, nodes, by_type, needed, deadline)
+        with torch.no_grad(), self._engine.guarded():
+            reports, kept = self._compute(run, x)
         is_free = variants is None and memory_limit is None
         if is_free and plan.steps is None and math.isinf(expected_runs):
             self._regret.offer(found, given, [layer.variant for layer in plan.layers])
@@ -197,9 +197,9 @@ class Inference:
         if number == 0:
             x = engine.put(x)
         with using_threads(layer.threads):
-            out, seconds = engine.timed(
-                lambda: model.compiled[number](x, graph, variant=layer.variant)
-            )
+            start = engine.ground.now()
+            out = model.compiled[number](x, graph, variant=layer.variant)
+            seconds = engine.ground.now() - start
             threads = used_threads()
             out = model.finishes[number](out)
         return out if part is None else part.needed(out), seconds, threads

@@ -164,14 +164,6 @@ class ModelStore:
         key = self._key(name, version)
         return self._loaded.get(key) or self._loaded.add(key, self._read(*key[:2]))
 
-    def held(self, name: str, version: int | None = None) -> Model | None:
-        """A model if it is in memory. Asking is no use of it.
-
-        Raises:
-            HetuneError: As `get` does, but for what is on disk.
-        """
-        return self._loaded.peek(self._key(name, version))
-
     def _key(self, name: str, version: int | None) -> tuple[str, int, int]:
         name, at, alias = name.partition(SEPARATOR)
         if at and version is not None:

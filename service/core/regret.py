@@ -53,14 +53,13 @@ class Sample:
         Raises:
             DeviceError: The GPU that layers run on fails, or has no memory left.
         """
-        layer = self._model.compiled[self._number]
-
-        def run() -> float:
-            with torch.no_grad(), using_threads(self.threads, exactly=True):
-                graph = self._engine.graph(self._graph)
-                return self._engine.timed(lambda: layer(self._x, graph, variant=variant))[1]
-
-        return self._engine.guarded(run)
+        engine, layer = self._engine, self._model.compiled[self._number]
+        threads = using_threads(self.threads, exactly=True)
+        with engine.guarded(), torch.no_grad(), threads:
+            graph = engine.graph(self._graph)
+            start = engine.ground.now()
+            layer(self._x, graph, variant=variant)
+            return engine.ground.now() - start
 
 
 class RegretSamples:

@@ -39,7 +39,6 @@ from hetune.service.http import (
 from hetune.service.http.access_schema import add_security
 from hetune.service.http.ambiguous import Unambiguous
 from hetune.service.http.asgi import App
-from hetune.service.http.direct import Direct
 from hetune.service.http.draining import Draining
 from hetune.service.http.examples import EXAMPLES
 from hetune.service.http.following import follow
@@ -101,8 +100,7 @@ def application(
     app = routes(work, sessions)
     if not access.is_open:
         add_security(app)
-    direct = Direct(app, "POST", inference.INFER, inference.endpoint(work))
-    guarded: App = Draining(Guard(direct, access, hosts, sessions), stopping)
+    guarded: App = Draining(Guard(app, access, hosts, sessions), stopping)
     guarded = Failures(Unambiguous(guarded), stopping)
     observed: App = Observed(Heads(guarded), service.metrics)
     return RequestIds(observed if tracer is None else Traced(observed, tracer))

@@ -9,8 +9,6 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Event: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Event]]
 Send: TypeAlias = Callable[[Event], Awaitable[None]]
-UNDER_WAY = "hetune.under_way"
-"""Where a request's state has all requests of the server that are not answered yet."""
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 

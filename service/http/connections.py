@@ -7,8 +7,6 @@ import asyncio
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from hetune.service.http.asgi import UNDER_WAY
-
 HEAD_SECONDS = 20.0
 """Until a head has to be there, from its first byte or from the connection's beginning."""
 READ_SECONDS = 120.0
@@ -98,7 +96,6 @@ class Connection(HttpToolsProtocol):
         """A head begins."""
         self._has_told = self._in_head = True
         super().on_message_begin()
-        self.scope["state"][UNDER_WAY] = self.tasks
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header; or a trailer, which counts for nothing: routes may have seen the head."""

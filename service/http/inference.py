@@ -14,7 +14,6 @@ from torch import Tensor
 from hetune.service.core.answers import Answer, Report, Rows
 from hetune.service.core.asked import Asked
 from hetune.service.core.batching import Waiting
-from hetune.service.core.brief import SHORT_BYTES, SHORT_JSON_BYTES, Times
 from hetune.service.core.container import LENGTH_BYTES, MOST_HEADER, Content
 from hetune.service.core.limits import check_limit
 from hetune.service.core.message import MEDIA_TYPE, Pieces, grouped
@@ -32,12 +31,11 @@ from hetune.service.http.requests import (
 )
 from hetune.service.http.schema import gives, takes
 from hetune.service.http.work import Work
-from hetune.variants.errors import HetuneError, InputError
+from hetune.variants.errors import InputError
 
 INFER = "/v1/models/{name}/infer"
 """Where models run."""
 _BODIES = (Media.JSON, Media.SAFETENSORS)
-_SHORT = {Media.JSON: SHORT_JSON_BYTES, Media.SAFETENSORS: SHORT_BYTES}
 
 
 class InferAnswer(Report):
@@ -56,14 +54,11 @@ def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
         media = media_of(request, *_BODIES)
         wanted = _answered(request.headers.get("accept", ""), media)
         async with work.asked(request, limit_of(media, service.limits)) as body:
-            given = _Given(work, name, media, body, arrived)
+            given = _Given(service, name, media, body, arrived)
             early = given.seems_to_have_deadline()
             deadline = await asyncio.to_thread(given.deadline) if early else None
-            times = given.times(wanted) if work.is_idle_for(request) else None
             with service.batching.waiting(name, given.asked, len(body)) as waiting:
-                content = await work.compute(
-                    lambda: _infer(service, waiting, wanted), deadline, times
-                )
+                content = await work.compute(lambda: _infer(service, waiting, wanted), deadline)
         return PiecesResponse(content, wanted.value, work.computing)
 
     return infer
@@ -104,15 +99,17 @@ class _Given:
     """A request, which is read once.
 
     Args:
-        work: Where it has come.
+        service: Where it has come.
         model: The name of the model that is to run.
         media: What it is.
         body: Its body.
         arrived: When it came, by `time.monotonic()`.
     """
 
-    def __init__(self, work: Work, model: str, media: Media, body: Content, arrived: float) -> None:
-        self._work, self._service, self._model = work, work.service, model
+    def __init__(
+        self, service: Service, model: str, media: Media, body: Content, arrived: float
+    ) -> None:
+        self._service, self._model = service, model
         self._media, self._body, self._arrived = media, body, arrived
 
     def seems_to_have_deadline(self) -> bool:
@@ -155,27 +152,6 @@ class _Given:
             memory_limit=header.memory_limit,
             explain=header.explain,
             deadline=self._until(header.deadline_seconds),
-        )
-
-    def times(self, wanted: Media) -> Times | None:
-        """How long others of its kind took; None if it is none that may be brief."""
-        if len(self._body) > _SHORT[self._media] or not self._service.batching.is_prompt:
-            return None
-        try:
-            request = self._request
-        except HetuneError:
-            return None
-        header = request.header
-        demands = (request.nodes, header.variants, header.memory_limit)
-        is_plain = header.explain is False and all(demand is None for demand in demands)
-        if not (is_plain and isinstance(request.graph, str)):
-            return None
-        return self._work.experience.times_of(
-            self._model,
-            header.version,
-            request.graph,
-            request.features if isinstance(request.features, str) else None,
-            (len(self._body), wanted, header.outputs),
         )
 
 

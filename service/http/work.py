@@ -8,21 +8,18 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from fastapi import Request
 
 from hetune.profiling.jobs.activity import Activity
-from hetune.service.core.brief import Experience, Times
 from hetune.service.core.container import Content
-from hetune.service.core.deadline import check_deadline, missed
+from hetune.service.core.deadline import missed
 from hetune.service.core.service import Service
 from hetune.service.core.steps import waited
-from hetune.service.http.asgi import UNDER_WAY
 from hetune.service.http.body import Media, Upload, read, to_file
-from hetune.service.http.computer import Computer
 from hetune.service.http.gate import Gate
 from hetune.service.http.receiving import Bodies
 
@@ -39,7 +36,6 @@ class Work:
 
     Attributes:
         service: What they serve.
-        experience: How long its requests took.
         bodies: Of requests, in memory.
         staged: Of uploads, on disk.
         computing: Entered when a computation's request is there.
@@ -51,7 +47,6 @@ class Work:
     """
 
     service: Service
-    experience: Experience
     bodies: Bodies
     staged: Bodies
     computing: Gate
@@ -60,7 +55,7 @@ class Work:
     watching: Gate
     stopping: threading.Event
     activity: Activity | None
-    _computer: Computer
+    _computing: ThreadPoolExecutor
     _asking: ThreadPoolExecutor
 
     @classmethod
@@ -87,7 +82,6 @@ class Work:
         )
         return cls(
             service,
-            Experience(service),
             Bodies("bodies of requests", limits.waiting_bytes),
             Bodies("uploads", max(limits.uploads, 1) * limits.body_bytes),
             computing,
@@ -96,7 +90,7 @@ class Work:
             Gate("streams of events", _WATCHING, length),
             stopping or threading.Event(),
             activity,
-            Computer(),
+            ThreadPoolExecutor(1, "hetune-compute"),
             ThreadPoolExecutor(_ASKING, "hetune-database"),
         )
 
@@ -141,36 +135,22 @@ class Work:
         async with received as upload, self.uploading.turn():
             yield upload
 
-    def is_idle_for(self, request: Request) -> bool:
-        """Whether nothing is computed, or waits for it, and no other request has come.
-
-        Where many come, the loop has to read and refuse; and who computes beside it uses a core
-        that it does not.
-        """
-        others = len(request.scope.get("state", {}).get(UNDER_WAY, ())) - self.watching.inside
-        return self._computer.is_idle and others <= 1
-
-    async def compute(
-        self, do: Callable[[], T], deadline: float | None = None, times: Times | None = None
-    ) -> T:
-        """Does something in the thread that computes, or here if that is known to be brief.
+    async def compute(self, do: Callable[[], T], deadline: float | None = None) -> T:
+        """Does something in the thread that computes.
 
         Args:
             do: What; once begun it is waited for.
             deadline: Time of `time.monotonic()` until which it has to be begun.
-            times: Of the same, as it was done before; None for what is not done here.
 
         Raises:
             DeadlineError: It was not.
             NotReadyError: Kernels cannot be compiled.
         """
-        if times is not None and times.are_brief and self._computer.is_idle:
-            check_deadline(deadline)
-            return self._begun(do, time.perf_counter(), times)
         if not self.service.warm_up.is_prepared:
             await self._until_prepared()
         asked = time.perf_counter()
-        task = self._computer.submit(lambda: self._begun(do, asked, times))
+        context = contextvars.copy_context()
+        task = self._computing.submit(context.run, self._begun, do, asked)
         doing = asyncio.wrap_future(task)
         if deadline is not None:
             await asyncio.wait((doing,), timeout=max(deadline - time.monotonic(), 0.0))
@@ -187,7 +167,7 @@ class Work:
 
     async def aside(self, do: Callable[[], T]) -> T:
         """Does something in a thread of its own, beside computations."""
-        return await asyncio.to_thread(self._marked, do)
+        return await asyncio.to_thread(self._busy, do)
 
     async def ask(self, do: Callable[[], T]) -> T:
         """Asks the database, in threads for that alone: where it hangs, nothing else does."""
@@ -196,7 +176,7 @@ class Work:
 
     async def change(self, do: Callable[[], T]) -> T:
         """Changes what is in the database, beside computations."""
-        return await self.ask(lambda: self._marked(do))
+        return await self.ask(lambda: self._busy(do))
 
     def is_quiet(self) -> bool:
         """Whether nobody waits for a computation or an upload, and the service is not stopping."""
@@ -205,24 +185,25 @@ class Work:
 
     async def between(self, do: Callable[[], T]) -> T:
         """Does something that nobody waits for in the thread that computes."""
-        return await asyncio.wrap_future(self._computer.submit(lambda: self._marked(do)))
+        return await asyncio.wrap_future(self._computing.submit(self._busy, do))
 
     def close(self) -> None:
         """Begins nothing more. What is under way is not waited for."""
         self.stopping.set()
-        self._computer.close()
+        self._computing.shutdown(wait=False, cancel_futures=True)
         self._asking.shutdown(wait=False, cancel_futures=True)
         self.service.close()
 
-    def _begun(self, do: Callable[[], T], asked: float, times: Times | None) -> T:
+    def _begun(self, do: Callable[[], T], asked: float) -> T:
         begun = time.perf_counter()
         self.service.metrics.queue_seconds.observe(begun - asked)
         waited("queue", begun - asked)
-        found = self._marked(do)
-        if times is not None:
-            times.note(time.perf_counter() - begun)
-        return found
-
-    def _marked(self, do: Callable[[], T]) -> T:
-        with nullcontext() if self.activity is None else self.activity.marked():
+        with self._marked():
             return do()
+
+    def _busy(self, do: Callable[[], T]) -> T:
+        with self._marked():
+            return do()
+
+    def _marked(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.activity is None else self.activity.marked()

@@ -10,7 +10,6 @@ ARRAYS = [
     *("csc_edge", "csc_indptr", "node_dst_pair_indptr", "src_pair_etype_ptr"),
     *("dst_pair_of_edge", "dst_pair_indptr", "dst_pair_node", "dst_pair_etype", "dst_pair_count"),
     *("src_pair_of_edge", "src_pair_node", "src_pair_etype"),
-    *("src_dense_of_edge", "src_dense_node", "src_dense_etype"),
 ]
 
 
@@ -19,7 +18,7 @@ def everything(index: GraphIndex) -> dict[str, torch.Tensor]:
     for block_nodes in (1, 7, 64):
         built[f"node_blocks({block_nodes})"] = node_blocks(index, block_nodes)
         built[f"block_order({block_nodes})"] = block_order(index, block_nodes)
-    for space in ("edge", "dst_pair", "src_pair", "src_dense"):
+    for space in ("edge", "dst_pair", "src_pair"):
         for block_nodes in (None, 7, 64) if space in ("edge", "dst_pair") else (None,):
             groups = row_groups(index, space, block_nodes)
             for part in ("rows", "group_ptr", "group_etype", "block_ptr"):

@@ -12,10 +12,9 @@ CPU = torch.device("cpu")
 ARRAYS = (
     "edge_id position src dst etype indptr in_degree degree_order csc_edge csc_indptr "
     "dst_pair_of_edge dst_pair_indptr dst_pair_node dst_pair_etype dst_pair_count "
-    "node_dst_pair_indptr src_pair_of_edge src_pair_node src_pair_etype src_pair_etype_ptr "
-    "src_dense_of_edge src_dense_node src_dense_etype"
+    "node_dst_pair_indptr src_pair_of_edge src_pair_node src_pair_etype src_pair_etype_ptr"
 )
-COUNTS = ["num_edges", "num_nodes", "num_etypes", "num_dst_pairs", "num_src_pairs", "num_src_dense"]
+COUNTS = ["num_edges", "num_nodes", "num_etypes", "num_dst_pairs", "num_src_pairs"]
 
 
 @pytest.mark.parametrize("which", [None, (), (0,), (2, 0)], ids=str)

@@ -117,14 +117,8 @@ def check_against_plain_python(graph: HeteroGraph, relations: tuple[int, ...] | 
     nodes, etypes = range(graph.num_nodes), range(graph.num_etypes)
     dst_pairs = sorted({(d, t) for d, t, _ in chosen})
     src_pairs = sorted({(t, s) for _, t, s in chosen})
-    ntype = graph.ntype.tolist()
-    dense: list[tuple[int, int]] = []
-    for t in etypes:
-        types = {ntype[s] for _, r, s in chosen if r == t}
-        if types:
-            dense += [(t, n) for n in nodes if min(types) <= ntype[n] <= max(types)]
-    dst_number, src_number, dense_number = (
-        {pair: i for i, pair in enumerate(pairs)} for pairs in (dst_pairs, src_pairs, dense)
+    dst_number, src_number = (
+        {pair: i for i, pair in enumerate(pairs)} for pairs in (dst_pairs, src_pairs)
     )
     degree = Counter(d for d, _, _ in chosen)
     csc = sorted(range(len(chosen)), key=lambda i: chosen[i][2])
@@ -148,12 +142,9 @@ def check_against_plain_python(graph: HeteroGraph, relations: tuple[int, ...] | 
         "src_pair_node": [s for _, s in src_pairs],
         "src_pair_etype": [t for t, _ in src_pairs],
         "src_pair_etype_ptr": [sum(t < r for t, _ in src_pairs) for r in range(len(etypes) + 1)],
-        "src_dense_of_edge": [dense_number[t, s] for _, t, s in chosen],
-        "src_dense_node": [n for _, n in dense],
-        "src_dense_etype": [t for t, _ in dense],
     }
     assert (index.num_edges, index.num_dst_pairs) == (len(chosen), len(dst_pairs))
-    assert (index.num_src_pairs, index.num_src_dense) == (len(src_pairs), len(dense))
+    assert index.num_src_pairs == len(src_pairs)
     for name, values in expected.items():
         assert getattr(index, name).tolist() == values, name
     stats = index.relation_stats
@@ -256,7 +247,7 @@ def test_sizes_of_blocks_that_make_as_many_share_what_is_built(graph: HeteroGrap
     assert row_groups(index, "dst_pair", 10**6) is row_groups(index, "dst_pair", 10**7)
 
 
-@pytest.mark.parametrize("space", ["edge", "dst_pair", "src_pair", "src_dense"])
+@pytest.mark.parametrize("space", ["edge", "dst_pair", "src_pair"])
 def test_rows_are_grouped_by_type(graph: HeteroGraph, space: str) -> None:
     index = GraphIndex.of(graph)
     etype = index.etype if space == "edge" else getattr(index, f"{space}_etype")
@@ -413,16 +404,6 @@ def test_what_cannot_be_grouped_is_refused() -> None:
         row_groups(index, "node", None)
     with pytest.raises(InputError, match="give block_nodes=None"):
         row_groups(index, "src_pair", 64)
-
-
-def test_too_many_dense_rows_are_counted_but_refused() -> None:
-    etypes = 11_000
-    ids = np.zeros(etypes, dtype=np.int64)
-    graph = HeteroGraph(ids, ids, np.arange(etypes), num_nodes=200_000, num_etypes=etypes)
-    index = GraphIndex.of(graph)
-    assert index.num_src_dense == 200_000 * etypes
-    with pytest.raises(GraphError, match="use a variant with source pairs"):
-        index.src_dense_of_edge  # noqa: B018
 
 
 def test_without_a_compiler_numpy_takes_over(

@@ -253,7 +253,6 @@ class Naive:
             for i, (d, r, s) in enumerate(self.edges)
             if wanted is None or r in wanted
         ]
-        offsets = self.graph.node_offsets
         match rows.space:
             case Space.NODE:
                 return [{"row": v, "node": v} for v in range(self.graph.num_nodes)]
@@ -264,12 +263,6 @@ class Naive:
                 return [{"row": i, "dst": d, "etype": r} for i, (d, r) in enumerate(keys)]
             case Space.SRC_PAIR:
                 keys = sorted({(e["etype"], e["src"]) for e in chosen})
-            case Space.SRC_DENSE:
-                keys = set()
-                for e in chosen:
-                    t = int(self.graph.ntype[e["src"]])
-                    keys |= {(e["etype"], v) for v in range(offsets[t], offsets[t + 1])}
-                keys = sorted(keys)
         return [{"row": i, "etype": r, "src": s} for i, (r, s) in enumerate(keys)]
 
     def inside(self, row, node):

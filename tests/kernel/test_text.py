@@ -163,7 +163,7 @@ def test_kernel_text(kernel, text):
     ("type", "text"),
     [
         (Type(Space.NODE), "node[]"),
-        (Type(Space.SRC_DENSE, (3,), "g1"), "src_dense@g1[3]"),
+        (Type(Space.SRC_PAIR, (3,), "g1"), "src_pair@g1[3]"),
         (Type(Space.SHARED, (2, 3, 4)), "shared[2,3,4]"),
     ],
 )
@@ -227,8 +227,8 @@ def test_blank_lines_are_skipped():
 
 
 def test_schedule_text():
-    schedule = Schedule(block_nodes=256, unroll=4, balance="edge")
-    text = "schedule block_nodes=256 row_tile=5 col_vectors=4 lanes=16 unroll=4 balance=edge"
+    schedule = Schedule(block_nodes=256, unroll=4)
+    text = "schedule block_nodes=256 row_tile=5 col_vectors=4 lanes=16 unroll=4"
     assert show_schedule(schedule).startswith(text)
     assert parse_schedule(text) == schedule
     assert parse_schedule(show_schedule(schedule)) == schedule

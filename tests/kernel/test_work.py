@@ -17,17 +17,14 @@ COUNTS = {
     ("edge", ""): 100,
     ("src_pair", ""): 40,
     ("dst_pair", ""): 30,
-    ("src_dense", ""): 60,
     ("etype", "s"): 2,
     ("edge", "s"): 20,
     ("src_pair", "s"): 8,
     ("dst_pair", "s"): 7,
-    ("src_dense", "s"): 15,
     ("etype", "r"): 4,
     ("edge", "r"): 80,
     ("src_pair", "r"): 32,
     ("dst_pair", "r"): 23,
-    ("src_dense", "r"): 45,
 }
 
 
@@ -275,7 +272,7 @@ traverse node
 
 @pytest.mark.parametrize(("buffers", "kernels", "expected"), FEW)
 def test_work_of_nodes_with_an_edge(buffers, kernels, expected):
-    few = {Space.EDGE: 6, Space.SRC_PAIR: 4, Space.DST_PAIR: 4, Space.SRC_DENSE: 4}
+    few = {Space.EDGE: 6, Space.SRC_PAIR: 4, Space.DST_PAIR: 4}
     assert of(buffers, kernels, lambda rows: few.get(rows.space, count(rows))) == expected
 
 

@@ -61,14 +61,12 @@ def test_each_is_one_of_a_kind(name):
 
 
 IDS = {
-    "rgcn mean": ["vanilla", "src", "dense", "dst", "hybrid"],
+    "rgcn mean": ["vanilla", "src", "dst", "hybrid"],
     "rgat across": [
         "vanilla",
         "edge+weights-first",
         "src",
         "src+weights-first",
-        "dense",
-        "dense+weights-first",
         "dst",
         "dst+weights-first",
         "dst+weights-first+edge-scores",
@@ -76,7 +74,7 @@ IDS = {
         "hybrid+weights-first",
         "hybrid+weights-first+edge-scores",
     ],
-    "edge weights": ["vanilla", "src", "dense", "dst", "hybrid"],
+    "edge weights": ["vanilla", "src", "dst", "hybrid"],
     "edge weights, shared map": ["vanilla", "src"],
     "linear": ["vanilla"],
     "aggregate": ["vanilla"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from hetune.variants.passes.compact import Compact
-from hetune.variants.program.nodes import Space
 
 REWRITES = {
     "a typed product moves to source pairs": (
@@ -21,24 +20,6 @@ REWRITES = {
         program p(x: node[4] feature, w: etype[4,3])
           x_src_pair: src_pair[4] = take x src_pair src
           h: src_pair[3] = linear x_src_pair w
-          h_edge: edge[3] = take h edge
-          out: node[3] = sum h_edge node
-          return out
-        """,
-    ),
-    "or to all nodes of the source type": (
-        Compact(source=Space.SRC_DENSE),
-        """
-        program p(x: node[4] feature, w: etype[4,3])
-          xs: edge[4] = take x edge src
-          h: edge[3] = linear xs w
-          out: node[3] = sum h node
-          return out
-        """,
-        """
-        program p(x: node[4] feature, w: etype[4,3])
-          x_src_dense: src_dense[4] = take x src_dense src
-          h: src_dense[3] = linear x_src_dense w
           h_edge: edge[3] = take h edge
           out: node[3] = sum h_edge node
           return out

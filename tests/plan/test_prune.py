@@ -19,14 +19,12 @@ FITS = [
     # On every graph there are at most as many pairs as edges, of a group as of all edges.
     (Cost(True, Rows(Space.SRC_PAIR), 16), Cost(True, Rows(Space.EDGE), 16), True),
     (Cost(True, Rows(Space.DST_PAIR), 16), Cost(True, Rows(Space.EDGE), 16), True),
-    (Cost(True, Rows(Space.SRC_PAIR), 16), Cost(True, Rows(Space.SRC_DENSE), 16), True),
     (Cost(True, Rows(Space.SRC_PAIR, "s"), 16), Cost(True, Rows(Space.SRC_PAIR), 16), True),
     (Cost(True, Rows(Space.NODE), 16), Cost(True, Rows(Space.NODE), 16), True),
     # Which side has fewer, and whether nodes outnumber edges, is up to the graph.
     (Cost(True, Rows(Space.SRC_PAIR), 16), Cost(True, Rows(Space.DST_PAIR), 16), False),
     (Cost(True, Rows(Space.DST_PAIR), 16), Cost(True, Rows(Space.SRC_PAIR), 16), False),
     (Cost(True, Rows(Space.NODE), 16), Cost(True, Rows(Space.EDGE), 16), False),
-    (Cost(True, Rows(Space.SRC_DENSE), 16), Cost(True, Rows(Space.EDGE), 16), False),
     (Cost(True, Rows(Space.SRC_PAIR), 16), Cost(True, Rows(Space.SRC_PAIR, "s"), 16), False),
     (Cost(True, Rows(Space.SRC_PAIR, "d"), 16), Cost(True, Rows(Space.SRC_PAIR, "s"), 16), False),
     # A dot product is never dearer than a matrix product of as many operations; more is more.

@@ -73,13 +73,6 @@ class Naive:
                 return sorted({(self.edges[e][2], self.edges[e][0]) for e in edges})
             case Space.DST_PAIR:
                 return sorted({(self.edges[e][2], self.edges[e][1]) for e in edges})
-            case Space.SRC_DENSE:
-                return sorted(
-                    (r, n)
-                    for r in {self.edges[e][2] for e in edges}
-                    for n in range(graph.num_nodes)
-                    if self.ntype[n] == graph.etype_src_ntype[r]
-                )
             case Space.NTYPE:
                 return range(graph.num_ntypes)
             case Space.ETYPE:
@@ -104,7 +97,7 @@ class Naive:
                 return key[1]
             case Space.EDGE, _:
                 return key
-            case ((Space.SRC_PAIR | Space.SRC_DENSE), _):
+            case Space.SRC_PAIR, _:
                 return self.edges[key][2], self.edges[key][0]
             case Space.DST_PAIR, _:
                 return self.edges[key][2], self.edges[key][1]
@@ -176,12 +169,9 @@ program everything(
   fg: edge@g[2] = take f edge@g
   sp: src_pair@g[4] = take x src_pair@g src
   hp: src_pair@g[2,3] = linear sp w
-  sd: src_dense[4] = take x src_dense src
-  hd: src_dense[2,3] = linear sd w
   dp: dst_pair[2,4] = take xh dst_pair dst
   hq: dst_pair[2,3] = linear dp wh
   from_pairs: edge@g[2,3] = take hp edge@g
-  from_dense: edge[2,3] = take hd edge
   from_dst: edge[2,3] = take hq edge
   by_node: node[3] = linear x wn
   by_all: node[3] = linear x ws

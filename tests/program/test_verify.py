@@ -32,7 +32,7 @@ def with_value(line: str) -> Program:
 
 
 GOOD = [
-    ("take x src_dense@g src", "src_dense@g[8]"),
+    ("take x src_pair@g src", "src_pair@g[8]"),
     ("take sp edge", "edge[8]"),
     ("take dg edge@g", "edge@g[8]"),
     ("take xe edge@g", "edge@g[8]"),

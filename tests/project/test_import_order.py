@@ -17,7 +17,7 @@ SOURCE = ROOT / "src"
 ORDER = (
     "hetune.variants.errors",
     "hetune.variants.exhaustion",
-    # Text and bytes only (ADR 4).
+    # Text and bytes only (ADR 3).
     "hetune.variants.registry",
     "hetune.variants.graph",
     "hetune.variants.program",

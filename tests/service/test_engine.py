@@ -3,6 +3,7 @@
 There is no GPU. `NotedGround` copies as one does.
 """
 
+import weakref
 from contextlib import nullcontext
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -212,6 +213,8 @@ class Failing(TorchBackend):
         run = super().bind(launch, schedule, place)
 
         def fail(buffers):
+            held = torch.ones(1)
+            self.held = weakref.ref(held)
             if self.error is not None:
                 raise self.error
             run(buffers)
@@ -233,12 +236,21 @@ def failing(tmp_path, ground, error):
     ],
     ids=["torch", "elsewhere", "driver"],
 )
-def test_out_of_memory_gives_back_what_is_kept_and_lives_on(tmp_path, ground, caplog, error):
+def test_out_of_memory_gives_back_what_is_kept_and_lives_on(
+    tmp_path, ground, caplog, monkeypatch, error
+):
     service, id = failing(tmp_path, ground, error)
+    release, left = ground.release, []
+
+    def noted_release():
+        left.append(service.engine.backend.held())
+        release()
+
+    monkeypatch.setattr(ground, "release", noted_release)
     service.engine.graph(hetune.generate("aifb", 0.01))
-    with pytest.raises(DeviceMemoryError, match=r"cpu has no memory left.*device_memory") as info:
+    with pytest.raises(DeviceMemoryError, match=r"cpu has no memory left.*device_memory"):
         service.inference.run("m", id, X)
-    assert info.value.__context__ is None  # it would hold what the run held
+    assert left == [None]  # what the run held has gone before
     assert "out of memory" in caplog.text
     assert len(service.engine.copies) == 0
     assert ground.said[-1] == "release"

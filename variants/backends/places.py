@@ -17,7 +17,6 @@ VARIABLES = {
     Space.EDGE: "e",
     Space.DST_PAIR: "p",
     Space.SRC_PAIR: "p",
-    Space.SRC_DENSE: "p",
 }
 """Names of a loop's rows in generated code. Of nested loops, no two walk pairs."""
 
@@ -69,8 +68,8 @@ def node_array(arrays: Arrays, rows: Rows, end: End) -> str:
             return ""
         case Space.EDGE, (End.SRC | End.DST):
             return arrays.index(group, end.value)
-        case ((Space.SRC_PAIR | Space.SRC_DENSE), (End.SRC | End.NONE)):
-            return arrays.index(group, f"{space}_node")
+        case Space.SRC_PAIR, (End.SRC | End.NONE):
+            return arrays.index(group, "src_pair_node")
         case Space.DST_PAIR, (End.DST | End.NONE):
             return arrays.index(group, "dst_pair_node")
     raise KernelError(f"rows of {space} have no node at the end {end.value!r}")

@@ -14,7 +14,7 @@ from hetune.variants.graph import index_primitives
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.row_groups import EVENLY, RowGroups, check_block_nodes, cut_by_type
 
-_SPACES = ("edge", "dst_pair", "src_pair", "src_dense")
+_SPACES = ("edge", "dst_pair", "src_pair")
 
 _LEAST_NODES = 8
 """Nodes in a block, on average, below which equal shares are worth no more blocks."""
@@ -144,7 +144,7 @@ def row_groups(index: GraphIndex, space: str, block_nodes: int | None) -> RowGro
 
     Args:
         index: The index.
-        space: "edge", "dst_pair", "src_pair" or "src_dense".
+        space: "edge", "dst_pair" or "src_pair".
         block_nodes: Group inside the blocks of destination nodes that
             `node_blocks(index, block_nodes)` yields, rows ascending in each group; only for "edge"
             and "dst_pair". None: group all rows, in groups of at most 512 rows and blocks of
@@ -152,7 +152,6 @@ def row_groups(index: GraphIndex, space: str, block_nodes: int | None) -> RowGro
 
     Raises:
         InputError: There is no such space, or its rows have no destination to group by.
-        GraphError: There are more than 2^31 - 1 dense rows.
     """
     if space not in _SPACES:
         raise InputError(f"no rows of {space!r}: the spaces are {', '.join(map(repr, _SPACES))}")
@@ -183,10 +182,5 @@ def _groups_by_etype(index: GraphIndex, space: str) -> RowGroups:
         counts = primitives.histogram(etype, index.num_etypes).numpy()
         rows = primitives.sort_by_key(etype, max(index.num_etypes, 1))
         return cut_by_type(rows, counts)
-    if space == "src_pair":
-        rows = torch.arange(index.num_src_pairs, dtype=torch.int32, device="cpu")
-        return cut_by_type(rows, np.diff(index.src_pair_etype_ptr.numpy()))
-    spans = index.dense_spans
-    spans.check()
-    rows = torch.arange(index.num_src_dense, dtype=torch.int32, device="cpu")
-    return cut_by_type(rows, np.diff(spans.row_ptr))
+    rows = torch.arange(index.num_src_pairs, dtype=torch.int32, device="cpu")
+    return cut_by_type(rows, np.diff(index.src_pair_etype_ptr.numpy()))

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from hetune.variants.errors import InputError
-from hetune.variants.graph._dense import DenseSpans, dense_spans
 from hetune.variants.graph._order import DstPairs, EdgeOrder
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex, RelationStats
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.streams import settle
 
 _Built = TypeVar("_Built")
@@ -22,8 +22,8 @@ _Built = TypeVar("_Built")
 class DeviceIndex(GraphIndex):
     """A `GraphIndex` whose tensors lie on a device, equal to that of the CPU in every entry.
 
-    Edges travel to the device once, if they are not there. What travels back are counts (how many
-    pairs there are, in all and of each relation) and, for `dense_spans`, the nodes of source pairs.
+    Edges travel to the device once, if they are not there. What travels back are counts: how many
+    pairs there are, in all and of each relation.
 
     Attributes:
         device: Where the tensors are.
@@ -60,8 +60,8 @@ class DeviceIndex(GraphIndex):
         """
         if relations is not None:
             relations = tuple(sorted(set(relations)))
-        key = "device index", str(device), relations
-        return graph.cached(key, lambda: cls(graph, device, relations))
+        key = str(device), relations
+        return graph.state.of(_INDEXES, key, lambda: cls(graph, device, relations))
 
     def nodes_with_edges(self, end: str) -> Tensor:
         """As of the CPU's index."""
@@ -99,28 +99,6 @@ class DeviceIndex(GraphIndex):
     def csc_indptr(self) -> Tensor:
         """As of the CPU's index."""
         return self._pointers("csc_indptr", lambda: self.src.sort().values, self.num_nodes)
-
-    @property
-    def dense_spans(self) -> DenseSpans:
-        """As of the CPU's index; on the CPU."""
-
-        def build() -> DenseSpans:
-            pointers, nodes = self.src_pair_etype_ptr.cpu(), self.src_pair_node.cpu()
-            return dense_spans(pointers.numpy(), nodes.numpy(), self._node_offsets)
-
-        return self.step("dense_spans", build)
-
-    @property
-    def src_dense_of_edge(self) -> Tensor:
-        """As of the CPU's index."""
-
-        def build() -> Tensor:
-            spans = self.dense_spans
-            spans.check()
-            shift = torch.from_numpy(spans.row_ptr[:-1] - spans.first_node).to(self.device)
-            return (self.src.long() + shift[self.etype.long()]).int()
-
-        return self.step("src_dense_of_edge", build)
 
     @property
     def relation_stats(self) -> RelationStats:
@@ -202,16 +180,5 @@ class DeviceIndex(GraphIndex):
 
         return self.step("dst_pairs", build)
 
-    @property
-    def _dense_rows(self) -> tuple[Tensor, Tensor]:
-        def build() -> tuple[Tensor, Tensor]:
-            spans = self.dense_spans
-            spans.check()
-            start, first = (torch.from_numpy(array).to(self.device) for array in spans)
-            total = int(spans.row_ptr[-1])
-            types = torch.arange(self.num_etypes, device=self.device)
-            etype = torch.repeat_interleave(types, start.diff(), output_size=total)
-            row = torch.arange(total, device=self.device)
-            return (first[etype] + row - start[etype]).int(), etype.int()
 
-        return self.step("src_dense", build)
+_INDEXES = GraphSlot[tuple[str, tuple[int, ...] | None], DeviceIndex]()

@@ -1,4 +1,4 @@
-"""The indexes that kernels walk: destination CSR, source CSC, pairs, dense rows."""
+"""The indexes that kernels walk: destination CSR, source CSC, pairs."""
 
 import weakref
 from collections.abc import Callable
@@ -9,7 +9,6 @@ import torch
 
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.graph import index_primitives
-from hetune.variants.graph._dense import DenseSpans, dense_spans
 from hetune.variants.graph._order import (
     DstPairs,
     EdgeOrder,
@@ -21,6 +20,7 @@ from hetune.variants.graph._order import (
 from hetune.variants.graph._steps import Lending, Steps
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.row_groups import as_int32
+from hetune.variants.graph.state import GraphSlot
 
 __all__ = ["GraphIndex", "RelationStats"]
 
@@ -64,7 +64,6 @@ class GraphIndex(Steps):
         self.relations = relations
         self.num_nodes, self.num_etypes = graph.num_nodes, graph.num_etypes
         self._graph = weakref.ref(graph)
-        self._node_offsets = np.asarray(graph.node_offsets)
         self._edges = self._edges_of(graph)
         self._whole = None if relations is None else self._whole_of(graph)
         self.lending: Lending = Lending() if self._whole is None else self._whole.lending
@@ -92,7 +91,7 @@ class GraphIndex(Steps):
                     f"cannot index relation {wrong}: the graph has relations 0 to "
                     f"{graph.num_etypes - 1}"
                 )
-        return graph.cached(("index", relations), lambda: cls(graph, relations))
+        return graph.state.of(_INDEXES, relations, lambda: cls(graph, relations))
 
     @property
     def whole(self) -> "GraphIndex":
@@ -273,46 +272,6 @@ class GraphIndex(Steps):
         name = "src_pair_etype_ptr"
         return self._pointers(name, lambda: self.src_pair_etype, self.num_etypes)
 
-    # A row for every node of the source type of every relation that has edges here, numbered by
-    # etype, then node.
-
-    @property
-    def num_src_dense(self) -> int:
-        """PSD, the dense rows; they may be many more than edges."""
-        return int(self.dense_spans.row_ptr[-1])
-
-    @property
-    def dense_spans(self) -> DenseSpans:
-        """Where the dense rows of each relation lie."""
-
-        def build() -> DenseSpans:
-            ptr, nodes = self.src_pair_etype_ptr.numpy(), self.src_pair_node.numpy()
-            return dense_spans(ptr, nodes, self._node_offsets)
-
-        return self.step("dense_spans", build)
-
-    @property
-    def src_dense_of_edge(self) -> torch.Tensor:
-        """Dense row of each edge's source, [E]."""
-
-        def build() -> torch.Tensor:
-            spans = self.dense_spans
-            spans.check()
-            shift = as_int32(spans.row_ptr[:-1] - spans.first_node)
-            return self.src + shift.index_select(0, self.etype)
-
-        return self.step("src_dense_of_edge", build)
-
-    @property
-    def src_dense_node(self) -> torch.Tensor:
-        """Node of each dense row, [PSD]."""
-        return self._dense_rows[0]
-
-    @property
-    def src_dense_etype(self) -> torch.Tensor:
-        """Type of each dense row, [PSD], non-decreasing."""
-        return self._dense_rows[1]
-
     # Of the whole graph.
 
     @property
@@ -399,6 +358,5 @@ class GraphIndex(Steps):
 
         return self.step("dst_pairs", build)
 
-    @property
-    def _dense_rows(self) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.step("src_dense", self.dense_spans.rows)
+
+_INDEXES = GraphSlot[tuple[int, ...] | None, GraphIndex]()

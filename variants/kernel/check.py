@@ -19,7 +19,7 @@ WITH_CONSTANT = frozenset({"leaky_relu", "scale"})
 OPERAND_FUNCTIONS = frozenset(fn for fn, arity in MAP_ARITY.items() if arity == 1) - {"reciprocal"}
 """The functions that a product's operand may go through: padding of its rows stays finite."""
 
-PAIRS = (Space.SRC_PAIR, Space.SRC_DENSE, Space.DST_PAIR)
+PAIRS = (Space.SRC_PAIR, Space.DST_PAIR)
 ROW_SPACES = (Space.NODE, Space.EDGE, *PAIRS)
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -27,7 +27,6 @@ NODE_ENDS = {
     Space.NODE: (End.NONE,),
     Space.EDGE: (End.SRC, End.DST),
     Space.SRC_PAIR: (End.SRC,),
-    Space.SRC_DENSE: (End.SRC,),
     Space.DST_PAIR: (End.DST,),
 }
 """How a loop over a space's rows may name a node."""

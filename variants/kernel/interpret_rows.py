@@ -31,8 +31,6 @@ def row_count(rows: Rows, index_of: IndexOf, graph: HeteroGraph) -> int:
             return index_of(rows.group).num_edges
         case Space.SRC_PAIR:
             return index_of(rows.group).num_src_pairs
-        case Space.SRC_DENSE:
-            return index_of(rows.group).num_src_dense
         case Space.DST_PAIR:
             return index_of(rows.group).num_dst_pairs
 
@@ -98,8 +96,6 @@ class RowTensors:
                 return self._ids(index.dst)
             case Space.SRC_PAIR, _:
                 return self._ids(index.src_pair_node)
-            case Space.SRC_DENSE, _:
-                return self._ids(index.src_dense_node)
             case Space.DST_PAIR, _:
                 return self._ids(index.dst_pair_node)
         raise AssertionError(f"{rows.space} rows have no node")
@@ -112,8 +108,6 @@ class RowTensors:
                 return self._ids(index.etype)
             case Space.SRC_PAIR:
                 return self._ids(index.src_pair_etype)
-            case Space.SRC_DENSE:
-                return self._ids(index.src_dense_etype)
             case Space.DST_PAIR:
                 return self._ids(index.dst_pair_etype)
         raise AssertionError(f"{rows.space} rows have no edge type")
@@ -124,8 +118,6 @@ class RowTensors:
         match space:
             case Space.SRC_PAIR:
                 return self._ids(index.src_pair_of_edge)
-            case Space.SRC_DENSE:
-                return self._ids(index.src_dense_of_edge)
             case Space.DST_PAIR:
                 return self._ids(index.dst_pair_of_edge)
         raise AssertionError(f"{space} is no pair")

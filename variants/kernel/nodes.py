@@ -126,7 +126,7 @@ class Read:
 
     node buffers from edges or pairs: ``end`` says which end; from a node loop: the row itself.
     etype buffers: the row of the edge's or pair's type; ntype: of the node's; shared: row 0.
-    src_pair/src_dense/dst_pair buffers from an edge loop: the pair that the edge belongs to.
+    src_pair/dst_pair buffers from an edge loop: the pair that the edge belongs to.
     Where loops nest (node, then dst_pair, then edge), an enclosing row is the current one.
     """
 
@@ -268,8 +268,6 @@ class Schedule:
         col_vectors: Vectors of a Gemm's register tile across columns.
         lanes: float32 elements of the widest vector used (16, 8 or 4), or as many as the CPU has.
         unroll: Edges of an innermost loop in flight.
-        balance: ``"node"``: blocks of nodes; ``"edge"``: chunks of edges of equal size whose
-            partial sums are added up in a second pass (for hubs; single Traversals only).
         prefetch: How many edges (or tiles of rows, in a Gemm) ahead gathered rows are asked
             for; 0 for not at all.
     """
@@ -279,5 +277,4 @@ class Schedule:
     col_vectors: int = 4
     lanes: int = 16
     unroll: int = 1
-    balance: str = "node"
     prefetch: int = 16

@@ -39,7 +39,7 @@ GROUPS = ("", "a", "b")
 _Shape = tuple[int, ...]
 _SMOOTH = ("relu", "gelu", "sigmoid", "tanh", "one_minus", "leaky_relu", "scale", "exp")
 _BINARY = ("add", "sub", "mul", "max", "div")
-_PAIRS = (Space.SRC_PAIR, Space.SRC_DENSE, Space.DST_PAIR)
+_PAIRS = (Space.SRC_PAIR, Space.DST_PAIR)
 
 
 def random_launch(seed: int, widths: tuple[int, ...] = (1, 3, 7, 16)) -> Launch:
@@ -99,7 +99,7 @@ class _Generator:
 
     def launch(self) -> Launch:
         fused = self._rng.random() < 0.4
-        spaces = (Space.NODE, Space.EDGE, Space.DST_PAIR, *(() if fused else _PAIRS[:2]))
+        spaces = (Space.NODE, Space.EDGE, Space.DST_PAIR, *(() if fused else (Space.SRC_PAIR,)))
         kernels: list[Kernel] = []
         for _ in range(self._rng.randint(2, 3) if fused else 1):
             space = self._rng.choice(spaces)

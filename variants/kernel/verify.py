@@ -146,8 +146,8 @@ def _check_order(launch: Launch) -> None:
                 "node, dst_pair or edge rows, or give the kernel a launch of its own"
             )
         for name, end in reads(kernel):
-            at_source = end is End.SRC or launch.type_of(name).space.is_source_pair
-            own_rows = not fused and kernel.rows.space.is_source_pair
+            at_source = end is End.SRC or launch.type_of(name).space is Space.SRC_PAIR
+            own_rows = not fused and kernel.rows.space is Space.SRC_PAIR
             if name in written and at_source and not own_rows:
                 raise KernelError(
                     f"{place}: reads {name!r} at a source that the same launch writes: split the "

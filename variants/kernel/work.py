@@ -18,9 +18,9 @@ The formulas, for a row of `width` elements of 4 bytes (`element_bytes`):
   and not read when the launch wrote it before; scratch never leaves the cache and is left out.
   The distinct nodes at one end of a set of edges are not known from counts; they are taken as
   min(N, pairs at that end).
-- Gathered traffic: every read of a row that a *source* names (a node at src, a src_pair or
-  src_dense row of an edge), repeats included. Reads at destinations follow the order of the
-  loops and are no gathers. The truth lies between the two, depending on caches.
+- Gathered traffic: every read of a row that a *source* names (a node at src, a src_pair
+  row of an edge), repeats included. Reads at destinations follow the order of the loops and
+  are no gathers. The truth lies between the two, depending on caches.
 - Index traffic: 4 bytes per entry of each list that a loop follows (src, dst, etype, pair,
   position, row pointers), each list once per loop.
 
@@ -223,14 +223,11 @@ class _Tally:
         match self._types[name].space:
             case Space.NODE if rows.space is not Space.NODE:
                 side = Space.DST_PAIR if end is End.DST else Space.SRC_PAIR
-                side = Space.SRC_DENSE if rows.space is Space.SRC_DENSE else side
                 return Rows(side, rows.group)
             case Space.EDGE if rows.group:
                 return rows
             case Space.ETYPE if rows.group:
                 return Rows(Space.ETYPE, rows.group)
-            case Space.SRC_DENSE if rows.space is Space.EDGE:
-                return Rows(Space.SRC_PAIR, rows.group)
         return self._all(name)
 
     # Accesses.
@@ -242,7 +239,7 @@ class _Tally:
         if cap is not None and cover == rows:
             cover = cap
         self._touch(name, rows, cap)
-        by_pair = space.is_source_pair and rows.space is Space.EDGE
+        by_pair = space is Space.SRC_PAIR and rows.space is Space.EDGE
         if by_pair or (space is Space.NODE and end is End.SRC):
             self._add("gathers", 1, rows)
             table = Term(row_bytes, (cover,), self._all(name))

@@ -19,7 +19,7 @@ from hetune.variants.program.nodes import (
     with_operands,
 )
 
-_SIDE = {Space.SRC_PAIR: End.SRC, Space.SRC_DENSE: End.SRC, Space.DST_PAIR: End.DST}
+_SIDE = {Space.SRC_PAIR: End.SRC, Space.DST_PAIR: End.DST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,12 @@ class Compact:
 
     Attributes:
         group: The edges whose operators are moved.
-        source: ``src_pair``, or ``src_dense`` for every node of the source type.
         linear: Whether `Linear` moves too; False leaves it on the edges.
         scores: Whether dot products of source rows move too; False leaves them on the edges, whose
             sums read these rows as well.
     """
 
     group: str = ALL_EDGES
-    source: Space = Space.SRC_PAIR
     linear: bool = True
     scores: bool = True
 
@@ -60,7 +58,7 @@ class Compact:
         if isinstance(op, Dot) and side is End.SRC and not self.scores:
             return None
         if _needs_etype(builder, op):
-            space = self.source if side is End.SRC else Space.DST_PAIR
+            space = Space.SRC_PAIR if side is End.SRC else Space.DST_PAIR
             lifted, end = {a: self._lift(builder, a, space) for a in edges}, End.NONE
         else:
             lifted, end = {a: _node_of(builder, a) for a in edges}, side

@@ -15,7 +15,7 @@ from hetune.variants.passes.transform_side import TransformSide
 from hetune.variants.passes.weights_first import FoldScale, WeightsFirst
 from hetune.variants.program.nodes import End, Linear, Program, Space
 
-MESSAGES = ("edge", "src", "dense", "dst", "hybrid")
+MESSAGES = ("edge", "src", "dst", "hybrid")
 SCORES = ("src", "dst", "hybrid")
 EDGE_SCORES = "edge-scores"
 """Part of an alternative's id: dot products of source rows stay on the edges."""
@@ -115,7 +115,6 @@ def _pipeline(
         passes += _FOLD_ALL
     if messages == "hybrid":
         passes.append(SplitMessages())
-    source = Space.SRC_DENSE if messages == "dense" else Space.SRC_PAIR
     groups = [""]
     if "hybrid" in (messages, scores):
         groups += [SRC_SIDE, DST_SIDE]
@@ -124,7 +123,7 @@ def _pipeline(
     if messages == "hybrid":
         passes.append(AggregateFirst(DST_SIDE))
     linear = messages != "edge"
-    passes += [Compact(group, source, linear, scores=not edge_scores) for group in groups]
+    passes += [Compact(group, linear, scores=not edge_scores) for group in groups]
     return tuple(passes)
 
 
@@ -174,5 +173,5 @@ def _sound(messages: str, scores: str, folded: _Folded) -> bool:
     """
     if messages == "edge":
         return not scores
-    at_source = messages in ("src", "dense") and scores in ("", "src")
+    at_source = messages == "src" and scores in ("", "src")
     return folded.whole or not folded.weights or at_source

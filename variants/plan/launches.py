@@ -112,7 +112,7 @@ def _dependences(
 def _touched(kernel: Kernel, types: Mapping[str, Type]) -> Iterator[tuple[str, bool]]:
     """The buffers that a kernel reads or writes, and whether only in the rows of its block."""
     for name, end in reads(kernel):
-        yield name, end is not End.SRC and not types[name].space.is_source_pair
+        yield name, end is not End.SRC and types[name].space is not Space.SRC_PAIR
     for name in writes(kernel):
         yield name, True
 

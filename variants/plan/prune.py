@@ -15,8 +15,7 @@ KEPT = ("vanilla",)
 
 _NEVER_FEWER = {
     Space.NODE: (Space.NODE,),
-    Space.SRC_PAIR: (Space.SRC_PAIR, Space.SRC_DENSE, Space.EDGE),
-    Space.SRC_DENSE: (Space.SRC_DENSE,),
+    Space.SRC_PAIR: (Space.SRC_PAIR, Space.EDGE),
     Space.DST_PAIR: (Space.DST_PAIR, Space.EDGE),
     Space.EDGE: (Space.EDGE,),
 }
@@ -48,7 +47,7 @@ class Cost:
         """
         if self.is_matrix or other.is_matrix:
             return False
-        return self.rows.space.is_source_pair and other.rows.space is Space.EDGE
+        return self.rows.space is Space.SRC_PAIR and other.rows.space is Space.EDGE
 
 
 def undominated(plans: Mapping[str, Plan]) -> dict[str, Plan]:

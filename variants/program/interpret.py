@@ -129,26 +129,11 @@ class _Rows:
         keys = self.etype * self._graph.num_nodes + self.dst
         return _unique(keys)
 
-    @cached_property
-    def src_dense(self) -> tuple[Tensor, Tensor]:
-        """Sorted keys of all nodes of the source types of each edge type, as for `src_pair`."""
-        graph = self._graph
-        blocks = [torch.empty(0, dtype=torch.int64, device=graph.device)]
-        ntype = graph.ntype.long()
-        for r in torch.unique(self.etype).tolist():
-            source_types = torch.unique(ntype[self.src[self.etype == r]])
-            nodes = torch.isin(ntype, source_types).nonzero().flatten()
-            blocks.append(nodes + r * graph.num_nodes)
-        keys = torch.cat(blocks)
-        return keys, torch.searchsorted(keys, self.etype * graph.num_nodes + self.src)
-
     def pairs(self, space: Space) -> tuple[Tensor, Tensor]:
-        """Keys and the pair of each edge, in one of the three pair spaces."""
+        """Keys and the pair of each edge, in one of the two pair spaces."""
         match space:
             case Space.SRC_PAIR:
                 return self.src_pair
-            case Space.SRC_DENSE:
-                return self.src_dense
             case Space.DST_PAIR:
                 return self.dst_pair
         raise AssertionError(f"{space} is no space of pairs")

@@ -21,8 +21,6 @@ class Space(StrEnum):
     EDGE = "edge"
     SRC_PAIR = "src_pair"
     """Distinct (source node, edge type) pairs that have an edge."""
-    SRC_DENSE = "src_dense"
-    """Every node of an edge type's source node type, for each edge type that has edges."""
     DST_PAIR = "dst_pair"
     """Distinct (destination node, edge type) pairs that have an edge."""
     NTYPE = "ntype"
@@ -38,12 +36,7 @@ class Space(StrEnum):
     @property
     def is_edgewise(self) -> bool:
         """Whether every row belongs to exactly one edge type."""
-        return self in (Space.EDGE, Space.SRC_PAIR, Space.SRC_DENSE, Space.DST_PAIR)
-
-    @property
-    def is_source_pair(self) -> bool:
-        """Whether every row belongs to a source node and an edge type."""
-        return self in (Space.SRC_PAIR, Space.SRC_DENSE)
+        return self in (Space.EDGE, Space.SRC_PAIR, Space.DST_PAIR)
 
 
 class End(StrEnum):
@@ -83,8 +76,8 @@ class Type:
 class Take:
     """Copies rows to a finer space: ``out[i] = x[row of x that i belongs to]``.
 
-    node -> edge (src or dst), node -> src_pair/src_dense (src), node -> dst_pair (dst),
-    src_pair/src_dense/dst_pair -> edge of the same group, edge -> edge of a group,
+    node -> edge (src or dst), node -> src_pair (src), node -> dst_pair (dst),
+    src_pair/dst_pair -> edge of the same group, edge -> edge of a group,
     etype -> edge or pair, ntype -> node, ntype -> etype (src or dst; canonical graphs).
     """
 

@@ -199,11 +199,11 @@ def _infer_take(op: Take, x: Type) -> Type:
     match x.space, op.space:
         case (Space.NODE, Space.EDGE) | (Space.NTYPE, Space.ETYPE):
             ends = (End.SRC, End.DST)
-        case Space.NODE, (Space.SRC_PAIR | Space.SRC_DENSE):
+        case Space.NODE, Space.SRC_PAIR:
             ends = (End.SRC,)
         case Space.NODE, Space.DST_PAIR:
             ends = (End.DST,)
-        case ((Space.SRC_PAIR | Space.SRC_DENSE | Space.DST_PAIR), Space.EDGE):
+        case ((Space.SRC_PAIR | Space.DST_PAIR), Space.EDGE):
             if x.group != op.group:
                 raise ProgramError(
                     f"{show_type(x)} has rows for the group {x.group!r} but the edges are of "

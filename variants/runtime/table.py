@@ -84,8 +84,7 @@ The first nine and `gathered_bytes` are those of `Work`. The others:
 - `blocks`, `block_nodes`: blocks of destination nodes, hubs aside, and the nodes in one, on
   average; `unblocked`: 1 where the launch walks pairs or edges alone, in no blocks of nodes, or
   runs on a GPU, where all nodes are one block;
-- `edge_balanced`: 1 where the schedule splits a node's edges; on a GPU, where there are any to
-  split.
+- `edge_balanced`: 1 where programs of a GPU take chunks of edges; 0 on CPUs.
 """
 
 PREPARATION = ("nodes", "edges", "regrouped_edges", "source_pairs", "destination_pairs", "launches")
@@ -260,7 +259,7 @@ class CandidateTable:
         ]
         self._needed = tuple(dict.fromkeys(rows for each in needed for rows in each))
         uses = np.array([[r in each for r in self._needed] for each in needed], np.float64)
-        self._sources = uses * [r.space.is_source_pair for r in self._needed]
+        self._sources = uses * [r.space is Space.SRC_PAIR for r in self._needed]
         self._destinations = uses * [r.space is Space.DST_PAIR for r in self._needed]
         self._groups = np.array([len({r.group for r in each if r.group}) for each in needed])
         self._owned = np.array([row for rows in self.rows_of for row in rows], np.intp)
@@ -283,7 +282,7 @@ class CandidateTable:
             work += [
                 (base + _COLUMN["pair_gathers"], Term(1, gathered.rows))
                 for gathered, table in known.gathers
-                if table.cap is not None and table.cap.space.is_source_pair
+                if table.cap is not None and table.cap.space is Space.SRC_PAIR
             ]
             gathers += [(row, gathered) for gathered, _ in known.gathers]
             tables += [(row, table) for _, table in known.gathers]
@@ -360,7 +359,7 @@ def _structure(launch: Launch, schedule: AnySchedule) -> list[tuple[str, float]]
     if isinstance(schedule, GpuSchedule):
         block_nodes, unblocked, splits = 0, True, shares_edges(launch, schedule)
     else:
-        block_nodes, splits = schedule.block_nodes, schedule.balance == "edge"
+        block_nodes, splits = schedule.block_nodes, False
         unblocked = not is_node_blocked(launch)
     return [
         ("kernels", len(launch.kernels)),

@@ -10,7 +10,6 @@ from fastapi import Request, Response
 
 from hetune.service.core.asked import Asked as Run
 from hetune.service.core.batching import Waiting
-from hetune.service.core.brief import SHORT_BYTES, SHORT_JSON_BYTES, Times
 from hetune.service.core.fits import check_fits
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE
@@ -53,11 +52,7 @@ async def infer(
         body = await read_body(request, held, service.limits)
         with work.computing.entered(), counters.counted(name, version) as laps:
             header = json_length(request)
-            short = SHORT_JSON_BYTES if header is None else SHORT_BYTES
-            if may_be_brief := len(body) <= short and work.is_idle_for(request):
-                asked = read_request(body, header, service.limits)
-            else:
-                asked = await asyncio.to_thread(read_request, body, header, service.limits)
+            asked = await asyncio.to_thread(read_request, body, header, service.limits)
             deadline = None if asked.seconds is None else arrived + asked.seconds
             laps.lap(statistics.INPUT)
 
@@ -67,10 +62,9 @@ async def infer(
                 laps.lap(statistics.INPUT)
                 return found
 
-            times = _times(work, name, version, asked, len(body)) if may_be_brief else None
             with service.batching.waiting(name, read, len(body)) as waiting:
                 content, length = await work.compute(
-                    lambda: _answer(service, waiting, asked, laps), deadline, times
+                    lambda: _answer(service, waiting, asked, laps), deadline
                 )
             headers = {} if length is None else {"Inference-Header-Content-Length": str(length)}
             coding = accepted(request.headers.get("accept-encoding", ""))
@@ -96,15 +90,6 @@ def _run_of(service: Service, name: str, version: int, asked: Asked, deadline: f
         subset=asked.subset,
         deadline=deadline,
     )
-
-
-def _times(work: Work, name: str, version: int, asked: Asked, size: int) -> Times | None:
-    """How long others of its kind took; None if it is none that may be brief."""
-    has_nodes = any(what == "nodes" for what, _ in asked.tensors)
-    if asked.graph_id is None or has_nodes or not work.service.batching.is_prompt:
-        return None
-    kind = ("protocol", size, asked.outputs, asked.binary, asked.subset)
-    return work.experience.times_of(name, version, asked.graph_id, asked.features, kind)
 
 
 def _answer(

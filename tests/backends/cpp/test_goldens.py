@@ -116,7 +116,6 @@ KERNELS = {
     "gathered-rows": (GATHERED_ROWS, Schedule()),
     "dot-products": (DOT_PRODUCTS, Schedule(lanes=8)),
     "weighted-sum": (WEIGHTED_SUM, Schedule()),
-    "weighted-sum-by-edge": (WEIGHTED_SUM, Schedule(balance="edge")),
     "softmax": (SOFTMAX, Schedule(unroll=1)),
     "last-product": (LAST_PRODUCT, Schedule()),
     "few-registers": (AGGREGATE_FIRST, fitted(Schedule(), Vectors(8, 16))),

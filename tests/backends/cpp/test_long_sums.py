@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
 
 from ..launches import WALK
@@ -90,10 +89,6 @@ def test_hub(text, d, check, hub):
 @pytest.mark.parametrize("text", [WALK, NESTED], ids=["sum", "nested"])
 def test_rows_wider_than_the_registers(text, check, hub):
     check(parse(text.format(d=350)), only={"hub": _first_edges(hub["hub"])}, of=torch.abs)
-
-
-def test_shared_out_by_edges(check, hub):
-    check(parse(WALK.format(d=7)), Schedule(balance="edge"), only=hub, of=torch.abs)
 
 
 @pytest.mark.parametrize("d", [1, 7])

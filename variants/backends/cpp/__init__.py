@@ -7,7 +7,6 @@ from hetune.variants.backends.cpp.abi import (
     NodeBlocksSlot,
     Slot,
 )
-from hetune.variants.backends.cpp.balance import supports_edge_balance
 from hetune.variants.backends.cpp.emit import Emitted, emit
 from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot
 
@@ -22,5 +21,4 @@ __all__ = [
     "NodeTypeSlot",
     "Slot",
     "emit",
-    "supports_edge_balance",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hetune.variants.backends.cpp.abi import Arguments, ScratchSlot, Slot
-from hetune.variants.backends.cpp.balance import EdgeBalancedLowering
 from hetune.variants.backends.cpp.gemm import GemmLowering
 from hetune.variants.backends.cpp.rows import (
     CHUNK_ROWS,
@@ -18,7 +17,6 @@ from hetune.variants.backends.cpp.target import (
     Comment,
     Do,
     Function,
-    If,
     InTurns,
     Let,
     Statement,
@@ -39,17 +37,11 @@ def lower(launch: Launch, schedule: Schedule, arguments: Arguments, comment: str
     Raises:
         KernelError: a kernel cannot be compiled as it stands.
     """
-    if schedule.balance == "edge":
-        balanced = EdgeBalancedLowering(launch, "kernel_0", schedule, arguments)
-        functions = balanced.functions()
-        shares = balanced.shares
-        calls: tuple[Statement, ...] = (Do("kernel_0(c, block, blocks, carry)"),)
-    else:
-        functions, calls = _by_blocks(launch, schedule, arguments)
-        shares = Shares(_blocks(launch, arguments))
-        if is_node_blocked(launch):
-            order, hubs = arguments.block_order(), arguments.count("hubs")
-            shares = replace(shares, order=order, urgent=hubs)
+    functions, calls = _by_blocks(launch, schedule, arguments)
+    shares = Shares(_blocks(launch, arguments))
+    if is_node_blocked(launch):
+        order, hubs = arguments.block_order(), arguments.count("hubs")
+        shares = replace(shares, order=order, urgent=hubs)
     return Unit(comment, _context(arguments), functions, _entry(arguments, shares, calls))
 
 
@@ -130,13 +122,6 @@ def _entry(arguments: Arguments, shares: Shares, calls: tuple[Statement, ...]) -
     for i, (_, name) in enumerate(arguments.counts):
         body.append(Assign(f"c.{name}", f"counts[{i}]"))
     body.append(Let("int64_t", "blocks", shares.blocks))
-    if shares.join:
-        size = f"blocks * {shares.carry_width} * sizeof(float)"
-        body += [
-            Let("float*", "carry", f"static_cast<float*>(malloc({size}))"),
-            Comment("without memory: one block, which has nothing to carry"),
-            If("!carry", (Assign("blocks", "1"),)),
-        ]
     if shared:
         body.append(Let("const Context&", "shared", "c"))
     turn = "block"
@@ -144,8 +129,6 @@ def _entry(arguments: Arguments, shares: Shares, calls: tuple[Statement, ...]) -
         turn = "turn"
         calls = (Let("const int64_t", "block", f"{shares.order}[turn]"), *calls)
     body.append(InTurns(turn, "blocks", shares.urgent, calls))
-    if shares.join:
-        body += [Do(f"{shares.join}(c, blocks, carry)"), Do("free(carry)")]
     body.append(Do("return overflowed || has_overflowed()"))
     return Function(
         "the launch; see its slots for the order of the arguments",

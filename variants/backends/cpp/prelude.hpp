@@ -1,7 +1,6 @@
 // Helpers of generated kernels: vectors, elementwise functions, prefetching.
 // Vectors are those of GCC and Clang; a row is cut into vectors of exactly fitting sizes.
 #include <stdint.h>
-#include <stdlib.h>
 #if !defined(__x86_64__)
 #include <fenv.h>
 #endif
@@ -272,17 +271,6 @@ INLINE void across_edges(int32_t e, int32_t end, Step step) {
 template <class V> INLINE V relu(V x) { return maximum(V{}, x); }
 template <class V> INLINE V leaky_relu(V x, float slope) { return x > V{} ? x : x * slope; }
 template <class V> INLINE V magnitude(V x) { return x < V{} ? -x : x; }
-
-// The first of ascending values that is not below the bound; count if there is none.
-INLINE int64_t lower_bound(const int32_t* values, int64_t count, int64_t bound) {
-    int64_t low = 0;
-    while (low < count) {
-        const int64_t middle = low + (count - low) / 2;
-        if (values[middle] < bound) low = middle + 1;
-        else count = middle;
-    }
-    return low;
-}
 
 // A (K, N) matrix per head, with its columns made contiguous.
 template <int HEADS, int K, int N> INLINE void transpose(const float* w, float* columns) {

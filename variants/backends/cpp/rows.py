@@ -22,15 +22,11 @@ class Shares:
         blocks: C++ expression of the number of blocks.
         order: Array of the blocks in the order in which threads take them; empty: ascending.
         urgent: C++ expression of how many at its front are begun before all others.
-        carry_width: Floats that each block leaves to the function that follows them all.
-        join: That function; empty if there is none.
     """
 
     blocks: str
     order: str = ""
     urgent: str = "0"
-    carry_width: int = 0
-    join: str = ""
 
 
 def is_chunked(launch: Launch) -> bool:

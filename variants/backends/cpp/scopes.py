@@ -14,15 +14,14 @@ from hetune.variants.program.nodes import Space
 _PRELUDE = """c block row last stop ahead begin end sums zero V v2 v4 v8 v16 load store splat hsum
     maximum minimum magnitude transpose prefetch_row expect_row relu leaky_relu exp sigmoid tanh
     gelu infinity Lanes Context gather scatter repeat fold_sum fold_max add_lanes
-    max_lanes across_edges in_parts in_turns part_begin part_end low_half high_half join
-    lower_bound"""
+    max_lanes across_edges in_parts in_turns part_begin part_end low_half high_half join"""
 _TAKEN = frozenset((*VARIABLES.values(), *_PRELUDE.split(), *KEYWORDS))
 """Names that values must not take."""
 
 _PREFETCHED_WIDTH = 16
 """Rows narrower than a cache line are left to the hardware."""
 
-_GATHERED = (Space.NODE, Space.SRC_PAIR, Space.SRC_DENSE)
+_GATHERED = (Space.NODE, Space.SRC_PAIR)
 """Spaces whose rows an edge loop meets in no order; those of a dst_pair follow each other."""
 
 

@@ -66,10 +66,6 @@ class TraversalLowering:
         """What stands before the outermost loop."""
         self.tile = ColumnTile(schedule.lanes)
         """What the loop that is being lowered computes."""
-        self.edges: tuple[str, str] | None = None
-        """A range to which the loop over edges is restricted."""
-        self.given: dict[str, str] = {}
-        """Where accumulators are to be loaded from."""
 
     def functions(self) -> tuple[Function, ...]:
         """The function that runs a block."""
@@ -95,25 +91,6 @@ class TraversalLowering:
                 body,
             ),
         )
-
-    def node_body(
-        self,
-        body: tuple[Stmt, ...],
-        edges: tuple[str, str] | None,
-        given: dict[str, str] | None = None,
-    ) -> tuple[Statement, ...]:
-        """Statements for a part of the body, for the node ``n``.
-
-        Args:
-            body: Statements of the node's row.
-            edges: First edge of its loop over edges and the one after the last, if not all.
-            given: Where accumulators have been stored, by name, instead of starting anew.
-        """
-        self.edges = edges
-        self.given = given or {}
-        frame = Frame(self.traversal.rows, VARIABLES[Space.NODE])
-        self._lower_body(frame, body)
-        return tuple(frame.body)
 
     def row_body(self, given: str, width: int) -> tuple[Statement, ...]:
         """Statements for one row; the value ``given``, so wide, lies at ``row``."""
@@ -174,8 +151,6 @@ class TraversalLowering:
         for piece, text in self._value(stmt.name, stmt.shape, pieces):
             zero = f"{piece.type}{{}}"
             start = zero if stmt.reduce == "sum" else f"splat<{piece.type}>(-infinity)"
-            if stmt.name in self.given:
-                start = f"load<{piece.type}>({at(self.given[stmt.name], piece.offset)})"
             self.scopes.emit(Let(piece.type, text, start))
 
     def _update(self, name: str, value: str) -> None:
@@ -217,14 +192,10 @@ class TraversalLowering:
 
     def _emit_loop(self, loop: ForEach) -> None:
         outer, variable = self.scopes.inner, VARIABLES[loop.rows.space]
-        if self.edges:
-            first, end = self.edges
-            frame = Frame(loop.rows, variable, last="last")
-        else:
-            pointer = segment_array(self.args, outer.rows, loop.rows)
-            first, stop = f"{pointer}[{outer.variable}]", f"{pointer}[{outer.variable} + 1]"
-            end = self.scopes.named(outer, f"{variable}_end", stop, "const int32_t")
-            frame = Frame(loop.rows, variable, last=self._last_edge(loop.rows))
+        pointer = segment_array(self.args, outer.rows, loop.rows)
+        first, stop = f"{pointer}[{outer.variable}]", f"{pointer}[{outer.variable} + 1]"
+        end = self.scopes.named(outer, f"{variable}_end", stop, "const int32_t")
+        frame = Frame(loop.rows, variable, last=self._last_edge(loop.rows))
         sums = self._sums(loop)
         width = row_width(loop, self.values, self.launch, self.schedule.lanes)
         if width:

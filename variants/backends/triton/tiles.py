@@ -106,8 +106,6 @@ def _rows_and_types(
             types = index.dst_pair_etype
         case Space.SRC_PAIR:
             types = index.src_pair_etype
-        case Space.SRC_DENSE:
-            types = index.src_dense_etype
         case space:
             raise KernelError(f"a Gemm cannot run over {space} rows: nodes, pairs or edges")
     return torch.arange(types.numel(), device=index.device).int(), types

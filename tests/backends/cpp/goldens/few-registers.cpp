@@ -1,4 +1,4 @@
-// schedule block_nodes=1024 row_tile=6 col_vectors=2 lanes=8 unroll=1 balance=node prefetch=16
+// schedule block_nodes=1024 row_tile=6 col_vectors=2 lanes=8 unroll=1 prefetch=16
 
 namespace {
 

@@ -1,4 +1,4 @@
-// schedule block_nodes=1024 row_tile=5 col_vectors=4 lanes=16 unroll=1 balance=node prefetch=16
+// schedule block_nodes=1024 row_tile=5 col_vectors=4 lanes=16 unroll=1 prefetch=16
 
 namespace {
 
