@@ -8,8 +8,8 @@ from hetune.clients.http import job_calls
 from hetune.clients.http.call import EVENTS, Call
 from hetune.clients.http.job_calls import Event
 from hetune.clients.http.retries import Attempts, Outcome
-from hetune.service.core.documents import parse
-from hetune.service.core.job_documents import JobDocument, JobLine
+from hetune.service.core.formats.documents import parse
+from hetune.service.core.jobs.documents import JobDocument, JobLine
 
 _OK = 200
 

@@ -15,8 +15,8 @@ from tests.clients._sockets import SECONDS, answering, playing
 
 from hetune.clients import Client
 from hetune.clients.http.call import Call
-from hetune.service.core.answers import Answer, Report
-from hetune.service.core.message import Pieces
+from hetune.service.core.formats.message import Pieces
+from hetune.service.core.inference.answers import Answer, Report
 from hetune.variants.errors import TooLargeError, UnreachableError
 
 OK = b"HTTP/1.1 200 OK\r\n"
