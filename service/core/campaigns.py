@@ -10,8 +10,8 @@ from hetune.profiling.corpus import size_of, whole
 from hetune.service.core.limits import Limits, check_limit
 from hetune.service.core.plain import check_plain
 from hetune.variants.errors import CampaignError, MalformedError
+from hetune.variants.frontend.presets import MOST_WIDTH
 from hetune.variants.graph.threads import MOST_THREADS
-from hetune.variants.runtime.build import MOST_WIDTH
 
 MOST_GRAPHS = 1_000
 MOST_PROBLEMS = 10_000

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from hetune.service.core.graphs import indexed_bytes
 from hetune.service.core.limits import check_limit
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.state import GraphSlot
+
+_COPIES = GraphSlot[None, HeteroGraph]()
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -43,8 +46,7 @@ class Copies:
             TooLargeError: The graph alone is over the limit.
         """
         claim = self._claim(graph)
-        copy: HeteroGraph = graph.cached("copy", lambda: self._place(graph), owner=claim)
-        return copy
+        return graph.state.of(_COPIES, None, lambda: self._place(graph), owner=claim)
 
     @property
     def nbytes(self) -> int:

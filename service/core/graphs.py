@@ -17,7 +17,7 @@ from hetune.service.core.message import Pieces, read
 from hetune.service.core.plain import check_plain
 from hetune.variants.errors import GraphError, MalformedError, NotFoundError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.runtime.workspace import Workspace
+from hetune.variants.runtime.workspace import WORKSPACES
 
 _log = logging.getLogger(__name__)
 _INDEXED = 6
@@ -221,6 +221,6 @@ def _check_names(header: GraphHeader) -> None:
 def held_bytes(graph: HeteroGraph) -> int:
     """What a graph takes in memory with its indexes, workspace and a result, by estimate."""
     # Asked for without a lock: who indexes the graph meanwhile holds it for long.
-    space = graph.known(Workspace.KEY)
-    held = space.nbytes + space.results.nbytes if isinstance(space, Workspace) else 0
+    space = graph.state.known(WORKSPACES, None)
+    held = 0 if space is None else space.nbytes + space.results.nbytes
     return indexed_bytes(graph) + held

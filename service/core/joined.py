@@ -26,6 +26,7 @@ from hetune.service.core.steps import step
 from hetune.variants.errors import HetuneError
 from hetune.variants.graph.blocks import Blocks, block_diagonal
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import used_threads, using_threads
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import ALL_EDGES
@@ -34,6 +35,8 @@ from hetune.variants.runtime.domain import split_relations
 _log = logging.getLogger(__name__)
 _TRIALS = 3
 _REMEMBERED = 1024
+
+_ARE_GOOD = GraphSlot[tuple[tuple[str, ...], int], bool]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +153,9 @@ class JoinedRuns:
             blocks = self._blocks.add(key, block_diagonal([part.graph for part in parts]))
         joined = blocks
         model, variants = parts[0].model, parts[0].variants
-        is_good = joined.graph.cached(
-            ("joined", variants, torch.get_num_threads()),
+        is_good = joined.graph.state.of(
+            _ARE_GOOD,
+            (variants, torch.get_num_threads()),
             lambda: self._try(parts, joined),
             owner=model.compiled[0],
         )

@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.runtime.compiled import CompiledLayer
 
 _KEPT = 9
@@ -28,10 +29,12 @@ class Runs:
         return statistics.median(self.seconds) if self.seconds else None
 
 
+_RUNS = GraphSlot[None, dict[str, Runs]]()
+
+
 def runs_of(layer: CompiledLayer, graph: HeteroGraph) -> dict[str, Runs]:
     """By the ids of the variants that a layer has run by on a graph: they are prepared for it."""
-    found: dict[str, Runs] = graph.cached("runs", dict, owner=layer)
-    return found
+    return graph.state.of(_RUNS, None, dict, owner=layer)
 
 
 def note(runs: dict[str, Runs], variant: str, seconds: float) -> bool:

@@ -22,6 +22,7 @@ from hetune.service.core.steps import step
 from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads, using_threads
 from hetune.variants.runtime.choice import Choice
 from hetune.variants.runtime.scored import Candidate
@@ -32,6 +33,8 @@ ALONE_SECONDS = 0.2e-3
 meanwhile, or rest, takes about as long as they would save."""
 _ONCE = 1.0
 """Runs that a graph which is not kept is prepared for."""
+
+_REPORTS = GraphSlot[None, WeakKeyDictionary[RelationalLayer, dict[tuple[float, int], _Told]]]()
 
 
 class Selection:
@@ -220,9 +223,7 @@ def _known(
 
     Kept for as long as the graph, the selector and the layer.
     """
-    layers: WeakKeyDictionary[RelationalLayer, dict[tuple[float, int], _Told]] = graph.cached(
-        "layer reports", WeakKeyDictionary, owner=selector
-    )
+    layers = graph.state.of(_REPORTS, None, WeakKeyDictionary, owner=selector)
     return layers.setdefault(module, {})
 
 

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query
 
 from hetune.service.core.documents import Document
 from hetune.service.http.work import Work
+from hetune.variants.frontend.presets import preset_program
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.registry import default_registry
-from hetune.variants.runtime.build import layer_program
 
 Size = Annotated[int, Query(ge=1, le=65536)]
 
@@ -46,7 +46,7 @@ def router(work: Work) -> APIRouter:
         """What may be asked for as `variants`, of a layer with default options."""
 
         def found() -> Variants:
-            program = layer_program(layer, d_in, d_out, heads)
+            program = preset_program(layer, d_in, d_out, heads)
             return Variants(variants=tuple(variant.id for variant in variants_of(program, target)))
 
         with work.computing.entered():
