@@ -4,8 +4,7 @@
     python benchmarks/figures.py --check    # 1 if something differs
 
 What stands between `<!-- figures: NAME ARGUMENTS -->` and `<!-- /figures -->` is replaced: NAME is
-one of `FIGURES`, arguments are separated by `;` (a `|` would split a table's cell). `value FILE; key/key; .3f`
-prints one number.
+one of `FIGURES`, arguments are separated by `;`. `value FILE; key/key; .3f` prints one number.
 The picture of slowdowns is written to docs/slowdown.svg.
 """
 
