@@ -26,7 +26,9 @@ class Bridge(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """The answer, read."""
-        return asyncio.run_coroutine_threadsafe(self._answer(request), self._loop).result(60)
+        content = request.read()  # what is sent may be pieces, which this loop does not wait for
+        whole = httpx.Request(request.method, request.url, headers=request.headers, content=content)
+        return asyncio.run_coroutine_threadsafe(self._answer(whole), self._loop).result(60)
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
         found = await self._transport.handle_async_request(request)
