@@ -41,17 +41,17 @@ from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.sides import usual
 from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.runtime.calls import Calls, Policy
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
 from hetune.variants.runtime.pricing import Prices
 from hetune.variants.runtime.scored import domain_of
 from hetune.variants.runtime.table import CandidateTable
-from hetune.variants.runtime.use import Policy, Use
 
 _RESULTS = Path(__file__).resolve().parent / "results"
 _RUNS = 3
-_USES = GraphSlot[None, Use]()
+_CALLS = GraphSlot[None, Calls]()
 _IN_RUNS = ("new", "features", "scoring", "known", "from_nothing")
 _IN_MS = ("new", "features", "scoring", "warm")
 _TIMES = ("run", "new", "features", "scoring", "warm", "known", "from_nothing", "default")
@@ -91,8 +91,8 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> dict[str, An
     threads = kernel_threads()
 
     def choose(on: HeteroGraph) -> Variant:
-        use = on.state.of(_USES, None, Use)
-        return use.next(variants, on, policy, lambda variant: variant)[0].variant
+        calls = on.state.of(_CALLS, None, Calls)
+        return calls.next(variants, on, policy, lambda variant: variant)[0].variant
 
     def score(on: HeteroGraph) -> Prices:
         domain = domain_of(variants, on)
@@ -142,10 +142,10 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> dict[str, An
 
 
 def _calls_until_asked(variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy) -> int:
-    use = Use()
-    while not use.asked:
-        use.next(variants, graph, policy, lambda variant: variant)
-    return use.calls
+    calls = Calls()
+    while not calls.asked:
+        calls.next(variants, graph, policy, lambda variant: variant)
+    return calls.count
 
 
 def summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
