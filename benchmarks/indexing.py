@@ -88,8 +88,8 @@ def measure_hybrid(graph: HeteroGraph, rounds: int) -> dict[str, Any]:
             totals.append(time.perf_counter() - start)
     indexes = [domain.index(group) for group in (ALL_EDGES, *domain.groups)]
     built = sum(index.nbytes for index in indexes)
-    bound.tidy()
-    bound.tidy()  # as before the second run
+    bound.release_indexes()
+    bound.release_indexes()  # as before the second run
     return {
         "variant": variant.id,
         "seconds_median": statistics.median(totals),

@@ -35,7 +35,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
-from hetune.variants.runtime.given import weights_of
+from hetune.variants.runtime.plan_inputs import weights_of
 
 RESULTS = Path(__file__).parent / "results" / "warm.json"
 GRAPHS = ("kinship", "umls", "imdb", "cora", "aifb_hetero", "wiki_squirrel")
