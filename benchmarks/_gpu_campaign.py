@@ -36,7 +36,7 @@ from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.profiling.units import Unit as Measured
 from hetune.profiling.wire import measurement_from_json, measurement_to_json
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.frontend.presets import preset_program
+from hetune.variants.frontend.presets import labeled_preset, preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.sides import id_on
 from hetune.variants.plan.variants import Variant, variants_of
@@ -290,7 +290,7 @@ def _by_problem(campaign: Campaign) -> dict[ProblemSpec, list[Measured]]:
 
 def _held_out(graph: str, layer: str, width: int) -> ProblemSpec:
     recipe = GraphRecipe(graph, HELD_OUT, "benchmark", (("name", graph),))
-    return ProblemSpec(recipe, layer, width, width, 1, 1, device="cuda")
+    return ProblemSpec(recipe, labeled_preset(layer, width, width, 1), 1, device="cuda")
 
 
 def _key(kind: str, problem: ProblemSpec) -> str:

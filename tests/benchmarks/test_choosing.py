@@ -12,6 +12,7 @@ from rich.console import Console
 from hetune.costmodel.selector import Selector
 from hetune.profiling.corpus import recipe
 from hetune.profiling.units import ProblemSpec
+from hetune.variants.frontend.presets import labeled_preset
 
 
 def test_overhead_is_in_runs_of_what_was_chosen():
@@ -77,7 +78,9 @@ def test_the_table_fits_a_hundred_columns():
 
 def test_overhead_is_measured_as_compiled_layers_select():
     tiny = recipe("tiny", "typed", options={"nodes": 20, "edges": 60, "etypes": 3})
-    found = measure(Selector.load(), ProblemSpec(tiny, "rgat", 8, 8, 1, 1), repeats=1)
+    found = measure(
+        Selector.load(), ProblemSpec(tiny, labeled_preset("rgat", 8, 8, 1), 1), repeats=1
+    )
     assert (found.graph, found.layer, found.d_out) == ("tiny", "rgat", 8)
     assert min(getattr(found, name) for name in choosing._TIMES) > 0
     assert found.calls >= 1
@@ -92,7 +95,7 @@ def test_without_graphs_nothing_is_written(tmp_path, monkeypatch, capsys):
 
 def test_the_record_says_what_is_reached(tmp_path, monkeypatch, capsys):
     tiny = recipe("tiny", "typed", options={"nodes": 20, "edges": 60, "etypes": 3})
-    spec = ProblemSpec(tiny, "rgcn", 8, 8, 1, 1)
+    spec = ProblemSpec(tiny, labeled_preset("rgcn", 8, 8, 1), 1)
     monkeypatch.setattr(choosing, "specs", lambda *_: (spec,))
     out = tmp_path / "out.json"
     assert choosing.main(["--out", str(out), "--repeats", "1"]) == 0

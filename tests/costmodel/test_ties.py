@@ -10,7 +10,7 @@ import pytest
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import Manifest
 from hetune.costmodel.model.ties import tie_of, unless_tied, usual_of
-from hetune.variants.frontend.presets import preset_program
+from hetune.variants.frontend.presets import labeled_preset, preset_program
 from hetune.variants.plan.sides import usual
 from hetune.variants.plan.variants import variants_of
 
@@ -80,7 +80,7 @@ def with_usual(numbers, tie):
     renamed = [
         dataclasses.replace(
             each,
-            layer="rgcn",
+            program=labeled_preset("rgcn", 64, 64),
             candidates=tuple(
                 dataclasses.replace(c, variant=USUAL) if i == 4 else c
                 for i, c in enumerate(each.candidates)
