@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from hetune.service.core.answers import CandidateReport, LayerReport, Report
-from hetune.service.core.models import Model
-from hetune.service.core.runs import runs_of
+from hetune.service.core.inference.answers import CandidateReport, LayerReport, Report
+from hetune.service.core.models.models import Model
 from hetune.service.core.service import Service
 from hetune.service.pages.examples import draw_features
 from hetune.variants.errors import DeadlineError
@@ -129,7 +128,7 @@ def _compared(
     model: Model, number: int, graph: HeteroGraph, layer: LayerReport
 ) -> tuple[Compared, ...]:
     assert layer.explanation is not None
-    runs = runs_of(model.compiled[number], graph)
+    runs = model.compiled[number].use_of(graph).times
 
     def compared(candidate: CandidateReport) -> Compared:
         known = runs.get(candidate.variant)
