@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, cast
 
 import numpy as np
 from torch import nn
@@ -210,7 +211,7 @@ class Selector:
         """
         if isinstance(layers, str) or not isinstance(layers, Iterable):
             raise InputError(f"layers={layers!r}: give a list of names, one for each layer")
-        names, given = tuple(layers), tuple(widths) if isinstance(widths, Iterable) else (widths,)
+        names, given = tuple(layers), _listed(widths)
         if len(given) != len(names) + 1:
             raise InputError(
                 f"{len(given)} widths for {len(names)} layers: give the width of the input and "
@@ -380,6 +381,14 @@ def _loaded(device: Device, root: Path, state: State) -> _Loaded:
     model, failed = best_and_failure(device=device)
     selector = Selector.adapted(model, Shelf(device=device))
     return _Loaded(selector, time.monotonic() + RETRY_SECONDS if failed else math.inf)
+
+
+def _listed(values: object) -> tuple[Any, ...]:
+    """What a list holds; what is none stands alone."""
+    try:
+        return tuple(cast(Iterable[Any], values))
+    except TypeError:
+        return (values,)
 
 
 def _roofline(rates: Rates) -> RooflinePricer:

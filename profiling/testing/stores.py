@@ -135,7 +135,7 @@ class StoreConformance:
             ({"samples": (1.0,) * 10_001}, "more than 10000 numbers"),
             ({"launches": (replace(launch, samples=(1e-320,)),)}, "no time"),
             ({"launches": (replace(launch, columns=(1e300,)),)}, "larger than"),
-            ({"d_in": -1}, "d_in is -1"),
+            ({"threads": -1}, "threads is -1"),
             ({"threads": 2**63}, "threads is"),
             ({"peak_bytes": 1.5}, "peak_bytes is 1.5"),
             ({"prepare_seconds": -1.0}, "prepare_seconds is -1.0"),
@@ -264,7 +264,7 @@ class StoreConformance:
             ("samples", '["a"]'),
             ("launches", "[[1]]"),
             ("graph_features", "[1e300]"),
-            ("d_in", "-1"),
+            ("threads", "-1"),
         )
         with Store.open(url) as store, _logged() as lines:
             store.add([measurement(n) for n in range(1 + len(harms))], MACHINE)

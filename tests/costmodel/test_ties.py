@@ -65,7 +65,6 @@ def test_on_a_cpu_a_tie_is_no_less_than_what_sessions_differ_by():
 def test_the_usual_variant_of_a_problem_is_that_of_its_layer():
     assert usual_of(problem({"a": 1.0, USUAL: 2.0})) == 1
     assert usual_of(problem({"a": 1.0, "b": 2.0})) is None
-    assert usual_of(problem({"a": 1.0, USUAL: 2.0}, layer="no such")) is None
 
 
 @pytest.mark.parametrize(("share", "plan"), [(0.0, "dst+separate-sums"), (1.0, "src")])

@@ -29,7 +29,6 @@ from hetune.profiling.campaign.campaign import plan_of
 from hetune.profiling.campaign.cost import affordable_variants, least_variants, problem_seconds
 from hetune.profiling.corpus import FAMILIES, build, recipe, size_of
 from hetune.profiling.jobs.queue import _digest
-from hetune.profiling.measure import problem as problem_module
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.units import ProblemSpec
@@ -92,10 +91,13 @@ def test_every_key_is_read(tmp_path):
     assert found.graphs[3] == recipe(
         "part", "subsample", "own", {"edges": 0.5, "of": "clique", "of.nodes": 10}
     )
-    assert found.layers == ("rgat", "hgt")
-    assert found.kernels == ("attention",)
-    assert found.widths == ((16, 16), (32, 32), (8, 8))
-    assert (found.heads, found.threads, found.variants) == ((1, 4), (6, 1), "hybrid*")
+    assert found.programs == tuple(
+        labeled_preset(name, width, width, heads)
+        for name in ("rgat", "hgt", "attention")
+        for width in (16, 32, 8)
+        for heads in (1, 4)
+    )
+    assert (found.threads, found.variants) == ((6, 1), "hybrid*")
     assert found.sample == Sample(3, 5.0, 1)
     assert found.limits == Limits(rounds=8, memory_bytes=1_000_000_000)
     assert found.device == "cuda"
@@ -497,8 +499,8 @@ def test_a_wrong_part_of_a_campaign_is_named(data, message):
     [
         (
             {"variants": "hybird*"},
-            "no variant of its layers has an id that matches 'hybird*': take another pattern, such "
-            "as 'hybrid*'; `hetune variants` shows ids",
+            "no variant of its programs has an id that matches 'hybird*': take another pattern, "
+            "such as 'hybrid*'; `hetune variants` shows ids",
         ),
         (
             {"sample": {"per_graph": 3, "most_seconds": 1e-6}},
@@ -577,14 +579,3 @@ def test_a_job_s_digest_is_that_of_all_facts_and_keys_as_json():
     whole = json.dumps(["mine", {"rounds": 3}, False, None, sorted(keys)])
     found = _digest(["mine", {"rounds": 3}, False, None], keys)
     assert found == hashlib.sha256(whole.encode()).hexdigest()
-
-
-def test_a_thousand_graphs_have_the_same_programs_which_are_made_once(monkeypatch):
-    made = []
-    monkeypatch.setattr(problem_module, "layer_program", lambda *asked: made.append(asked))
-    monkeypatch.setattr(problem_module, "variants_of", lambda program, device: ())
-    for number in range(3):
-        graph = recipe(f"g{number}", "typed", options={"nodes": 10 + number, "edges": 20})
-        units_of(ProblemSpec(graph, labeled_preset("rgcn", 61, 67, 1), 1))
-    assert len(made) == 1
-    problem_module._program.cache_clear()
