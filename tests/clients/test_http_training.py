@@ -19,7 +19,7 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.frontend.presets import labeled_preset
 
-COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()")
+COMMAND = (sys.executable, "-c", "from hetune.clients.cli.start import main; main()")
 SECONDS = 900
 """Training gives way to all others on the machine, and so to the tests beside this one."""
 

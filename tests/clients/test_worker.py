@@ -24,7 +24,7 @@ from hetune.service.server.app import application
 from hetune.variants.errors import StoreError
 from hetune.variants.frontend.presets import labeled_preset
 
-COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()", "worker")
+COMMAND = (sys.executable, "-c", "from hetune.clients.cli.start import main; main()", "worker")
 
 
 @pytest.fixture
