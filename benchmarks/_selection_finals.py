@@ -33,7 +33,7 @@ def key(of: Problem | Measurement) -> Key:
     """What tells problems apart, and finds a problem's finals and its measurements."""
     return (
         *(of.graph, of.family, of.program.label, of.program.digest),
-        *(of.threads, of.machine),
+        *(of.program.d_in, of.program.d_out, of.threads, of.machine),
     )
 
 

@@ -338,7 +338,7 @@ def _counts(problems: Sequence[Problem]) -> dict[str, Any]:
 
 def named(keys: Set[Key]) -> list[str]:
     """Inputs by name, as results have them."""
-    return sorted(f"{layer}/{graph}/{d_in}x{d_out}" for graph, _, layer, d_in, d_out, *_ in keys)
+    return sorted(f"{layer}/{graph}/{d_in}x{d_out}" for graph, _, layer, _, d_in, d_out, *_ in keys)
 
 
 def _families(problems: Sequence[Problem]) -> str:
