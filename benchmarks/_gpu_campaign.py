@@ -36,11 +36,11 @@ from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.profiling.units import Unit as Measured
 from hetune.profiling.wire import measurement_from_json, measurement_to_json
 from hetune.variants.backends.triton.backend import TritonBackend
+from hetune.variants.frontend.presets import preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.sides import id_on
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.registry.whole import write_whole
-from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.table import CandidateTable
 
@@ -306,7 +306,7 @@ def _graph(problem: ProblemSpec, device: str) -> HeteroGraph:
 
 @cache
 def _promoted(problem: ProblemSpec) -> tuple[Variant, ...]:
-    program = layer_program(problem.layer, problem.d_in, problem.d_out, problem.heads)
+    program = preset_program(problem.layer, problem.d_in, problem.d_out, problem.heads)
     return variants_of(program, "cuda")
 
 

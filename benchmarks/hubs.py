@@ -27,12 +27,12 @@ from rich.console import Console
 from rich.table import Table
 
 from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.frontend.presets import LAYERS, preset_programs
 from hetune.variants.graph import cuts
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.plan.variants import Variant, variants_of
-from hetune.variants.runtime.build import LAYERS, layer_programs
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import constants_of, weights_of
@@ -77,7 +77,7 @@ class Problem:
     """A layer of width 64 on a graph, with random parameters."""
 
     def __init__(self, layer: str, graph: HeteroGraph) -> None:
-        (self.program,) = layer_programs(layer, 64)
+        (self.program,) = preset_programs(layer, 64)
         self.graph, self.domain, self.backend = graph, Domain(graph), CppBackend()
         values = random_parameters(self.program, graph)
         self.values = {name: 0.1 * value.float() for name, value in values.items()}

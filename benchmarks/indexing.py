@@ -16,13 +16,13 @@ import torch
 from _machine import commit, fingerprint, set_threads
 
 from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.frontend.presets import preset_programs
 from hetune.variants.graph import cuts, index_numpy, index_primitives
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.plan.sides import usual
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import ALL_EDGES
-from hetune.variants.runtime.build import layer_programs
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 
@@ -76,7 +76,7 @@ def measure(graph: HeteroGraph, rounds: int) -> dict[str, Any]:
 
 def measure_hybrid(graph: HeteroGraph, rounds: int) -> dict[str, Any]:
     """Seconds until RGCN's hybrid plan is ready to run, and the bytes of what it has indexed."""
-    (program,) = layer_programs("rgcn", 64)
+    (program,) = preset_programs("rgcn", 64)
     variant = usual(variants_of(program))
     totals = []
     for turn in range(rounds + 1):

@@ -6,7 +6,7 @@ Two layers of RGCN on a graph whose sources and destinations are drawn evenly. "
 the graph, which is indexed, by the variants that the selector chooses. "reach" cuts out what the
 nodes depend on, chooses for these graphs, indexes them, and runs. What that takes beside the runs
 alone is fitted by non-negative seconds for each graph, edge and node, as which
-`hetune.service.core.subset` has rough constants.
+`hetune.service.core.inference.subset` has rough constants.
 """
 
 import argparse

@@ -31,11 +31,11 @@ from rich.table import Table
 from hetune.profiling.measure.rounds import interleave
 from hetune.variants.backends.cpp import backend
 from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.frontend.presets import preset_program
 from hetune.variants.graph import cuts
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.registry.vectors import WIDEST
-from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
@@ -89,7 +89,7 @@ def measure(
     rule: str, layer: str, graph: HeteroGraph, width: int, rounds: int
 ) -> dict[str, dict[str, Any]]:
     """The times of the fastest variant before and now, and its id."""
-    program = layer_program(layer, width, width, 1)
+    program = preset_program(layer, width, width, 1)
     values = {n: 0.1 * v.float() for n, v in random_parameters(program, graph).items()}
     features = {p.name: values[p.name] for p in program.params if p.role == "feature"}
     runs, kept = {}, []

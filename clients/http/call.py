@@ -13,7 +13,7 @@ import httpx
 
 from hetune.clients.http.tracing import trace_headers
 from hetune.clients.http.wire import check, foreign
-from hetune.service.core.message import MEDIA_TYPE, Pieces
+from hetune.service.core.formats.message import MEDIA_TYPE, Pieces
 from hetune.variants.errors import InputError
 
 T = TypeVar("T")

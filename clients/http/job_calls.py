@@ -12,8 +12,8 @@ import httpx
 from hetune.clients.http.call import Call
 from hetune.clients.http.wire import check
 from hetune.profiling.jobs.records import State
-from hetune.service.core.documents import parse, parse_value
-from hetune.service.core.job_documents import (
+from hetune.service.core.formats.documents import parse, parse_value
+from hetune.service.core.jobs.documents import (
     JobDocument,
     JobLine,
     JobList,

@@ -8,8 +8,8 @@ from hetune.clients.http import job_calls
 from hetune.clients.http.call import Call
 from hetune.clients.http.exchange import Exchange, Outcome
 from hetune.clients.http.job_calls import EVENTS, Event
-from hetune.service.core.documents import parse
-from hetune.service.core.job_documents import JobDocument, JobLine
+from hetune.service.core.formats.documents import parse
+from hetune.service.core.jobs.documents import JobDocument, JobLine
 
 _OK = 200
 

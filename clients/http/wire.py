@@ -11,10 +11,11 @@ from torch import Tensor
 
 from hetune.clients.http.inputs import NodeIds, nodes_of
 from hetune.clients.http.received import body_of
-from hetune.service.core.answers import Answer, Report, Rows
-from hetune.service.core.documents import parse
-from hetune.service.core.graph_document import arrays_of, header_of
-from hetune.service.core.message import Message, Pieces, grouped, unpack
+from hetune.service.core.formats.documents import parse
+from hetune.service.core.formats.message import Message, Pieces, grouped, unpack
+from hetune.service.core.graphs.document import arrays_of, header_of
+from hetune.service.core.graphs.rows import Rows
+from hetune.service.core.inference.answers import Answer, Report
 from hetune.variants import errors
 from hetune.variants.errors import HetuneError, ServiceError, UnreachableError
 from hetune.variants.graph.hetero import HeteroGraph

@@ -22,9 +22,9 @@ from hetune.profiling.jobs.records import Lease
 from hetune.profiling.records import Measurement
 from hetune.profiling.store.rows import check_row
 from hetune.profiling.store.store import Added
-from hetune.service.core.documents import Document, parse
-from hetune.service.core.work import reads_a_file
-from hetune.service.core.work_documents import (
+from hetune.service.core.formats.documents import Document, parse
+from hetune.service.core.jobs.lending import reads_a_file
+from hetune.service.core.jobs.work_documents import (
     MOST_TEXT,
     AddedDocument,
     ClaimRequest,

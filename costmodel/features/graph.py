@@ -12,6 +12,7 @@ from hetune.costmodel.features import graph_numpy
 from hetune.costmodel.features.native import native_or_numpy
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.plan.sides import Side, side_of
 
 CACHED_ROWS = tuple(1 << bits for bits in graph_numpy.CACHED_ROWS_BITS)
@@ -64,6 +65,8 @@ NAMES: tuple[str, ...] = (
 )
 """Names of a graph's features, in their order; counts, and shares and ratios without a unit."""
 
+_FEATURES = GraphSlot[None, np.ndarray]()
+
 
 def graph_features(graph: HeteroGraph) -> np.ndarray:
     """The features of a graph, computed once and kept on it.
@@ -76,7 +79,7 @@ def graph_features(graph: HeteroGraph) -> np.ndarray:
     Returns:
         float64 [`NAMES`], finite and not negative; read-only.
     """
-    return graph.cached("graph_features", lambda: extract(graph))
+    return graph.state.of(_FEATURES, None, lambda: extract(graph))
 
 
 def side(features: Sequence[float] | np.ndarray) -> Side:

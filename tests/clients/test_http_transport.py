@@ -20,7 +20,7 @@ from hetune.clients.http import channel, connection
 from hetune.clients.http.call import Call
 from hetune.clients.http.received import Received, body_of
 from hetune.clients.http.transport import Transport
-from hetune.service.core.message import Pieces
+from hetune.service.core.formats.message import Pieces
 from hetune.variants.errors import UnreachableError
 
 OK = b"HTTP/1.1 200 OK\r\n"

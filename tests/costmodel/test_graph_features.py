@@ -19,6 +19,7 @@ from hetune.costmodel.features.graph import CACHED_ROWS, NAMES, graph_features, 
 from hetune.variants.errors import CompileError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.testing.graphs import AWKWARD
 from hetune.variants.testing.strategies import graphs
 
@@ -160,9 +161,12 @@ def expected(graph: HeteroGraph) -> dict[str, float]:
     return {name: found[name] for name in NAMES}
 
 
+EXPECTED = GraphSlot[None, dict[str, float]]()
+
+
 @pytest.mark.parametrize("implementation", [graph_native, graph_numpy])
 def test_features_are_what_the_page_defines(implementation, graph):
-    defined = graph.cached("expected", lambda: expected(graph))
+    defined = graph.state.of(EXPECTED, None, lambda: expected(graph))
     assert features_of(implementation, graph) == pytest.approx(defined, rel=1e-9, abs=1e-12)
 
 

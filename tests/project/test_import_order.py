@@ -31,6 +31,20 @@ ORDER = (
     "hetune.costmodel",
     "hetune.profiling",
     "hetune",
+    "hetune.service.core.formats",
+    "hetune.service.core.storage",
+    "hetune.service.core.keys",
+    "hetune.service.core.graphs",
+    "hetune.service.core.models",
+    "hetune.service.core.inference",
+    "hetune.service.core.jobs",
+    "hetune.service.core.cost_models",
+    "hetune.service.core",
+    "hetune.service.http",
+    "hetune.service.http.routes",
+    "hetune.service.http.oip",
+    "hetune.service.pages",
+    "hetune.service.server",
     "hetune.service",
     "hetune.clients",
 )
@@ -59,10 +73,11 @@ def layer_of(module: str) -> str | None:
         return None
     if module in PUBLIC:
         return "hetune"
-    for layer in ORDER:
-        if layer != "hetune" and f"{module}.".startswith(f"{layer}."):
-            return layer
-    raise AssertionError(f"{module} has no place in the pipeline: add its folder to ORDER")
+    layers = [
+        layer for layer in ORDER if layer != "hetune" and f"{module}.".startswith(f"{layer}.")
+    ]
+    assert layers, f"{module} has no place in the pipeline: add its folder to ORDER"
+    return max(layers, key=len)
 
 
 def imports(tree: ast.Module, known: set[str]) -> Iterator[tuple[int, str]]:

@@ -11,9 +11,9 @@ import httpx
 
 from hetune.clients.http.work import HttpLender
 from hetune.profiling.jobs.leases import Leases
-from hetune.service.core.work import Lending
-from hetune.service.http.app import application
+from hetune.service.core.jobs.lending import Lending
 from hetune.service.http.asgi import App
+from hetune.service.server.app import application
 
 from ._serving import make_service
 

@@ -21,12 +21,12 @@ from hetune.profiling.store.store import Added
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
-from hetune.service.core import work
-from hetune.service.core.documents import parse
-from hetune.service.core.work import Lending
-from hetune.service.core.work_documents import LeaseDocument, MeasuredUnit, WantedDocument
-from hetune.service.http import work_routes
-from hetune.service.http.app import application
+from hetune.service.core.formats.documents import parse
+from hetune.service.core.jobs import lending as work
+from hetune.service.core.jobs.lending import Lending
+from hetune.service.core.jobs.work_documents import LeaseDocument, MeasuredUnit, WantedDocument
+from hetune.service.http.routes import work as work_routes
+from hetune.service.server.app import application
 from hetune.variants.errors import AccessError, InputError, LeaseError, UnreachableError
 
 from ._serving import make_service, serving
@@ -189,7 +189,7 @@ def test_graphs_of_files_are_not_lent(http, queue, tmp_path):
 
 
 def test_a_worker_reads_no_file_that_a_service_names(service, queue, lender, monkeypatch):
-    monkeypatch.setattr("hetune.service.core.work.reads_a_file", lambda lease: False)
+    monkeypatch.setattr("hetune.service.core.jobs.lending.reads_a_file", lambda lease: False)
     graph = GraphRecipe("f", "f", "file", (("path", "/etc/hostname"),))
     job = queue.submit_units("mine", [Unit(ProblemSpec(graph, "rgcn", 4, 4, 1, 1), "v", "p")])
     with pytest.raises(InputError, match="lends graphs of files"):

@@ -3,12 +3,10 @@
 import hashlib
 import json
 import os
-import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Self, TypeVar, cast
-from weakref import WeakKeyDictionary
+from typing import Any, Self
 
 import torch
 
@@ -23,12 +21,11 @@ from hetune.variants.graph._canonical import (
 )
 from hetune.variants.graph._parts import complete
 from hetune.variants.graph.saving import rebuilt, save
+from hetune.variants.graph.state import GraphState
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.registry.openmp import survive_forks
 
 __all__ = ["CanonicalEtype", "HeteroGraph"]
-
-_Built = TypeVar("_Built")
 
 
 class HeteroGraph:
@@ -56,6 +53,9 @@ class HeteroGraph:
         edge_data: Values of the edges by name, each of shape [E, ...]. No layer looks at them.
         validate: Check everything and copy the arrays. With False the caller vouches for both:
             int32 tensors are shared, ids are not looked at.
+
+    Attributes:
+        state: What others keep with the graph, such as its indexes.
 
     Raises:
         GraphError: Something does not fit; the message says what, where and how to mend it.
@@ -96,9 +96,7 @@ class HeteroGraph:
         if validate:
             parts.check()
         self._parts = parts.owned(copy=validate)
-        self._cache: dict[Hashable, Any] = {}
-        self._owned: WeakKeyDictionary[object, dict[Hashable, Any]] = WeakKeyDictionary()
-        self._lock = threading.RLock()
+        self.state = GraphState()
         if validate:
             self._check_canonical()
 
@@ -346,30 +344,8 @@ class HeteroGraph:
         return digest.hexdigest()
 
     def unindexed(self) -> "HeteroGraph":
-        """The same graph, and nothing that is cached on it."""
+        """The same graph, and nothing that is kept with it."""
         return HeteroGraph(*self._arrays, **self._description())
-
-    def cached(self, key: Hashable, build: Callable[[], _Built], *, owner: object = None) -> _Built:
-        """What `build()` returned the first time `key` was asked for.
-
-        Built once, also when several threads ask at the same time; kept as long as the graph.
-        `build` may itself call `cached` on the same graph.
-
-        Args:
-            key: What it is.
-            build: Makes it.
-            owner: Whose it is: kept no longer than this, which it must not refer to. Owners that
-                are equal share what they own until the first of them goes.
-        """
-        with self._lock:
-            kept = self._cache if owner is None else self._owned.setdefault(owner, {})
-            if key not in kept:
-                kept[key] = build()
-            return cast(_Built, kept[key])
-
-    def known(self, key: Hashable) -> object:
-        """What `cached` has for a key already, else None. Waits for nobody."""
-        return self._cache.get(key)
 
     def __copy__(self) -> Self:
         return self

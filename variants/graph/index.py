@@ -20,6 +20,7 @@ from hetune.variants.graph._order import (
 from hetune.variants.graph._steps import Lending, Steps
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.row_groups import as_int32
+from hetune.variants.graph.state import GraphSlot
 
 __all__ = ["GraphIndex", "RelationStats"]
 
@@ -90,7 +91,7 @@ class GraphIndex(Steps):
                     f"cannot index relation {wrong}: the graph has relations 0 to "
                     f"{graph.num_etypes - 1}"
                 )
-        return graph.cached(("index", relations), lambda: cls(graph, relations))
+        return graph.state.of(_INDEXES, relations, lambda: cls(graph, relations))
 
     @property
     def whole(self) -> "GraphIndex":
@@ -356,3 +357,6 @@ class GraphIndex(Steps):
             return DstPairs(*pairs)
 
         return self.step("dst_pairs", build)
+
+
+_INDEXES = GraphSlot[tuple[int, ...] | None, GraphIndex]()
