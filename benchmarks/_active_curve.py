@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from hetune.costmodel.data import Problem
 from hetune.costmodel.model.regressor import Target
 from hetune.costmodel.model.rows import Rows
-from hetune.costmodel.model.ties import LEAST_TIES, unless_tied, usual_of
+from hetune.costmodel.model.ties import LEAST_TIES, default_of, unless_tied
 from hetune.costmodel.model.train import fit_regressors
 from hetune.profiling.active.committee import Committee
 from hetune.profiling.active.plan import Planner, batch
@@ -32,7 +32,7 @@ class Simulation:
         pool: What may be revealed.
         judged: Held-out problems, of which all is known.
         machine: Rates for the roofline model.
-        ties: Whether ties go to the usual variant, as where hetune chooses.
+        ties: Whether ties go to the default variant, as where hetune chooses.
     """
 
     def __init__(
@@ -88,8 +88,10 @@ class Simulation:
         model = Committee((regressors,), rows.overhead.launch_seconds)
         logs = []
         for problem, seconds in zip(self._judged, model.predict(self._held_out), strict=True):
-            usual = usual_of(problem) if self._ties else None
-            chosen = problem.candidates[unless_tied(seconds[0], usual, LEAST_TIES[problem.device])]
+            default = default_of(problem) if self._ties else None
+            chosen = problem.candidates[
+                unless_tied(seconds[0], default, LEAST_TIES[problem.device])
+            ]
             logs.append(np.log(chosen.seconds / problem.best.seconds))
         return float(np.exp(np.mean(logs)))
 

@@ -38,7 +38,7 @@ from hetune.profiling.wire import measurement_from_json, measurement_to_json
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.frontend.presets import preset_program
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.sides import id_on
+from hetune.variants.plan.sides import run_on
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.registry.whole import write_whole
 from hetune.variants.runtime.domain import Domain
@@ -114,11 +114,14 @@ class Profiling:
             table = CandidateTable.of(variants, domain.side)
             columns, rows_on = table.columns(domain), table.rows_on(domain)
             ids = {each.variant for each in found}
+            runs = run_on(variants, domain.side)
+            pairs = zip(variants, runs, strict=True)
+            apart = {v.id for v, run in pairs if run is not v and run.id in ids}
             write_measurements(
                 path,
                 [
                     _counted(m, columns[list(rows_on[table.place_of[m.variant]])])
-                    if m.launches and id_on(m.variant, domain.side, ids) == m.variant
+                    if m.launches and m.variant not in apart
                     else m
                     for m in found
                 ],

@@ -6,7 +6,7 @@
 A store of measured problems is revealed unit by unit, in both orders, and regret is taken on graph
 families that are held out: real graphs where the store has them (`selection.py measure`), else a
 third of the generated families, other ones for each seed. Models choose as hetune does, ties going
-to the usual variant; with `--untied` by their predictions alone.
+to the default variant; with `--untied` by their predictions alone.
 """
 
 import argparse

@@ -11,7 +11,7 @@ and trees are in the caches ("warm"). On a third, of which nothing is indexed ye
 with all that it needs ("from nothing"): most of that is indexing, which the first run would do in
 its place.
 
-Where a run is short, a compiled layer runs the usual variant before it asks. How many calls it
+Where a run is short, a compiled layer runs the default variant before it asks. How many calls it
 makes until then is counted, and asking is compared with the time of all those runs ("paid").
 """
 
@@ -46,7 +46,7 @@ from hetune.variants.frontend.presets import preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads
-from hetune.variants.plan.sides import usual
+from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
@@ -163,7 +163,7 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
     chosen = choose(graph)  # also warms up
     inputs = random_inputs(program, Domain(graph), 0)
     weights = weights_of(chosen.plan, inputs.weights, graph)
-    first = usual(variants, Domain(graph).side)
+    first = default_variant(variants, Domain(graph).side)
     given = weights_of(first.plan, inputs.weights, graph)
     times: dict[str, list[float]] = {name: [] for name in _TIMES}
 

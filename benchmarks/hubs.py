@@ -32,6 +32,7 @@ from hetune.variants.graph import cuts
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.blocks import is_node_blocked
+from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
@@ -91,7 +92,7 @@ class Problem:
         """The variant that is fastest on one thread."""
         seconds = {}
         for variant in variants_of(self.program):
-            if variant.id.endswith(f"/b{BLOCK_NODES}"):
+            if variant.choices.schedule == Schedule(block_nodes=BLOCK_NODES):
                 runs = self._executable(variant)
                 weights = weights_of(variant.plan, self.values, self.graph)
                 runs.run(self.features, weights)

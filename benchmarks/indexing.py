@@ -20,7 +20,7 @@ from hetune.variants.frontend.presets import preset_programs
 from hetune.variants.graph import cuts, index_numpy, index_primitives
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.plan.sides import usual
+from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import ALL_EDGES
 from hetune.variants.runtime.domain import Domain
@@ -77,7 +77,7 @@ def measure(graph: HeteroGraph, rounds: int) -> dict[str, Any]:
 def measure_hybrid(graph: HeteroGraph, rounds: int) -> dict[str, Any]:
     """Seconds until RGCN's hybrid plan is ready to run, and the bytes of what it has indexed."""
     (program,) = preset_programs("rgcn", 64)
-    variant = usual(variants_of(program))
+    variant = default_variant(variants_of(program))
     totals = []
     for turn in range(rounds + 1):
         fresh = graph.unindexed()

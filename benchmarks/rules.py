@@ -34,6 +34,7 @@ from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.frontend.presets import preset_program
 from hetune.variants.graph import cuts
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.plan.choices import VANILLA
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.registry.vectors import WIDEST
 from hetune.variants.runtime.domain import Domain
@@ -98,7 +99,7 @@ def measure(
             kept.append(fresh := graph.unindexed())  # domains do not keep it
             domain = Domain(fresh)
             for variant in variants_of(program):
-                if variant.id.startswith("vanilla"):
+                if variant.plan_id == VANILLA:
                     continue
                 given = weights_of(variant.plan, values, graph)
                 bound = Executable(variant.plan, domain, CppBackend(), variant.schedules)

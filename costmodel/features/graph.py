@@ -13,7 +13,8 @@ from hetune.costmodel.features.native import native_or_numpy
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.state import GraphSlot
-from hetune.variants.plan.sides import Side, side_of
+from hetune.variants.plan.choices import Side
+from hetune.variants.plan.sides import side_of
 
 CACHED_ROWS = tuple(1 << bits for bits in graph_numpy.CACHED_ROWS_BITS)
 """Sizes of caches, in rows, for which features say what share of gathers misses."""

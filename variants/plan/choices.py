@@ -15,6 +15,10 @@ Side: TypeAlias = Literal["", "src", "dst"]
 """On which side of a graph hybrid plans transform all of its edge types; none: on both."""
 
 
+VANILLA = "vanilla"
+"""Name of the plan of a program as it is written."""
+
+
 class Form(StrEnum):
     """How a program is lowered."""
 
@@ -59,7 +63,7 @@ class ProgramChoices:
             if site.label is not None
             for part in site.choices.parts
         )
-        return "+".join(parts) if self.sites else "vanilla"
+        return "+".join(parts) if self.sites else VANILLA
 
     @property
     def passes(self) -> tuple[Pass, ...]:
