@@ -12,7 +12,7 @@ from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.frontend.trace import Graph, Value, etype, layer_program, node, relu, shared
 from hetune.variants.passes.choices import Placement, SumChoices
 from hetune.variants.passes.pipeline import clean, run_passes
-from hetune.variants.passes.sites import AtSum, only, sites_of
+from hetune.variants.passes.sites import AtSite, only, sites_of
 from hetune.variants.plan import alternatives as module
 from hetune.variants.plan.alternatives import MOST, alternatives
 from hetune.variants.plan.sides import default_variant, run_on
@@ -31,15 +31,21 @@ WAYS = (Placement.SRC, Placement.DST, Placement.HYBRID)
 
 
 @layer_program
-def rgcn_hops(g: Graph, x: Value, root: Value, **weights: Value) -> Value:
-    """RGCN with a mean and a root weight, as often as there are weights."""
-    for position, w in enumerate(weights.values()):
-        x = g.mean(g.src(relu(x) if position else x) @ w) + x @ root
+def rgcn_hops(
+    g: Graph, x: Value, root: Value, w0: Value, w1: Value, w2: Value | None, w3: Value | None
+) -> Value:
+    """RGCN with a mean and a root weight, as often as there are weights, with a relu between."""
+    x = g.mean(g.src(x) @ w0) + x @ root
+    for w in (w1, w2, w3):
+        if w is not None:
+            x = relu(x)
+            x = g.mean(g.src(x) @ w) + x @ root
     return x
 
 
 def hops(count: int) -> Program:
-    return rgcn_hops(x=node(4), root=shared(4, 4), **{f"w{n}": etype(4, 4) for n in range(count)})
+    weights = {f"w{n}": etype(4, 4) if n < count else None for n in range(4)}
+    return rgcn_hops(x=node(4), root=shared(4, 4), **weights)
 
 
 def places(choices) -> tuple[Placement, ...]:
@@ -108,7 +114,7 @@ def test_a_site_alone_has_the_sums_of_others_given():
 
 
 def test_passes_at_a_sum_leave_others_as_they_are(check_rewrite):
-    step = AtSum("out", SumChoices(Placement.SRC).passes)
+    step = AtSite(("out",), SumChoices(Placement.SRC).passes)
     check_rewrite(
         step,
         """

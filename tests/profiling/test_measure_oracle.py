@@ -128,8 +128,8 @@ def test_the_part_of_a_graph_holds_all_edges_into_the_nodes_and_no_others(graph)
 def test_only_results_with_a_row_for_each_node_can_be_checked(graph):
     x = Param("x", Type(Space.NODE, (4,)), "feature")
     y = Let("y", Type(Space.EDGE, (4,)), Take("x", Space.EDGE, End.SRC))
-    edgewise = Program("edges", (x,), (y,), "y")
-    with pytest.raises(ProgramError, match="a result for each node"):
+    edgewise = Program("edges", (x,), (y,), ("y",))
+    with pytest.raises(ProgramError, match="only node rows are supported"):
         Oracle(edgewise, graph, Inputs({"x": torch.zeros(500, 4)}, {}))
 
 

@@ -56,7 +56,7 @@ def shuffled(program: Program, data: st.DataObject) -> Program:
         name="other",
         params=tuple(choose(st.permutations(params))),
         lets=tuple(lets),
-        result=new[program.result],
+        results=tuple(new[name] for name in program.results),
     )
 
 

@@ -20,6 +20,7 @@ from hetune.variants.passes.sites import Site, only, sites_of
 from hetune.variants.plan.choices import ProgramChoices, SiteChoices
 from hetune.variants.plan.lower import lower
 from hetune.variants.plan.prune import undominated
+from hetune.variants.program.limitation import limitation
 from hetune.variants.program.nodes import Program
 
 MOST = 32
@@ -98,8 +99,10 @@ def _ways(program: Program, site: Site) -> tuple[SumChoices, ...]:
     for choices in choices_of(only(program, site)):
         made = run_passes(ProgramChoices((SiteChoices(site, "", choices),)).passes, program)
         found.setdefault(made, choices)
-    left = undominated({choices: lower(made) for made, choices in found.items()})
-    return () if list(left) == [found.get(program)] else tuple(left)
+    ways = tuple(found.values())
+    if limitation(program) is None:
+        ways = tuple(undominated({choices: lower(made) for made, choices in found.items()}))
+    return () if ways == (found.get(program),) else ways
 
 
 def most_alike(ways: Sequence[Sequence[SumChoices]]) -> list[tuple[SumChoices, ...]]:

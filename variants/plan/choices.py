@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.passes.choices import Placement, SumChoices
 from hetune.variants.passes.pipeline import Pass
-from hetune.variants.passes.sites import AtSum, Site
+from hetune.variants.passes.sites import AtSite, Site
 
 Side: TypeAlias = Literal["", "src", "dst"]
 """On which side of a graph hybrid plans transform all of its edge types; none: on both."""
@@ -34,13 +34,13 @@ class SiteChoices:
     """What is decided of one site of a program.
 
     Attributes:
-        sums: Names of its sums into nodes.
+        site: Where; empty where all of a program is decided alike.
         label: What names the site in ids; empty where a program has choices at one site alone,
             None where the site is computed so in all of the program's plans.
         choices: How it is computed.
     """
 
-    sums: Site
+    site: Site
     label: str | None
     choices: SumChoices
 
@@ -68,14 +68,9 @@ class ProgramChoices:
     @property
     def passes(self) -> tuple[Pass, ...]:
         """The pipeline that does it."""
-        if len(self.sites) == 1 and not self.sites[0].sums:
+        if len(self.sites) == 1 and not self.sites[0].site:
             return self.sites[0].choices.passes
-        # Later ones first: their names are those of the program as it is written.
-        return tuple(
-            AtSum(name, site.choices.passes)
-            for site in reversed(self.sites)
-            for name in reversed(site.sums)
-        )
+        return tuple(AtSite(each.site, each.choices.passes) for each in self.sites)
 
     @property
     def is_hybrid(self) -> bool:

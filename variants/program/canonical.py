@@ -1,7 +1,7 @@
 """The canonical form of a program, by which programs are told apart.
 
-Programs that differ in names, in the order of their parameters and values, or in values that the
-result does not need, have one canonical form.
+Programs that differ in names, in the order of their parameters and values, or in values that no
+result needs, have one canonical form.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAME = "layer"
 def canonical(program: Program) -> Program:
     """The same program in its canonical form.
 
-    Parameters and values come in the order in which a walk from the result, operand by operand,
+    Parameters and values come in the order in which a walk from the results, operand by operand,
     meets them; what it does not meet is left out. They are called ``x0, x1, ...`` (features),
     ``w0, w1, ...`` (weights) and ``v0, v1, ...`` (values).
     """
@@ -29,7 +29,7 @@ def canonical(program: Program) -> Program:
     names: dict[str, str] = {}
     params: list[Param] = []
     lets: list[Let] = []
-    for name in _in_order(program.result, values):
+    for name in _in_order(program.results, values):
         match values[name]:
             case Param(role=role) as param:
                 letter = "x" if role == "feature" else "w"
@@ -45,7 +45,7 @@ def canonical(program: Program) -> Program:
         name=_NAME,
         params=tuple(params),
         lets=tuple(lets),
-        result=names[program.result],
+        results=tuple(names[result] for result in program.results),
     )
 
 
@@ -55,10 +55,10 @@ def digest(program: Program) -> str:
     return hashlib.sha256(show(canonical(program)).encode()).hexdigest()
 
 
-def _in_order(result: str, values: dict[str, Param | Let]) -> list[str]:
-    """The names that a result needs, each after its operands, and the result last."""
+def _in_order(results: tuple[str, ...], values: dict[str, Param | Let]) -> list[str]:
+    """The names that results need, each after its operands, result by result."""
     found: dict[str, None] = {}
-    stack = [result]
+    stack = [*reversed(results)]
     while stack:
         value = values[stack[-1]]
         reads = operands(value.op) if isinstance(value, Let) else ()

@@ -10,7 +10,7 @@ from hetune.variants.backends.triton.ahead import capability_of, gpu_registry
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.precision import PRECISIONS
 from hetune.variants.errors import InputError
-from hetune.variants.graph.index_primitives import primitives
+from hetune.variants.graph import index_native
 from hetune.variants.plan.variants import Device, Variant, variants_of
 from hetune.variants.program.nodes import Program
 from hetune.variants.registry import BuildReport, KernelSource, Registry, default_registry
@@ -91,5 +91,5 @@ def build(
         return LayersBuild(len(variants), len(sources), report)
     sources = sources_of(variants)
     report = (registry or default_registry()).build(sources, jobs=jobs, progress=progress)
-    primitives()
+    index_native.library()
     return LayersBuild(len(variants), len(sources), report)

@@ -40,7 +40,7 @@ def weights_of(plan: Plan, values: Mapping[str, Tensor], graph: HeteroGraph) -> 
     read |= {view.base for view in plan.views}
     found = {p.name: values[p.name].detach() for p in params if p.name in read}
     if plan.weights:
-        part = Program(plan.program.name, params, plan.weights, plan.weights[-1].name)
+        part = Program(plan.program.name, params, plan.weights, (plan.weights[-1].name,))
         exact = {p.name: values[p.name].detach().double() for p in params}
         found = {**interpret_all(part, exact, graph, wanted=read), **found}
     return {name: materialized(value.float()) for name, value in found.items()}

@@ -41,8 +41,8 @@ _GONE = 404
 _DOUBLINGS = 30
 
 
-class Exchange(Generic[T]):
-    """A call on its way: a client tries it, and asks here what to do with what became of that.
+class Attempts(Generic[T]):
+    """The attempts at a call: a client makes one, and asks here what to do with its outcome.
 
     Waits are drawn between nothing and a bound that doubles (full jitter), so that clients which
     were refused together do not come back together; `Retry-After` comes on top.

@@ -1,9 +1,8 @@
-"""Work on a service's profiling jobs, for a worker that cannot see the service's database."""
+"""Leases of a service's profiling jobs, for a worker that cannot see the service's database."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from time import sleep
 from typing import NoReturn, TypeVar
 from uuid import uuid4
 
@@ -11,9 +10,7 @@ import httpx
 
 import hetune
 from hetune.clients.http.call import Call
-from hetune.clients.http.exchange import Exchange, Outcome
-from hetune.clients.http.options import options_of
-from hetune.clients.http.transport import Transport
+from hetune.clients.http.sender import Sender
 from hetune.clients.http.wire import nothing
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.closing import Closing
@@ -46,12 +43,24 @@ _FAILED = 500
 _TIMEOUT_SECONDS = 60.0
 _HEARTBEAT_SECONDS = 15.0
 """A heartbeat that hangs must not keep the next one from being heard in time."""
-_BRIEFLY = 2
-_PATIENTLY = 1000
-"""What `Exchange` bounds by a minute, which is as long as a lease lasts without a heartbeat."""
+_RETRIES = 2
+_RETRIES_OF_RESULTS = 1000
+"""Within a minute, which is as long as a lease lasts without a heartbeat."""
 
 
-class HttpLender(Closing):
+class _LeaseCall(Call[T]):
+    """A call of a service that counts as away while it cannot serve."""
+
+    def result(self, response: httpx.Response) -> T:
+        try:
+            return super().result(response)
+        except HetuneError as error:
+            if response.status_code >= _FAILED:
+                raise UnreachableError(f"{response.url} cannot serve now: {error}") from error
+            raise
+
+
+class HttpLeases(Closing):
     """A service's leases (`hetune.profiling.jobs.lender.Lender`); a context manager.
 
     A request that fails on the way is sent again, after waits that are drawn and grow: giving back
@@ -71,13 +80,12 @@ class HttpLender(Closing):
     def __init__(
         self, url: str, *, key: str | None = None, transport: httpx.BaseTransport | None = None
     ) -> None:
-        options = options_of(url, key, _TIMEOUT_SECONDS)
-        self._http = httpx.Client(**options, transport=transport or Transport())
+        self._sender = Sender(url, key, _TIMEOUT_SECONDS, _RETRIES, transport)
 
     @property
     def place(self) -> str:
         """The URL."""
-        return str(self._http.base_url)
+        return str(self._sender.url)
 
     def claim(
         self, owner: str, machine: str, *, devices: Sequence[Device] = ("cpu",)
@@ -96,7 +104,7 @@ class HttpLender(Closing):
             idempotency_key=uuid4().hex,
             devices=tuple(devices),
         )
-        lease = self._send(_LEASES, request, _lease, _BRIEFLY)
+        lease = self._send(_LEASES, request, _lease)
         if lease is not None and reads_a_file(lease):
             self.fail(lease, "no file is read because a service says so", final=True)
             raise InputError(f"{self.place} lends graphs of files, which no service should")
@@ -118,7 +126,7 @@ class HttpLender(Closing):
             fingerprint=fingerprint.as_dict(), measurements=tuple(map(MeasuredUnit.of, batch))
         )
         found = self._about(
-            lease, "measurements", request, _reads(AddedDocument), retries=_PATIENTLY
+            lease, "measurements", request, _reads(AddedDocument), retries=_RETRIES_OF_RESULTS
         )
         return Added(found.new, found.known)
 
@@ -141,7 +149,7 @@ class HttpLender(Closing):
 
     def close(self) -> None:
         """Ends the connections."""
-        self._http.close()
+        self._sender.close()
 
     def _about(
         self,
@@ -149,7 +157,7 @@ class HttpLender(Closing):
         what: str,
         document: Document | None,
         read: Callable[[httpx.Response], T],
-        retries: int = _BRIEFLY,
+        retries: int = _RETRIES,
     ) -> T:
         path = f"{_LEASES}/{lease.unit}/{lease.token}/{what}"
         try:
@@ -162,31 +170,11 @@ class HttpLender(Closing):
         path: str,
         document: Document | None,
         read: Callable[[httpx.Response], T],
-        retries: int,
+        retries: int = _RETRIES,
     ) -> T:
-        exchange = Exchange(Call("POST", path, read), self._http.base_url, retries)
         body = None if document is None else document.model_dump_json().encode()
-        while True:
-            outcome = self._try(path, body)
-            pause = exchange.pause(outcome)
-            if pause is not None:
-                sleep(pause)
-                continue
-            try:
-                return exchange.result(outcome)
-            except HetuneError as error:
-                if isinstance(outcome, httpx.Response) and outcome.status_code >= _FAILED:
-                    raise UnreachableError(f"{self.place} cannot serve now: {error}") from error
-                raise
-
-    def _try(self, path: str, body: bytes | None) -> Outcome:
-        headers, timeout = {"Content-Type": "application/json"}, _TIMEOUT_SECONDS
-        if body is None:
-            headers, timeout = {}, _HEARTBEAT_SECONDS
-        try:
-            return self._http.post(path, content=body, headers=headers, timeout=timeout)
-        except httpx.HTTPError as error:
-            return error
+        timeout = _HEARTBEAT_SECONDS if body is None else None
+        return self._sender.send(_LeaseCall("POST", path, read, body, timeout=timeout), retries)
 
 
 def _reads(kind: type[D]) -> Callable[[httpx.Response], D]:

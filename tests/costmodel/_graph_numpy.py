@@ -1,7 +1,4 @@
-"""The features of a graph in NumPy: the reference, and the way without a compiler.
-
-The same numbers as `graph_native`, but for rounding, some ten times slower.
-"""
+"""The features of a graph in NumPy: the same numbers as `graph_native`, but for rounding."""
 
 from __future__ import annotations
 
@@ -9,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hetune.costmodel.features.graph import CACHED_ROWS_BITS
 from hetune.variants.graph.index import GraphIndex
 
-CACHED_ROWS_BITS = (6, 9, 12, 15, 18)
 _WINDOW_BITS = 13
 _NEAR = 16
 

@@ -1,7 +1,4 @@
-"""The primitives of the graph indexes in NumPy: the reference, and the way without a compiler.
-
-The same functions with the same results as `index_native`, ten and more times slower.
-"""
+"""`hetune.variants.graph.index_native` in NumPy: the same functions with the same results."""
 
 import numpy as np
 import torch

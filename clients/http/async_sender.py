@@ -1,4 +1,4 @@
-"""What sends the calls of a client for asyncio, each as often as it takes."""
+"""Sends the calls of a client for asyncio, again where that helps."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import httpx
 
 from hetune.clients.http.call import Call, as_method
-from hetune.clients.http.exchange import Exchange, Outcome
 from hetune.clients.http.job_calls import Event
-from hetune.clients.http.light import is_light
 from hetune.clients.http.options import options_of, retries_of
-from hetune.clients.http.requests import Requests
-from hetune.clients.http.watch import Watch
+from hetune.clients.http.retries import Attempts, Outcome
+from hetune.clients.http.watch import JobWatch
+from hetune.clients.http.wire import BODY, has_tensors
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,34 +44,28 @@ class AsyncSender:
         transport: httpx.AsyncBaseTransport | None,
     ) -> None:
         self._retries = retries_of(retries)
-        self._http = httpx.AsyncClient(
-            **options_of(url, key, timeout),
-            transport=transport,
-            verify=transport is not None or httpx.create_ssl_context(),  # SSL_CERT_FILE counts
-        )
-        self._requests = Requests(self._http)
+        self._http = httpx.AsyncClient(**options_of(url, key, timeout, transport))
 
     async def send(self, call: Call[T], retries: int | None = None) -> T:
         """As `Sender.send`."""
-        exchange = Exchange(
+        attempts = Attempts(
             call, self._http.base_url, self._retries if retries is None else retries
         )
         while True:
             outcome = await self._try(call)
-            pause = exchange.pause(outcome)
+            pause = attempts.pause(outcome)
             if pause is None:
-                if isinstance(outcome, httpx.HTTPError) or is_light(outcome.content):
-                    return exchange.result(outcome)
-                return await to_thread(exchange.result, outcome)
+                return await to_thread(attempts.result, outcome)
             await sleep(pause)
 
     async def watch(self, id: int, after: int) -> AsyncIterator[Event]:
         """As `Sender.watch`."""
-        watch = Watch(id, after, self._http.base_url, self._retries)
+        watch = JobWatch(id, after, self._http.base_url, self._retries)
         while not watch.is_over:
             outcome: Outcome | None = None
             try:
-                response = await self._http.send(self._requests.of(watch.ask()), stream=True)
+                request = watch.ask().request(self._http, None)
+                response = await self._http.send(request, stream=True)
                 async with aclosing(response):
                     if watch.takes(response):
                         async for line in response.aiter_lines():
@@ -91,13 +84,27 @@ class AsyncSender:
 
     async def _try(self, call: Call[Any]) -> Outcome:
         try:
-            return await self._http.send(self._requests.of(call))
+            request = call.request(self._http, _pieces(call) if call.body else None)
+            response = await self._http.send(request, stream=True)
+            async with aclosing(response):
+                if has_tensors(response):
+                    body = response.extensions[BODY] = bytearray()
+                    async for piece in response.aiter_bytes():
+                        body += piece
+                else:
+                    await response.aread()
         except httpx.HTTPError as error:
             return error
+        return response
 
 
-class Sending:
-    """What has calls as methods, which are awaited.
+async def _pieces(call: Call[Any]) -> AsyncIterator[Any]:
+    for piece in call.pieces():
+        yield piece
+
+
+class AsyncClientPart:
+    """Has calls as methods, which are awaited.
 
     Args:
         sender: Sends them.
@@ -109,14 +116,13 @@ class Sending:
 
 def sends(
     call: Callable[P, Call[T]],
-) -> Callable[Concatenate[Sending, P], Coroutine[Any, Any, T]]:
-    """The method that sends a call and gives its result."""
+) -> Callable[Concatenate[AsyncClientPart, P], Coroutine[Any, Any, T]]:
+    """The method that sends a call and gives its result.
 
-    async def method(self: Sending, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if is_light((args, kwargs)):
-            made = call(*args, **kwargs)
-        else:
-            made = await to_thread(call, *args, **kwargs)
-        return await self._sender.send(made)
+    What converts graphs and reads answers may take long, and runs in threads beside the event loop.
+    """
+
+    async def method(self: AsyncClientPart, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._sender.send(await to_thread(call, *args, **kwargs))
 
     return as_method(method, call)
