@@ -561,7 +561,7 @@ def test_a_job_s_digest_is_that_of_all_facts_and_keys_as_json():
 
 def test_a_thousand_graphs_have_the_same_programs_which_are_made_once(monkeypatch):
     made = []
-    monkeypatch.setattr(problem_module, "layer_program", lambda *asked: made.append(asked))
+    monkeypatch.setattr(problem_module, "preset_program", lambda *asked: made.append(asked))
     monkeypatch.setattr(problem_module, "variants_of", lambda program, device: ())
     for number in range(3):
         graph = recipe(f"g{number}", "typed", options={"nodes": 10 + number, "edges": 20})
