@@ -25,7 +25,7 @@ Parallel: TypeAlias = Literal["all", "each"]
 _MERGE_COST = 16
 """From which share of edges that change on they are sorted anew, as its inverse.
 
-Set by hand after noisy runs of `benchmarks/edits.py`, none of which is kept: about right at best.
+Set by hand after noisy runs, none of which is kept: about right at best.
 It decides only what an edit costs; its result is the same either way.
 """
 

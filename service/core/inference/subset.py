@@ -23,8 +23,8 @@ STEP_SECONDS = 4e-3
 EDGE_SECONDS = 100e-9
 NODE_SECONDS = 50e-9
 """What a layer's own graph costs beside running on it: cutting it out, indexing and describing it,
-choosing a variant and binding it. For each graph, edge and node; chosen roughly after noisy runs of
-`benchmarks/reach.py`, which fits such numbers to one machine."""
+choosing a variant and binding it. For each graph, edge and node; chosen roughly after noisy runs on
+one machine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,200 @@
+"""`hetune variants` and `hetune explain`: what there is, and what would be chosen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+import hetune
+from hetune.clients.cli import console
+from hetune.clients.cli.device import RunDevice
+from hetune.clients.cli.layer_run import LayerRun, prepare
+from hetune.clients.cli.options import (
+    DeviceName,
+    Format,
+    GraphName,
+    Heads,
+    Inverse,
+    Layer,
+    MemoryLimit,
+    Read,
+    Scale,
+    Seed,
+    SelfLoops,
+    Threads,
+    Width,
+    read_options,
+    size_of,
+    use_threads,
+)
+from hetune.clients.cli.sources import GraphSource, LayerSource
+from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.backends.triton.backend import TritonBackend
+from hetune.variants.errors import InputError, VariantError
+from hetune.variants.frontend.presets import preset_programs
+from hetune.variants.kernel.text import show as show_launch
+from hetune.variants.kernel.text import show_schedule
+from hetune.variants.passes.pipeline import Pass
+from hetune.variants.plan.choices import PlanChoices, schedule_id
+from hetune.variants.plan.variants import Variant, device_of, variants_of
+from hetune.variants.program.text import show as show_program
+
+
+def variants(
+    layer: Layer,
+    width: Width = 64,
+    heads: Heads = 1,
+    show: Annotated[
+        str | None, typer.Option(help="Print this variant's program and launches.")
+    ] = None,
+    source: Annotated[
+        bool, typer.Option("--source", help="With --show: print the generated code, too.")
+    ] = False,
+    device: Annotated[
+        DeviceName, typer.Option(help="What they are made for; a GPU need not be here.")
+    ] = DeviceName.cpu,
+) -> None:
+    """List the promoted variants of a layer with default options, or show one of them."""
+    if source and show is None:
+        raise InputError("--source needs --show ID: it prints the code of one variant")
+    program = preset_programs(layer.value, width, heads)[0]
+    found = variants_of(program, device.value)
+    if show is None:
+        _list(found)
+        return
+    by_id = {variant.id: variant for variant in found}
+    if show not in by_id:
+        asked = f"--layer {layer.value}{'' if device == 'cpu' else f' --device {device.value}'}"
+        raise VariantError(f"no variant {show!r}: `hetune variants {asked}` lists them")
+    _show(by_id[show], source)
+
+
+def explain(
+    graph: GraphName,
+    layer: Layer,
+    width: Width = 64,
+    heads: Heads = 1,
+    inverse: Inverse = False,
+    self_loops: SelfLoops = False,
+    format: Format = None,
+    read: Read = None,
+    scale: Scale = 1.0,
+    memory_limit: MemoryLimit = None,
+    features: Annotated[
+        Path | None, typer.Option(help="Features, as `hetune run` takes them; they are checked.")
+    ] = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+    device: Annotated[
+        DeviceName, typer.Option(help="What variants are for; a GPU need not be here.")
+    ] = DeviceName.cpu,
+) -> None:
+    """Say which variant would run on a graph, and why; no kernel is compiled."""
+    use_threads(threads)
+    request = LayerRun(
+        GraphSource(graph, format, scale, inverse, self_loops, seed, read_options(read)),
+        LayerSource(layer.value, width, heads, seed),
+        RunDevice.planned(device.value),
+        features=features,
+        memory_limit=size_of(memory_limit, "--memory-limit"),
+        seed=seed,
+        cuda_graph=None,
+    )
+    out = console.out()
+    ready = prepare(request, lambda text: out.print(text, markup=False, soft_wrap=True))
+    explained = hetune.Selector.load(device=device.value).explain(
+        ready.layer.module, ready.graph, memory_limit=request.memory_limit
+    )
+    out.print(_launches(explained))
+    choice = explained.choice
+    replays = ("as one CUDA graph",) * any(c.replay_seconds for c in choice.candidates)
+    rows = console.table(
+        *("", "variant", "predicted ms", *replays, "peak MB", "note"),
+        left=("variant", "note"),
+        caption=console.PEAK,
+    )
+    for candidate in choice.candidates:
+        is_chosen = candidate.id == choice.id
+        note = ""
+        if choice.memory_limit is not None and candidate.peak_bytes > choice.memory_limit:
+            note = "over the memory limit"
+        rows.add_row(
+            console.CHOSEN if is_chosen else "",
+            candidate.id,
+            f"{candidate.seconds * 1e3:.3f}",
+            *(f"{each * 1e3:.3f}" for each in (candidate.replay_seconds,) if each),
+            f"{candidate.peak_bytes / 1e6:.1f}",
+            note,
+            style="bold green" if is_chosen else None,
+        )
+    out.print(rows)
+
+
+def _launches(explained: hetune.Explanation) -> Table:
+    rows = console.table(
+        "predicted ms", "between", "launch", "what mattered", left=("launch", "what mattered")
+    )
+    for launch in explained.launches:
+        rows.add_row(
+            f"{launch.seconds * 1e3:.3f}",
+            f"{launch.low * 1e3:.3f}-{launch.high * 1e3:.3f}",
+            launch.what,
+            ", ".join(f"{name} x{factor:.2f}" for name, factor in launch.features),
+        )
+    return rows
+
+
+def _list(found: tuple[Variant, ...]) -> None:
+    schedules = "blocks" if device_of(found) == "cpu" else "schedules"
+    rows = console.table(
+        *("plan", "launches", "kernels", schedules, "passes"), left=("plan", schedules, "passes")
+    )
+    plans: dict[PlanChoices, list[Variant]] = {}
+    for variant in found:
+        plans.setdefault(variant.choices.plan, []).append(variant)
+    for plan, members in plans.items():
+        launches = members[0].plan.launches
+        rows.add_row(
+            plan.id,
+            str(len(launches)),
+            str(sum(len(launch.kernels) for launch in launches)),
+            " ".join(schedule_id(variant.choices.schedule) for variant in members),
+            ", ".join(pass_text(step) for step in plan.program.passes) or "none",
+        )
+    out = console.out()
+    out.print(rows)
+    out.print(
+        f"{console.counted(len(found), 'variant')}; an id is the plan, a slash and the "
+        f"{schedules.removesuffix('s')}: "
+        f"{found[0].id}"
+    )
+
+
+def _show(variant: Variant, source: bool) -> None:
+    """Plain lines, for they are read by parsers and compilers as well."""
+    typer.echo(f"# {variant.id}\n\n{show_program(variant.plan.program)}")
+    backend = CppBackend() if device_of((variant,)) == "cpu" else TritonBackend()
+    for launch, schedule in zip(variant.plan.launches, variant.schedules, strict=True):
+        typer.echo(f"{show_launch(launch).rstrip()}\n{show_schedule(schedule)}\n")
+        if source:
+            typer.echo(backend.source(launch, schedule).text)
+
+
+def pass_text(step: Pass) -> str:
+    """A pass as its name and the options that are not defaults, such as "compact(s)"."""
+    name = re.sub(r"(?<!^)(?=[A-Z])", "-", type(step).__name__).lower()
+    values = (
+        getattr(step, f.name)
+        for f in fields(step)  # type: ignore[arg-type]
+        if getattr(step, f.name) != f.default
+    )
+    options = [
+        " ".join(map(pass_text, value)) if isinstance(value, tuple) else str(value)
+        for value in values
+    ]
+    return f"{name}({', '.join(options)})" if options else name
