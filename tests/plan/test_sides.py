@@ -9,7 +9,8 @@ from hetune.variants.plan.choices import Form
 from hetune.variants.plan.sides import default_variant, run_on, side_of
 from hetune.variants.plan.variants import BY_EDGES, DEVICES, variants_of
 from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.table import COLUMNS, CandidateTable
+from hetune.variants.runtime.launch_columns import COLUMNS
+from hetune.variants.runtime.table import CandidateTable
 from hetune.variants.testing.graphs import typed_graph
 
 PROGRAMS = {"rgcn": rgcn_program(16, 32), "rgat": rgat_program(16, 32), "hgt": hgt_program(16, 32)}
