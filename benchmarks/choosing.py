@@ -38,12 +38,12 @@ from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads
-from hetune.variants.plan.sides import usual
+from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.runtime.calls import Calls, Policy
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
-from hetune.variants.runtime.given import weights_of
+from hetune.variants.runtime.plan_inputs import weights_of
 from hetune.variants.runtime.pricing import Prices
 from hetune.variants.runtime.scored import domain_of
 from hetune.variants.runtime.table import CandidateTable
@@ -99,7 +99,7 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> dict[str, An
 
     chosen = choose(graph)  # also warms up
     inputs = random_inputs(program, Domain(graph), 0)
-    first = usual(variants, Domain(graph).side)
+    first = default_variant(variants, Domain(graph).side)
     times: dict[str, list[float]] = {name: [] for name in _TIMES}
 
     def prepared(variant: Variant, on: HeteroGraph) -> functools.partial[object]:

@@ -24,7 +24,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
-from hetune.variants.runtime.given import weights_of
+from hetune.variants.runtime.plan_inputs import weights_of
 from hetune.variants.runtime.table import CandidateTable
 
 SETUP = WAITING
@@ -45,6 +45,15 @@ def promoted_for(problem: ProblemSpec) -> tuple[Variant, ...]:
 def units_of(problem: ProblemSpec) -> tuple[Unit, ...]:
     """A unit for each promoted variant, in a stable order."""
     return tuple(Unit(problem, v.id, v.key) for v in promoted_for(problem))
+
+
+def plans_of(problem: ProblemSpec) -> dict[str, str]:
+    """The name of the plan of each promoted variant, by its id.
+
+    Raises:
+        InputError: As `program_of`.
+    """
+    return {v.id: v.plan_id for v in promoted_for(problem)}
 
 
 def measure_problem(
@@ -149,7 +158,7 @@ class _Measuring:
         found = []
         for variant in self._runs:
             counts = (columns for _, columns in self._counts(variant))
-            run = run_of(variant.id, self._problem.device, counts)
+            run = run_of(variant.choices, self._problem.device, counts)
             found.append(first.setdefault(run, variant))
         return found
 

@@ -10,7 +10,7 @@ from hetune.costmodel.features.graph import NAMES
 from hetune.variants.frontend.layers import rgcn_program
 from hetune.variants.frontend.presets import LAYERS, labeled_preset
 from hetune.variants.program.labeled import LabeledProgram
-from hetune.variants.runtime.table import COLUMNS
+from hetune.variants.runtime.launch_columns import COLUMNS
 
 
 def problem(

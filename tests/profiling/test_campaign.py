@@ -25,12 +25,11 @@ from hetune.profiling.campaign import (
     units,
     units_seconds,
 )
-from hetune.profiling.campaign.campaign import plan_of
 from hetune.profiling.campaign.cost import affordable_variants, least_variants, problem_seconds
 from hetune.profiling.corpus import FAMILIES, build, recipe, size_of
 from hetune.profiling.jobs.queue import _digest
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.measure.problem import units_of
+from hetune.profiling.measure.problem import plans_of, units_of
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.errors import CampaignError, GraphError
 from hetune.variants.frontend.presets import KERNELS, LAYERS, labeled_preset
@@ -198,7 +197,7 @@ def test_kernels_are_problems_as_layers_are():
     assert len(asked) == len(set(asked))
     assert set(asked) == {(*one, width, width) for one in expected for width in (8, 16)}
     for problem in found:
-        plans = {plan_of(unit) for unit in units_of(problem)}
+        plans = set(plans_of(problem).values())
         assert (plans == {"vanilla"}) == (problem.program.label in KERNELS)
 
 
@@ -262,13 +261,13 @@ def test_a_sample_measures_some_variants_of_what_is_costly():
     ]
     found: dict[ProblemSpec, list[str]] = {}
     for unit in units(campaign):
-        found.setdefault(unit.problem, []).append(plan_of(unit))
+        found.setdefault(unit.problem, []).append(plans_of(unit.problem)[unit.variant])
     assert costly
     assert not found.keys() & set(costly)
     parts = set()
     for problem, plans in found.items():
-        every = units_of(problem)
-        drawn, schedules = Counter(plans), Counter(plan_of(unit) for unit in every)
+        every = plans_of(problem).values()
+        drawn, schedules = Counter(plans), Counter(every)
         most = max(drawn.values())
         assert all(drawn[plan] >= min(most - 1, count) for plan, count in schedules.items())
         parts.add(len(plans) / len(every))

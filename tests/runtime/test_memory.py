@@ -13,7 +13,7 @@ from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Buffer, Launch
-from hetune.variants.passes.enumerate import alternatives
+from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.plan.lower import lower
 from hetune.variants.plan.nodes import Plan, View
 from hetune.variants.plan.variants import variants_of
@@ -21,8 +21,8 @@ from hetune.variants.program.nodes import Program, Space, Type
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
-from hetune.variants.runtime.given import weights_of
 from hetune.variants.runtime.memory import lay_out, layout_of
+from hetune.variants.runtime.plan_inputs import weights_of
 from hetune.variants.runtime.workspace import Workspace
 from hetune.variants.testing.conformance import features
 from hetune.variants.testing.graphs import AWKWARD

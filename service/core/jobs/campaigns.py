@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from hetune.profiling import campaign as campaigns
 from hetune.profiling.campaign import Campaign
 from hetune.profiling.corpus import size_of, whole
-from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.formats.safe_names import check_plain
 from hetune.variants.errors import CampaignError, MalformedError
 from hetune.variants.frontend.presets import LAYERS, MOST_WIDTH
@@ -26,7 +26,7 @@ _MOST_RECIPE = 4_000
 _WHERE = "the campaign"
 
 
-def campaign_of(asked: str | Mapping[str, object], limits: Limits) -> Campaign:
+def campaign_of(asked: str | Mapping[str, object], limits: ServiceLimits) -> Campaign:
     """The campaign that a request asks for.
 
     Args:
@@ -103,7 +103,7 @@ def _check_combinations(campaign: Campaign) -> None:
     check_limit("problems", each * len(campaign.graphs), MOST_PROBLEMS)
 
 
-def _check_graphs(campaign: Campaign, limits: Limits) -> None:
+def _check_graphs(campaign: Campaign, limits: ServiceLimits) -> None:
     """A part is drawn from a whole, which has to fit, too."""
     for graph in campaign.graphs:
         check_limit("characters to describe a graph", len(repr(graph)), _MOST_RECIPE)
@@ -112,7 +112,7 @@ def _check_graphs(campaign: Campaign, limits: Limits) -> None:
         check_limit("edges", edges, limits.edges)
 
 
-def _check_cost(campaign: Campaign, limits: Limits) -> None:
+def _check_cost(campaign: Campaign, limits: ServiceLimits) -> None:
     for text in (campaign.name, campaign.variants):
         check_limit("characters of a name", len(text), _MOST_TEXT)
     cost = campaign.limits
