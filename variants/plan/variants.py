@@ -8,7 +8,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
-from hetune.variants.kernel.as_run import as_run
 from hetune.variants.kernel.edgewise import shares_edges
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum
@@ -67,7 +66,7 @@ def variants_of(program: Program, device: Device = "cpu") -> tuple[Variant, ...]
     schedules = _gpu_schedules() if device == "cuda" else _cpu_schedules()
     return tuple(
         _variant(f"{name}/{schedule}", plan, schedules[schedule])
-        for name, plan in _plans(program).items()
+        for name, plan in _plans(program, device).items()
         for schedule in _schedules_of(name, device, schedules)
         if _matters(schedules[schedule], plan)
     )
@@ -116,19 +115,19 @@ def device_of(variants: Sequence[Variant]) -> Device:
 
 
 @functools.lru_cache(maxsize=256)
-def _plans(program: Program) -> dict[str, Plan]:
+def _plans(program: Program, device: Device) -> dict[str, Plan]:
     """Those that no other one beats whatever the graph, by name."""
     plans: dict[str, Plan] = {}
     for alternative in alternatives(program):
-        name, plan = alternative.id, lower(alternative.program)
+        name, plan = alternative.id, lower(alternative.program, device)
         forms = {name: plan}
         if _has_fused_sums(plan):
-            forms[f"{name}{SEPARATE_SUMS}"] = lower(alternative.program, fuse_sums=False)
+            forms[f"{name}{SEPARATE_SUMS}"] = lower(alternative.program, device, fuse_sums=False)
         if _special_schedule(name):
             forms = dict((forms.popitem(),))  # in one form, as in one schedule
         elif _is_hybrid(plan):
             forms[f"{name}{SEPARATE_PRODUCTS}"] = lower(
-                alternative.program, fuse_sums=False, separate_products=True
+                alternative.program, device, fuse_sums=False, separate_products=True
             )
         plans |= forms
     return undominated(plans)
@@ -138,7 +137,7 @@ def _matters(schedule: AnySchedule, plan: Plan) -> bool:
     """Whether a schedule that shares out edges finds any to share out."""
     if not isinstance(schedule, GpuSchedule) or schedule.balance != "edge":
         return True
-    return any(shares_edges(as_run(launch, schedule), schedule) for launch in plan.launches)
+    return any(shares_edges(launch, schedule) for launch in plan.launches)
 
 
 def _cpu_schedules() -> dict[str, AnySchedule]:

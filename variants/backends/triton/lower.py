@@ -18,6 +18,7 @@ from hetune.variants.backends.triton.values import HELPERS, SCANS
 from hetune.variants.kernel.edgewise import edge_loop
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Launch, Traversal
+from hetune.variants.kernel.passes.softmax_forms import expanded, running_maximum
 from hetune.variants.kernel.together import together
 
 _Walk = TraversalLowering | ChunkLowering | JoinLowering | IdleLowering
@@ -53,6 +54,7 @@ def lower(
     Raises:
         KernelError: a kernel cannot be compiled as it stands.
     """
+    launch = expanded(launch, running_maximum)
     lowered: list[Lowered] = []
     helpers: set[str] = set()
     for i, kernels in enumerate(together(launch.kernels, schedule)):

@@ -1,0 +1,1 @@
+"""Rewrites of kernels: what is fused, and the forms that backends print a softmax in."""
