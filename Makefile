@@ -50,7 +50,7 @@ audit: $(STAMP)  ## known vulnerabilities of what is installed
 # What is committed under benchmarks/results stays; one that fails does not keep the others waiting.
 bench: $(STAMP) compiler  ## every benchmark for CPUs, one after the other; results in build/bench
 	@mkdir -p build/bench; failed=; \
-	for script in $(filter-out benchmarks/gpu_%,$(wildcard benchmarks/[a-z]*.py)); do \
+	for script in $(filter-out benchmarks/gpu_% benchmarks/figures.py,$(wildcard benchmarks/[a-z]*.py)); do \
 	    name=$$(basename "$$script" .py); echo "== $$script"; \
 	    $(BIN)/python "$$script" --out "build/bench/$$name.json" || failed="$$failed $$name"; \
 	done; \

@@ -16,7 +16,6 @@ from _measure import as_json, keep_heap, rounds_within
 from _memory import Cell, Probe, describe, probe
 from _peers._torch_ops import WORKSPACE
 from _peers.problem import Candidate, Problem
-from _peers.torch_expert import applies
 from _reference import TOLERANCE, reference, relative_error
 from _registry import candidates, missing
 from _results import Results, held_cells, print_tables
@@ -68,7 +67,7 @@ class CellRunner:
 
     def _prepare(self, candidate: Candidate, problem: Problem, entry: dict[str, Any]) -> None:
         self._say(candidate.name, "memory")
-        reason = missing(candidate) or applies(candidate, problem)
+        reason = missing(candidate)
         if reason is not None:
             entry.update(status="not run", detail=reason)
         else:
@@ -177,10 +176,6 @@ def run(options: argparse.Namespace) -> int:
                     progress.console.print(f"[yellow]skipped {cell.key}: {error}")
             progress.advance(overall)
     print_tables(results.cells, console, options.statistic)
-    if options.plot:
-        from _plot import plot_peers
-
-        console.print(f"wrote {plot_peers(results.cells, options.out.with_suffix('.png'))}")
     return 0
 
 

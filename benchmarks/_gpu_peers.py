@@ -205,9 +205,6 @@ class Cell:
     ) -> dict[str, Any]:
         precision = candidate.precision if candidate.precision != "ieee" else self.cells.precision
         entry = {"name": candidate.name, "precision": precision}
-        reason = torch_expert.applies(candidate, problem)
-        if reason is not None:
-            return {**entry, "status": "not run", "detail": reason}
         record = self._guarded(lambda: self._timed(candidate, problem, want, baseline, precision))
         return {**entry, **record}
 

@@ -105,9 +105,9 @@ class Serving:
         return {"rows": rows}
 
     def _service(self, folder: str, layers: list[nn.Module], most_bytes: int | None = None) -> Any:
-        from hetune.service.core.engine import Engine
+        from hetune.service.core.models.engine import Engine
+        from hetune.service.core.models.stack import describe
         from hetune.service.core.service import Service
-        from hetune.service.core.stack import describe
 
         is_gpu = self.device != "cpu"
         engine = Engine.on(self.device, most_bytes=most_bytes) if is_gpu else Engine("triton")

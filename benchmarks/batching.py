@@ -29,11 +29,11 @@ from rich.table import Table
 
 from hetune import nn
 from hetune.profiling.measure.rounds import interleave
-from hetune.service.core import batching
-from hetune.service.core.answers import Answer
-from hetune.service.core.asked import Asked
+from hetune.service.core.inference import batching
+from hetune.service.core.inference.answers import Answer
+from hetune.service.core.inference.run_request import Asked
+from hetune.service.core.models.stack import describe
 from hetune.service.core.service import Service
-from hetune.service.core.stack import describe
 from hetune.variants.graph.hetero import HeteroGraph
 
 RESULTS = Path(__file__).parent / "results" / "batching.json"

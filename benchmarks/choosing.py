@@ -42,11 +42,12 @@ from hetune.profiling.corpus import build
 from hetune.profiling.measure.inputs import random_inputs
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.frontend.presets import preset_program
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.sides import usual
 from hetune.variants.plan.variants import Variant, variants_of
-from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
@@ -57,6 +58,7 @@ from hetune.variants.runtime.use import Policy, Use
 
 _RESULTS = Path(__file__).resolve().parent / "results"
 _RUNS = 3
+_USES = GraphSlot[None, Use]()
 _RUNS_GOAL = 1.0
 """Runs that choosing on a new graph is to cost less than."""
 _SCORING_GOAL, _SCORING_TARGET = 2.0, 0.5
@@ -143,12 +145,16 @@ class Overhead:
 def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
     """Times selection for one input, as a compiled layer selects."""
     graph = build(spec.graph)
-    program = layer_program(spec.layer, spec.d_in, spec.d_out, spec.heads)
+    program = preset_program(spec.layer, spec.d_in, spec.d_out, spec.heads)
     variants, policy = variants_of(program), Policy(selector, expected_runs=math.inf)
     threads = kernel_threads()
 
     def choose(on: HeteroGraph) -> Variant:
-        return on.cached("use", Use).next(variants, on, policy, lambda variant: variant)[0].variant
+        return (
+            on.state.of(_USES, None, Use)
+            .next(variants, on, policy, lambda variant: variant)[0]
+            .variant
+        )
 
     def score(on: HeteroGraph) -> Prices:
         domain = domain_of(variants, on)

@@ -1,4 +1,4 @@
-"""The check on a GPU: all variants right, the sanitizer silent, times, and choices that learn.
+"""The check on a GPU: all variants right, the sanitizer silent, times beside other libraries.
 
     PYTHONPATH=src python benchmarks/gpu_check.py            # again and again, until it says done
     PYTHONPATH=src python benchmarks/gpu_check.py --list
@@ -19,22 +19,19 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from _gpu import clocks, commit
-from _gpu_campaign import MACHINE, Profiling, into_store, judged, selection_lines
+from _gpu import card, commit, missing
 from _gpu_graphs import LARGE, REAL, TIMED, graph_named
 from _gpu_peers import Cells, compile_ahead, each_plan
 from _gpu_report import peers_lines, roofline_lines
 from _gpu_roofline import Roofline
-from _gpu_run import hold, no_gpu
 from _gpu_serve import Serving
-from _gpu_timing import in_turns, peak_bytes, stopwatch
-from _gpu_units import LIMIT, UNIT_S, Unit, serve, work
+from _gpu_units import LIMIT, UNIT_S, Held, Unit, serve, work
 from _peers.problem import LAYERS as PEER_LAYERS
 from torch import nn
 
@@ -43,7 +40,6 @@ from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.precision import PRECISIONS
 from hetune.variants.backends.triton.toolkit import interpreting
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.registry.whole import write_whole
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.testing.conformance import (
     TOLERANCE,
@@ -70,7 +66,7 @@ class Check:
     rounds: int
     ahead_of_time: bool = True
     unit_s: float = UNIT_S
-    folder: Path = RESULTS.parent / "gpu_campaign"
+    precision: str = "ieee"
 
     def units(self) -> list[Unit]:
         """All of them, the cheapest evidence first."""
@@ -111,21 +107,13 @@ class Check:
             found.append(Unit("rates", lambda: asdict(measure_gpu(torch.device(self.device)))))
         served = right[:2] if self.device == "cpu" else ("several blocks", "aifb", "biokg")
         found += Serving(self.device, self.rounds).units(served, self.widths[0])
-        peers = Cells(
-            self.device, self.rounds, unit_s=self.unit_s, ahead_of_time=self.ahead_of_time
-        )
+        peers = Cells(self.device, self.rounds, self.precision, self.unit_s, self.ahead_of_time)
         widths = self.widths[:1]
         found += peers.units(self.graphs, PEER_LAYERS, widths)
         large = [g for g in self.graphs if g in LARGE or self.device == "cpu"]
         if self.device != "cpu" or interpreting():
             found += Roofline(self.device, self.rounds, unit_s=self.unit_s).units(large)
-        found += [
-            Unit(f"time/{n}/{g}/{w}", lambda n=n, g=g, w=w: self.times(n, g, w))
-            for g, w, n in itertools.product(self.graphs, self.widths, _TIMED_LAYERS)
-        ]
         found += peers.compiled_units(self.graphs, PEER_LAYERS, widths)
-        if self.device != "cpu":
-            found += Profiling(self.folder, self.device, self.graphs).units()
         return found
 
     def correct(
@@ -214,33 +202,6 @@ class Check:
             module, at = self.problem(name, graph, 7, 1)
             check_variants(module, at, TritonBackend(), keep=each_plan)
 
-    def times(self, name: str, graph: str, width: int) -> dict[str, Any]:
-        """Milliseconds of every plan, in up to two schedules, and in two precisions."""
-        module, at = self.problem(name, graph, width, 1)
-        if self.ahead_of_time:
-            compile_ahead(module, self.device, ("ieee", "tf32"))
-        x = features(module, at)
-        found: dict[str, Any] = {"nodes": at.num_nodes, "edges": at.num_edges, "plans": {}}
-        with torch.inference_mode():
-            for precision in ("ieee", "tf32"):
-                backend = TritonBackend(precision)
-                layer = compile_layer(module, backend=backend, cuda_graph=False)
-                for variant in filter(each_plan, layer.variants):
-                    found["plans"][f"{variant} {precision}"] = self._timed(
-                        lambda v=variant, run=layer: run(x, at, variant=v)
-                    )
-        found["clocks_mhz"] = clocks(self.device)
-        return found
-
-    def _timed(self, run: Callable[[], Any]) -> dict[str, Any]:
-        try:
-            run()
-            peak = peak_bytes(run, self.device)
-            times = in_turns({"it": run}, stopwatch(self.device), self.rounds)["it"]
-            return {**times, "peak_bytes": peak}
-        except torch.OutOfMemoryError:
-            return {"failed": "out of memory"}
-
     def problem(
         self, name: str, graph: str, width: int, heads: int
     ) -> tuple[nn.Module, HeteroGraph]:
@@ -273,34 +234,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, help="processes for what need not run alone")
     parser.add_argument("--worker", action="store_true", help="run what standard input names")
     parser.add_argument("--sample", action="store_true", help="what the sanitizer looks at")
-    parser.add_argument(
-        "--judge", type=Path, metavar="FOLDER", help="train on a campaign's folder, and judge"
-    )
-    parser.add_argument(
-        "--recount", type=Path, metavar="FOLDER", help="count a campaign's launches anew"
-    )
-    parser.add_argument(
-        "--store", help="with --judge: add the measurements to this store, for `hetune train`"
-    )
+    parser.add_argument("--table", action="store_true", help="only print what the file holds")
+    parser.add_argument("--precision", choices=("ieee", "tf32"), default="ieee", help="of peers/")
     given = parser.parse_args(arguments)
-    if given.recount is not None:
-        graphs = given.graphs.split(",")
-        print(f"{Profiling(given.recount, given.device, graphs).recount()} files counted anew")
+    if given.table:
+        _print_lines(json.loads(given.out.read_text())["units"])
         return 0
-    if given.judge is not None:
-        return _judge(given.judge, given.store, given.out if given.out != RESULTS else None)
     widths = [int(width) for width in given.widths.split(",")]
     graphs = given.graphs.split(",")
-    folder = given.out.parent / "gpu_campaign"
     check = Check(
-        given.device, graphs, widths, given.rounds, not given.jit, given.unit_limit, folder
+        given.device, graphs, widths, given.rounds, not given.jit, given.unit_limit, given.precision
     )
     only = tuple(given.only.split(","))
     units = [unit for unit in check.units() if unit.key.startswith(only)]
     if given.list:
         print("\n".join(unit.key for unit in units))
         return 0
-    if no_gpu(given.device):
+    if given.device == "cuda" and not torch.cuda.is_available():
+        print("torch sees no GPU here: run it on a machine with one", file=sys.stderr)
         return 2
     if given.sample:
         check.sample()
@@ -309,31 +260,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         serve(units, given.device)
         return 0
     jobs = given.jobs or (1 if given.device == "cpu" else max((os.cpu_count() or 1) * 3 // 4, 1))
-    held = hold(given.out, given.device)
+    for name in missing():
+        print(f"not here: {name}")
+    held = Held(given.out, card(given.device), commit())
     status = work(units, held, device=given.device, limit=given.limit, again=given.again, jobs=jobs)
-    for line in (
-        *peers_lines(held.units),
-        *roofline_lines(held.units),
-        *selection_lines(held.units),
-    ):
-        print(line)
+    _print_lines(held.units)
     return status
 
 
-def _judge(folder: Path, store: str | None, out: Path | None) -> int:
-    """What needs no GPU of what a campaign on one has left; kept in a file if one is named."""
-    if store is not None:
-        from hetune.profiling.store.store import Store
-
-        with Store.open(store) as opened:
-            print(f"{into_store(folder, opened)} measurements in {opened.place}")
-    found = judged(folder)
-    print("\n".join(selection_lines({"selection": found})))
-    if out is not None:
-        measured = json.loads((folder / MACHINE).read_text())
-        kept = {"measured_on": measured, "commit": commit(), **found}
-        write_whole(out, f"{json.dumps(kept, indent=1)}\n".encode(), 0o644)
-    return 0
+def _print_lines(units: Mapping[str, Any]) -> None:
+    for line in (*peers_lines(units), *roofline_lines(units)):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""What indexing costs: seconds of each index of a large graph, built by C++ and by NumPy, and
-what one plan asks for: RGCN's hybrid one, which has an index for each of two groups of relations.
+"""What indexing costs: seconds of each index of a large graph, and what one plan
+asks for: RGCN's hybrid one, which has an index for each of two groups of relations.
 
 python benchmarks/indexing.py [--edges 5000000] [--nodes 1000000] [--etypes 100]
 """
@@ -16,13 +16,13 @@ import torch
 from _machine import commit, fingerprint, set_threads
 
 from hetune.variants.backends.cpp.backend import CppBackend
-from hetune.variants.graph import cuts, index_numpy, index_primitives
+from hetune.variants.frontend.presets import preset_programs
+from hetune.variants.graph import cuts, index_native
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.plan.sides import usual
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import ALL_EDGES
-from hetune.variants.runtime.build import layer_programs
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 
@@ -76,7 +76,7 @@ def measure(graph: HeteroGraph, rounds: int) -> dict[str, Any]:
 
 def measure_hybrid(graph: HeteroGraph, rounds: int) -> dict[str, Any]:
     """Seconds until RGCN's hybrid plan is ready to run, and the bytes of what it has indexed."""
-    (program,) = layer_programs("rgcn", 64)
+    (program,) = preset_programs("rgcn", 64)
     variant = usual(variants_of(program))
     totals = []
     for turn in range(rounds + 1):
@@ -107,31 +107,24 @@ def main() -> None:
     parser.add_argument("--etypes", type=int, default=100)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--no-numpy", action="store_true", help="leave the slow reference out")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
 
     set_threads(options.threads)
-    native = index_primitives.primitives()
+    index_native.library()  # compiled once on a machine
     graph = skewed_graph(options.edges, options.nodes, options.etypes)
     report: dict[str, Any] = {
         "graph": {name: getattr(options, name) for name in ("edges", "nodes", "etypes")},
         "machine": fingerprint(options.threads),
         "commit": commit(),
-        "native": None if native is index_numpy else measure(graph, options.rounds),
+        "native": measure(graph, options.rounds),
         "hybrid": measure_hybrid(graph, options.rounds),
     }
-    if not options.no_numpy:
-        index_primitives.primitives = lambda: index_numpy
-        report["numpy"] = measure(graph, 1)
-    for name in ("native", "numpy"):
-        result = report.get(name)
-        if result is None:
-            continue
-        print(f"{name}: {result['seconds_median']:.3f} s (median of {result['rounds']}), ", end="")
-        print(f"least {result['seconds_min']:.3f} s, {result['bytes'] / 1e6:.0f} MB")
-        for step, seconds in result["steps_of_best_round"].items():
-            print(f"  {step:28} {seconds * 1e3:9.1f} ms")
+    result = report["native"]
+    print(f"{result['seconds_median']:.3f} s (median of {result['rounds']}), ", end="")
+    print(f"least {result['seconds_min']:.3f} s, {result['bytes'] / 1e6:.0f} MB")
+    for step, seconds in result["steps_of_best_round"].items():
+        print(f"  {step:28} {seconds * 1e3:9.1f} ms")
     hybrid = report["hybrid"]
     megabytes = [round(hybrid[name] / 1e6) for name in ("bytes", "bytes_that_stay")]
     print(

@@ -6,10 +6,6 @@ Every candidate of a cell runs once per round, in random order. Its output is ch
 float64 reference first; one that is wrong, fails or runs out of memory is recorded as such. Beside
 the times stand hetune's share of the roofline, and the most that could be won (`_bound.py`). Cells
 that the output file already holds for this machine and commit are kept.
-
-With --device cuda the same is asked of a GPU (`_gpu_peers.py`), which needs PyG and no other
-package than `gpu_check.py` does; it begins nothing after --limit seconds and goes on when started
-again.
 """
 
 import argparse
@@ -29,28 +25,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = [layer for layer in options.layers if layer not in LAYERS]
     if unknown:
         raise SystemExit(f"no such layer: {', '.join(unknown)}; there are {', '.join(LAYERS)}")
-    if options.device == "cpu":
-        from _cpu_peers import run
+    from _cpu_peers import run
 
-        options.graphs = options.graphs or list(NAMES)
-        options.out = options.out or _RESULTS / "peers.json"
-        options.rounds = options.rounds or 7
-        return run(options)
-    from _gpu_run import run_peers
-
-    options.out = options.out or _RESULTS / "peers_cuda.json"
-    return run_peers(options)
+    options.graphs = options.graphs or list(NAMES)
+    return run(options)
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     line.add_argument("--layers", type=names, default=list(LAYERS))
-    line.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     line.add_argument("--graphs", type=names, default=[], help="all if left out")
     line.add_argument("--widths", type=_numbers, default=[64])
     line.add_argument("--heads", type=int, default=1, help="of RGAT and HGT")
-    line.add_argument("--rounds", type=int, help="7, on a GPU 20, if left out")
+    line.add_argument("--rounds", type=int, default=7)
     line.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     line.add_argument("--budget", type=float, default=60.0, help="seconds of timing per cell")
     line.add_argument(
@@ -74,11 +62,7 @@ def parser() -> argparse.ArgumentParser:
         default="median_ms",
         help="for the tables; the least time says more on a machine that others use, too",
     )
-    line.add_argument("--plot", action="store_true")
-    line.add_argument("--precision", choices=("ieee", "tf32"), default="ieee", help="on a GPU")
-    line.add_argument("--limit", type=float, default=480.0, help="seconds, on a GPU")
-    line.add_argument("--again", action="store_true", help="failed cells again, on a GPU")
-    line.add_argument("--out", type=Path)
+    line.add_argument("--out", type=Path, default=_RESULTS / "peers.json")
     return line
 
 

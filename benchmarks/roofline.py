@@ -5,9 +5,6 @@
 The limits are FMA instructions on registers alone, and sums of random rows of 64 floats out of
 tables of different sizes. Limits and kernels take turns in each round; a share is the limit's
 least time per unit over the kernel's (and the same of medians). Writes results/roofline.json.
-
-With --device cuda kernels of a GPU are measured on full-size graphs (`_gpu_roofline.py`), several
-schedules each, into results/roofline_cuda.json; started again, it goes on with what is missing.
 """
 
 import argparse
@@ -110,28 +107,16 @@ def measure(threads: int, rounds: int, schedule: Schedule, only: str) -> list[di
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--rounds", type=int, help="15, on a GPU 20, if left out")
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--only", default="", help="kernels whose name contains this")
     parser.add_argument("--schedule", default="", help="e.g. 'row_tile=4 prefetch=16'")
-    parser.add_argument("--graphs", type=lambda text: text.split(","), help="on a GPU")
-    parser.add_argument("--limit", type=float, default=480.0, help="seconds, on a GPU")
-    parser.add_argument("--again", action="store_true", help="failed units again, on a GPU")
-    parser.add_argument("--fresh", action="store_true", help="all units again, on a GPU")
-    parser.add_argument("--table", action="store_true", help="only what the file holds, of a GPU")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "roofline.json")
     args = parser.parse_args(arguments)
-    if args.device != "cpu":
-        from _gpu_run import run_roofline
-
-        args.out = args.out or HERE / "results" / "roofline_cuda.json"
-        return run_roofline(args)
-    args.out = args.out or HERE / "results" / "roofline.json"
     schedule = parse_schedule(f"schedule {args.schedule}")
     found: list[dict[str, Any]] = []
     for threads in args.threads:
-        found += measure(threads, args.rounds or 15, schedule, args.only)
+        found += measure(threads, args.rounds, schedule, args.only)
     for row in found:
         print(
             f"{row['threads']} threads  {row['kernel']:<22} {row['rate_best']:8.1f} of "

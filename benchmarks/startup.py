@@ -60,14 +60,14 @@ def start_warm(widths: list[int]) -> dict[str, float]:
 
 
 def _programs(layer: str, width: int) -> tuple[Any, ...]:
-    from hetune.variants.runtime.build import layer_programs
+    from hetune.variants.frontend.presets import preset_programs
 
-    return layer_programs(layer, width)
+    return preset_programs(layer, width)
 
 
 def build(widths: list[int], jobs: int | None) -> dict[str, Any]:
     """Compiles everything into the registry of HETUNE_CACHE."""
-    from hetune.variants.runtime.build import LAYERS
+    from hetune.variants.frontend.presets import LAYERS
     from hetune.variants.runtime.build import build as compile_all
 
     programs = [p for layer in LAYERS for width in widths for p in _programs(layer, width)]

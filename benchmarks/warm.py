@@ -30,9 +30,9 @@ from rich.table import Table
 from hetune.profiling.measure.inputs import random_inputs
 from hetune.profiling.measure.rounds import take_rounds
 from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.frontend.presets import preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
@@ -135,7 +135,7 @@ def table(found: Sequence[dict[str, Any]]) -> Table:
 
 
 def _runs(graph: HeteroGraph, layer: str, width: int) -> dict[str, Callable[[], object]]:
-    program, domain = layer_program(layer, width, width), Domain(graph)
+    program, domain = preset_program(layer, width, width), Domain(graph)
     inputs = random_inputs(program, domain, 0)
     weights: dict[int, dict[str, torch.Tensor]] = {}
     found: dict[str, Callable[[], object]] = {}

@@ -12,8 +12,8 @@ from torch import nn
 from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Unsupported
+from hetune.variants.frontend.presets import preset_program
 from hetune.variants.plan.variants import Device, Variant, variants_of
-from hetune.variants.runtime.build import layer_program
 
 
 def variants_for(
@@ -58,4 +58,4 @@ def listed(values: object) -> tuple[Any, ...]:
 
 @functools.lru_cache(maxsize=256)
 def _named(layer: str, d_in: int, d_out: int, heads: int, device: Device) -> tuple[Variant, ...]:
-    return variants_of(layer_program(layer, d_in, d_out, heads), device)
+    return variants_of(preset_program(layer, d_in, d_out, heads), device)

@@ -13,8 +13,8 @@ from pydantic import ByteSize, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from hetune.profiling.store.connect import MOST_SECONDS, SECONDS
-from hetune.service.core.engine import CudaGraph
-from hetune.service.core.limits import Limits
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.models.engine import CudaGraph
 from hetune.service.http.logs import LogStyle
 from hetune.variants.errors import InputError
 from hetune.variants.graph.threads import MOST_THREADS

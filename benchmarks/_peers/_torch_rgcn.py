@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from _peers._pairs import Side, mean_weights, pair_plan, pointers
+from _peers._pairs import Side, mean_weights, pair_plan
 from _peers._torch_ops import (
     WORKSPACE,
     Multiply,
@@ -20,36 +20,6 @@ from _peers.problem import Problem
 
 Run = Callable[[], Tensor]
 Product = Literal["bag", "csr"]
-
-
-def by_relation(problem: Problem) -> Run:
-    """Edges sorted by relation; gather, product and index_add_ for one relation at a time."""
-    conv: Any = problem.conv
-    x, graph = problem.x, problem.graph
-    weights = mean_weights(graph).to(problem.dtype).unsqueeze(1)
-    counts = torch.bincount(problem.edge_type, minlength=graph.num_etypes).tolist()
-    parts = [
-        (r, src, dst, weight)
-        for r, (src, dst, weight) in enumerate(
-            zip(
-                problem.edge_index[0].split(counts),
-                problem.edge_index[1].split(counts),
-                weights.split(counts),
-                strict=True,
-            )
-        )
-        if counts[r]
-    ]
-
-    def run() -> Tensor:
-        out = torch.addmm(conv.bias, x, conv.root)
-        for r, src, dst, weight in parts:
-            rows = gather(x, src, "rows").mul_(weight)
-            message = WORKSPACE.take("message", (len(src), out.shape[1]), x)
-            out.index_add_(0, dst, torch.mm(rows, conv.weight[r], out=message))
-        return out
-
-    return run
 
 
 def pairs(
@@ -91,23 +61,6 @@ def pairs(
         if product == "csr":
             return (final @ table).add_(own)
         return bag(plan.final_row, plan.final_ptr, table, weights).add_(own)
-
-    return run
-
-
-def dense(problem: Problem) -> Run:
-    """x @ [W_1 .. W_R] for every node and relation; then a sparse product. For few relations."""
-    conv: Any = problem.conv
-    x, graph, d = problem.x, problem.graph, problem.width
-    order = problem.edge_index[1].argsort(stable=True)
-    rows = (problem.edge_index[0] * graph.num_etypes + problem.edge_type)[order]
-    ptr = pointers(problem.edge_index[1], graph.num_nodes)
-    weights = mean_weights(graph).to(problem.dtype)[order]
-
-    def run() -> Tensor:
-        table = WORKSPACE.take("table", (graph.num_nodes, graph.num_etypes * d), x)
-        torch.mm(x, conv.weight.transpose(0, 1).reshape(d, -1), out=table)
-        return bag(rows, ptr, table.view(-1, d), weights).add_(_own_share(conv, x))
 
     return run
 

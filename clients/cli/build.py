@@ -10,9 +10,10 @@ from hetune.clients.cli import console
 from hetune.clients.cli.options import layers_of, numbers_of
 from hetune.costmodel.selector import Selector
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.presets import LAYERS, WIDTHS, preset_programs
 from hetune.variants.registry import Registry, default_registry
 from hetune.variants.runtime import build as ahead
-from hetune.variants.runtime.build import LAYERS, WIDTHS, LayersBuild
+from hetune.variants.runtime.build import LayersBuild
 
 
 def build(
@@ -46,7 +47,7 @@ def build(
         for layer in layers_of(layers)
         for width in numbers_of(widths, "--widths")
         for count in numbers_of(heads, "--heads")
-        for program in ahead.layer_programs(layer, width, 1 if layer == "rgcn" else count)
+        for program in preset_programs(layer, width, count)
     ]
     with console.progress_bar("compiling") as update:
         built = ahead.build(

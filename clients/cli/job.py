@@ -17,8 +17,8 @@ from hetune.clients.cli.problem import GraphSource, LayerSource, features
 from hetune.clients.cli.where import Where
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.errors import InputError, VariantError
+from hetune.variants.graph import index_native
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.graph.index_primitives import primitives
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.domain import split_relations
 
@@ -83,7 +83,7 @@ def prepare(job: Job, say: Say) -> Prepared:
     Raises:
         HetuneError: As its parts do.
     """
-    primitives()  # compiled once on a machine, so that is no part of what indexing costs
+    index_native.library()  # compiled once on a machine, so that is no part of what indexing costs
     start = time.perf_counter()
     graph = job.layer.graph_for(job.graph.open())
     loaded = time.perf_counter()

@@ -12,11 +12,11 @@ import typer
 from hetune.clients.cli import console
 from hetune.clients.cli.options import importing_the_service
 from hetune.clients.cli.serve import Config, Data
-from hetune.service.core.scopes import Scope
+from hetune.service.core.keys.scopes import Scope
 from hetune.variants.errors import InputError
 
 if TYPE_CHECKING:
-    from hetune.service.core.keys import Keys
+    from hetune.service.core.keys.keys import Keys
 
 _LIFETIME = re.compile(r"(\d{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -94,7 +94,7 @@ def revoke(
 
 def _keys(data: Path | None, config: Path | None) -> Keys:
     with importing_the_service():
-        from hetune.service.core.keys import FILE, Keys
+        from hetune.service.core.keys.keys import FILE, Keys
         from hetune.service.settings import Settings
     return Keys(Settings.load(config, service_data=data).service_data / FILE)
 

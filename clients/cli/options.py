@@ -12,9 +12,9 @@ import torch
 import typer
 
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.presets import LAYERS
 from hetune.variants.graph.loaders import load
 from hetune.variants.graph.threads import MOST_THREADS
-from hetune.variants.runtime.build import LAYERS
 
 _SIZE = re.compile(r"\s*([0-9]{0,18}\.?[0-9]{1,18})\s*([KMGT]i?B|B|)\s*", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -38,12 +38,8 @@ def importing_the_service(who: str = "this command") -> Iterator[None]:
         ) from error
 
 
-class LayerName(StrEnum):
-    """The layers that the command line can make."""
-
-    rgcn = "rgcn"
-    rgat = "rgat"
-    hgt = "hgt"
+LayerName = StrEnum("LayerName", list(LAYERS))  # type: ignore[misc]
+"""The layers that the command line can make."""
 
 
 class DeviceName(StrEnum):

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 import hetune
-from hetune import nn
 from hetune.clients.cli.files import read_arrays
 from hetune.variants.errors import GraphFileError, InputError
 from hetune.variants.frontend.nn import RelationalLayer
+from hetune.variants.frontend.presets import LAYERS, preset_layer, preset_program
 from hetune.variants.graph.generate_specs import SPECS
-from hetune.variants.runtime.build import check_widths
+from hetune.variants.program.labeled import needs_canonical_edges
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class LayerSource:
     """Which layer.
 
     Attributes:
-        kind: "rgcn", "rgat" or "hgt".
+        kind: One of `hetune.variants.frontend.presets.LAYERS`.
         width: Width of rows in and out, of all heads together.
         heads: Attention heads.
         seed: Draws the weights.
@@ -98,8 +98,9 @@ class LayerSource:
     weights: Path | None = None
 
     def graph_for(self, graph: hetune.HeteroGraph) -> hetune.HeteroGraph:
-        """The graph as the layer needs it: HGT's edge types join one pair of node types."""
-        return graph.canonicalize() if self.kind == "hgt" else graph
+        """The graph as the layer needs it, which may want edge types by pairs of node types."""
+        program = preset_program(self.kind, self.width, self.width, self.heads)
+        return graph.canonicalize() if needs_canonical_edges(program) else graph
 
     def module(self, graph: hetune.HeteroGraph) -> RelationalLayer:
         """The layer, with weights.
@@ -107,30 +108,19 @@ class LayerSource:
         Raises:
             InputError: The widths do not fit, or the weights.
         """
-        check_widths(self.width, self.heads)
+        if self.heads != 1 and not LAYERS[self.kind].has_heads:
+            raise InputError(f"{self.kind} has no heads, but --heads is {self.heads}: leave it out")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            layer = self._drawn(graph)
+            layer = preset_layer(self.kind, self.width, self.width, graph, self.heads)
         if self.weights is not None:
             _fill(layer, self.weights)
         return layer.eval()
 
-    def _drawn(self, graph: hetune.HeteroGraph) -> RelationalLayer:
-        width, heads = self.width, self.heads
-        match self.kind:
-            case "rgcn" if heads != 1:
-                raise InputError(f"rgcn has no heads, but --heads is {heads}: leave it out")
-            case "rgcn":
-                return nn.RGCN(width, width, graph.num_etypes)
-            case "rgat":
-                return nn.RGAT(width, width // heads, graph.num_etypes, heads=heads)
-            case _:
-                return nn.HGT(width, width, graph.metadata(), heads=heads)
-
     def describe(self) -> str:
         """Such as "rgat, width 64, 1 head"."""
-        if self.kind == "rgcn":
-            return f"rgcn, width {self.width}"
+        if not LAYERS[self.kind].has_heads:
+            return f"{self.kind}, width {self.width}"
         return f"{self.kind}, width {self.width}, {self.heads} head{'s' * (self.heads != 1)}"
 
 

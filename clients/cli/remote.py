@@ -35,7 +35,8 @@ from hetune.variants.errors import InputError
 
 if TYPE_CHECKING:
     from hetune.clients import Client
-    from hetune.service.core.answers import Answer, LayerReport, Report, Rows
+    from hetune.service.core.graphs.rows import Rows
+    from hetune.service.core.inference.answers import Answer, LayerReport, Report
 
 _ID = re.compile(r"[0-9a-f]{32}")
 

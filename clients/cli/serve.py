@@ -94,13 +94,13 @@ def serve(
         from hetune.profiling.jobs.keeper import Keeper
         from hetune.profiling.jobs.trainer import Trainer
         from hetune.profiling.store.connect import SECONDS_VARIABLE, held
-        from hetune.service.core.access import weakness
-        from hetune.service.core.engine import Engine
-        from hetune.service.core.keys import FILE, Keys
+        from hetune.service.core.keys.access import weakness
+        from hetune.service.core.keys.keys import FILE, Keys
+        from hetune.service.core.models.engine import Engine
         from hetune.service.core.service import Service
-        from hetune.service.http import server
-        from hetune.service.http import tracing as traces
-        from hetune.service.http.app import application
+        from hetune.service.server import server
+        from hetune.service.server import tracing as traces
+        from hetune.service.server.app import application
         from hetune.service.settings import Settings
 
     settings = Settings.load(

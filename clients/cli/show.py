@@ -37,6 +37,7 @@ from hetune.clients.cli.where import Where
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import InputError, VariantError
+from hetune.variants.frontend.presets import preset_programs
 from hetune.variants.kernel.text import show as show_launch
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.passes.enumerate import alternatives
@@ -50,7 +51,6 @@ from hetune.variants.plan.variants import (
 )
 from hetune.variants.program.nodes import Program
 from hetune.variants.program.text import show as show_program
-from hetune.variants.runtime.build import layer_programs
 
 
 def variants(
@@ -70,7 +70,7 @@ def variants(
     """List the promoted variants of a layer with default options, or show one of them."""
     if source and show is None:
         raise InputError("--source needs --show ID: it prints the code of one variant")
-    program = layer_programs(layer.value, width, heads)[0]
+    program = preset_programs(layer.value, width, heads)[0]
     found = variants_of(program, device.value)
     if show is None:
         _list(program, found)

@@ -24,7 +24,7 @@ from hetune.profiling.supervisor import Supervisor
 from hetune.variants.errors import InputError
 
 if TYPE_CHECKING:
-    from hetune.clients.http.work import HttpLender
+    from hetune.clients.http.leases import HttpLeases
 
 _POLL_SECONDS = 1.0
 _POLL_HTTP_SECONDS = 5.0
@@ -83,10 +83,10 @@ def _opened(url: str | None, *, wait: bool) -> Store:
     return patience(lambda: Store.open(url), "the worker waits for its store")
 
 
-def _remote(url: str) -> HttpLender:
+def _remote(url: str) -> HttpLeases:
     with importing_the_service("hetune worker --url"):
-        from hetune.clients.http.work import HttpLender
-    return HttpLender(url)
+        from hetune.clients.http.leases import HttpLeases
+    return HttpLeases(url)
 
 
 def _wait(seconds: float) -> bool:

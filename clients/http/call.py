@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import httpx
 
 from hetune.clients.http.tracing import trace_headers
 from hetune.clients.http.wire import check, foreign
-from hetune.service.core.message import MEDIA_TYPE, Pieces
+from hetune.service.core.formats.message import MEDIA_TYPE, Pieces
 from hetune.variants.errors import InputError
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Callable[..., Any])
 Progress: TypeAlias = Callable[[int, int], None]
 """Called while a body is sent, with the bytes that are sent and those that are to be sent."""
-_JSON = "application/json"
-_WITH_LENGTH = ("POST", "PUT", "PATCH")
+JSON = "application/json"
+EVENTS = "text/event-stream"
+_EVENTS_SECONDS = 30.0
+"""A stream of events has a comment at least every 15 seconds, whatever becomes of its job."""
 _SHORT = 1 << 18
-_LONGEST = 1 << 20
-"""Most bytes between two words on progress."""
+_LONGEST = 1 << 18
+"""Most bytes between two calls of `Progress`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,36 +42,36 @@ class Call(Generic[T]):
         accept: Media type of the answer.
         progress: Told how far the body is sent.
         is_repeatable: Whether it changes no more when it comes twice.
+        timeout: Seconds to wait for the answer, in place of the client's.
     """
 
     method: str
     path: str
     read: Callable[[httpx.Response], T]
     body: Pieces | bytes | None = None
-    accept: str = _JSON
+    accept: str = JSON
     progress: Progress | None = None
     is_repeatable: bool = True
+    timeout: float | None = None
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """What the request says of itself."""
-        found = {"Accept": self.accept} | trace_headers()
+    def request(self, http: httpx.Client | httpx.AsyncClient, content: Any) -> httpx.Request:
+        """A request that sends it.
+
+        Args:
+            http: Whose URL, headers and times it has.
+            content: The body, or an iterator over its `pieces` as `http` takes them.
+        """
+        headers = {"Accept": self.accept} | trace_headers()
         if self.body is not None:
-            kind = _JSON if isinstance(self.body, bytes) else MEDIA_TYPE
-            found |= {"Content-Type": kind, "Content-Length": str(len(self.body))}
-        elif self.method in _WITH_LENGTH:
-            found["Content-Length"] = "0"
-        return found
+            kind = JSON if isinstance(self.body, bytes) else MEDIA_TYPE
+            headers |= {"Content-Type": kind, "Content-Length": str(len(self.body))}
+        return http.build_request(
+            self.method, self.path, content=content, headers=headers, timeout=self._times(http)
+        )
 
-    @property
-    def stream(self) -> Body:
-        """The body, from its begin."""
-        return Body(self)
-
-    def pieces(self) -> Iterator[bytes | memoryview]:
-        """The body where it lies, in pieces."""
-        if self.body is None:
-            return
+    def pieces(self) -> Iterator[Any]:
+        """The body, from its begin: bytes, and views of tensors where they lie."""
+        assert self.body is not None
         sent, length = 0, len(self.body)
         for piece in _gathered([self.body] if isinstance(self.body, bytes) else self.body.views()):
             yield piece
@@ -90,19 +92,13 @@ class Call(Generic[T]):
         except (ValueError, KeyError, IndexError, TypeError) as error:
             raise foreign(response, str(error)) from None
 
-
-class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A call's body as httpx has it; each time from its begin."""
-
-    def __init__(self, call: Call[Any]) -> None:
-        self._call = call
-
-    def __iter__(self) -> Iterator[bytes]:
-        return cast(Iterator[bytes], self._call.pieces())  # views are joined and sent alike
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self:
-            yield piece
+    def _times(self, http: httpx.Client | httpx.AsyncClient) -> httpx.Timeout:
+        times = http.timeout.as_dict()
+        if self.timeout is not None:
+            times["read"] = self.timeout
+        if self.accept == EVENTS and times["read"] is not None:
+            times["read"] = max(times["read"], _EVENTS_SECONDS)
+        return httpx.Timeout(**times)
 
 
 def _gathered(contents: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:

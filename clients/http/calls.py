@@ -23,13 +23,13 @@ from hetune.clients.http.inputs import (
     graph_of,
 )
 from hetune.clients.http.wire import answer_of, edit_body, graph_body, nothing, request_body
-from hetune.service.core.answers import Answer, Report
-from hetune.service.core.description import Jumping, ModelDescription
-from hetune.service.core.documents import parse
-from hetune.service.core.graphs import GraphStatistics
-from hetune.service.core.message import MEDIA_TYPE, Pieces
-from hetune.service.core.stack import describe
-from hetune.service.core.subset import Subset
+from hetune.service.core.formats.documents import parse
+from hetune.service.core.formats.message import MEDIA_TYPE, Pieces
+from hetune.service.core.graphs.graphs import GraphStatistics
+from hetune.service.core.inference.answers import Answer, Report
+from hetune.service.core.inference.subset import Subset
+from hetune.service.core.models.description import Jumping, ModelDescription
+from hetune.service.core.models.stack import describe
 from hetune.variants.errors import InputError
 from hetune.variants.graph.edit import Parallel
 from hetune.variants.graph.hetero import HeteroGraph

@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import httpx
 
-from hetune.clients.http import calls, feature_calls
-from hetune.clients.http.profiling import CostModelsClient, JobsClient
-from hetune.clients.http.sender import Sender, Sending, sends
+from hetune.clients.http import calls, cost_model_calls, feature_calls, job_calls
+from hetune.clients.http.job_calls import Event
+from hetune.clients.http.sender import ClientPart, Sender, sends
 from hetune.profiling.closing import Closing
 from hetune.variants.errors import HetuneError
 
 
-class Client(Sending, Closing):
+class JobsClient(ClientPart):
+    """Profiling jobs. Every method also raises `UnreachableError` where no service answers."""
+
+    submit = sends(job_calls.submit)
+    list = sends(job_calls.list)
+    get = sends(job_calls.get)
+    cancel = sends(job_calls.cancel)
+    log = sends(job_calls.log)
+    results = sends(job_calls.results)
+
+    def watch(self, id: int, *, after: int = 0) -> Iterator[Event]:
+        """What happens to a job, as it happens: lines of its log, and the job when it changes.
+
+        Ends with the job; what comes last is the job as it ended. A stream that breaks is asked
+        for again, as other requests are, and goes on where it was.
+
+        Args:
+            id: Its number.
+            after: Only lines with larger numbers.
+
+        Raises:
+            NotFoundError: There is none of that number.
+            BusyError: Too many watch.
+        """
+        return self._sender.watch(id, after)
+
+
+class CostModelsClient(ClientPart):
+    """Cost models, by id or alias. Every method also raises `UnreachableError`."""
+
+    list = sends(cost_model_calls.list)
+    get = sends(cost_model_calls.get)
+    card = sends(cost_model_calls.card)
+    promote = sends(cost_model_calls.promote)
+    rollback = sends(cost_model_calls.rollback)
+
+
+class Client(ClientPart, Closing):
     """A service's client. Tensors travel as they are: results equal those in-process, bit by bit.
 
     Errors are those that the service raised: a `NotFoundError` there is a `NotFoundError` here.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from hetune.clients.http.call import Call, part
-from hetune.service.core.cost_model_documents import (
+from hetune.service.core.cost_models.documents import (
     CostModelDocument,
     CostModelList,
     PromotedModel,
     RolledBack,
 )
-from hetune.service.core.documents import parse
+from hetune.service.core.formats.documents import parse
 
 _MODELS = "/v1/cost-models"
 _PAGE = "text/html"

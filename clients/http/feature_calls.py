@@ -7,9 +7,9 @@ import httpx
 from hetune.clients.http.call import Call, Progress, part
 from hetune.clients.http.inputs import Features, features_of
 from hetune.clients.http.wire import nothing
-from hetune.service.core.documents import parse, parse_value
-from hetune.service.core.features import StoredFeatures
-from hetune.service.core.message import Pieces, grouped
+from hetune.service.core.formats.documents import parse, parse_value
+from hetune.service.core.formats.message import Pieces, grouped
+from hetune.service.core.graphs.features import StoredFeatures
 
 
 def put_features(

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hetune.service.core.arrow_graph import graph_of_batches
-from hetune.service.core.limits import Limits
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.graphs.arrow import graph_of_batches
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.graph.convert import from_dgl, from_edge_index_dict, from_pyg
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph

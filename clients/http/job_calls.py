@@ -9,11 +9,11 @@ from uuid import uuid4
 
 import httpx
 
-from hetune.clients.http.call import Call
+from hetune.clients.http.call import EVENTS, Call
 from hetune.clients.http.wire import check
 from hetune.profiling.jobs.records import State
-from hetune.service.core.documents import parse, parse_value
-from hetune.service.core.job_documents import (
+from hetune.service.core.formats.documents import parse, parse_value
+from hetune.service.core.jobs.documents import (
     JobDocument,
     JobLine,
     JobList,
@@ -24,7 +24,6 @@ from hetune.service.core.job_documents import (
 
 Event: TypeAlias = JobDocument | JobLine
 """What may happen to a job: a line of its log, or a change of the job."""
-EVENTS = "text/event-stream"
 _JOBS = "/v1/profiling/jobs"
 
 
@@ -114,7 +113,7 @@ def results(id: int, *, after: int = 0, limit: int = 20) -> Call[JobResults]:
 
 
 def events(id: int, after: int) -> Call[None]:
-    """Asks for a stream of events, which is to be read as it comes; `Watch` does."""
+    """Asks for a stream of events, which is to be read as it comes; `JobWatch` does."""
     path = _asking(_path(id, "events"), after=after)
     return Call("GET", path, _no_stream, accept=EVENTS)
 

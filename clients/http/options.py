@@ -11,10 +11,13 @@ from hetune.variants.errors import AccessError, InputError
 
 KEY_VARIABLE = "HETUNE_API_KEY"
 _CONNECT_SECONDS = 10.0
+_KEPT_CONNECTIONS = 32
 
 
-def options_of(url: str, key: str | None, timeout: float | None) -> dict[str, Any]:
-    """What httpx is given.
+def options_of(
+    url: str, key: str | None, timeout: float | None, transport: object | None
+) -> dict[str, Any]:
+    """What `httpx.Client` and `httpx.AsyncClient` are made with.
 
     Raises:
         InputError: The URL is none of a service.
@@ -30,7 +33,10 @@ def options_of(url: str, key: str | None, timeout: float | None) -> dict[str, An
         "base_url": _checked(url),
         "timeout": httpx.Timeout(timeout, connect=connect),
         "headers": {"Authorization": f"Bearer {key}"} if key else None,
+        "transport": transport,
         "trust_env": False,  # a proxy is no place for a local service's requests
+        "verify": transport is not None or httpx.create_ssl_context(),  # SSL_CERT_FILE counts
+        "limits": httpx.Limits(max_keepalive_connections=_KEPT_CONNECTIONS, keepalive_expiry=5.0),
     }
 
 

@@ -1,7 +1,8 @@
-"""What sends a client's calls, each as often as it takes."""
+"""Sends a client's calls, again where that helps."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from time import sleep
@@ -10,20 +11,18 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import httpx
 
 from hetune.clients.http.call import Call, as_method
-from hetune.clients.http.exchange import Exchange, Outcome
 from hetune.clients.http.job_calls import Event
 from hetune.clients.http.options import options_of, retries_of
-from hetune.clients.http.received import Received
-from hetune.clients.http.requests import Requests
-from hetune.clients.http.transport import Transport
-from hetune.clients.http.watch import Watch
+from hetune.clients.http.retries import Attempts, Outcome
+from hetune.clients.http.watch import JobWatch
+from hetune.clients.http.wire import BODY, has_tensors
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Sender:
-    """Sends calls. Threads may share it.
+    """Sends calls. Threads may share it, and a forked process has connections of its own.
 
     Args:
         url: As for `Client`; so are the others.
@@ -46,9 +45,13 @@ class Sender:
         transport: httpx.BaseTransport | None,
     ) -> None:
         self._retries = retries_of(retries)
-        self._transport = transport or Transport()
-        self._http = httpx.Client(**options_of(url, key, timeout), transport=self._transport)
-        self._requests = Requests(self._http)
+        self._options = options_of(url, key, timeout, transport)
+        self._pid, self._client = os.getpid(), httpx.Client(**self._options)
+
+    @property
+    def url(self) -> httpx.URL:
+        """Of the service."""
+        return self._client.base_url
 
     def send(self, call: Call[T], retries: int | None = None) -> T:
         """The result of a call.
@@ -61,14 +64,12 @@ class Sender:
             HetuneError: The service answered with it.
             UnreachableError: There was no answer, or one of something else.
         """
-        exchange = Exchange(
-            call, self._http.base_url, self._retries if retries is None else retries
-        )
+        attempts = Attempts(call, self.url, self._retries if retries is None else retries)
         while True:
             outcome = self._try(call)
-            pause = exchange.pause(outcome)
+            pause = attempts.pause(outcome)
             if pause is None:
-                return exchange.result(outcome)
+                return attempts.result(outcome)
             sleep(pause)
 
     def watch(self, id: int, after: int) -> Iterator[Event]:
@@ -78,11 +79,12 @@ class Sender:
             HetuneError: The service answered with it.
             UnreachableError: There was no answer, or one of something else.
         """
-        watch = Watch(id, after, self._http.base_url, self._retries)
+        watch = JobWatch(id, after, self.url, self._retries)
         while not watch.is_over:
             outcome: Outcome | None = None
             try:
-                response = self._http.send(self._requests.of(watch.ask()), stream=True)
+                http = self._http()
+                response = http.send(watch.ask().request(http, None), stream=True)
                 with closing(response):
                     if watch.takes(response):
                         yield from filter(None, map(watch.event, response.iter_lines()))
@@ -95,23 +97,32 @@ class Sender:
 
     def close(self) -> None:
         """Ends the connections."""
-        self._http.close()
+        self._client.close()
 
     def _try(self, call: Call[Any]) -> Outcome:
-        # Past httpx's client, whose cookies, redirects and hooks take longer than all else here.
-        request = self._requests.of(call)
+        http = self._http()
         try:
-            response = self._transport.handle_request(request)
-            response.request = request
-            if not isinstance(response, Received):
-                response.read()
+            request = call.request(http, call.pieces() if call.body else None)
+            response = http.send(request, stream=True)
+            with closing(response):
+                if has_tensors(response):
+                    body = response.extensions[BODY] = bytearray()
+                    for piece in response.iter_bytes():
+                        body += piece
+                else:
+                    response.read()
         except httpx.HTTPError as error:
             return error
         return response
 
+    def _http(self) -> httpx.Client:
+        if self._pid != os.getpid():
+            self._pid, self._client = os.getpid(), httpx.Client(**self._options)
+        return self._client
 
-class Sending:
-    """What has calls as methods.
+
+class ClientPart:
+    """Has calls as methods.
 
     Args:
         sender: Sends them.
@@ -121,10 +132,10 @@ class Sending:
         self._sender = sender
 
 
-def sends(call: Callable[P, Call[T]]) -> Callable[Concatenate[Sending, P], T]:
+def sends(call: Callable[P, Call[T]]) -> Callable[Concatenate[ClientPart, P], T]:
     """The method that sends a call and gives its result."""
 
-    def method(self: Sending, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def method(self: ClientPart, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._sender.send(call(*args, **kwargs))
 
     return as_method(method, call)

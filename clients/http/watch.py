@@ -5,16 +5,16 @@ from __future__ import annotations
 import httpx
 
 from hetune.clients.http import job_calls
-from hetune.clients.http.call import Call
-from hetune.clients.http.exchange import Exchange, Outcome
-from hetune.clients.http.job_calls import EVENTS, Event
-from hetune.service.core.documents import parse
-from hetune.service.core.job_documents import JobDocument, JobLine
+from hetune.clients.http.call import EVENTS, Call
+from hetune.clients.http.job_calls import Event
+from hetune.clients.http.retries import Attempts, Outcome
+from hetune.service.core.formats.documents import parse
+from hetune.service.core.jobs.documents import JobDocument, JobLine
 
 _OK = 200
 
 
-class Watch:
+class JobWatch:
     """What a client has heard of a job, over as many streams of events as it takes.
 
     Args:
@@ -29,7 +29,7 @@ class Watch:
         self._job: JobDocument | None = None
         self._kind = self._data = ""
         self._is_silent = True
-        self._exchange: Exchange[None] | None = None
+        self._attempts: Attempts[None] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -62,7 +62,7 @@ class Watch:
         elif not line and self._data:
             found, self._data = self._news(self._data), ""
         if found is not None or line.startswith(":"):  # a comment says that there is no news yet
-            self._is_silent, self._exchange = False, None
+            self._is_silent, self._attempts = False, None
         return found
 
     def pause(self, outcome: Outcome | None) -> float:
@@ -80,10 +80,10 @@ class Watch:
             return 0.0
         if outcome is None:
             outcome = httpx.RemoteProtocolError("a stream of events ended at once")
-        self._exchange = self._exchange or Exchange(self._call, self._url, self._retries)
-        pause = self._exchange.pause(outcome)
+        self._attempts = self._attempts or Attempts(self._call, self._url, self._retries)
+        pause = self._attempts.pause(outcome)
         if pause is None:
-            self._exchange.result(outcome)
+            self._attempts.result(outcome)
         return pause or 0.0
 
     @property

@@ -10,11 +10,11 @@ import httpx
 from torch import Tensor
 
 from hetune.clients.http.inputs import NodeIds, nodes_of
-from hetune.clients.http.received import body_of
-from hetune.service.core.answers import Answer, Report, Rows
-from hetune.service.core.documents import parse
-from hetune.service.core.graph_document import arrays_of, header_of
-from hetune.service.core.message import Message, Pieces, grouped, unpack
+from hetune.service.core.formats.documents import parse
+from hetune.service.core.formats.message import MEDIA_TYPE, Message, Pieces, grouped, unpack
+from hetune.service.core.graphs.document import arrays_of, header_of
+from hetune.service.core.graphs.rows import Rows
+from hetune.service.core.inference.answers import Answer, Report
 from hetune.variants import errors
 from hetune.variants.errors import HetuneError, ServiceError, UnreachableError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -23,6 +23,7 @@ _URN = "urn:hetune:error:"
 _DONE = range(200, 300)
 _FAILED = 400
 _REQUEST_ID = "X-Request-ID"
+BODY = "hetune.body"
 _MOST_OUTPUTS = 1 << 20
 """Tensors of an answer: of each layer, by node type."""
 
@@ -84,11 +85,19 @@ def answer_of(response: httpx.Response) -> Answer:
     Raises:
         ValueError: It is none.
     """
-    message = unpack(body_of(response), _MOST_OUTPUTS)
+    message = unpack(response.extensions.get(BODY) or response.content, _MOST_OUTPUTS)
     report = parse(Report, message.document)
     numbers = {int(name.split("/", 2)[1]) for name in message.tensors}
     outputs = {number: _rows(message, number) for number in sorted(numbers)}
     return Answer(report, outputs, response.headers.get(_REQUEST_ID, ""))
+
+
+def has_tensors(response: httpx.Response) -> bool:
+    """Whether an answer is a container. Its body is kept in `extensions[BODY]`, not as `content`.
+
+    A bytearray may be written to, so that tensors can lie in it; of bytes they would be copies.
+    """
+    return bool(response.headers.get("Content-Type") == MEDIA_TYPE)
 
 
 def check(response: httpx.Response) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
-from hetune.costmodel.features import graph_numpy
-from hetune.costmodel.features.native import native_or_numpy
+from hetune.costmodel.features import graph_native
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.plan.sides import Side, side_of
 
-CACHED_ROWS = tuple(1 << bits for bits in graph_numpy.CACHED_ROWS_BITS)
+CACHED_ROWS_BITS = (6, 9, 12, 15, 18)
+CACHED_ROWS = tuple(1 << bits for bits in CACHED_ROWS_BITS)
 """Sizes of caches, in rows, for which features say what share of gathers misses."""
 
 NAMES: tuple[str, ...] = (
@@ -64,6 +64,8 @@ NAMES: tuple[str, ...] = (
 )
 """Names of a graph's features, in their order; counts, and shares and ratios without a unit."""
 
+_FEATURES = GraphSlot[None, np.ndarray]()
+
 
 def graph_features(graph: HeteroGraph) -> np.ndarray:
     """The features of a graph, computed once and kept on it.
@@ -76,7 +78,7 @@ def graph_features(graph: HeteroGraph) -> np.ndarray:
     Returns:
         float64 [`NAMES`], finite and not negative; read-only.
     """
-    return graph.cached("graph_features", lambda: extract(graph))
+    return graph.state.of(_FEATURES, None, lambda: extract(graph))
 
 
 def side(features: Sequence[float] | np.ndarray) -> Side:
@@ -106,21 +108,13 @@ def missing_share(
     first = NAMES.index(f"{table}_misses_{CACHED_ROWS[0]}")
     shares = features[first : first + len(CACHED_ROWS)].tolist()
     held = np.log2(np.maximum(cached_rows, 1))
-    known = (0, *graph_numpy.CACHED_ROWS_BITS)
+    known = (0, *CACHED_ROWS_BITS)
     found: np.ndarray = np.interp(held, known, (1.0 if shares[0] > 0 else 0.0, *shares))
     return found
 
 
 def extract(graph: HeteroGraph) -> np.ndarray:
     """As `graph_features`, computed anew."""
-    features = _implementation()(GraphIndex.of(graph), graph.num_ntypes)
+    features = graph_native.features_of(GraphIndex.of(graph), graph.num_ntypes)
     features.flags.writeable = False
     return features
-
-
-@cache
-def _implementation() -> Callable[[GraphIndex, int], np.ndarray]:
-    from hetune.costmodel.features import graph_native as native
-
-    what, numpy = "features of graphs", graph_numpy.features_of
-    return native_or_numpy(what, native.library, native.features_of, numpy)

@@ -29,7 +29,7 @@ def library() -> ctypes.CDLL:
 
 
 def features_of(index: GraphIndex, num_ntypes: int) -> np.ndarray:
-    """As `graph_numpy.features_of`, with `torch.get_num_threads()` threads.
+    """The features of a graph, in the order of `graph.NAMES`.
 
     Args:
         index: Of the whole graph.

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+import ctypes
+from dataclasses import astuple
+from functools import cache, lru_cache
 
 import numpy as np
 
+from hetune.costmodel.features.graph import CACHED_ROWS
 from hetune.costmodel.features.graph import NAMES as GRAPH_NAMES
-from hetune.costmodel.features.graph import missing_share
-from hetune.costmodel.features.native import native_or_numpy
-from hetune.variants.runtime.roofline import (
-    PARTS,
-    MachineModel,
-    roofline_parts,
-    roofline_seconds,
-)
+from hetune.variants.errors import ModelError
+from hetune.variants.registry import load_packaged
+from hetune.variants.runtime.roofline import PARTS, MachineModel
 from hetune.variants.runtime.table import COLUMNS
 
-_COLUMN = {name: position for position, name in enumerate(COLUMNS)}
 _AMOUNTS = (
     "matrix_flops",
     "vector_flops",
@@ -61,7 +57,13 @@ _RATIOS = (
     "scratch_in_own_cache",
 )
 _GATHERS = ("gathers_missing_own_cache", "gathers_missing_shared_cache", "gathers_of_pairs")
-_GRAPH_POSITIONS = [GRAPH_NAMES.index(name) for name in OF_GRAPH]
+_NATIVE_POSITIONS = [
+    GRAPH_NAMES.index(name)
+    for name in (
+        *OF_GRAPH,
+        *(f"{table}_misses_{rows}" for table in ("src", "src_pair") for rows in CACHED_ROWS),
+    )
+]
 
 NAMES = (
     "roofline_seconds",
@@ -107,69 +109,49 @@ def launch_features(
 
     Returns:
         float32 [rows, `NAMES`], finite; and float64 [rows].
+
+    Raises:
+        ModelError: Rows are no rows of `COLUMNS`.
+        CompileError: There is no compiler.
     """
-    return _implementation()(columns, graph_features, machine, threads)
-
-
-@cache
-def _implementation() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
-    from hetune.costmodel.features import launch_native as native
-
-    what, numpy = "features of launches", computed_by_numpy
-    return native_or_numpy(what, native.library, native.features_of, numpy)
-
-
-def computed_by_numpy(
-    columns: np.ndarray, graph_features: np.ndarray, machine: MachineModel, threads: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """As `launch_features`, where there is no compiler."""
-    of = dict(zip(COLUMNS, columns.T, strict=True))
-    parts = roofline_parts(columns, machine, threads)
-    busy = np.maximum(parts.sum(axis=1, keepdims=True), 1e-12)
-    compulsory = of["read_bytes"] + of["write_bytes"] + of["index_bytes"]
-    flops = of["matrix_flops"] + of["vector_flops"] + of["special"]
-    blocks = of["blocks"]
-    ratios = (
-        blocks,
-        blocks / threads,
-        of["block_nodes"],
-        of["edge_visits"] / blocks,
-        of["gemm_rows"] / np.maximum(of["weight_groups"], 1),
-        of["gathered_bytes"] / np.maximum(of["gathers"], 1),
-        of["gathered_bytes"] / np.maximum(of["read_bytes"], 1),
-        flops / np.maximum(compulsory, 1),
-        of["table_bytes"] / machine.own_bytes,
-        of["table_bytes"] / machine.shared_bytes,
-        of["weight_bytes"] / machine.own_bytes,
-        of["scratch_bytes"] / blocks / machine.own_bytes,
-    )
-    rows, seconds = len(columns), roofline_seconds(columns, machine, threads, parts)
-    shared = np.array([threads, *graph_features[_GRAPH_POSITIONS]], np.float64)
-    features = np.concatenate(
-        (
-            np.log(seconds)[:, None],
-            parts / busy,
-            np.log1p(columns[:, [_COLUMN[name] for name in _AMOUNTS]]),
-            np.log(np.maximum(np.array(ratios).T, 1e-6)),
-            _gathers(of, graph_features, machine),
-            columns[:, [_COLUMN[name] for name in _PLAIN]],
-            np.broadcast_to(shared, (rows, len(shared))),
-        ),
-        axis=1,
-        dtype=np.float32,
+    if columns.ndim != 2 or columns.shape[1] != len(COLUMNS):
+        raise ModelError(
+            f"launches with numbers {list(columns.shape)} are none that this version of hetune "
+            f"can tell features of: give {len(COLUMNS)} for each"
+        )
+    launches = np.ascontiguousarray(columns, np.float64)
+    graph = np.ascontiguousarray(graph_features[_NATIVE_POSITIONS], np.float64)
+    features = np.empty((len(launches), len(NAMES)), np.float32)
+    seconds = np.empty(len(launches))
+    _library().hetune_launch_features(
+        launches.ctypes.data,
+        len(launches),
+        graph.ctypes.data,
+        _numbers(machine).ctypes.data,
+        threads,
+        features.shape[1],
+        features.ctypes.data,
+        seconds.ctypes.data,
     )
     return features, seconds
 
 
-def _gathers(
-    of: dict[str, np.ndarray], graph_features: np.ndarray, machine: MachineModel
-) -> np.ndarray:
-    """The shares of gathers that miss each cache, and of those of pairs, float64 [rows, 3]."""
-    gathers = np.maximum(of["gathers"], 1)
-    row_bytes = np.maximum(of["gathered_bytes"] / gathers, 4)
-    pairs = of["pair_gathers"] / gathers
-    nodes = of["gathers"] / gathers - pairs
-    held = np.array([[machine.own_bytes], [machine.shared_bytes]]) / row_bytes
-    missing = nodes * missing_share(graph_features, "src", held)
-    missing += pairs * missing_share(graph_features, "src_pair", held)
-    return np.vstack((missing, pairs)).T
+@cache
+def _library() -> ctypes.CDLL:
+    """The compiled source.
+
+    Raises:
+        CompileError: There is no compiler, or it refused the source.
+    """
+    what, package = "features of launches", "hetune.costmodel.features"
+    compiled = load_packaged(package, "launch.cpp", "launch-features", what)
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    types = pointer, number, pointer, pointer, number, number, pointer, pointer
+    compiled.hetune_launch_features.argtypes = types
+    compiled.hetune_launch_features.restype = None
+    return compiled
+
+
+@lru_cache(maxsize=16)
+def _numbers(machine: MachineModel) -> np.ndarray:
+    return np.array(astuple(machine), np.float64)

@@ -21,9 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 from hetune.costmodel.data import Problem
 from hetune.costmodel.features.graph import side
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.presets import preset_program
 from hetune.variants.plan.sides import Side, usual
 from hetune.variants.plan.variants import Device, variants_of
-from hetune.variants.runtime.build import layer_program
 
 _TIES = tuple(1 + percent / 100 for percent in range(21))
 LEAST_TIES: Mapping[Device, float] = MappingProxyType({"cpu": 1.12, "cuda": 1.0})
@@ -79,7 +79,7 @@ def usual_of(problem: Problem) -> int | None:
 @functools.lru_cache(maxsize=256)
 def _usual(layer: str, d_in: int, d_out: int, heads: int, device: Device, on: Side) -> str | None:
     try:
-        program = layer_program(layer, d_in, d_out, heads)
+        program = preset_program(layer, d_in, d_out, heads)
     except InputError:
         return None
     return usual(variants_of(program, device), on).id

@@ -22,7 +22,7 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
-from hetune.variants.runtime.build import LAYERS
+from hetune.variants.frontend.presets import LAYERS
 
 
 def run_active(

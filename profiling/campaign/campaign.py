@@ -19,8 +19,9 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
+from hetune.variants.frontend.presets import PRESETS, preset_program
 from hetune.variants.plan.variants import Device
-from hetune.variants.runtime.build import WITHOUT_HEADS
+from hetune.variants.program.labeled import needs_canonical_edges
 
 _NONE_MATCHES = (
     "no variant of its layers has an id that matches {!r}: take another pattern, such as "
@@ -174,7 +175,7 @@ def _of_graph(
     """A graph's problems in an order by chance: all of them, or so many that it can afford."""
     device = campaign.device
     pool = [
-        (layer, d_in, d_out, 1 if layer in WITHOUT_HEADS else heads, threads, device)
+        (layer, d_in, d_out, PRESETS[layer].heads(heads), threads, device)
         for layer, (d_in, d_out), heads, threads in product(
             campaign.programs,
             campaign.widths,
@@ -183,8 +184,11 @@ def _of_graph(
         )
     ]
     shuffled = dict.fromkeys(pool[place] for place in rng.permutation(len(pool)))
-    for_hgt = canonical(graph)
-    found = [ProblemSpec(for_hgt if c[0] == "hgt" else graph, *c) for c in shuffled]
+    split = canonical(graph)
+    found = [
+        ProblemSpec(split if needs_canonical_edges(preset_program(*c[:4])) else graph, *c)
+        for c in shuffled
+    ]
     sample = campaign.sample
     if sample is None:
         return found

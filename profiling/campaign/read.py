@@ -21,9 +21,10 @@ from hetune.profiling.corpus.spanning import Spanning
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.units import GraphRecipe
 from hetune.variants.errors import CampaignError
+from hetune.variants.frontend.presets import KERNELS, LAYERS
+from hetune.variants.frontend.presets import PRESETS as PROGRAMS
 from hetune.variants.graph.threads import MOST_THREADS
 from hetune.variants.plan.variants import DEVICES, Device, device_named
-from hetune.variants.runtime.build import KEEP_WIDTH, KERNELS, LAYERS, WITHOUT_HEADS
 
 PRESETS = ("smoke", "default", "full", "gpu")
 """Campaigns that ship with hetune."""
@@ -104,7 +105,9 @@ def parse(
     campaign = Campaign(
         name=table.text("name", name or where),
         graphs=_graphs(table, folder),
-        layers=tuple(table.choices("layers", LAYERS, () if "kernels" in table.data else LAYERS)),
+        layers=tuple(
+            table.choices("layers", [*LAYERS], () if "kernels" in table.data else [*LAYERS])
+        ),
         widths=_widths(table),
         heads=tuple(table.counts("heads", [1])),
         threads=_threads(table, threads or torch.get_num_threads()),
@@ -112,7 +115,7 @@ def parse(
         sample=table.fields("sample", Sample),
         limits=table.fields("limits", Limits) or Limits(),
         device=_device(table),
-        kernels=tuple(table.choices("kernels", KERNELS, ())),
+        kernels=tuple(table.choices("kernels", [*KERNELS], ())),
     )
     _check_widths(campaign, where)
     return campaign
@@ -200,8 +203,8 @@ def _widths(table: Table) -> tuple[tuple[int, int], ...]:
 
 def _check_widths(campaign: Campaign, where: str) -> None:
     """Checks that everything that runs can have all widths and heads."""
-    keeping = [kernel for kernel in campaign.kernels if kernel in KEEP_WIDTH]
-    with_heads = not WITHOUT_HEADS.issuperset(campaign.programs)
+    keeping = [kernel for kernel in campaign.kernels if KERNELS[kernel].keeps_width]
+    with_heads = any(PROGRAMS[name].has_heads for name in campaign.programs)
     for d_in, d_out in campaign.widths:
         if keeping and d_in != d_out:
             raise CampaignError(

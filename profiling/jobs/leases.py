@@ -1,4 +1,4 @@
-"""Leases on units of jobs, for workers. A lease that has ended writes nothing (ADR 15)."""
+"""Leases on units of jobs, for workers. A lease that has ended writes nothing (ADR 21)."""
 
 from __future__ import annotations
 

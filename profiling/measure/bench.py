@@ -17,7 +17,7 @@ from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.triton.ahead import gpu_registry, triton_version
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import CompileError, VariantError, WorkerError
-from hetune.variants.graph.index_primitives import primitives
+from hetune.variants.graph import index_native
 from hetune.variants.plan.variants import DEVICES, Device, Variant
 from hetune.variants.runtime.build import sources_of
 from hetune.variants.runtime.devices import torch_device
@@ -106,7 +106,7 @@ def cpu_bench() -> Bench:
     backend = CppBackend()
 
     def compile(variants: Sequence[Variant], told: Told) -> None:
-        primitives()
+        index_native.library()
         backend.registry.build(sources_of(variants, backend), progress=told)
 
     return Bench(backend, WallStopwatch(), Reference(), compile=compile, brief_seconds=_BRIEF)

@@ -11,7 +11,8 @@ from hetune.profiling.measure.inputs import Inputs
 from hetune.variants.errors import ProgramError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.interpret import interpret
-from hetune.variants.program.nodes import Program, Space
+from hetune.variants.program.limitation import limitation
+from hetune.variants.program.nodes import Program
 
 MOST_ELEMENTS = 1 << 21
 """Numbers in a row for every edge and node, above which a sample of nodes is checked."""
@@ -48,8 +49,8 @@ class Oracle:
         most_elements: int = MOST_ELEMENTS,
         seed: int = 0,
     ) -> None:
-        if program.type_of(program.result).space is not Space.NODE:
-            raise ProgramError("only programs with a result for each node are measured")
+        if reason := limitation(program):
+            raise ProgramError(f"no kernel computes the program {program.name!r} yet: {reason}")
         width = max(_width(program), 1)
         rows = most_elements // width
         self.nodes: Tensor | None = None

@@ -21,10 +21,10 @@ from hetune.profiling.measure.rounds import WAITING, Rounds, take_rounds
 from hetune.profiling.measure.stopwatch import Sample
 from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.units import ProblemSpec, Unit
+from hetune.variants.frontend.presets import preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.program.nodes import Program
-from hetune.variants.runtime.build import KERNELS, kernel_program, layer_program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
@@ -52,8 +52,7 @@ def program_of(problem: ProblemSpec) -> Program:
 @functools.lru_cache(maxsize=1024)
 def _program(layer: str, d_in: int, d_out: int, heads: int) -> Program:
     """Campaigns have the same layers on a thousand graphs."""
-    make = kernel_program if layer in KERNELS else layer_program
-    return make(layer, d_in, d_out, heads)
+    return preset_program(layer, d_in, d_out, heads)
 
 
 def promoted_for(problem: ProblemSpec) -> tuple[Variant, ...]:

@@ -1,1 +1,1 @@
-"""Where profiling records are kept: SQLite or PostgreSQL, append-only (ADR 9)."""
+"""Where profiling records are kept: SQLite or PostgreSQL, append-only (ADR 15)."""

@@ -15,9 +15,9 @@ from hetune.profiling.alike import Run, run_of
 from hetune.profiling.records import PROTOCOLS, Measurement, Status
 from hetune.profiling.store.store import ALL, Store, named
 from hetune.profiling.store.summary import TIME, quantile, standard_error
+from hetune.variants.frontend.presets import LAYERS
 from hetune.variants.plan.sides import id_on
 from hetune.variants.plan.variants import Device
-from hetune.variants.runtime.build import LAYERS
 
 MOST_DRIFT = 0.5
 """Share by which the reference kernel's time moved: what is measured meanwhile tells nothing."""

@@ -10,24 +10,24 @@ from typing import Self
 from hetune.costmodel.following import Following, Given
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.service.core.batching import Batching
-from hetune.service.core.cost_models import CostModels
-from hetune.service.core.engine import Engine
-from hetune.service.core.features import FeatureStore
-from hetune.service.core.folder import Folder
-from hetune.service.core.graphs import GraphStore
-from hetune.service.core.inference import Inference
-from hetune.service.core.jobs import Jobs
-from hetune.service.core.joined import JoinedRuns
-from hetune.service.core.keys import FILE, Keys
-from hetune.service.core.limits import Limits
-from hetune.service.core.measurements import Measurements
-from hetune.service.core.metrics import Metrics
-from hetune.service.core.models import ModelStore
-from hetune.service.core.regret import RegretSamples
-from hetune.service.core.selection import Selection
-from hetune.service.core.warm_up import WarmUp
-from hetune.service.core.work import Lending
+from hetune.service.core.cost_models.cost_models import CostModels
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.graphs.features import FeatureStore
+from hetune.service.core.graphs.graphs import GraphStore
+from hetune.service.core.inference.batching import Batching
+from hetune.service.core.inference.inference import Inference
+from hetune.service.core.inference.joined import JoinedRuns
+from hetune.service.core.inference.metrics import Metrics
+from hetune.service.core.inference.regret import RegretSamples
+from hetune.service.core.inference.selection import Selection
+from hetune.service.core.jobs.jobs import Jobs
+from hetune.service.core.jobs.lending import Lending
+from hetune.service.core.jobs.measurements import Measurements
+from hetune.service.core.keys.keys import FILE, Keys
+from hetune.service.core.models.engine import Engine
+from hetune.service.core.models.models import ModelStore
+from hetune.service.core.models.warm_up import WarmUp
+from hetune.service.core.storage.folder import Folder
 from hetune.variants.errors import InputError
 
 _JOINED = 16

@@ -12,7 +12,7 @@ from re import Pattern
 
 from starlette.routing import compile_path
 
-from hetune.service.core.scopes import Need, Scope
+from hetune.service.core.keys.scopes import Need, Scope
 
 _NOTHING: Need = None
 _INFER: Need = frozenset({Scope.infer})

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from fastapi import HTTPException, Request
 
-from hetune.service.core import arrow_stream, message
-from hetune.service.core.container import Content
-from hetune.service.core.limits import Limits
+from hetune.service.core.formats import arrow_stream, message
+from hetune.service.core.formats.container import Content
+from hetune.service.core.formats.limits import Limits
 from hetune.service.core.service import Service
 from hetune.service.http.receiving import Bodies, Held, announced, pieces
 

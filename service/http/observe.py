@@ -6,7 +6,7 @@ import logging
 import math
 import time
 
-from hetune.service.core.metrics import Metrics
+from hetune.service.core.inference.metrics import Metrics
 from hetune.service.http.access import is_public
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send
 from hetune.variants.errors import BusyError

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import Path
 
-from hetune.service.core.aliases import ALIAS_PATTERN, SEPARATOR
-from hetune.service.core.graph_files import FEATURES_PATTERN, ID_PATTERN
-from hetune.service.core.models import LATEST, NAME_PATTERN
+from hetune.service.core.graphs.files import FEATURES_PATTERN, ID_PATTERN
+from hetune.service.core.models.aliases import ALIAS_PATTERN, SEPARATOR
+from hetune.service.core.models.models import LATEST, NAME_PATTERN
 
 GraphId = Annotated[str, Path(json_schema_extra={"pattern": f"^{ID_PATTERN}$"})]
 FeaturesName = Annotated[str, Path(json_schema_extra={"pattern": f"^{FEATURES_PATTERN}$"})]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from starlette.responses import Response
 
-from hetune.service.core.message import Pieces
+from hetune.service.core.formats.message import Pieces
 from hetune.service.http.asgi import Receive, Scope, Send
 from hetune.service.http.gate import Gate
 

@@ -1,13 +1,16 @@
 """Errors as answers. The one place that knows which error is which status.
 
 They are problem details (RFC 9457), but under `PROTOCOL`: there they are what the Open Inference
-Protocol wants, with the statuses that its clients know. Under the paths of pages they are pages.
+Protocol wants, with the statuses that its clients know. Where a request's state has a `PAGE`, they
+are pages.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from http import HTTPMethod, HTTPStatus
+from typing import TypeAlias
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -16,15 +19,16 @@ from starlette.exceptions import HTTPException as RoutingError
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
 
-from hetune.service.core.documents import Document
+from hetune.service.core.formats.documents import Document
 from hetune.service.http.asgi import Scope
-from hetune.service.pages.access import is_page
-from hetune.service.pages.problems import problem_page
 from hetune.variants import errors
 from hetune.variants.errors import HetuneError
 
 PROTOCOL = "/v2"
 """Paths of the Open Inference Protocol are this and what is below."""
+PAGE = "problem_page"
+"""Where the state of a request for a page has what makes pages of problems: it takes the status,
+the detail, the scope and headers, and gives a response."""
 MEDIA_TYPE = "application/problem+json"
 URN = "urn:hetune:error:"
 """A problem's type is this and the name of the error's class in `hetune.errors`."""
@@ -75,6 +79,7 @@ _NOWHERE = (
     "there is nothing at this path: GET /v1/openapi.json describes the API, and / has the pages "
     "for browsers"
 )
+PageOfProblem: TypeAlias = Callable[[int, str, Scope, dict[str, str]], Response]
 _NO_METHOD = 405
 _SERVER = 500
 _SCOPE = ' error="insufficient_scope"'
@@ -212,8 +217,9 @@ def _response(
         detail = f"{detail[:MOST_DETAIL]}..."
     if f"{scope['path']}/".startswith(f"{PROTOCOL}/"):
         return JSONResponse({"error": detail}, PROTOCOL_STATUS.get(status, status), headers)
-    if is_page(scope["path"]):
-        return problem_page(status, detail, scope, headers)
+    page: PageOfProblem | None = scope["state"].get(PAGE)
+    if page is not None:
+        return page(status, detail, scope, headers)
     problem = Problem(
         type=kind,
         title=HTTPStatus(status).phrase,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from fastapi import HTTPException, Request
 from starlette.requests import ClientDisconnect
 
-from hetune.service.core.limits import check_limit
+from hetune.service.core.formats.limits import check_limit
 from hetune.variants.errors import BusyError
 
 START_SECONDS = 10.0

@@ -8,9 +8,9 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
-from hetune.service.core.arrow_stream import MEDIA_TYPE as ARROW_TYPE
-from hetune.service.core.documents import Document
-from hetune.service.core.message import MEDIA_TYPE
+from hetune.service.core.formats.arrow_stream import MEDIA_TYPE as ARROW_TYPE
+from hetune.service.core.formats.documents import Document
+from hetune.service.core.formats.message import MEDIA_TYPE
 from hetune.service.http.body import JSON_TYPE
 
 Responses = dict[int | str, dict[str, Any]]

@@ -15,10 +15,10 @@ from typing import Self, TypeVar
 from fastapi import Request
 
 from hetune.profiling.jobs.activity import Activity
-from hetune.service.core.container import Content
-from hetune.service.core.deadline import missed
+from hetune.service.core.formats.container import Content
+from hetune.service.core.inference.deadline import missed
+from hetune.service.core.inference.steps import waited
 from hetune.service.core.service import Service
-from hetune.service.core.steps import waited
 from hetune.service.http.body import Media, Upload, read, to_file
 from hetune.service.http.gate import Gate
 from hetune.service.http.receiving import Bodies

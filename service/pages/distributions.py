@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hetune.service.core.graphs import GraphStatistics, statistics
+from hetune.service.core.graphs.graphs import GraphStatistics, statistics
 from hetune.service.pages.figures import count
 from hetune.service.pages.plots import Plot, histogram, ranking
 from hetune.variants.graph.hetero import HeteroGraph

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hetune.service.core.limits import Limits, check_limit
+from hetune.service.core.formats.limits import Limits, check_limit
 from hetune.variants.errors import MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 

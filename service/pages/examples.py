@@ -8,9 +8,9 @@ import torch
 
 from hetune import generate
 from hetune.nn import HGT, RGAT, RGCN
-from hetune.service.core.limits import Limits, check_limit
-from hetune.service.core.models import Model, ModelStore
-from hetune.service.core.stack import describe
+from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.models.models import Model, ModelStore
+from hetune.service.core.models.stack import describe
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.generate_specs import SPECS
 from hetune.variants.graph.hetero import HeteroGraph

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 from fastapi import HTTPException, Request
 
-from hetune.service.core.limits import Limits
+from hetune.service.core.formats.limits import Limits
 from hetune.service.http.body import SMALL_BYTES, chunks
 from hetune.service.http.receiving import Bodies
 from hetune.variants.errors import MalformedError

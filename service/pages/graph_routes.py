@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
-from hetune.service.core.answers import LayerReport
-from hetune.service.core.features import StoredFeatures
+from hetune.service.core.graphs.features import StoredFeatures
+from hetune.service.core.inference.answers import LayerReport
 from hetune.service.core.service import Service
 from hetune.service.http.work import Work
 from hetune.service.pages.distributions import GraphView, view_of

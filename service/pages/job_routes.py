@@ -11,9 +11,9 @@ from fastapi.responses import RedirectResponse
 from hetune.profiling.campaign import PRESETS
 from hetune.profiling.jobs.database import LARGEST_ID
 from hetune.profiling.jobs.records import State
-from hetune.service.core.documents import parse_value
-from hetune.service.core.job_documents import JobRequest
-from hetune.service.http.events import EventStream, job_events
+from hetune.service.core.formats.documents import parse_value
+from hetune.service.core.jobs.documents import JobRequest
+from hetune.service.http.routes.events import EventStream, job_events
 from hetune.service.http.work import Work
 from hetune.service.pages.forms import read_form
 from hetune.service.pages.render import page

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from hetune.service.core.models import Model
+from hetune.service.core.models.models import Model
 from hetune.service.http.work import Work
 from hetune.service.pages.forms import read_form
 from hetune.service.pages.render import page

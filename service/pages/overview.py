@@ -12,8 +12,8 @@ from hetune.costmodel.fingerprint import Fingerprint, this_machine
 from hetune.costmodel.following import Active
 from hetune.costmodel.model.manifest import Manifest
 from hetune.profiling.jobs.records import State
-from hetune.service.core.job_documents import JobDocument
-from hetune.service.core.metrics import Metrics
+from hetune.service.core.inference.metrics import Metrics
+from hetune.service.core.jobs.documents import JobDocument
 from hetune.service.core.service import Service
 from hetune.service.http.observe import UNMATCHED
 from hetune.variants.errors import DeviceError, HetuneError, NotReadyError, StoreError

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request, Response
 from torch import Tensor
 
-from hetune.service.core.answers import Answer
-from hetune.service.core.models import Model
+from hetune.service.core.inference.answers import Answer
+from hetune.service.core.models.models import Model
 from hetune.service.core.service import Service
 from hetune.service.http.problems import status_of
 from hetune.service.http.work import Work

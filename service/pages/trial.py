@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from hetune.service.core.answers import CandidateReport, LayerReport, Report
-from hetune.service.core.models import Model
-from hetune.service.core.runs import runs_of
+from hetune.service.core.inference.answers import CandidateReport, LayerReport, Report
+from hetune.service.core.inference.runs import runs_of
+from hetune.service.core.models.models import Model
 from hetune.service.core.service import Service
 from hetune.service.pages.examples import draw_features
 from hetune.variants.errors import DeadlineError

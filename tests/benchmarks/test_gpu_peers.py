@@ -8,7 +8,7 @@ import torch
 pytest.importorskip("torch_geometric")
 
 import _gpu_peers
-import peers
+import gpu_check
 from _gpu_peers import Cell, Cells
 from _gpu_report import peers_lines
 from _peers.problem import Candidate
@@ -160,18 +160,18 @@ def test_what_the_cells_say():
 
 def test_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Cell, "measure", lambda self, compiled: unit(1.0, 3.0))
-    out = tmp_path / "peers_cuda.json"
-    arguments = ["--device", "cuda", "--layers", "rgcn", "--graphs", "am", "--out", str(out)]
+    out = tmp_path / "gpu_check.json"
+    arguments = ["--graphs", "am", "--only", "peers/am/rgcn", "--out", str(out)]
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert peers.main(arguments) == 2
+    assert gpu_check.main(arguments) == 2
     assert "torch sees no GPU here" in capsys.readouterr().err
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("_gpu_run.card", lambda device: {"card": "made up"})
-    assert peers.main([*arguments, "--limit", "-1"]) == 3
-    assert peers.main(arguments) == 0
+    monkeypatch.setattr("gpu_check.card", lambda device: {"card": "made up"})
+    assert gpu_check.main([*arguments, "--limit", "-1"]) == 3
+    assert gpu_check.main(arguments) == 0
     held = json.loads(out.read_text())
     assert list(held["units"]) == ["peers/am/rgcn/64"]
     assert held["machine"] == {"card": "made up"}
     capsys.readouterr()
-    assert peers.main([*arguments, "--table"]) == 0
+    assert gpu_check.main([*arguments, "--table"]) == 0
     assert "geometric mean 3.00x" in capsys.readouterr().out

@@ -115,14 +115,6 @@ def test_tables_name_what_went_wrong(tmp_path):
     console.file.close()
 
 
-def test_plot_is_written(tmp_path):
-    pytest.importorskip("matplotlib")
-    from _plot import plot_peers
-
-    path = plot_peers([FULL, cell(candidate("pyg/RGCNConv", 1.0), graph="am")], tmp_path / "p.png")
-    assert path.read_bytes().startswith(b"\x89PNG")
-
-
 def test_fingerprint_depends_on_threads_and_allocator():
     one, two = _machine.fingerprint(1), _machine.fingerprint(2)
     assert one == _machine.fingerprint(1)

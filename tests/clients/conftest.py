@@ -63,8 +63,8 @@ def graph_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clients' time, which only moves when they wait."""
     found = Clock()
-    monkeypatch.setattr("hetune.clients.http.exchange.monotonic", lambda: found.now)
-    monkeypatch.setattr("hetune.clients.http.exchange.uniform", lambda low, high: high)
+    monkeypatch.setattr("hetune.clients.http.retries.monotonic", lambda: found.now)
+    monkeypatch.setattr("hetune.clients.http.retries.uniform", lambda low, high: high)
     monkeypatch.setattr("hetune.clients.http.sender.sleep", found.wait)
-    monkeypatch.setattr("hetune.clients.http.aio_sender.sleep", found.wait_async)
+    monkeypatch.setattr("hetune.clients.http.async_sender.sleep", found.wait_async)
     return found

@@ -9,6 +9,7 @@ from hetune.costmodel.selector import Selector
 from hetune.variants import errors
 from hetune.variants.backends.triton.ahead import TritonCompiler
 from hetune.variants.frontend.adapt import adapt
+from hetune.variants.frontend.presets import LAYERS, preset_programs
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.registry import Registry, override_default_registry
 from hetune.variants.runtime import build as ahead
@@ -32,15 +33,15 @@ MODULES = {
 
 
 @pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("layer", ahead.LAYERS)
+@pytest.mark.parametrize("layer", LAYERS)
 def test_what_is_built_serves_modules_of_both_libraries(layer, heads):
-    programs = ahead.layer_programs(layer, 8, heads)
+    programs = preset_programs(layer, 8, heads)
     for module in MODULES[layer](heads):
         assert adapt(module).program in programs
 
 
 def test_every_launch_of_every_variant_is_among_the_sources():
-    variants = variants_of(*ahead.layer_programs("rgcn", 8))
+    variants = variants_of(*preset_programs("rgcn", 8))
     recipes = [source.recipe for source in ahead.sources_of(variants)]
     assert len(set(recipes)) == len(recipes)
     assert 1 < len(recipes) <= sum(len(variant.plan.launches) for variant in variants)
@@ -65,7 +66,7 @@ def test_a_second_build_reuses_everything(first, hetune, registry):
     assert first.exit_code == 0, first.output
     variants, kernels, compiled, reused, failed = counts(first.stdout)
     assert (compiled, reused, failed) == (kernels, 0, 0)
-    assert variants == len(variants_of(*ahead.layer_programs("rgcn", 8)))
+    assert variants == len(variants_of(*preset_programs("rgcn", 8)))
     again = hetune("build", "--layers", "rgcn", "--widths", "8")
     assert counts(again.stdout) == (variants, kernels, 0, kernels, 0)
     assert str(registry.root) in again.stdout
@@ -142,7 +143,7 @@ def test_gpus_have_kernels_of_their_own(hetune, registry, monkeypatch, tmp_path)
     result = hetune(*options, "--precision", "tf32")
     variants, kernels, compiled, reused, failed = counts(result.stdout)
     assert (compiled, reused, failed) == (kernels, 0, 0)
-    assert variants == len(variants_of(*ahead.layer_programs("rgcn", 8), "cuda"))
+    assert variants == len(variants_of(*preset_programs("rgcn", 8), "cuda"))
     assert asked == [("cuda:sm_90", True)] * kernels
     assert str(tmp_path / "kernels") in result.stdout
     assert counts(hetune(*options, "--precision", "tf32").stdout)[3] == kernels

@@ -11,9 +11,9 @@ import hetune as library
 from hetune.clients.cli.problem import GraphSource, LayerSource, features
 from hetune.clients.cli.where import Where
 from hetune.variants.backends.triton.backend import TritonBackend
+from hetune.variants.frontend.presets import preset_programs
 from hetune.variants.kernel.parse import parse
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.runtime.build import layer_programs
 
 RGCN = ("--layer", "rgcn", "--width", "8")
 QUICK = (*RGCN, "--top", "1", "--rounds", "1")
@@ -61,7 +61,7 @@ def test_run_runs_what_a_gpu_would_get(hetune, graph_file, tmp_path):
     assert "outputs agree" in result.stdout
     with safe_open(path, "pt") as file:
         metadata = file.metadata()
-    program = layer_programs("rgcn", 8)[0]
+    program = preset_programs("rgcn", 8)[0]
     assert metadata["device"] == "cuda"
     assert metadata["variant"] in {variant.id for variant in variants_of(program, "cuda")}
     graph = GraphSource(str(graph_file)).open()
@@ -74,7 +74,7 @@ def test_run_runs_what_a_gpu_would_get(hetune, graph_file, tmp_path):
 def test_explain_compares_a_gpu_s_variants_without_one(hetune, graph_file):
     result = hetune("explain", graph_file, *RGCN, "--device", "cuda")
     assert result.exit_code == 0, result.output
-    for variant in variants_of(layer_programs("rgcn", 8)[0], "cuda"):
+    for variant in variants_of(preset_programs("rgcn", 8)[0], "cuda"):
         assert variant.id in result.stdout
     assert "as one CUDA graph" in result.stdout
 
@@ -82,12 +82,12 @@ def test_explain_compares_a_gpu_s_variants_without_one(hetune, graph_file):
 def test_a_gpu_s_variants_are_listed_without_one(hetune):
     result = hetune("variants", *RGCN, "--device", "cuda")
     assert result.exit_code == 0, result.output
-    found = variants_of(layer_programs("rgcn", 8)[0], "cuda")
+    found = variants_of(preset_programs("rgcn", 8)[0], "cuda")
     assert f"{len(found)} variants; an id is the plan, a slash and the schedule" in result.stdout
 
 
 def test_a_gpu_s_variant_is_shown_with_its_triton(hetune):
-    variant = variants_of(layer_programs("rgcn", 8)[0], "cuda")[-1]
+    variant = variants_of(preset_programs("rgcn", 8)[0], "cuda")[-1]
     arguments = (*RGCN, "--device", "cuda", "--show")
     shown = hetune("variants", *arguments, variant.id, "--source")
     assert shown.exit_code == 0, shown.output

@@ -20,10 +20,10 @@ from tests.service._serving import (
 import hetune
 from hetune import nn
 from hetune.clients import AsyncClient, Client
-from hetune.service.core.answers import Report
-from hetune.service.core.message import Pieces
-from hetune.service.core.stack import describe
-from hetune.service.http.app import application
+from hetune.service.core.formats.message import Pieces
+from hetune.service.core.inference.answers import Report
+from hetune.service.core.models.stack import describe
+from hetune.service.server.app import application
 from hetune.variants import errors
 from hetune.variants.graph import edited
 

@@ -7,8 +7,8 @@ from safetensors.torch import load_file
 from tests.clients._both import KINDS, connected
 from tests.service._serving import make_service, serving, tiny_features, tiny_graph
 
-from hetune.service.core.message import Pieces
-from hetune.service.http.app import application
+from hetune.service.core.formats.message import Pieces
+from hetune.service.server.app import application
 from hetune.variants import errors
 
 GRAPH, X = tiny_graph(), tiny_features()

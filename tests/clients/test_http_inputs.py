@@ -10,7 +10,7 @@ import torch
 import hetune
 from hetune.clients.http import calls
 from hetune.clients.http.inputs import edges_of, features_of, graph_of, nodes_of
-from hetune.service.core.message import unpack
+from hetune.service.core.formats.message import unpack
 from hetune.variants.errors import GraphError, InputError, MalformedError
 from hetune.variants.graph import from_edge_index_dict, to_dgl, to_pyg
 

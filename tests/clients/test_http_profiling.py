@@ -7,8 +7,8 @@ from tests.service._serving import make_service, serving
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
-from hetune.service.core.job_documents import JobDocument, JobLine
-from hetune.service.http.app import application
+from hetune.service.core.jobs.documents import JobDocument, JobLine
+from hetune.service.server.app import application
 from hetune.variants import errors
 
 CAMPAIGN = {

@@ -9,10 +9,10 @@ from tests.clients._both import KINDS, Script, connected
 from tests.service._serving import tiny_features, tiny_graph
 
 from hetune.clients import AsyncClient, Client
-from hetune.clients.http import exchange
-from hetune.clients.http.aio_profiling import AsyncCostModelsClient, AsyncJobsClient
-from hetune.clients.http.exchange import LONGEST_SECONDS, TOTAL_SECONDS
-from hetune.clients.http.profiling import CostModelsClient, JobsClient
+from hetune.clients.http import retries
+from hetune.clients.http.async_client import AsyncCostModelsClient, AsyncJobsClient
+from hetune.clients.http.client import CostModelsClient, JobsClient
+from hetune.clients.http.retries import LONGEST_SECONDS, TOTAL_SECONDS
 from hetune.variants import errors
 
 URL = "http://service"
@@ -97,7 +97,7 @@ def test_waits_double_up_to_a_bound_and_end_within_a_minute(kind, clock):
 
 def test_waits_are_drawn_between_nothing_and_the_bound(clock, monkeypatch):
     bounds = []
-    monkeypatch.setattr(exchange, "uniform", lambda *given: bounds.append(given) or 0.0)
+    monkeypatch.setattr(retries, "uniform", lambda *given: bounds.append(given) or 0.0)
     script = Script(busy(), busy(), httpx.Response(200, json=MODELS))
     with connected("sync", URL, transport=script.transport) as found:
         found.models()

@@ -19,14 +19,14 @@ from hetune.clients import Client
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.jobs import some_units
-from hetune.service.http.server import is_loopback
+from hetune.service.server.server import is_loopback
 
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()", "serve")
 BUSY = """
 import time
 from hetune.clients.cli.app import main
-from hetune.service.core.graphs import GraphStore
-from hetune.service.core.warm_up import WarmUp
+from hetune.service.core.graphs.graphs import GraphStore
+from hetune.service.core.models.warm_up import WarmUp
 
 def take_long(*_):
     print("begun", flush=True)

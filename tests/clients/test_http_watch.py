@@ -7,7 +7,7 @@ import pytest
 from tests.clients._both import KINDS, Script, connected
 
 from hetune.profiling.jobs.records import State
-from hetune.service.core.job_documents import JobDocument, JobLine, JobProgress
+from hetune.service.core.jobs.documents import JobDocument, JobLine, JobProgress
 from hetune.variants import errors
 
 URL = "http://service"

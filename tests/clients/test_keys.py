@@ -8,8 +8,8 @@ import pytest
 from tests.service._serving import make_service, serving
 
 from hetune.clients import Client
-from hetune.service.core.keys import FILE, Keys
-from hetune.service.http.app import application
+from hetune.service.core.keys.keys import FILE, Keys
+from hetune.service.server.app import application
 from hetune.variants import errors
 
 SECRET = re.compile(r"hetune_[0-9a-f]{16}_[0-9a-f]{64}\n")

@@ -17,7 +17,7 @@ from hetune.profiling.store.problems import problems
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import measurement
 from hetune.variants.errors import StoreError
-from hetune.variants.runtime.build import KERNELS
+from hetune.variants.frontend.presets import KERNELS
 
 CAMPAIGN = """
 layers = ["rgcn"]

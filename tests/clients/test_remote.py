@@ -11,7 +11,7 @@ from tests.service._serving import make_service, serving, tiny_features, tiny_gr
 
 from hetune import clients
 from hetune.clients import Client
-from hetune.service.http.app import application
+from hetune.service.server.app import application
 from hetune.variants.graph import edited
 
 GRAPH, X = tiny_graph(), tiny_features()

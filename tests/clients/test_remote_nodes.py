@@ -10,8 +10,8 @@ from tests.service._serving import make_service, serving, tiny_features, tiny_gr
 
 from hetune.clients import Client
 from hetune.clients.cli.nodes import Way, nodes_of
-from hetune.service.core.subset import Subset
-from hetune.service.http.app import application
+from hetune.service.core.inference.subset import Subset
+from hetune.service.server.app import application
 from hetune.variants.errors import InputError
 
 GRAPH, X = tiny_graph(), tiny_features()

@@ -19,9 +19,9 @@ from hetune.clients.cli.files import read_arrays
 from hetune.clients.cli.options import read_options
 from hetune.clients.cli.problem import GraphSource, LayerSource, features
 from hetune.variants.errors import GraphFileError, InputError
+from hetune.variants.frontend.presets import preset_programs
 from hetune.variants.graph import Vocabulary
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.runtime.build import layer_programs
 
 WIDTH = ("--layer", "rgcn", "--width", "8")
 QUICK = (*WIDTH, "--top", "1", "--rounds", "2")
@@ -161,7 +161,7 @@ def test_explain_compiles_nothing(hetune, graph_file, registry):
     before = {entry.key for entry in registry.entries()}
     result = hetune("explain", graph_file, "--layer", "hgt", "--width", 8, "--heads", 2)
     assert result.exit_code == 0, result.output
-    for variant in variants_of(*layer_programs("hgt", 8, 2)):
+    for variant in variants_of(*preset_programs("hgt", 8, 2)):
         assert variant.id in result.stdout
     names = {entry.name for entry in registry.entries() if entry.key not in before}
     assert names <= {"graph-index", "graph-features", "launch-features", "trees"}  # no launch

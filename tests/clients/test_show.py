@@ -16,12 +16,12 @@ from hetune.clients.cli.console import seconds, size
 from hetune.clients.cli.options import size_of
 from hetune.clients.cli.show import pass_text
 from hetune.variants.errors import InputError
+from hetune.variants.frontend.presets import LAYERS, preset_programs
 from hetune.variants.kernel.parse import parse
 from hetune.variants.passes.aggregate_first import AggregateFirst
 from hetune.variants.passes.compact import Compact
 from hetune.variants.passes.weights_first import WeightsFirst
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.runtime.build import LAYERS, layer_programs
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 
@@ -30,14 +30,14 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 def test_every_plan_is_listed(layer, hetune):
     result = hetune("variants", "--layer", layer, "--width", 8)
     assert result.exit_code == 0, result.output
-    found = variants_of(*layer_programs(layer, 8))
+    found = variants_of(*preset_programs(layer, 8))
     listed = {line.split()[0] for line in result.stdout.splitlines() if line.strip()}
     assert {variant.id.rpartition("/")[0] for variant in found} <= listed
     assert f"{len(found)} variants" in result.stdout
 
 
 def test_a_variant_is_shown_as_text_that_can_be_parsed(hetune):
-    (program,) = layer_programs("rgat", 8)
+    (program,) = preset_programs("rgat", 8)
     variant = variants_of(program)[-1]
     shown = hetune("variants", "--layer", "rgat", "--width", 8, "--show", variant.id)
     assert shown.exit_code == 0, shown.output

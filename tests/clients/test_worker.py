@@ -20,7 +20,7 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.testing.jobs import some_units
 from hetune.profiling.testing.records import measurement
 from hetune.profiling.units import ProblemSpec
-from hetune.service.http.app import application
+from hetune.service.server.app import application
 from hetune.variants.errors import StoreError
 
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()", "worker")

@@ -10,9 +10,9 @@ import numpy as np
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.variants.frontend.presets import preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_roofline import GpuModel, gpu_roofline_seconds
 from hetune.variants.runtime.table import CandidateTable, column_names
@@ -55,7 +55,7 @@ def graph(family: str, number: int) -> HeteroGraph:
 
 
 def table_of(layer: str, width: int) -> CandidateTable:
-    return CandidateTable.of(variants_of(layer_program(layer, width, width), "cuda"))
+    return CandidateTable.of(variants_of(preset_program(layer, width, width), "cuda"))
 
 
 def true_seconds(columns: np.ndarray) -> np.ndarray:

@@ -26,10 +26,10 @@ from hetune.costmodel.shelf import best
 from hetune.costmodel.shelf.best import ForeignModelWarning, foreign, load_best, packaged
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import ModelError
+from hetune.variants.frontend.presets import preset_program
 from hetune.variants.plan.sides import run_on
 from hetune.variants.plan.variants import USUAL, variants_of
 from hetune.variants.registry.sealed import unsealed
-from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.pricing import RooflinePricer
 from hetune.variants.runtime.roofline import MachineModel
@@ -46,7 +46,7 @@ from ._synthetic_gpu import (
     true_seconds,
 )
 
-CUDA = variants_of(layer_program("rgcn", 16, 16), "cuda")
+CUDA = variants_of(preset_program("rgcn", 16, 16), "cuda")
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def test_variants_for_another_device_are_left_to_the_roofline_model(caplog):
     assert (cpu.spread(table_of("rgcn", 16), Domain(here), 1) >= 1).all()
     (said,) = (r.getMessage() for r in caplog.records)
     assert "Selector.load(device='cuda')" in said
-    table = CandidateTable.of(variants_of(layer_program("rgcn", 16, 16)))
+    table = CandidateTable.of(variants_of(preset_program("rgcn", 16, 16)))
     assert Selector(small_model()).price(table, Domain(here), 1).source == "the roofline model"
 
 

@@ -1,6 +1,5 @@
 """Features against their definitions, C++ against NumPy, and what the documents promise."""
 
-import logging
 import math
 import re
 from collections import Counter, OrderedDict
@@ -13,14 +12,15 @@ import torch
 from hypothesis import given, settings
 from scipy import stats
 
-from hetune.costmodel.features import graph as features_module
-from hetune.costmodel.features import graph_native, graph_numpy
+from hetune.costmodel.features import graph_native
 from hetune.costmodel.features.graph import CACHED_ROWS, NAMES, graph_features, missing_share
-from hetune.variants.errors import CompileError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.testing.graphs import AWKWARD
 from hetune.variants.testing.strategies import graphs
+
+from . import _graph_numpy
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "features.md"
 WINDOW = 1 << 13
@@ -160,9 +160,12 @@ def expected(graph: HeteroGraph) -> dict[str, float]:
     return {name: found[name] for name in NAMES}
 
 
-@pytest.mark.parametrize("implementation", [graph_native, graph_numpy])
+EXPECTED = GraphSlot[None, dict[str, float]]()
+
+
+@pytest.mark.parametrize("implementation", [graph_native, _graph_numpy])
 def test_features_are_what_the_page_defines(implementation, graph):
-    defined = graph.cached("expected", lambda: expected(graph))
+    defined = graph.state.of(EXPECTED, None, lambda: expected(graph))
     assert features_of(implementation, graph) == pytest.approx(defined, rel=1e-9, abs=1e-12)
 
 
@@ -171,7 +174,7 @@ def test_features_are_what_the_page_defines(implementation, graph):
 def test_features_of_any_small_graph(graph):
     native = features_of(graph_native, graph)
     assert native == pytest.approx(expected(graph), rel=1e-9, abs=1e-12)
-    assert native == pytest.approx(features_of(graph_numpy, graph), rel=1e-9, abs=1e-12)
+    assert native == pytest.approx(features_of(_graph_numpy, graph), rel=1e-9, abs=1e-12)
 
 
 def test_features_of_a_graph_small_enough_to_check_by_hand():
@@ -234,24 +237,6 @@ def test_features_are_computed_once_and_cannot_be_written_to():
     assert graph_features(graph) is found
     with pytest.raises(ValueError, match="read-only"):
         found[0] = 1
-
-
-def test_without_a_compiler_numpy_answers_and_says_so(monkeypatch, caplog):
-    def library() -> None:
-        raise CompileError("there is no compiler")
-
-    monkeypatch.setattr(graph_native, "library", library)
-    features_module._implementation.cache_clear()
-    try:
-        with caplog.at_level(logging.WARNING, logger=features_module.__name__):
-            found = graph_features(AWKWARD["hub"]())
-            graph_features(AWKWARD["self loops"]())
-    finally:
-        features_module._implementation.cache_clear()
-    assert [record.getMessage() for record in caplog.records] == [
-        "features of graphs come from NumPy, which is slower: there is no compiler"
-    ]
-    np.testing.assert_allclose(found, graph_features(AWKWARD["hub"]()), rtol=1e-12)
 
 
 # Misses against a cache.

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hetune.costmodel.features import launch, launch_native
 from hetune.costmodel.features.devices import default_rates, features_of, names_of
 from hetune.costmodel.features.graph import NAMES as GRAPH_NAMES
 from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.features.launch import INCREASING, NAMES, launch_features
-from hetune.variants.errors import CompileError, ModelError, RegistryError
+from hetune.variants.errors import ModelError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.plan.variants import DEVICES, variants_of
 from hetune.variants.runtime.domain import Domain
@@ -28,6 +27,8 @@ from hetune.variants.runtime.roofline import (
 )
 from hetune.variants.runtime.table import COLUMNS, CandidateTable
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
+
+from ._launch_numpy import computed_by_numpy
 
 MACHINE = MachineModel()
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "features.md"
@@ -133,8 +134,8 @@ def test_the_compiled_are_those_of_numpy_whatever_the_numbers(seed, rows, thread
 
 
 def assert_alike(columns, of_graph, machine, threads):
-    found, seconds = launch_native.features_of(columns, of_graph, machine, threads)
-    wanted, by_numpy = launch.computed_by_numpy(columns, of_graph, machine, threads)
+    found, seconds = launch_features(columns, of_graph, machine, threads)
+    wanted, by_numpy = computed_by_numpy(columns, of_graph, machine, threads)
     assert found.dtype == wanted.dtype
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
@@ -144,26 +145,7 @@ def assert_alike(columns, of_graph, machine, threads):
 @pytest.mark.parametrize("shape", [(3, len(COLUMNS) - 1), (len(COLUMNS),), (2, len(COLUMNS) + 1)])
 def test_rows_of_other_numbers_are_refused(shape):
     with pytest.raises(ModelError, match=f"give {len(COLUMNS)} for each"):
-        launch_native.features_of(np.ones(shape), np.ones(len(GRAPH_NAMES)), MACHINE, 2)
-
-
-@pytest.mark.parametrize("error", [CompileError("no compiler"), RegistryError("no space")])
-def test_numpy_computes_them_where_nothing_compiles(monkeypatch, caplog, error):
-    def missing():
-        raise error
-
-    graph = typed_graph((20, 300), [(0, 1, 2000), (1, 0, 100)])
-    wanted, _ = features(graph)
-    monkeypatch.setattr(launch_native, "library", missing)
-    launch._implementation.cache_clear()
-    try:
-        found, _ = features(graph)
-        assert launch._implementation() is launch.computed_by_numpy
-    finally:
-        monkeypatch.undo()
-        launch._implementation.cache_clear()
-    assert f"features of launches come from NumPy, which is slower: {error}" in caplog.text
-    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+        launch_features(np.ones(shape), np.ones(len(GRAPH_NAMES)), MACHINE, 2)
 
 
 # The page.

@@ -26,8 +26,8 @@ from hetune.costmodel.shelf.best import ForeignModelWarning, calibrated
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import InputError, MemoryLimitError, ModelError, VariantError
 from hetune.variants.frontend.adapt import adapt
+from hetune.variants.frontend.presets import preset_program
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.runtime.build import layer_program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.pricing import RooflinePricer
 from hetune.variants.runtime.table import CandidateTable
@@ -64,7 +64,7 @@ class Broken:
 
 
 def table_of(layer: str) -> CandidateTable:
-    return CandidateTable.of(variants_of(layer_program(layer, 16, 16)))
+    return CandidateTable.of(variants_of(preset_program(layer, 16, 16)))
 
 
 @pytest.mark.parametrize("layer", LAYERS)

@@ -10,14 +10,14 @@ import pytest
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import Manifest
 from hetune.costmodel.model.ties import tie_of, unless_tied, usual_of
+from hetune.variants.frontend.presets import preset_program
 from hetune.variants.plan.sides import usual
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.runtime.build import layer_program
 
 from ._judged import problem
 from ._synthetic import FINGERPRINT, MACHINE, problems, small_model
 
-USUAL = usual(variants_of(layer_program("rgcn", 64, 64))).id
+USUAL = usual(variants_of(preset_program("rgcn", 64, 64))).id
 PROBLEMS = 100
 
 

@@ -1,4 +1,4 @@
-"""What is in `deploy/`, read as the tools read it that it is for."""
+"""`docker-compose.yml` and what is in `deploy/`, read as the tools read it that it is for."""
 
 import re
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class _Strict(yaml.SafeLoader):
 
 def compose():
     """The services of docker-compose.yml, and the rest of it."""
-    [found] = load(DEPLOY / "docker-compose.yml")
+    [found] = load(ROOT / "docker-compose.yml")
     return found
 
 

@@ -17,7 +17,7 @@ OF_PROMETHEUS = {"instance", "job"}
 def samples():
     """Labels by sample, of the metrics in the documents, which are those that there are."""
     found = {"up": set()}
-    for line in (ROOT / "docs/service.md").read_text(encoding="utf-8").splitlines():
+    for line in (ROOT / "docs/service-reference.md").read_text(encoding="utf-8").splitlines():
         if line.startswith("| `hetune_"):
             name, kind, labels, _ = (cell.strip() for cell in line.strip("|").split("|"))
             known = set(re.findall(r"`(\w+)`", labels))

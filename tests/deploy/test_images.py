@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import tomllib
 
@@ -18,6 +19,7 @@ from ._hetune import check_command, variables
 TARGETS = ["cpu", "cuda"]
 SERVICES = compose()["services"]
 TAG = f"{OWN}:{hetune.__version__}"
+OURS = ["hetune", "hetune-gpu", "worker"]
 
 
 # The image.
@@ -160,7 +162,9 @@ def test_a_secret_that_is_not_there_stops_it(tmp_path, content):
 def test_a_service_s_image_is_pinned(name):
     image = SERVICES[name]["image"]
     assert PINNED.fullmatch(image)
-    assert image == TAG or not image.startswith(OWN)
+    target = SERVICES[name].get("build", {}).get("target")
+    assert image == {None: image, "cpu": TAG, "cuda": f"{TAG}-cuda"}[target]
+    assert (target is not None) == image.startswith(OWN)
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -172,12 +176,12 @@ def test_a_service_is_open_to_this_machine_alone(name):
     assert "privileged" not in service
     assert "network_mode" not in service
     assert set(service["networks"]) <= set(compose()["networks"])
-    if service["image"] == TAG:
+    if name in OURS:
         assert service["read_only"]
         assert service["cap_drop"] == ["ALL"]
         assert service["tmpfs"] == ["/tmp"]
         assert service["build"]["target"] in stages()
-        assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+        assert (ROOT / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
 
 
 def test_the_database_is_on_no_network_that_leads_out():
@@ -192,7 +196,7 @@ def test_secrets_are_files_that_are_not_in_the_repository():
     assert used == set(secrets)
     ignored = (DEPLOY / ".gitignore").read_text(encoding="utf-8").split()
     for secret in secrets.values():
-        assert secret["file"].startswith("./secrets/")
+        assert secret["file"].startswith("./deploy/secrets/")
         assert "secrets/" in ignored
     for name, service in SERVICES.items():
         for variable, value in service.get("environment", {}).items():
@@ -208,13 +212,13 @@ def test_what_a_service_mounts_and_waits_for_is_there(name):
     for volume in service.get("volumes", ()):
         source = volume.split(":")[0]
         if source.startswith("."):
-            assert (DEPLOY / source).exists(), volume
+            assert (ROOT / source).exists(), volume
         else:
             assert source in compose()["volumes"], volume
     assert set(service.get("depends_on", ())) <= set(SERVICES)
 
 
-@pytest.mark.parametrize("name", ["hetune", "worker"])
+@pytest.mark.parametrize("name", OURS)
 def test_our_services_have_commands_and_variables_that_there_are(name):
     defaults = [re.sub(r"\$\{\w+:-(.*)\}", r"\1", part) for part in SERVICES[name]["command"]]
     check_command(defaults)
@@ -224,21 +228,29 @@ def test_our_services_have_commands_and_variables_that_there_are(name):
 
 
 def test_every_variable_of_compose_has_a_default_and_is_in_the_documents():
-    text = (DEPLOY / "docker-compose.yml").read_text(encoding="utf-8")
+    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
     page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
     for variable in re.findall(r"\$\{?(\w+)[^}]*\}?", text):
         assert f"${{{variable}:-" in text
         assert f"`{variable}`" in page, variable
 
 
-def test_the_file_for_a_gpu_changes_the_service_alone():
-    [found] = load(DEPLOY / "docker-compose.gpu.yml")
-    [(name, service)] = found["services"].items()
-    assert name in SERVICES
-    assert service["image"] == f"{TAG}-{service['build']['target']}"
-    assert service["build"]["target"] in stages()
-    assert set(service["environment"]) <= variables()
-    assert "docker-compose.gpu.yml" in (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+def test_the_service_on_a_gpu_takes_the_place_of_the_other():
+    found, other = SERVICES["hetune-gpu"], SERVICES["hetune"]
+    assert found["profiles"] == ["gpu"]
+    assert found["environment"] == other["environment"] | {"HETUNE_DEVICE": "cuda"}
+    assert found["networks"]["front"]["aliases"] == ["hetune"]
+    changed = {name for name in found if found[name] != other.get(name)}
+    assert changed == {"profiles", "image", "build", "environment", "networks", "deploy"}
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    assert "docker compose --profile gpu up --scale hetune=0" in page
+
+
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="needs docker-compose")
+def test_compose_itself_reads_the_file():
+    command = ("docker-compose", "--profile", "gpu", "--profile", "worker", "config", "--quiet")
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert found.returncode == 0, found.stderr
 
 
 # What Prometheus and Grafana are told.
@@ -265,5 +277,5 @@ def test_grafana_finds_prometheus_and_the_dashboard():
     [boards] = load(DEPLOY / "grafana/provisioning/dashboards/hetune.yml")
     path = boards["providers"][0]["options"]["path"]
     mounts = [volume.split(":")[:2] for volume in SERVICES["grafana"]["volumes"]]
-    assert ["./grafana/hetune.json", f"{path}/hetune.json"] in mounts
-    assert ["./grafana/provisioning", "/etc/grafana/provisioning"] in mounts
+    assert ["./deploy/grafana/hetune.json", f"{path}/hetune.json"] in mounts
+    assert ["./deploy/grafana/provisioning", "/etc/grafana/provisioning"] in mounts

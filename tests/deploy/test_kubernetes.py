@@ -7,8 +7,8 @@ import pytest
 
 import hetune
 from hetune.service.http.access import is_public
-from hetune.service.http.app import routes
 from hetune.service.http.work import Work
+from hetune.service.server.app import routes
 
 from ._files import KUBERNETES, OWN, PINNED, compose, load, objects, pods
 from ._hetune import check_command, variables

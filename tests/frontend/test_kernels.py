@@ -11,10 +11,10 @@ from hetune.variants.frontend.kernels import (
     attention_program,
     linear_program,
 )
+from hetune.variants.frontend.presets import KERNELS, LAYERS, preset_layer, preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import DEVICES, variants_of
 from hetune.variants.program.interpret import interpret
-from hetune.variants.runtime.build import KERNELS, LAYERS, kernel_program, layer_program
 from hetune.variants.runtime.table import CandidateTable
 from hetune.variants.testing.graphs import AWKWARD
 from hetune.variants.testing.programs import random_parameters
@@ -63,22 +63,25 @@ def test_attention_is_that_of_scaled_products(heads, graph):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_each_is_one_launch_of_one_family(kernel, device):
-    variants = variants_of(kernel_program(kernel, 8, 8), device)
+    variants = variants_of(preset_program(kernel, 8, 8), device)
     assert {variant.id.rpartition("/")[0] for variant in variants} == {"vanilla"}
     assert {len(variant.plan.launches) for variant in variants} == {1}
     assert set(CandidateTable.of(variants).families) == {FAMILIES[kernel]}
 
 
 def test_only_attention_has_heads():
-    assert kernel_program("linear", 8, 4, 2) == linear_program(8, 4)
-    assert kernel_program("aggregate", 8, 8, 2) == aggregate_program(8)
-    assert kernel_program("attention", 8, 8, 2) == attention_program(8, 2)
+    assert preset_program("linear", 8, 4, 2) == linear_program(8, 4)
+    assert preset_program("aggregate", 8, 8, 2) == aggregate_program(8)
+    assert preset_program("attention", 8, 8, 2) == attention_program(8, 2)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("rgcn", 8, 8), "no kernel 'rgcn': take one of linear, aggregate, attention"),
+        (
+            ("gcn", 8, 8),
+            "no layer 'gcn': take one of rgcn, rgat, hgt, linear, aggregate, attention",
+        ),
         (("linear", 0, 8), "width 0 with 1 heads: both are at least 1"),
         (("attention", 8, 8, 3), "width 8 does not divide into 3 heads: take a multiple"),
         (
@@ -93,7 +96,7 @@ def test_only_attention_has_heads():
 )
 def test_what_no_kernel_can_be(arguments, message):
     with pytest.raises(InputError) as error:
-        kernel_program(*arguments)
+        preset_program(*arguments)
     assert str(error.value) == message
 
 
@@ -105,5 +108,5 @@ def test_heads_have_to_fit():
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_kernel_is_no_layer(kernel):
     assert kernel not in LAYERS
-    with pytest.raises(InputError, match=f"no layer '{kernel}'"):
-        layer_program(kernel, 8, 8)
+    with pytest.raises(InputError, match=f"'{kernel}' is a kernel, no layer"):
+        preset_layer(kernel, 8, 8, AWKWARD["relations without edges"]())

@@ -19,7 +19,8 @@ from hetune.variants.frontend.trace import (
     softmax,
     tanh,
 )
-from hetune.variants.program.text import show
+from hetune.variants.program.nodes import End
+from hetune.variants.program.text import parse, show, show_type
 
 
 @layer_program
@@ -101,6 +102,33 @@ def test_values_per_node_type_are_taken_to_edge_types():
     assert ops == ["take w etype src", "mul x w_src"]
 
 
+def test_reductions_go_to_every_coarser_space_by_either_end():
+    ops = traced(
+        lambda g, x, w: (
+            g.reduce(x)
+            + g.reduce(x, fn="max", end=End.SRC)
+            + g.reduce(g.reduce(x, g.src_pairs, "prod"), g.nodes, "min")
+        )
+    )
+    assert ops[:2] == ["sum x node", "max x node src"]
+    assert ops[3:5] == ["prod x src_pair", "min prod node src"]
+    assert traced(lambda g, x, w: g.reduce(g.reduce(x, g.etypes), g.ntypes, end=End.DST)) == [
+        "sum x etype",
+        "sum sum ntype dst",
+    ]
+
+
+def test_several_results():
+    @layer_program
+    def layer(g, x):
+        score = softmax(dot(g.src(x), g.dst(x)), over=g.nodes)
+        return g.sum(score * g.src(x)), score
+
+    program = layer(x=node(3))
+    assert [show_type(program.type_of(name)) for name in program.results] == ["node[3]", "edge[]"]
+    assert parse(show(program)) == program
+
+
 def test_parameters_may_be_left_out():
     @layer_program
     def layer(g, x, bias):
@@ -152,7 +180,7 @@ _leak(node(2))
         (lambda g, x, w: softmax(3, g.nodes), "softmax of 3: give it a value of the program"),
         (lambda g, x, w: softmax(x, "edge"), "softmax x edge: no softmax over edge: take node or"),
         (lambda g, x, w: x @ w, "linear x w: row shapes [2] and [3] do not multiply: give [K] and"),
-        (lambda g, x, w: None, "layer layer returned None: return a value of the program"),
+        (lambda g, x, w: None, "layer layer returned None: return a value of the program, or a"),
     ],
 )
 def test_misuse(body, message):

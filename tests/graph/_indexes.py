@@ -1,9 +1,13 @@
 """All that an index has, for tests that compare two of them."""
 
+import pytest
 import torch
 
+from hetune.variants.graph import index_native
 from hetune.variants.graph.cuts import block_order, node_blocks, row_groups
 from hetune.variants.graph.index import GraphIndex
+
+from . import _index_numpy
 
 ARRAYS = [
     *("edge_id", "position", "src", "dst", "etype", "indptr", "in_degree", "degree_order"),
@@ -34,3 +38,10 @@ def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
     for name in a:
         assert a[name].dtype == b[name].dtype, name
         assert torch.equal(a[name], b[name]), name
+
+
+def by_numpy(patch: pytest.MonkeyPatch) -> None:
+    """Lets NumPy do what native routines do."""
+    for name, routine in vars(_index_numpy).items():
+        if callable(routine) and not name.startswith("_"):
+            patch.setattr(index_native, name, routine)

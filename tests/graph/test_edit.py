@@ -14,15 +14,14 @@ from hetune.variants.graph import (
     edited,
     from_edge_index_dict,
     index_native,
-    index_numpy,
-    index_primitives,
 )
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.testing.graphs import AWKWARD
 from hetune.variants.testing.strategies import graphs
 
-from ._indexes import assert_same, everything
+from . import _index_numpy as index_numpy
+from ._indexes import assert_same, by_numpy, everything
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -145,7 +144,7 @@ def test_edges_and_indexes_are_those_of_the_result(edit, is_indexed: bool) -> No
 @pytest.mark.parametrize("native", [True, False], ids=["native", "numpy"])
 def test_large_and_awkward_graphs(name: str, native: bool, monkeypatch) -> None:
     if not native:
-        monkeypatch.setattr(index_primitives, "primitives", lambda: index_numpy)
+        by_numpy(monkeypatch)
     graph = AWKWARD[name]()
     GraphIndex.of(graph).edge_id  # noqa: B018
     there = edges_of(graph)

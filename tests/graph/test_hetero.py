@@ -16,6 +16,10 @@ from hypothesis import strategies as st
 
 from hetune.variants.errors import GraphError
 from hetune.variants.graph import HeteroGraph
+from hetune.variants.graph.state import GraphSlot
+
+MINE, OTHERS = GraphSlot[str, object](), GraphSlot[str, object]()
+NUMBERS = GraphSlot[None, float]()
 
 
 def ids(*values: int) -> torch.Tensor:
@@ -332,15 +336,15 @@ def test_fingerprint_is_the_same_in_another_process():
 
 def test_an_unindexed_graph_is_equal_and_shares_no_cache():
     g = library().canonicalize()
-    kept = g.cached("mine", object)
+    kept = g.state.of(MINE, "mine", object)
     bare = g.unindexed()
     assert bare.fingerprint == g.fingerprint
     assert bare.canonical_etypes == g.canonical_etypes
     assert (bare.etype_names, bare.num_etypes) == (g.etype_names, g.num_etypes)
-    assert bare.cached("mine", object) is not kept
+    assert bare.state.of(MINE, "mine", object) is not kept
 
 
-def test_cached_builds_once_whatever_the_threads():
+def test_state_builds_once_whatever_the_threads():
     g = library()
     calls: list[int] = []
     start = threading.Barrier(8)
@@ -348,11 +352,11 @@ def test_cached_builds_once_whatever_the_threads():
 
     def build() -> object:
         calls.append(1)
-        return g.cached("inner", object)
+        return g.state.of(MINE, "inner", object)
 
     def ask() -> None:
         start.wait()
-        results.append(g.cached(("outer", 1), build))
+        results.append(g.state.of(OTHERS, "inner", build))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
@@ -360,14 +364,14 @@ def test_cached_builds_once_whatever_the_threads():
     for thread in threads:
         thread.join()
     assert len(calls) == 1
-    assert all(result is g.cached("inner", object) for result in results)
+    assert all(result is g.state.of(MINE, "inner", object) for result in results)
 
 
 def test_a_failed_build_is_tried_again():
     g = library()
     with pytest.raises(ZeroDivisionError):
-        g.cached("key", lambda: 1 // 0)
-    assert g.cached("key", lambda: 2) == 2
+        g.state.of(NUMBERS, None, lambda: 1 // 0)
+    assert g.state.of(NUMBERS, None, lambda: 2) == 2
 
 
 def test_immutable():
@@ -382,7 +386,7 @@ def test_immutable():
 
 @given(graphs())
 def test_pickled_and_back(g: HeteroGraph):
-    g.cached("index", threading.Lock)
+    g.state.of(MINE, "lock", threading.Lock)
     file = io.BytesIO()
     torch.save(g, file)
     file.seek(0)

@@ -1,7 +1,6 @@
 """The indexes against plain Python, NumPy against C++, and what the words promise."""
 
 import gc
-import logging
 import math
 import threading
 from collections import Counter
@@ -13,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetune.variants.errors import CompileError, GraphError, InputError
-from hetune.variants.graph import index_native, index_numpy, index_primitives
+from hetune.variants.graph import index_native
 from hetune.variants.graph.cuts import (
     block_count,
     block_counts,
@@ -26,7 +25,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.row_groups import RowGroups, node_type_groups
 
-from ._indexes import assert_same, everything
+from ._indexes import assert_same, by_numpy, everything
 
 
 def random_graph(
@@ -93,7 +92,7 @@ def graph(request: pytest.FixtureRequest) -> HeteroGraph:
 def assert_numpy_equals_native(graph: HeteroGraph, relations: tuple[int, ...] | None) -> None:
     native = everything(GraphIndex.of(graph, relations))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_primitives, "primitives", lambda: index_numpy)
+        by_numpy(patch)
         # Nor must it find the whole index that the graph has cached.
         patch.setattr(GraphIndex, "of", classmethod(lambda cls, g, r=None: cls(g, r)))
         assert_same(native, everything(GraphIndex(graph, relations)))
@@ -406,23 +405,13 @@ def test_what_cannot_be_grouped_is_refused() -> None:
         row_groups(index, "src_pair", 64)
 
 
-def test_without_a_compiler_numpy_takes_over(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_a_compiler_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise CompileError("no compiler: install one")
 
     monkeypatch.setattr(index_native, "library", refuse)
-    index_primitives.primitives.cache_clear()
-    try:
-        with caplog.at_level(logging.WARNING):
-            check_against_plain_python(random_graph(60, 12, 3, ntypes=2), None)
-            check_against_plain_python(random_graph(60, 12, 3, ntypes=2), (0, 2))
-        warnings = [r.getMessage() for r in caplog.records if "NumPy" in r.getMessage()]
-        assert len(warnings) == 1
-        assert "no compiler: install one" in warnings[0]
-    finally:
-        index_primitives.primitives.cache_clear()
+    with pytest.raises(CompileError, match="install one"):
+        GraphIndex.of(random_graph(60, 12, 3)).src  # noqa: B018
 
 
 def test_out_of_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 import hetune
 from hetune.variants.errors import GraphError, GraphFileError
 from hetune.variants.graph import HeteroGraph
-from hetune.variants.graph.saving import rebuilt
+from hetune.variants.graph.hetero import rebuilt
 
 from .test_hetero import graphs, library
 

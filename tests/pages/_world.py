@@ -16,8 +16,8 @@ from hetune.profiling.jobs.records import Train
 from hetune.profiling.testing.jobs import measured
 from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.train import cards_folder
-from hetune.service.core.job_documents import JobRequest
-from hetune.service.core.limits import Limits
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.jobs.documents import JobRequest
 from hetune.service.core.service import Service
 
 HOSTILE = "<script>alert('&\"1')</script>"

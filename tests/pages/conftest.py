@@ -4,7 +4,7 @@ import httpx
 import pytest
 from tests.service._serving import make_service, serving
 
-from hetune.service.http.app import application
+from hetune.service.server.app import application
 
 from ._world import LIMITS, world
 

@@ -5,14 +5,14 @@ import pytest
 from tests.service._routes import concrete, every_route
 from tests.service._serving import serving
 
-from hetune.service.core.keys import FILE, Keys
-from hetune.service.core.scopes import Scope
+from hetune.service.core.keys.keys import FILE, Keys
+from hetune.service.core.keys.scopes import Scope
 from hetune.service.http.access import NEEDS, is_public, needs_of
-from hetune.service.http.app import application, routes
 from hetune.service.http.work import Work
 from hetune.service.pages import forms
 from hetune.service.pages.access import is_page, local
 from hetune.service.pages.sessions import COOKIE, SECONDS, Sessions
+from hetune.service.server.app import application, routes
 
 KEY = "open sesame"
 FORM = {"Content-Type": forms.MEDIA_TYPE}

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.service._serving import make_service, serving, tiny_graph
 
-from hetune.service.core.job_documents import JobRequest
-from hetune.service.http.app import application
+from hetune.service.core.jobs.documents import JobRequest
+from hetune.service.server.app import application
 
 from ._world import LIMITS, campaign, work
 

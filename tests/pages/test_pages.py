@@ -19,10 +19,10 @@ from tests.service._serving import (
 )
 
 from hetune.profiling.jobs.schema import log
-from hetune.service.core.job_documents import JobRequest
-from hetune.service.http.app import application
+from hetune.service.core.jobs.documents import JobRequest
 from hetune.service.pages import forms
 from hetune.service.pages.edges import graph_of_lines
+from hetune.service.server.app import application
 from hetune.variants.errors import DeviceError, FolderError, NotReadyError, StoreError
 
 from ._world import HOSTILE, LIMITS, campaign, work

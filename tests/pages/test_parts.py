@@ -6,7 +6,7 @@ from tests.service._serving import tiny_graph
 
 import hetune
 from hetune.costmodel.evaluate.tables import Table
-from hetune.service.core.limits import Limits
+from hetune.service.core.formats.limits import Limits
 from hetune.service.pages import figures
 from hetune.service.pages.cards import Cells, Fact, Heading, Paragraph, Picture, parts_of
 from hetune.service.pages.distributions import Bin, view_of

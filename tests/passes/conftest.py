@@ -9,7 +9,7 @@ import torch
 
 from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
 from hetune.variants.passes.pipeline import clean, run_passes
-from hetune.variants.program.interpret import interpret
+from hetune.variants.program.interpret import interpret_results
 from hetune.variants.program.text import parse, show
 from hetune.variants.testing.graphs import typed_graph
 from hetune.variants.testing.programs import random_parameters
@@ -21,8 +21,8 @@ GROUPS = {SRC_SIDE: (0, 3), DST_SIDE: (1, 2, 4)}
 def assert_same_result(before, after, graph, groups, seed=0):
     """Both programs compute the same, up to the order of additions."""
     values = random_parameters(before, graph, seed)
-    want = interpret(before, values, graph, groups)
-    found = interpret(after, values, graph, groups)
+    want = interpret_results(before, values, graph, groups)
+    found = interpret_results(after, values, graph, groups)
     torch.testing.assert_close(found, want, rtol=1e-9, atol=1e-9)
 
 

@@ -13,9 +13,11 @@ from hetune.variants.frontend.kernels import (
     linear_program,
 )
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.frontend.trace import dot, etype, layer_program, node, softmax
 from hetune.variants.passes.enumerate import alternatives
 from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
 from hetune.variants.passes.pipeline import clean, run_passes
+from hetune.variants.program.nodes import End
 from hetune.variants.program.text import show
 from hetune.variants.program.verify import verify
 from hetune.variants.testing.programs import PROGRAMS
@@ -24,9 +26,24 @@ from hetune.variants.testing.strategies import graphs
 from .conftest import assert_same_result
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@layer_program
+def reductions(g, x, w, u):
+    """Messages reduced in every way that no kernel knows yet, beside sums that passes rewrite."""
+    sent = g.src(x) @ w
+    most = g.reduce(sent, fn="max") + g.reduce(sent, fn="min", end=End.SRC)
+    received = g.reduce(g.dst(x) @ w, end=End.SRC) + g.reduce(g.reduce(sent, g.src_pairs))
+    typed = g.reduce(sent, g.etypes, fn="max")
+    alpha = softmax(dot(sent, typed), over=g.nodes)
+    out = g.sum(alpha * sent) + g.mean(g.src(most) @ u) + received
+    return out, alpha, typed, g.reduce(out, g.ntypes), g.reduce(out, g.whole, fn="max")
+
+
+WITHOUT_KERNELS = {"reductions": reductions(x=node(5), w=etype(5, 4), u=etype(4, 4))}
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, *WITHOUT_KERNELS])
 def test_all_compute_the_same(name):
-    program = PROGRAMS[name]
+    program = (PROGRAMS | WITHOUT_KERNELS)[name]
     ways = alternatives(program)
 
     @settings(

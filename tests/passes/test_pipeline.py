@@ -54,7 +54,7 @@ class LosesTheResult:
     name: str = "nowhere"
 
     def __call__(self, program: Program) -> Program:
-        return replace(program, result=self.name)
+        return replace(program, results=(self.name,))
 
 
 def test_a_pass_that_breaks_a_program_is_named():
@@ -80,7 +80,7 @@ def test_a_pass_that_cannot_be_applied_is_named():
 
 
 def test_a_program_that_was_broken_before_is_no_passs_fault():
-    broken = replace(parse(dedent(PROGRAM)), result="nowhere")
+    broken = replace(parse(dedent(PROGRAM)), results=("nowhere",))
     with pytest.raises(ProgramError) as caught:
         run_passes((Compact(),), broken)
     assert not isinstance(caught.value, PassError)

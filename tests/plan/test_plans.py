@@ -291,18 +291,28 @@ def test_there_are_no_other_groups():
     )
 
 
-def test_results_have_rows_of_nodes():
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("return s", "its result has edge rows: only node rows are supported"),
+        ("y: node[] = sum c node\n  return y, s", "it has 2 results: only one is supported"),
+        ("y: node[] = max s node\n  return y", "y is a max of rows: only sums are supported"),
+        (
+            "y: node[] = sum s node src\n  return y",
+            "y is a sum at sources: only sums at destinations are supported",
+        ),
+        (
+            "t: etype[] = sum s etype\n  e: edge[] = take t edge\n  y: node[] = sum e node\n"
+            "  return y",
+            "t is a sum into etype rows: only sums into nodes and destination pairs are supported",
+        ),
+    ],
+)
+def test_what_no_kernel_computes_yet_has_a_reason(body, reason):
+    text = f"program p(c: edge[] feature)\n  s: edge[] = softmax c node\n  {body}\n"
     with pytest.raises(ProgramError) as caught:
-        plan_of(
-            """
-            program p(c: edge[] feature)
-              out: edge[] = softmax c node
-              return out
-            """
-        )
-    assert str(caught.value) == (
-        "program 'p' returns edge rows: plans compute node rows alone, sum them into nodes"
-    )
+        plan_of(text)
+    assert str(caught.value) == f"no kernel computes the program 'p' yet: {reason}"
 
 
 def test_nothing_times_infinity_is_no_number():

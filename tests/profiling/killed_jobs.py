@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, event
 
-from hetune.clients.http.work import HttpLender
+from hetune.clients.http.leases import HttpLeases
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.lender import Lender
 from hetune.profiling.jobs.queue import JobQueue
@@ -129,7 +129,7 @@ class _Lending:
     @contextmanager
     def open(self) -> Iterator[Lender]:
         if self.service is not None:
-            with HttpLender(self.service) as lender:
+            with HttpLeases(self.service) as lender:
                 yield lender
             return
         now = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=self.turn)

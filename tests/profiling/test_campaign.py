@@ -34,7 +34,7 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.errors import CampaignError, GraphError
-from hetune.variants.runtime.build import KERNELS, LAYERS
+from hetune.variants.frontend.presets import KERNELS, LAYERS
 
 ROADS = {"graphs": [{"kind": "road", "nodes": 9}], "squared": [8]}
 

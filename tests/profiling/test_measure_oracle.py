@@ -10,10 +10,10 @@ from hetune.profiling.measure.oracle import Oracle, incoming, sample_nodes
 from hetune.profiling.measure.problem import program_of
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.variants.errors import ProgramError
+from hetune.variants.frontend.presets import PRESETS
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.interpret import interpret
 from hetune.variants.program.nodes import End, Let, Param, Program, Space, Take, Type
-from hetune.variants.runtime.build import KEEP_WIDTH
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.testing.graphs import typed_graph
 
@@ -28,7 +28,9 @@ def graph() -> HeteroGraph:
 
 def program(layer: str, heads: int = 1) -> Program:
     recipe = GraphRecipe("any", "any", "any", ())
-    return program_of(ProblemSpec(recipe, layer, 8 if layer in KEEP_WIDTH else 6, 8, heads, 1))
+    return program_of(
+        ProblemSpec(recipe, layer, 8 if PRESETS[layer].keeps_width else 6, 8, heads, 1)
+    )
 
 
 def exact(program: Program, graph: HeteroGraph, inputs: Inputs) -> torch.Tensor:
@@ -126,8 +128,8 @@ def test_the_part_of_a_graph_holds_all_edges_into_the_nodes_and_no_others(graph)
 def test_only_results_with_a_row_for_each_node_can_be_checked(graph):
     x = Param("x", Type(Space.NODE, (4,)), "feature")
     y = Let("y", Type(Space.EDGE, (4,)), Take("x", Space.EDGE, End.SRC))
-    edgewise = Program("edges", (x,), (y,), "y")
-    with pytest.raises(ProgramError, match="a result for each node"):
+    edgewise = Program("edges", (x,), (y,), ("y",))
+    with pytest.raises(ProgramError, match="only node rows are supported"):
         Oracle(edgewise, graph, Inputs({"x": torch.zeros(500, 4)}, {}))
 
 

@@ -35,7 +35,7 @@ from hetune.profiling.wire import (
 )
 from hetune.profiling.worker import Worker
 from hetune.variants.errors import WorkerError
-from hetune.variants.graph.index_primitives import primitives
+from hetune.variants.graph import index_native
 from hetune.variants.registry import Registry, override_default_registry
 
 FAULTY = (sys.executable, str(Path(__file__).with_name("faulty_worker.py")))
@@ -233,7 +233,7 @@ def test_where_nothing_can_be_compiled_is_no_result(mode, compiler, said, monkey
     monkeypatch.setattr("hetune.profiling.worker.limit_memory", lambda nbytes: None)
     monkeypatch.setenv("HETUNE_CXX", compiler)
     tmp_path.chmod(mode)
-    primitives()  # kept by the process: not to be of this registry
+    index_native.library()  # kept by the process: not to be of this registry
     heartbeat, answers = Heartbeat.create(), []
     with override_default_registry(Registry(tmp_path)):
         order = Order(problem(), (units("-")[0].variant,), STAMP, LIMITS, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import pytest
@@ -9,8 +10,19 @@ import torch
 
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.program.interpret import interpret, interpret_all
-from hetune.variants.program.nodes import Count, Dot, Linear, Map, Merge, Softmax, Space, Sum, Take
+from hetune.variants.program.interpret import interpret, interpret_all, interpret_results
+from hetune.variants.program.nodes import (
+    Count,
+    Dot,
+    Linear,
+    Map,
+    Merge,
+    Reduce,
+    Softmax,
+    Space,
+    Take,
+    Type,
+)
 from hetune.variants.program.text import parse
 from hetune.variants.program.verify import verify
 
@@ -91,6 +103,8 @@ class Naive:
 
     def source_key(self, x, op, key):
         match x.space, op.space:
+            case Space.SHARED, _:
+                return None
             case Space.NODE, Space.EDGE:
                 return self.edges[key][0 if op.end == "src" else 1]
             case Space.NODE, _:
@@ -132,11 +146,21 @@ class Naive:
                 return {key: mul(at(x, key), at(y, key)) for key in keys}
             case Dot(x=x, y=y):
                 return {key: (at(x, key) * at(y, key)).sum(-1) for key in keys}
-            case Sum(x=x, space=space):
-                total = {key: torch.zeros(out.shape, dtype=torch.float64) for key in keys}
+            case Reduce(x=x, space=space, fn=fn, end=end):
+                back = Take("", types[x].space, end, types[x].group)
+                met = {key: [] for key in keys}
                 for key, row in rows[x].items():
-                    total[self.target_key(space, key)] += row
-                return total
+                    met[self.source_key(Type(space, (), out.group), back, key)].append(row)
+                fold = {
+                    "sum": torch.add,
+                    "prod": torch.mul,
+                    "max": torch.maximum,
+                    "min": torch.minimum,
+                }[fn]
+                empty = torch.full(out.shape, float(fn == "prod"), dtype=torch.float64)
+                return {
+                    k: functools.reduce(fold, found) if found else empty for k, found in met.items()
+                }
             case Softmax(x=x, over=over):
                 return {
                     key: row.exp()
@@ -200,6 +224,31 @@ program everything(
   degree_g: node[] = count node@g
   pair_degree: dst_pair@g[] = count dst_pair@g
   whole: edge[2,3] = merge hk hg
+  of_source: node[2,3] = sum hs node src
+  of_source_g: node[2,3] = max hg node src
+  most: node[2,3] = max hs node
+  least: node[2,3] = min hs node src
+  product: node[2] = prod score node
+  pair_most: dst_pair[2,3] = max hs dst_pair
+  pair_product: src_pair@g[2,3] = prod hg src_pair
+  pairs_of_source: node[2,3] = sum hp node src
+  pairs_least: node[2,3] = min pair_sums node
+  by_etype: etype[2,3] = sum hs etype
+  by_etype_g: etype[2,3] = min hp etype
+  pairs_by_etype: etype[2,3] = sum pair_sums etype
+  by_ntype: ntype[3] = sum by_node ntype
+  most_by_ntype: ntype[3] = max by_all ntype
+  of_etypes: ntype[2,3] = sum by_etype ntype src
+  to_etypes: ntype[2,3] = max by_etype ntype dst
+  to_all_edges: edge[2,3] = sum hg edge
+  to_all_edges_prod: edge[2,3] = prod hg edge
+  all_nodes: shared[3] = sum by_node shared
+  all_edges: shared[2,3] = max hs shared
+  all_pairs: shared[2,3] = sum pair_sums_g shared
+  all_types: shared[3] = prod by_ntype shared
+  all_etypes: shared[5] = min at_src shared
+  from_all: edge@g[3] = take all_nodes edge@g
+  from_all_nodes: node[3] = take all_types node
   return whole
 """.replace("  at_nodes: node[3] = sum hg_gone node\n", "")
 
@@ -293,6 +342,54 @@ def test_weights_meet_weights():
     torch.testing.assert_close(found["wb"], expected)
     torch.testing.assert_close(found["r"], expected.flatten(1))
     torch.testing.assert_close(found["o"][0], b[0][:, None] * b[0])
+
+
+def test_several_results_in_any_space():
+    program = parse("""program p(x: node[2] feature, f: edge[] feature)
+  s: edge[] = softmax f node
+  xs: edge[2] = take x edge dst
+  y: node[2] = max xs node src
+  return s, y, x
+""")
+    verify(program)
+    graph = random_graph()
+    values = random_values(program, graph)
+    everything = interpret_all(program, values, graph)
+    found = interpret_results(program, values, graph)
+    assert [tuple(rows.shape) for rows in found] == [(30,), (9, 2), (9, 2)]
+    assert all(map(torch.equal, found, (everything[name] for name in "syx")))
+    with pytest.raises(ValueError, match="too many values"):
+        interpret(program, values, graph)
+
+
+def test_a_reduction_is_the_transpose_of_the_take_back():
+    """<take x, y> = <x, reduce y> for all rows: each is the other's gradient."""
+    graph = random_graph(40, seed=3)
+    for coarse, fine in (
+        ("node", "edge src"), ("node", "edge dst"), ("node", "src_pair src"),
+        ("node", "dst_pair dst"), ("etype", "edge"), ("etype", "dst_pair"), ("ntype", "node"),
+        ("ntype", "etype dst"), ("shared", "edge"), ("shared", "node"),
+    ):  # fmt: skip
+        space, _, end = fine.partition(" ")
+        program = parse(f"""program p(n: node[3] feature, e: edge[3] feature)
+  e_pairs: dst_pair[3] = sum e dst_pair
+  e_sources: src_pair[3] = max e src_pair
+  e_etypes: etype[3] = sum e etype
+  n_types: ntype[3] = sum n ntype
+  n_all: shared[3] = max n shared
+  out: {space}[3] = take {_name(coarse)} {fine}
+  back: {coarse}[3] = sum {_name(space)} {coarse} {end}
+  return out, back
+""")
+        verify(program)
+        known = interpret_all(program, random_values(program, graph), graph)
+        taken = (known["out"] * known[_name(space)]).sum()
+        torch.testing.assert_close(taken, (known["back"] * known[_name(coarse)]).sum())
+
+
+def _name(space):
+    names = {"node": "n", "edge": "e", "dst_pair": "e_pairs", "src_pair": "e_sources"}
+    return names.get(space) or {"etype": "e_etypes", "ntype": "n_types", "shared": "n_all"}[space]
 
 
 def test_softmax_of_huge_scores_stays_finite_and_sums_to_one():

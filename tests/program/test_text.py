@@ -10,6 +10,7 @@ from tests.full import FULL
 from hetune.variants.errors import ProgramError
 from hetune.variants.program.nodes import (
     MAP_ARITY,
+    REDUCTIONS,
     Count,
     Dot,
     Einsum,
@@ -20,10 +21,10 @@ from hetune.variants.program.nodes import (
     Merge,
     Param,
     Program,
+    Reduce,
     Reshape,
     Softmax,
     Space,
-    Sum,
     Take,
     Type,
 )
@@ -38,7 +39,10 @@ OPS = [
     (Map("leaky_relu", ("a",), 0.2), "leaky_relu a 0.2"),
     (Map("scale", ("a",), -1e-30), "scale a -1e-30"),
     (Dot("x", "y"), "dot x y"),
-    (Sum("x", Space.NODE), "sum x node"),
+    (Reduce("x", Space.NODE, end=End.DST), "sum x node"),
+    (Reduce("x", Space.NODE, "max", End.SRC), "max x node src"),
+    (Reduce("x", Space.DST_PAIR, "prod"), "prod x dst_pair"),
+    (Reduce("x", Space.NTYPE, "min", End.DST), "min x ntype dst"),
     (Softmax("x", Space.DST_PAIR), "softmax x dst_pair"),
     (Count(Space.NODE), "count node"),
     (Count(Space.DST_PAIR, "d"), "count dst_pair@d"),
@@ -84,14 +88,16 @@ program rgcn(x: node[8] feature, w: etype[8,4]) groups(s, d)
 
 def test_long_heads_take_a_line_per_parameter():
     params = tuple(Param(f"weight_number_{i}", Type(Space.SHARED, (64, 64))) for i in range(5))
-    program = Program("wide", params, (), "weight_number_0")
+    program = Program("wide", params, (), ("weight_number_0",))
     assert show(program).splitlines()[:2] == ["program wide(", "  weight_number_0: shared[64,64],"]
     assert parse(show(program)) == program
 
 
 def test_comments_and_blank_lines_are_ignored():
     loose = "# a\n\nprogram p(\n\n x : node[ 2, 3 ] feature)  # b\n\n\n return x # c"
-    assert parse(loose) == Program("p", (Param("x", Type(Space.NODE, (2, 3)), "feature"),), (), "x")
+    assert parse(loose) == Program(
+        "p", (Param("x", Type(Space.NODE, (2, 3)), "feature"),), (), ("x",)
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,6 +130,10 @@ shapes = st.lists(st.integers(0, 99), max_size=3).map(tuple)
 groups = st.just("") | names
 types = st.builds(Type, st.sampled_from(Space), shapes, groups)
 args = st.lists(names, min_size=1, max_size=3).map(tuple)
+# Rows always reach nodes by one end of their edges.
+reductions = st.builds(
+    Reduce, names, st.sampled_from(Space), st.sampled_from(REDUCTIONS), st.sampled_from(End)
+).filter(lambda op: op.space is not Space.NODE or op.end is not End.NONE)
 ops = st.one_of(
     st.builds(Take, names, st.sampled_from(Space), st.sampled_from(End), groups),
     st.builds(Linear, names, names),
@@ -134,7 +144,7 @@ ops = st.one_of(
         st.none() | st.floats(allow_nan=False, allow_infinity=False),
     ),
     st.builds(Dot, names, names),
-    st.builds(Sum, names, st.sampled_from(Space)),
+    reductions,
     st.builds(Softmax, names, st.sampled_from(Space)),
     st.builds(Count, st.sampled_from(Space), groups),
     st.builds(Einsum, st.sampled_from(["kd,d->k", "->", "a,->a"]), args),
@@ -146,7 +156,7 @@ programs = st.builds(
     names,
     st.lists(st.builds(Param, names, types, st.sampled_from(["feature", "weight"]))).map(tuple),
     st.lists(st.builds(Let, names, types, ops)).map(tuple),
-    names,
+    st.lists(names, min_size=1, max_size=3).map(tuple),
     st.lists(names).map(tuple),
 )
 

@@ -56,6 +56,14 @@ GOOD = [
     ("dot he v", "edge[2]"),
     ("sum xg dst_pair", "dst_pair@g[8]"),
     ("sum xg node", "node[8]"),
+    ("max xg node src", "node[8]"),
+    ("prod xg edge", "edge[8]"),
+    ("min xg src_pair", "src_pair@g[8]"),
+    ("sum sp node src", "node[8]"),
+    ("sum dg etype", "etype[8]"),
+    ("sum u ntype src", "ntype[8]"),
+    ("sum x shared", "shared[8]"),
+    ("take v edge@g", "edge@g[4]"),
     ("sum dg node", "node[8]"),
     ("softmax xg dst_pair", "edge@g[8]"),
     ("count node@g", "node[]"),
@@ -94,7 +102,7 @@ BAD = [
     ),
     (
         "y: node[8] = take xe node",
-        "rows of edge cannot be taken to node: take goes from node to edges or pairs, from pairs to edges, from all edges to a group, from etype to edges or pairs, and from ntype to node or etype",
+        "rows of edge cannot be taken to node: take goes from node to edges or pairs, from pairs to edges, from all edges to a group, from etype to edges or pairs, from ntype to node or etype, and from shared to all",
     ),
     ("y: edge[4] = linear xe xe", "edge[8] is no weight: take one from ntype, etype or shared"),
     ("y: etype[4] = linear u w", "etype[8] is a weight: multiply weights with einsum"),
@@ -134,7 +142,19 @@ BAD = [
     ("y: edge[] = dot xe c", "row shapes [8] and [] have no inner product"),
     (
         "y: node[8] = sum x node",
-        "rows of node cannot be summed to node: sum goes from edges to dst_pair or node, and from dst_pair to node",
+        "rows of node cannot be reduced to node: reductions go where take comes from, and take goes from node to edges or pairs, from pairs to edges, from all edges to a group, from etype to edges or pairs, from ntype to node or etype, and from shared to all",
+    ),
+    (
+        "y: etype[8] = sum dg etype src",
+        "reducing dst_pair to etype by the end SRC is not possible: take NONE",
+    ),
+    (
+        "y: node[8] = max dg node src",
+        "reducing dst_pair to node by the end SRC is not possible: take DST",
+    ),
+    (
+        "y: edge[8] = sum xe edge",
+        "edges are reduced from a named group to all edges: use the value itself",
     ),
     ("y: node[8] = softmax x node", "scores are node[8]: softmax needs edge rows"),
     ("y: edge[8] = softmax xe edge", "no softmax over edge: take node or dst_pair"),
@@ -233,7 +253,7 @@ def test_broken_program(text, message):
 @pytest.mark.parametrize("name", ["1x", "a.b"])
 def test_names_are_those_of_kernels(name):
     with pytest.raises(ProgramError) as error:
-        verify(Program("p", (Param(name, Type(Space.SHARED)),), (), name))
+        verify(Program("p", (Param(name, Type(Space.SHARED)),), (), (name,)))
     assert str(error.value) == (
         f"a value's name is {name!r}: take letters, digits and '_', no digit first, and none of "
         "program, return, groups"

@@ -14,7 +14,7 @@ import hetune
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 DOCUMENTS = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
+ADRS = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
 
 
 def declared() -> set[tuple[str, str]]:
@@ -92,6 +92,14 @@ def test_decisions_are_numbered_and_have_the_same_parts():
         assert text.startswith(f"# {int(path.name[:4])}. "), path
         assert re.search(r"^Date: \d{4}-\d\d-\d\d\. Status: ", text, re.M), path
         assert re.findall(r"^## (.*)", text, re.M) == ["Context", "Decision", "Consequences"], path
+
+
+def test_the_index_of_decisions_lists_each_once():
+    index = (ROOT / "docs" / "adr" / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^- \[(\d+)\. .*\]\((.*)\)$", index, re.M)
+    assert sorted((int(number), name) for number, name in listed) == [
+        (int(path.name[:4]), path.name) for path in ADRS
+    ]
 
 
 def repository_files() -> list[Path]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hetune import nn as hetune_nn
-from hetune.service.core.message import Pieces, pack, unpack
+from hetune.service.core.formats.message import Pieces, pack, unpack
 from hetune.variants.errors import InputError
 from hetune.variants.graph.convert.edge_index_dict import to_edge_index_dict
 from hetune.variants.graph.edit import edited

@@ -65,7 +65,7 @@ def forks(log: Path) -> Iterator[Forks]:
 
 def main() -> None:
     """What the process does."""
-    from hetune.service.http.app import application  # all that a server needs
+    from hetune.service.server.app import application  # all that a server needs
 
     assert application
     running = set()
@@ -87,8 +87,8 @@ def main() -> None:
 def _serve(folder: Path, most: int) -> None:
     import threading
 
-    from hetune.service.http import server
-    from hetune.service.http.app import application
+    from hetune.service.server import server
+    from hetune.service.server.app import application
 
     from ._serving import make_service
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from hetune.service.core.ground import Host, Usage
+from hetune.service.core.models.device import Host, Usage
 
 
 class NotedGround(Host):

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import httpx
 
-from hetune.clients.http.work import HttpLender
+from hetune.clients.http.leases import HttpLeases
 from hetune.profiling.jobs.leases import Leases
-from hetune.service.core.work import Lending
-from hetune.service.http.app import application
+from hetune.service.core.jobs.lending import Lending
 from hetune.service.http.asgi import App
+from hetune.service.server.app import application
 
 from ._serving import make_service
 
@@ -35,16 +35,16 @@ class Bridge(httpx.BaseTransport):
 
 
 @contextmanager
-def lending_over_http(folder: Path) -> Iterator[Callable[[Leases], HttpLender]]:
+def lending_over_http(folder: Path) -> Iterator[Callable[[Leases], HttpLeases]]:
     """Makes of leases those that a worker on another machine has."""
     service = make_service(folder)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
 
-    def lend(leases: Leases) -> HttpLender:
+    def lend(leases: Leases) -> HttpLeases:
         app = application(replace(service, lending=Lending(lambda: leases)))
-        return HttpLender("http://service", transport=Bridge(app, loop))
+        return HttpLeases("http://service", transport=Bridge(app, loop))
 
     try:
         yield lend

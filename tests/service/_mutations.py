@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from hetune.service.core import arrow_stream
-from hetune.service.core.message import MEDIA_TYPE, pack
+from hetune.service.core.formats import arrow_stream
+from hetune.service.core.formats.message import MEDIA_TYPE, pack
 
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 GRAPH = {"src": [0, 1], "dst": [1, 2], "etype": [0, 1], "num_nodes": 3}

@@ -4,8 +4,8 @@ import pyarrow as pa
 import schemathesis
 import torch
 
-from hetune.service.core import arrow_stream
-from hetune.service.core.message import MEDIA_TYPE, pack
+from hetune.service.core.formats import arrow_stream
+from hetune.service.core.formats.message import MEDIA_TYPE, pack
 
 GRAPH = {"src": torch.tensor([0, 1]), "dst": torch.tensor([1, 2]), "etype": torch.tensor([0, 1])}
 RUN = {f"graph/{name}": tensor for name, tensor in GRAPH.items()} | {"x": torch.ones(3, 4)}

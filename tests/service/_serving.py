@@ -19,13 +19,13 @@ import hetune
 from hetune import nn
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.service.core.engine import Engine
-from hetune.service.core.limits import Limits
-from hetune.service.core.measurements import Measurements
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.jobs.measurements import Measurements
+from hetune.service.core.models.engine import Engine
+from hetune.service.core.models.stack import describe
 from hetune.service.core.service import Service
-from hetune.service.core.stack import describe
 from hetune.service.http.asgi import App
-from hetune.service.http.server import Server, bind, url_of
+from hetune.service.server.server import Server, bind, url_of
 
 LIMITS = Limits(json_bytes=20_000, body_bytes=200_000, nodes=1000, edges=5000, types=100)
 

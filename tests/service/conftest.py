@@ -8,7 +8,7 @@ import torch
 
 import hetune
 from hetune.service.core.service import Service
-from hetune.service.http.app import application
+from hetune.service.server.app import application
 
 from ._serving import asking, make_service, tiny_features, tiny_graph, tiny_layers
 

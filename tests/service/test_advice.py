@@ -8,7 +8,7 @@ import torch
 
 import hetune
 from hetune import nn
-from hetune.service.core.stack import describe
+from hetune.service.core.models.stack import describe
 
 from .test_http import is_problem
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from hetune.service.core import folder
-from hetune.service.core.stack import describe
+from hetune.service.core.models.stack import describe
+from hetune.service.core.storage import folder
 from hetune.variants.errors import ConflictError, FolderError, MalformedError, NotFoundError
 
 from ._serving import tiny_layers

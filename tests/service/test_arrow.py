@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hetune
-from hetune.service.core.arrow_graph import graph_of_batches
-from hetune.service.core.arrow_stream import MEDIA_TYPE, check, opened
-from hetune.service.core.limits import Limits
-from hetune.service.http.app import application
+from hetune.service.core.formats.arrow_stream import MEDIA_TYPE, check, opened
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.graphs.arrow import graph_of_batches
+from hetune.service.server.app import application
 from hetune.variants.errors import GraphError, HetuneError, MalformedError, TooLargeError
 
 from ._serving import LIMITS, asking, make_service, tiny_graph

@@ -13,11 +13,11 @@ import torch
 from hetune import nn
 from hetune.clients import Client
 from hetune.costmodel.selector import Selector
-from hetune.service.core import batching, joined
-from hetune.service.core.asked import Asked
+from hetune.service.core.inference import batching, joined
+from hetune.service.core.inference.run_request import Asked
+from hetune.service.core.models.stack import describe
 from hetune.service.core.service import Service
-from hetune.service.core.stack import describe
-from hetune.service.http.app import application
+from hetune.service.server.app import application
 from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.testing.graphs import typed_graph
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import hetune
 from hetune import nn
-from hetune.service.core.cache import BytesCache
-from hetune.service.core.graphs import GraphStore, held_bytes
-from hetune.service.core.limits import Limits
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.graphs.graphs import GraphStore, held_bytes
+from hetune.service.core.storage.cache import BytesCache
 
 LIMIT = 10
 IDS = torch.tensor([0, 1])

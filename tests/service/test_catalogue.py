@@ -2,14 +2,14 @@
 
 import pytest
 
+from hetune.variants.frontend.presets import preset_program
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.registry import KernelSource, Registry, override_default_registry
-from hetune.variants.runtime.build import layer_program
 
 
 def test_variants_of_a_layer(http):
     found = http.get("/v1/variants", params={"layer": "rgat", "d_in": 8, "d_out": 4}).json()
-    assert found["variants"] == [v.id for v in variants_of(layer_program("rgat", 8, 4))]
+    assert found["variants"] == [v.id for v in variants_of(preset_program("rgat", 8, 4))]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from hetune.service.core.container import DTYPES, tensors_in
+from hetune.service.core.formats.container import DTYPES, tensors_in
 from hetune.variants.errors import MalformedError
 
 WHOLE = bytearray(save({"x": torch.arange(6.0).view(2, 3), "n": torch.tensor([1, 2])}, {"k": "v"}))

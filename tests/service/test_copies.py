@@ -12,10 +12,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import hetune
-from hetune.service.core.copies import Copies
-from hetune.service.core.engine import Engine
-from hetune.service.core.graphs import indexed_bytes
-from hetune.service.core.ground import Gpu
+from hetune.service.core.graphs.graphs import indexed_bytes
+from hetune.service.core.models.copies import Copies
+from hetune.service.core.models.device import Gpu
+from hetune.service.core.models.engine import Engine
 from hetune.variants.errors import TooLargeError
 from hetune.variants.graph import reach
 

@@ -12,7 +12,7 @@ from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.train import cards_folder, train
-from hetune.service.http.app import application
+from hetune.service.server.app import application
 
 from ._serving import asking, make_service
 from .test_http import is_problem

@@ -12,8 +12,8 @@ import pytest
 import torch
 from tests.full import FULL
 
-from hetune.service.core.message import MEDIA_TYPE, pack
-from hetune.service.core.stack import describe
+from hetune.service.core.formats.message import MEDIA_TYPE, pack
+from hetune.service.core.models.stack import describe
 
 from ._forked import forks
 from ._serving import make_service, tiny_features, tiny_graph, tiny_layers

@@ -11,9 +11,9 @@ import torch
 
 import hetune
 from hetune.clients import Client
-from hetune.service.core.engine import Engine
-from hetune.service.core.message import MEDIA_TYPE, pack, unpack
-from hetune.service.http.app import application
+from hetune.service.core.formats.message import MEDIA_TYPE, pack, unpack
+from hetune.service.core.models.engine import Engine
+from hetune.service.server.app import application
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.plan.sides import id_on
 from hetune.variants.runtime.domain import Domain

@@ -13,10 +13,10 @@ import torch
 
 import hetune
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.service.core.engine import Engine
-from hetune.service.core.graphs import indexed_bytes
-from hetune.service.core.ground import Gpu, Host
-from hetune.service.core.limits import Limits
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.graphs.graphs import indexed_bytes
+from hetune.service.core.models.device import Gpu, Host
+from hetune.service.core.models.engine import Engine
 from hetune.service.core.service import Service
 from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.backends.triton.driver import DriverError

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 import hetune
-from hetune.service.core import folder, graph_files
-from hetune.service.core.features import FeatureStore
-from hetune.service.core.graphs import GraphStore
-from hetune.service.core.limits import Limits
-from hetune.service.core.rows import features_of, rows_by_type
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.graphs import files as graph_files
+from hetune.service.core.graphs.features import FeatureStore
+from hetune.service.core.graphs.graphs import GraphStore
+from hetune.service.core.graphs.rows import features_of, rows_by_type
+from hetune.service.core.storage import folder
 from hetune.variants.errors import InputError, MalformedError, NotFoundError, TooLargeError
 
 from ._serving import tiny_features, tiny_graph

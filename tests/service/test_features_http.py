@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from hetune.service.core import container
-from hetune.service.core.message import MEDIA_TYPE, pack, unpack
-from hetune.service.http.app import application
+from hetune.service.core.formats import container
+from hetune.service.core.formats.message import MEDIA_TYPE, pack, unpack
+from hetune.service.server.app import application
 
 from ._serving import LIMITS, asking, make_service, tiny_features, tiny_graph
 

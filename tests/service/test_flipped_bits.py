@@ -12,11 +12,11 @@ from hetune.costmodel.calibration import Calibration, load_calibration
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model import bundle
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.service.core.keys import FILE, Keys
-from hetune.service.core.models import ModelStore
-from hetune.service.core.scopes import Scope
-from hetune.service.core.stack import describe
-from hetune.service.http.app import application
+from hetune.service.core.keys.keys import FILE, Keys
+from hetune.service.core.keys.scopes import Scope
+from hetune.service.core.models.models import ModelStore
+from hetune.service.core.models.stack import describe
+from hetune.service.server.app import application
 from hetune.variants.errors import FolderError, ModelError
 from hetune.variants.registry.records import Manifest
 from hetune.variants.runtime.roofline import MachineModel

@@ -16,10 +16,10 @@ from tests.costmodel.test_shelf import model_of, report
 from hetune.costmodel.following import GIVEN
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.service.core.selection import Selection
+from hetune.service.core.inference.selection import Selection
+from hetune.service.core.models.stack import describe
 from hetune.service.core.service import Service
-from hetune.service.core.stack import describe
-from hetune.service.http.app import application
+from hetune.service.server.app import application
 from hetune.variants.runtime.roofline import MachineModel
 
 from ._serving import LIMITS, serving, tiny_features, tiny_graph, tiny_layers

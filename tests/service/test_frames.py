@@ -9,8 +9,8 @@ import pytest
 from safetensors.torch import load
 
 import hetune
-from hetune.service.core.message import MEDIA_TYPE
-from hetune.service.http.app import application
+from hetune.service.core.formats.message import MEDIA_TYPE
+from hetune.service.server.app import application
 from hetune.variants.backends.cpp.backend import CppBackend
 
 from ._serving import asking, make_service

@@ -13,10 +13,10 @@ from tests.full import FULL
 from tests.profiling._jobs_suite import MACHINE, some_units
 
 import hetune
-from hetune.service.core.limits import Limits
+from hetune.service.core.formats.limits import Limits
 from hetune.service.http.access import NEEDS
-from hetune.service.http.app import application
 from hetune.service.http.problems import MEDIA_TYPE, STATUS
+from hetune.service.server.app import application
 
 from ._measured import Watch, growth
 from ._mutations import FORM, bodies, mutated

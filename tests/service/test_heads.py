@@ -5,11 +5,11 @@ import pytest
 import hetune
 from hetune.profiling.testing.jobs import some_units
 from hetune.profiling.testing.records import MACHINE
-from hetune.service.core.campaigns import campaign_of
-from hetune.service.core.limits import Limits
-from hetune.service.core.stack import describe
-from hetune.service.core.work_documents import ClaimRequest
-from hetune.service.http.app import application
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.jobs.campaigns import campaign_of
+from hetune.service.core.jobs.work_documents import ClaimRequest
+from hetune.service.core.models.stack import describe
+from hetune.service.server.app import application
 from hetune.variants.errors import InputError, NotFoundError
 
 from ._logs import logged

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from hetune.service.core.message import MEDIA_TYPE, pack
-from hetune.service.http.app import application
+from hetune.service.core.formats.message import MEDIA_TYPE, pack
+from hetune.service.server.app import application
 
 from ._serving import LIMITS, asking, make_service
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from hetune.service.http import connections
-from hetune.service.http.app import application
+from hetune.service.server import connections
+from hetune.service.server.app import application
 
 from ._serving import LIMITS, make_service, serving
 

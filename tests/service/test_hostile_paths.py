@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from hetune.service.http.app import application, routes
 from hetune.service.http.work import Work
+from hetune.service.server.app import application, routes
 
 from ._serving import asking, make_service, tiny_graph
 

@@ -13,13 +13,13 @@ import httpx
 import pytest
 import torch
 
-from hetune.service.core.description import ModelDescription
-from hetune.service.core.documents import parse
-from hetune.service.core.message import MEDIA_TYPE, pack, unpack
-from hetune.service.http.app import application, routes
-from hetune.service.http.examples import EXAMPLES
+from hetune.service.core.formats.documents import parse
+from hetune.service.core.formats.message import MEDIA_TYPE, pack, unpack
+from hetune.service.core.models.description import ModelDescription
 from hetune.service.http.problems import status_of
+from hetune.service.http.routes.examples import EXAMPLES
 from hetune.service.http.work import Work
+from hetune.service.server.app import application, routes
 from hetune.variants import errors
 from hetune.variants.errors import InputError
 
@@ -565,7 +565,8 @@ def test_the_example_of_a_model_is_one(service):
 
 
 def test_every_route_is_documented(service):
-    page = Path(__file__).resolve().parents[2].joinpath("docs", "service.md").read_text("utf-8")
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    page = (docs / "service-reference.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (/\S+)`", page))
     found = {
         (method.upper(), path)

@@ -12,9 +12,9 @@ from hetune.profiling.jobs.activity import Activity
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
-from hetune.service.core.documents import parse
-from hetune.service.http import jobs
-from hetune.service.http.app import application
+from hetune.service.core.formats.documents import parse
+from hetune.service.http.routes import jobs
+from hetune.service.server.app import application
 
 from ._serving import LIMITS, asking, make_service, note_who_asks, serving
 from .test_http import is_problem

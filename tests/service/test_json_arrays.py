@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetune.service.core.json_arrays import MOST_ARRAYS, MOST_TEXTS, JsonArray, Lifted
+from hetune.service.core.formats.json_arrays import MOST_ARRAYS, MOST_TEXTS, JsonArray, Lifted
 from hetune.variants.errors import HetuneError, InputError, MalformedError, TooLargeError
 
 NUMBERS = st.integers(-(2**40), 2**40) | st.floats(-1e30, 1e30)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hetune import nn
-from hetune.service.core.stack import describe
+from hetune.service.core.models.stack import describe
 from hetune.variants.errors import InputError
 
 LAYERS = (nn.RGCN(4, 6, 2), torch.nn.ReLU(), nn.RGAT(6, 6, 2))

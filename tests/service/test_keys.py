@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from hetune.service.core.access import Access
-from hetune.service.core.keys import Keys
-from hetune.service.core.scopes import Caller, Scope
+from hetune.service.core.keys.access import Access
+from hetune.service.core.keys.keys import Keys
+from hetune.service.core.keys.scopes import Caller, Scope
 from hetune.variants import errors
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from hetune.service.http.app import application
+from hetune.service.server.app import application
 
 from ._serving import make_service, serving, tiny_features, tiny_graph
 

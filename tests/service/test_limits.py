@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from hetune.service.core import limits
-from hetune.service.core.limits import Limits
+from hetune.service.core.formats import limits
+from hetune.service.core.formats.limits import Limits
 
 
 @pytest.mark.parametrize(

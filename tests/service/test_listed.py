@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hetune.service.core.listed import Listed
+from hetune.service.core.storage.version_files import Listed
 
 
 @pytest.fixture

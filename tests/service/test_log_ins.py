@@ -3,12 +3,12 @@
 import httpx
 import pytest
 
-from hetune.service.core.access import SHORTEST, weakness
-from hetune.service.core.keys import FILE, Keys
-from hetune.service.core.scopes import Scope
-from hetune.service.http.app import application
+from hetune.service.core.keys.access import SHORTEST, weakness
+from hetune.service.core.keys.keys import FILE, Keys
+from hetune.service.core.keys.scopes import Scope
 from hetune.service.pages.attempts import MOST, SECONDS, Attempts
 from hetune.service.pages.sessions import Sessions
+from hetune.service.server.app import application
 from hetune.variants.errors import BusyError
 
 from ._logs import logged

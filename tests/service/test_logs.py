@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from hetune.service.http import observe
-from hetune.service.http.app import application
 from hetune.service.http.logs import JsonFormatter, TextFormatter, request_id
+from hetune.service.server.app import application
 
 from ._logs import logged
 from ._serving import serving

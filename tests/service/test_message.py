@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
-from hetune.service.core import container, message
-from hetune.service.core.container import (
+from hetune.service.core.formats import container, message
+from hetune.service.core.formats.container import (
     DTYPES,
     MOST_HEADER,
     MOST_LISTS,
@@ -16,7 +16,7 @@ from hetune.service.core.container import (
     MOST_OWN_HEADER,
     MOST_TENSORS,
 )
-from hetune.service.core.message import Pieces, pack, read, read_document, unpack
+from hetune.service.core.formats.message import Pieces, pack, read, read_document, unpack
 from hetune.variants.errors import InputError, MalformedError, TooLargeError
 
 from ._serving import files_left

@@ -15,12 +15,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hetune.costmodel.selector import LEARNED, Selector
 from hetune.profiling.jobs.records import State
-from hetune.service.core import told
-from hetune.service.core.job_documents import JobRequest
+from hetune.service.core.inference import gauges as told
+from hetune.service.core.jobs.documents import JobRequest
+from hetune.service.core.models.stack import describe
 from hetune.service.core.service import Service
-from hetune.service.core.stack import describe
-from hetune.service.http.app import application, routes
 from hetune.service.http.work import Work
+from hetune.service.server.app import application, routes
 from hetune.variants.errors import CompileError, FolderError, MemoryLimitError
 from hetune.variants.registry.default import default_registry, override_default_registry
 from hetune.variants.registry.records import KernelSource
@@ -83,7 +83,7 @@ def metrics(tmp_path_factory):
 
 
 def test_every_metric_is_in_the_documents(metrics):
-    page = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "service-reference.md").read_text(encoding="utf-8")
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in page.splitlines()

@@ -9,9 +9,9 @@ from tests.service._serving import asking, make_service, serving
 import hetune
 from hetune import nn
 from hetune.clients import Client
-from hetune.service.core.answers import Answer
-from hetune.service.core.stack import describe
-from hetune.service.http.app import application
+from hetune.service.core.inference.answers import Answer
+from hetune.service.core.models.stack import describe
+from hetune.service.server.app import application
 from hetune.variants.errors import InputError
 from hetune.variants.graph import HeteroGraph, Vocabulary, renumbered
 

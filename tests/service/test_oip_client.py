@@ -10,8 +10,8 @@ import torch
 
 import hetune
 from hetune import nn
-from hetune.service.core.stack import describe
-from hetune.service.http.app import application
+from hetune.service.core.models.stack import describe
+from hetune.service.server.app import application
 from hetune.variants.graph import from_edge_index_dict
 
 from ._serving import make_service, serving, tiny_features, tiny_graph

@@ -13,8 +13,8 @@ import httpx
 import pytest
 import torch
 
-from hetune.service.http.app import application
 from hetune.service.http.body import SMALL_BYTES
+from hetune.service.server.app import application
 from hetune.variants import errors
 
 from ._serving import LIMITS, asking, make_service, serving, tiny_features, tiny_graph
@@ -305,7 +305,7 @@ def test_deadlines_are_checked_between_layers(service, monkeypatch):
     assert layers == [0, 1]
     times = iter([0.0, 0.0, 1.0])
     clock = SimpleNamespace(monotonic=lambda: next(times))
-    monkeypatch.setattr("hetune.service.core.deadline.time", clock)
+    monkeypatch.setattr("hetune.service.core.inference.deadline.time", clock)
     with pytest.raises(errors.DeadlineError, match="more time"):
         service.inference.run("m", GRAPH, X, deadline=1.0)
     assert layers == [0, 1, 0]

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from hetune import nn
-from hetune.service.core.message import MEDIA_TYPE, pack, unpack
-from hetune.service.core.stack import describe
-from hetune.service.http.app import application
+from hetune.service.core.formats.message import MEDIA_TYPE, pack, unpack
+from hetune.service.core.models.stack import describe
+from hetune.service.server.app import application
 
 from ._serving import make_service, serving, tiny_features, tiny_graph
 

@@ -3,8 +3,8 @@
 import pytest
 
 from hetune.profiling.jobs.queue import JobQueue
-from hetune.service.core.outage import Outage
-from hetune.service.http.app import application
+from hetune.service.core.storage.outage import Outage
+from hetune.service.server.app import application
 from hetune.variants.errors import StoreError
 
 from ._logs import logged

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from fastapi import Request
 
-from hetune.service.core.message import MEDIA_TYPE, Pieces
-from hetune.service.http import inference
+from hetune.service.core.formats.message import MEDIA_TYPE, Pieces
+from hetune.service.http.routes import inference
 from hetune.service.http.work import Work
 from hetune.variants.errors import BusyError
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import hetune
-from hetune.service.core import graph_files
-from hetune.service.core.graphs import GraphStore
-from hetune.service.core.limits import Limits
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.graphs import files as graph_files
+from hetune.service.core.graphs.graphs import GraphStore
 from hetune.variants.errors import NotFoundError, TooLargeError
 
 NOBODY = "0" * 32

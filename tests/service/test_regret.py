@@ -7,10 +7,10 @@ import time
 import httpx
 import pytest
 
-from hetune.service.core.regret import RegretSamples
-from hetune.service.http.app import application
-from hetune.service.http.sampling import sample_regret
+from hetune.service.core.inference.regret import RegretSamples
 from hetune.service.http.work import Work
+from hetune.service.server.app import application
+from hetune.service.server.sampling import sample_regret
 from hetune.variants.errors import InputError
 
 from ._serving import serving, tiny_features, tiny_graph
@@ -74,7 +74,7 @@ def test_what_was_not_chosen_for_a_kept_graph_is_not_sampled(service, id, how):
 
 
 def test_what_would_keep_requests_waiting_is_left_out(service, id, monkeypatch):
-    monkeypatch.setattr("hetune.service.core.regret._MOST_SECONDS", 0.0)
+    monkeypatch.setattr("hetune.service.core.inference.regret._MOST_SECONDS", 0.0)
     service.regret.rate = 1.0
     service.inference.run("m", id, X)
     assert service.regret.take() is None
@@ -95,7 +95,7 @@ def test_an_idle_service_samples_and_answers_stay_the_same(service, id):
 
 
 def test_nothing_is_sampled_while_a_request_is_under_way(service, id, monkeypatch):
-    monkeypatch.setattr("hetune.service.http.sampling.LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("hetune.service.server.sampling.LOOK_SECONDS", 0.001)
     service.regret.rate = 1.0
     looked = threading.Event()
     take = service.regret.take
@@ -117,7 +117,7 @@ def test_nothing_is_sampled_while_a_request_is_under_way(service, id, monkeypatc
 
 
 def test_a_request_ends_the_sample_that_is_under_way(service, id, monkeypatch):
-    monkeypatch.setattr("hetune.service.http.sampling.LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("hetune.service.server.sampling.LOOK_SECONDS", 0.001)
     service.regret.rate = 1.0
     service.inference.run("m", id, X)
 

@@ -6,7 +6,7 @@ import threading
 import httpx
 import pytest
 
-from hetune.service.http.app import application
+from hetune.service.server.app import application
 from hetune.variants import errors
 
 from ._logs import logged

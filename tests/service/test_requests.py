@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from hetune.service.core.limits import Limits
-from hetune.service.core.message import pack
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.message import pack
 from hetune.service.http.body import Media
-from hetune.service.http.requests import read_deadline, read_infer
+from hetune.service.http.routes.requests import read_deadline, read_infer
 from hetune.variants.errors import MalformedError
 
 GRAPH = {"src": [0], "dst": [1], "etype": [0]}

@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from hetune.profiling.testing.jobs import some_units
-from hetune.service.core.keys import FILE, Keys
-from hetune.service.core.scopes import Scope
-from hetune.service.http.app import application
-from hetune.service.http.rechecking import while_allowed
+from hetune.service.core.keys.keys import FILE, Keys
+from hetune.service.core.keys.scopes import Scope
+from hetune.service.server.app import application
+from hetune.service.server.rechecking import while_allowed
 from hetune.variants.errors import AccessError
 
 from ._logs import logged
@@ -24,7 +24,7 @@ PAGE_EVENTS = "/ui/jobs/{}/events"
 
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch):
-    monkeypatch.setattr("hetune.service.http.rechecking.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("hetune.service.server.rechecking.LOOK_SECONDS", 0.02)
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from hetune.service.core.job_documents import JobRequest
-from hetune.service.http import events
-from hetune.service.http.app import application
+from hetune.service.core.jobs.documents import JobRequest
+from hetune.service.http.routes import events
+from hetune.service.server.app import application
 
 from ._serving import LIMITS, make_service, serving, tiny_graph
 

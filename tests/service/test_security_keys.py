@@ -10,16 +10,16 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from hetune.service.core.access import Access
-from hetune.service.core.keys import FILE, Keys
-from hetune.service.core.scopes import Scope
+from hetune.service.core.keys.access import Access
+from hetune.service.core.keys.keys import FILE, Keys
+from hetune.service.core.keys.scopes import Scope
 from hetune.service.http import access
 from hetune.service.http.access import NEEDS, is_public, needs_of
-from hetune.service.http.app import application, routes
-from hetune.service.http.layers import Guard
 from hetune.service.http.work import Work
 from hetune.service.pages.access import is_page
 from hetune.service.pages.sessions import Sessions
+from hetune.service.server.app import application, routes
+from hetune.service.server.layers import Guard
 
 from ._logs import logged
 from ._routes import concrete, every_route

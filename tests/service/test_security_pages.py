@@ -6,12 +6,12 @@ from urllib.parse import parse_qsl
 import httpx
 import pytest
 
-from hetune.service.core.keys import FILE, Keys
-from hetune.service.core.limits import Limits
-from hetune.service.core.scopes import Scope
-from hetune.service.http.app import application
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.keys.keys import FILE, Keys
+from hetune.service.core.keys.scopes import Scope
 from hetune.service.http.body import SMALL_BYTES
 from hetune.service.pages import forms
+from hetune.service.server.app import application
 
 from ._serving import make_service, serving
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from hetune.clients.cli.serve import serve
-from hetune.service.core.limits import Limits
+from hetune.service.core.formats.limits import Limits
 from hetune.service.settings import LIMITS, OPTIONS, Settings, variable_of
 from hetune.variants.errors import InputError
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "service.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "service-reference.md"
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from tests.profiling._server import own_server
 
-from hetune.service.core.jobs import Jobs
-from hetune.service.core.measurements import Measurements
-from hetune.service.http.app import application
+from hetune.service.core.jobs.jobs import Jobs
+from hetune.service.core.jobs.measurements import Measurements
+from hetune.service.server.app import application
 
 from ._serving import LIMITS, asking
 from .test_http import is_problem

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from hetune import nn
-from hetune.service.core import subset as subsets
-from hetune.service.core.message import pack, unpack
-from hetune.service.core.stack import describe
-from hetune.service.http.app import application
+from hetune.service.core.formats.message import pack, unpack
+from hetune.service.core.inference import subset as subsets
+from hetune.service.core.models.stack import describe
+from hetune.service.server.app import application
 from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.graph import generate
 from hetune.variants.testing.graphs import AWKWARD

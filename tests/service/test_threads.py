@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from hetune.service.core import selection
-from hetune.service.core.joined import Part, _alone
+from hetune.service.core.inference import selection
+from hetune.service.core.inference.joined import Part, _alone
 from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.graph.threads import kernel_threads, used_threads, using_threads
 from hetune.variants.runtime import running

@@ -11,8 +11,8 @@ import pytest
 
 from hetune.clients.http import Client
 from hetune.clients.http.tracing import trace_headers
-from hetune.service.http.app import application
-from hetune.service.http.tracing import is_wanted, open_tracing
+from hetune.service.server.app import application
+from hetune.service.server.tracing import is_wanted, open_tracing
 from hetune.variants.errors import InputError
 
 from ._serving import serving, tiny_features, tiny_graph
@@ -249,7 +249,7 @@ import hetune.clients.cli.serve
 from hetune.clients.http.tracing import trace_headers
 from hetune.costmodel.selector import Selector
 from hetune.service.core.service import Service
-from hetune.service.http.app import application
+from hetune.service.server.app import application
 application(Service.open(Path(sys.argv[1]), selector=Selector(), backend="torch"))
 assert trace_headers() == {}
 # FastAPI imports the API by itself, if it is there; without the SDK that does nothing.

@@ -8,9 +8,9 @@ from http.client import HTTPResponse
 import httpx
 import pytest
 
-from hetune.service.core.message import MEDIA_TYPE
+from hetune.service.core.formats.message import MEDIA_TYPE
 from hetune.service.http import receiving
-from hetune.service.http.app import application
+from hetune.service.server.app import application
 
 from ._serving import LIMITS, make_service, serving
 

@@ -15,11 +15,11 @@ import torch
 from hetune.costmodel.following import PACKAGE, ROOFLINE
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.service.core.engine import Engine
-from hetune.service.core.folder import Folder
+from hetune.service.core.models.engine import Engine
+from hetune.service.core.models.stack import describe
 from hetune.service.core.service import Service
-from hetune.service.core.stack import describe
-from hetune.service.http.app import application
+from hetune.service.core.storage.folder import Folder
+from hetune.service.server.app import application
 from hetune.variants.errors import CompileError, DiskFullError, NotReadyError
 from hetune.variants.registry import Registry, Toolchain, override_default_registry
 from hetune.variants.registry.whole import ROOM
@@ -155,7 +155,7 @@ def unprepared(folder, selector=None):
 
 
 def test_it_listens_while_a_compiler_takes_long(tmp_path, graph, x, monkeypatch, caplog):
-    monkeypatch.setattr("hetune.service.core.warm_up._QUIET_SECONDS", 0.01)
+    monkeypatch.setattr("hetune.service.core.models.warm_up._QUIET_SECONDS", 0.01)
     Waiting.go_on.clear()
     with with_compiler(tmp_path, Waiting):
         service = unprepared(tmp_path, Selector())
@@ -175,7 +175,7 @@ def test_it_listens_while_a_compiler_takes_long(tmp_path, graph, x, monkeypatch,
 
 
 def test_it_is_not_ready_without_a_compiler_and_tries_again(tmp_path, graph, monkeypatch, caplog):
-    monkeypatch.setattr("hetune.service.core.warm_up.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("hetune.service.core.models.warm_up.RETRY_SECONDS", 0.01)
     monkeypatch.setattr(Refusing, "is_mended", False)
     with with_compiler(tmp_path, Refusing):
         service = unprepared(tmp_path, Selector())

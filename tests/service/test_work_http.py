@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 import hetune
-from hetune.clients.http import exchange
-from hetune.clients.http.work import HttpLender
+from hetune.clients.http import retries
+from hetune.clients.http.leases import HttpLeases
 from hetune.profiling.corpus import recipe
 from hetune.profiling.jobs.records import State
 from hetune.profiling.jobs.worker import JobWorker
@@ -21,12 +21,12 @@ from hetune.profiling.store.store import Added
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
-from hetune.service.core import work
-from hetune.service.core.documents import parse
-from hetune.service.core.work import Lending
-from hetune.service.core.work_documents import LeaseDocument, MeasuredUnit, WantedDocument
-from hetune.service.http import work_routes
-from hetune.service.http.app import application
+from hetune.service.core.formats.documents import parse
+from hetune.service.core.jobs import lending as work
+from hetune.service.core.jobs.lending import Lending
+from hetune.service.core.jobs.work_documents import LeaseDocument, MeasuredUnit, WantedDocument
+from hetune.service.http.routes import work as work_routes
+from hetune.service.server.app import application
 from hetune.variants.errors import AccessError, InputError, LeaseError, UnreachableError
 
 from ._serving import make_service, serving
@@ -58,7 +58,7 @@ def http(url):
 
 @pytest.fixture
 def lender(url):
-    with HttpLender(url, key="sesame") as lender:
+    with HttpLeases(url, key="sesame") as lender:
         yield lender
 
 
@@ -99,7 +99,7 @@ class Faulty(httpx.HTTPTransport):
 def waits(monkeypatch):
     """Waits take no time, and are kept."""
     found = []
-    monkeypatch.setattr("hetune.clients.http.work.sleep", found.append)
+    monkeypatch.setattr("hetune.clients.http.sender.sleep", found.append)
     return found
 
 
@@ -114,7 +114,7 @@ def test_every_request_needs_the_key(url):
     with httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
         for path in ("", "/1/1/heartbeat", "/1/1/measurements", "/1/1/failure", "/1/1/release"):
             is_problem(client.post(f"{LEASES}{path}", json=CLAIM), 401, "AccessError")
-    with HttpLender(url, key="wrong") as lender, pytest.raises(AccessError):
+    with HttpLeases(url, key="wrong") as lender, pytest.raises(AccessError):
         lender.claim("me", MACHINE.digest)
 
 
@@ -189,7 +189,7 @@ def test_graphs_of_files_are_not_lent(http, queue, tmp_path):
 
 
 def test_a_worker_reads_no_file_that_a_service_names(service, queue, lender, monkeypatch):
-    monkeypatch.setattr("hetune.service.core.work.reads_a_file", lambda lease: False)
+    monkeypatch.setattr("hetune.service.core.jobs.lending.reads_a_file", lambda lease: False)
     graph = GraphRecipe("f", "f", "file", (("path", "/etc/hostname"),))
     job = queue.submit_units("mine", [Unit(ProblemSpec(graph, "rgcn", 4, 4, 1, 1), "v", "p")])
     with pytest.raises(InputError, match="lends graphs of files"):
@@ -285,7 +285,7 @@ def test_measurements_arrive_as_they_are(service, queue, lender):
 
 def test_an_answer_that_is_lost_is_asked_for_again(service, url, queue, waits):
     network = Faulty()
-    with HttpLender(url, key="sesame", transport=network) as lender:
+    with HttpLeases(url, key="sesame", transport=network) as lender:
         queue.submit_units("mine", some_units(1, start=170))
         lease = lender.claim("me", MACHINE.digest)
         network.faults = [Faulty.lose_answer, Faulty.be_busy, Faulty.refuse]
@@ -301,7 +301,7 @@ def test_a_claim_whose_answer_is_lost_is_sent_again(url, queue):
     """The same unit is lent, once."""
     network = Faulty(Faulty.lose_answer)
     job = queue.submit_units("mine", some_units(2, start=180))
-    with HttpLender(url, key="sesame", transport=network) as lender:
+    with HttpLeases(url, key="sesame", transport=network) as lender:
         lease = lender.claim("me", MACHINE.digest)
         assert (len(network.requests), lease.attempt) == (2, 1)
         states = [unit.state for unit in queue.units(job.id)]
@@ -312,16 +312,16 @@ def test_a_claim_whose_answer_is_lost_is_sent_again(url, queue):
 def test_a_service_that_stays_away_is_given_up(url, queue, monkeypatch, waits):
     """After a minute, when the lease has ended."""
     now = [0.0]
-    monkeypatch.setattr(exchange, "monotonic", lambda: now[0] + sum(waits))
+    monkeypatch.setattr(retries, "monotonic", lambda: now[0] + sum(waits))
     network = Faulty()
-    with HttpLender(url, key="sesame", transport=network) as lender:
+    with HttpLeases(url, key="sesame", transport=network) as lender:
         queue.submit_units("mine", some_units(1, start=190))
         lease = lender.claim("me", MACHINE.digest)
         network.faults = [Faulty.refuse] * 1000
         with pytest.raises(UnreachableError, match="tried"):
             lender.complete(lease, measured(lease), MACHINE)
-        assert sum(waits) <= exchange.TOTAL_SECONDS
-        assert max(waits) <= exchange.LONGEST_SECONDS
+        assert sum(waits) <= retries.TOTAL_SECONDS
+        assert max(waits) <= retries.LONGEST_SECONDS
 
 
 def test_a_worker_waits_for_its_service(url, queue, tmp_path):
@@ -330,7 +330,7 @@ def test_a_worker_waits_for_its_service(url, queue, tmp_path):
 
     job = queue.submit_units("mine", units())
     network = Faulty(Faulty.refuse, Faulty.be_busy)
-    with HttpLender(url, key="sesame", transport=network) as lender:
+    with HttpLeases(url, key="sesame", transport=network) as lender:
         worker = JobWorker(lender, Fake(), lock=tmp_path / "lock", machine=MACHINE)
         turns = iter([False] * 6)
         worker.run(lambda seconds: next(turns, True))

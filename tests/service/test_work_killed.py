@@ -9,8 +9,8 @@ from tests.full import FULL
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import Trains
-from hetune.service.core.work import Lending
-from hetune.service.http.app import application
+from hetune.service.core.jobs.lending import Lending
+from hetune.service.server.app import application
 
 from ._serving import serving
 

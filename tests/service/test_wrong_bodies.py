@@ -16,10 +16,10 @@ from tests.full import FULL
 from tests.profiling._jobs_suite import MACHINE, some_units
 
 import hetune
-from hetune.service.core import container, documents
-from hetune.service.core.limits import Limits
-from hetune.service.core.message import MEDIA_TYPE
-from hetune.service.http.app import application
+from hetune.service.core.formats import container, documents
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.message import MEDIA_TYPE
+from hetune.service.server.app import application
 
 from ._measured import Watch, growth, response_time
 from ._serving import make_service, serving, tiny_features, tiny_graph

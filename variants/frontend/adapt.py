@@ -11,7 +11,7 @@ from hetune.variants.frontend.nn import HGT, FlatLayer, RelationalLayer
 from hetune.variants.frontend.type_order import named_for
 from hetune.variants.frontend.wrapper import unwrapped
 from hetune.variants.graph.vocabulary import Vocabulary
-from hetune.variants.program.nodes import Space
+from hetune.variants.program.limitation import limitation
 
 
 def adapt(module: nn.Module, vocabulary: Vocabulary | None = None) -> Adapter | Unsupported:
@@ -49,7 +49,5 @@ def _found(module: nn.Module) -> Adapter | Unsupported:
 
 def _adapt(module: RelationalLayer) -> Adapter | Unsupported:
     adapter = module.adapter()
-    space = adapter.program.type_of(adapter.program.result).space
-    if space is not Space.NODE:
-        return Unsupported(f"its result has {space} rows: only node rows are supported")
-    return adapter
+    reason = limitation(adapter.program)
+    return Unsupported(reason) if reason else adapter

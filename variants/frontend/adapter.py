@@ -15,7 +15,6 @@ from hetune.variants.graph.memory import is_lazy, materialized
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.program.nodes import Program
 
-Kind = Literal["rgcn", "rgat", "hgt"]
 Signature = Literal["flat", "hetero"]
 Metadata = tuple[Sequence[str], Sequence[CanonicalEtype]]
 ByType = Mapping[Any, Tensor]
@@ -28,8 +27,8 @@ class Unsupported:
 
     Attributes:
         reason: For a reader.
-        is_layer: Whether the module is a layer of a kind that hetune knows, so that another state
-            of it may be supported.
+        is_layer: Whether the module is a layer of a class that hetune knows, so that another
+            state of it may be supported.
     """
 
     reason: str
@@ -41,7 +40,6 @@ class Adapter:
 
     Attributes:
         module: The module itself; its parameters are read, never kept.
-        kind: "rgcn", "rgat" or "hgt".
         program: What it computes.
         signature: "flat" for ``(x, edge_index, edge_type)``, "hetero" for
             ``(x_dict, edge_index_dict)``.
@@ -54,7 +52,6 @@ class Adapter:
     def __init__(
         self,
         module: nn.Module,
-        kind: Kind,
         program: Program,
         weights: Callable[[], dict[str, Tensor]],
         num_relations: int,
@@ -66,7 +63,6 @@ class Adapter:
         order_refusal: Callable[[Any, ByType, ByType], str | None] | None = None,
     ) -> None:
         self.module = module
-        self.kind = kind
         self.program = program
         self.signature = signature
         self.num_relations = num_relations

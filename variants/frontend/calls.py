@@ -24,9 +24,11 @@ from hetune.variants.frontend.edge_errors import flat_error, hetero_error
 from hetune.variants.frontend.type_order import order_of
 from hetune.variants.graph import CanonicalEtype, HeteroGraph, from_edge_index_dict
 from hetune.variants.graph.memory import is_lazy
+from hetune.variants.graph.state import GraphSlot
 
 _INTEGERS = (torch.int16, torch.int32, torch.int64)
 _HALVES = (torch.bfloat16, torch.float16)
+_REVERSED = GraphSlot[None, HeteroGraph]()
 _NAMES = "int16, int32 or int64"
 
 
@@ -189,9 +191,9 @@ def graph_of(adapter: Adapter, call: Call) -> HeteroGraph:
     match call.edges:
         case HeteroGraph() as graph:
             order_of(adapter, graph)
-            return (
-                graph.cached("reversed", lambda: _reversed(graph)) if adapter.is_reversed else graph
-            )
+            if not adapter.is_reversed:
+                return graph
+            return graph.state.of(_REVERSED, None, lambda: _reversed(graph))
         case (edge_index, edge_type):
             assert isinstance(call.x, Tensor)
             src, dst = (1, 0) if adapter.is_reversed else (0, 1)

@@ -35,7 +35,7 @@ def from_pyg(module: nn.Module) -> RelationalLayer:
             f"{type(module).__name__} has flow='target_to_source', which no layer of hetune.nn "
             "has: turn the edges round, and make it with flow='source_to_target'"
         )
-    layer, parts = _BUILDERS[found.kind](module, found)
+    layer, parts = _BUILDERS[type(module).__name__](module, found)
     with torch.no_grad():
         for name, parameter in layer.named_parameters():
             parameter.copy_(parts[name].reshape(parameter.shape))
@@ -87,7 +87,8 @@ def _hgt(module: Any, adapter: Adapter) -> tuple[RelationalLayer, Mapping[str, T
 
 
 _BUILDERS: dict[str, Callable[[Any, Adapter], tuple[RelationalLayer, Mapping[str, Tensor]]]] = {
-    "rgcn": _rgcn,
-    "rgat": _rgat,
-    "hgt": _hgt,
+    "RGCNConv": _rgcn,
+    "FastRGCNConv": _rgcn,
+    "RGATConv": _rgat,
+    "HGTConv": _hgt,
 }

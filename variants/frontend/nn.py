@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from hetune.variants.errors import InputError
-from hetune.variants.frontend.adapter import Adapter, Kind, Metadata, as_rows
+from hetune.variants.frontend.adapter import Adapter, Metadata, as_rows
 from hetune.variants.frontend.arguments import check_sizes, checked_metadata
 from hetune.variants.frontend.calls import Call, graph_of, result_of, rows_of
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
@@ -32,13 +32,14 @@ class RelationalLayer(nn.Module, ABC):
     """A module that can say what it computes.
 
     Attributes:
+        kind: What such layers are called: a name of `hetune.variants.frontend.presets`.
         in_channels: Width of the input rows.
         out_channels: Width of the result, or of each of RGAT's heads.
         num_relations: Number of edge types.
         options: The keyword arguments that it was made with, defaults included.
     """
 
-    kind: Kind
+    kind: str
     in_channels: int
     out_channels: int
     num_relations: int
@@ -58,7 +59,7 @@ class RelationalLayer(nn.Module, ABC):
 
     def adapter(self) -> Adapter:
         """What `hetune.compile` needs to know of the module."""
-        return Adapter(self, self.kind, self.program(), self.weights, self.num_relations)
+        return Adapter(self, self.program(), self.weights, self.num_relations)
 
     def _run(self, call: Call) -> Tensor | dict[str, Tensor]:
         adapter = self.adapter()
@@ -120,7 +121,7 @@ class RGCN(FlatLayer):
         residual: Adds ``x_i``; widths must be equal.
     """
 
-    kind: Kind = "rgcn"
+    kind = "rgcn"
 
     def __init__(
         self,
@@ -201,7 +202,7 @@ class RGAT(FlatLayer):
         residual: Adds ``x_i``; widths must be equal.
     """
 
-    kind: Kind = "rgat"
+    kind = "rgat"
 
     def __init__(
         self,
@@ -293,7 +294,7 @@ class HGT(RelationalLayer):
         heads: Number of heads.
     """
 
-    kind: Kind = "hgt"
+    kind = "hgt"
 
     def __init__(
         self, in_channels: int, out_channels: int, metadata: Metadata, heads: int = 1
@@ -330,7 +331,6 @@ class HGT(RelationalLayer):
         """What `hetune.compile` needs to know of the module."""
         return Adapter(
             self,
-            self.kind,
             self.program(),
             self.weights,
             self.num_relations,

@@ -76,7 +76,6 @@ def _adapt_rgcn(module: Any) -> Adapter | Unsupported:
 
     return Adapter(
         module,
-        "rgcn",
         program,
         weights,
         module.num_relations,
@@ -144,7 +143,6 @@ def _adapt_rgat(module: Any) -> Adapter | Unsupported:
 
     return Adapter(
         module,
-        "rgat",
         program,
         weights,
         module.num_relations,
@@ -204,7 +202,6 @@ def _adapt_hgt(module: Any) -> Adapter | Unsupported:
 
     return Adapter(
         module,
-        "hgt",
         program,
         weights,
         len(edge_types),

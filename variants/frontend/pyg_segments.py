@@ -12,6 +12,9 @@ from typing import Any
 import torch
 
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.state import GraphSlot
+
+_ARE_SEGMENTED = GraphSlot[tuple[int, int, int], bool]()
 
 
 def averages_all_edges(module: Any, graph: HeteroGraph) -> bool:
@@ -32,9 +35,9 @@ def averages_all_edges(module: Any, graph: HeteroGraph) -> bool:
         return int(torch.bincount(graph.etype, minlength=1).max())
 
     _, d_in, d_out = module.weight.shape
-    key = "averages all edges", module.num_relations, d_in, d_out
-    return graph.cached(
-        key,
+    return graph.state.of(
+        _ARE_SEGMENTED,
+        (module.num_relations, d_in, d_out),
         lambda: bool(
             backend.use_segment_matmul_heuristic(
                 num_segments=module.num_relations,

@@ -34,12 +34,13 @@ from hetune.variants.program.nodes import (
     Op,
     Param,
     Program,
+    Reduce,
     Reshape,
     Softmax,
     Space,
-    Sum,
     Take,
     Type,
+    ends_between,
 )
 from hetune.variants.program.text import show_op, show_type
 from hetune.variants.program.verify import infer, verify
@@ -190,7 +191,11 @@ class Graph:
     """How a layer speaks of edges and their ends."""
 
     nodes = Space.NODE
+    src_pairs = Space.SRC_PAIR
     dst_pairs = Space.DST_PAIR
+    etypes = Space.ETYPE
+    ntypes = Space.NTYPE
+    whole = Space.SHARED
 
     def __init__(self, trace: _Trace) -> None:
         self._trace = trace
@@ -205,7 +210,23 @@ class Graph:
 
     def sum(self, x: Value, over: Space = Space.NODE) -> Value:
         """The sum of a node's (or pair's) incoming edges; 0 where there are none."""
-        return self._trace.emit(Sum(self._own(x), over), "sum")
+        return self.reduce(x, over)
+
+    def reduce(
+        self, x: Value, over: Space = Space.NODE, fn: str = "sum", end: End | None = None
+    ) -> Value:
+        """The rows of ``x`` that belong to each node, pair, type or to the whole graph, as one.
+
+        Args:
+            x: A value in a space that `over`'s values can be taken to.
+            over: Where to: `nodes`, `src_pairs`, `dst_pairs`, `etypes`, `ntypes` or `whole`.
+            fn: "sum", "max" or "min", 0 where there are no rows, or "prod", 1 there.
+            end: At which end of the edges, where there are two; the destination by default.
+        """
+        if end is None:
+            ends = ends_between(over, x.type.space) if isinstance(x, Value) else ()
+            end = ends[-1] if ends else End.NONE
+        return self._trace.emit(Reduce(self._own(x), over, fn, end), fn)
 
     def mean(self, x: Value) -> Value:
         """For each node the sum, over edge types, of the mean of its incoming edges' rows."""
@@ -313,11 +334,14 @@ def layer_program(function: Callable[..., Any]) -> Callable[..., Program]:
             params.append(Param(name, given, role))
             bound.arguments[name] = Value(trace, name)
         result = function(*bound.args, **bound.kwargs)
-        if not isinstance(result, Value) or result._trace is not trace:
+        values = result if isinstance(result, tuple) else (result,)
+        if not values or any(not isinstance(v, Value) or v._trace is not trace for v in values):
             raise ProgramError(
-                f"layer {function.__name__} returned {result!r}: return a value of the program"
+                f"layer {function.__name__} returned {result!r}: return a value of the program, or "
+                "a tuple of them"
             )
-        program = Program(function.__name__, tuple(params), tuple(trace.lets), result.name)
+        results = tuple(value.name for value in values)
+        program = Program(function.__name__, tuple(params), tuple(trace.lets), results)
         verify(program)
         return program
 

@@ -13,6 +13,7 @@ from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.graph.convert.edge_index_dict import relation_names
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 from hetune.variants.graph.renumber import relation_ids, type_ids
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.vocabulary import Vocabulary, shown
 from hetune.variants.program.nodes import Program, Space
 
@@ -89,6 +90,9 @@ def named_for(adapter: Adapter, vocabulary: Vocabulary) -> Vocabulary:
     return replace(vocabulary, node_names=None)
 
 
+_ORDERS = GraphSlot[None, TypeOrder]()
+
+
 def order_of(adapter: Adapter, graph: object, mend: str = NAME_TYPES) -> TypeOrder:
     """How the types of a graph are numbered in a layer.
 
@@ -112,7 +116,7 @@ def order_of(adapter: Adapter, graph: object, mend: str = NAME_TYPES) -> TypeOrd
                 f"{adapter.num_relations}: make it with num_relations={graph.num_etypes}"
             )
         return SAME
-    return graph.cached("type order", lambda: _matched(adapter, graph, mend), owner=adapter)
+    return graph.state.of(_ORDERS, None, lambda: _matched(adapter, graph, mend), owner=adapter)
 
 
 def _own_names(adapter: Adapter) -> Vocabulary | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -14,9 +14,7 @@ from hetune.variants.graph._canonical import (
     name_triples,
     with_inverses,
 )
-
-if TYPE_CHECKING:
-    from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.typed_edges import TypedEdges
 
 
 class EdgeColumns(NamedTuple):
@@ -39,7 +37,7 @@ class EdgeColumns(NamedTuple):
         }
 
 
-def split_by_ends(graph: HeteroGraph) -> EdgeColumns:
+def split_by_ends(graph: TypedEdges) -> EdgeColumns:
     """Edge types split so that each has one source and one destination type."""
     entries: list[tuple[int, tuple[int, int] | None]] = [
         (r, (source, target)) for r, source, target in graph.type_pairs
@@ -57,13 +55,13 @@ def split_by_ends(graph: HeteroGraph) -> EdgeColumns:
     new_ids = [i for i, (_, ends) in enumerate(entries) if ends is not None]
     types = graph.num_ntypes
     known = [(r * types + s) * types + d for r, s, d in graph.type_pairs]
-    keys = type_keys(graph)
+    keys = graph.type_keys()
     position = torch.searchsorted(torch.tensor(known, device=graph.device), keys)
     etype = torch.tensor(new_ids, dtype=torch.int32, device=graph.device)[position]
     return EdgeColumns(graph.src, graph.dst, etype, names, triples, graph.edge_data)
 
 
-def with_inverse(graph: HeteroGraph) -> EdgeColumns:
+def with_inverse(graph: TypedEdges) -> EdgeColumns:
     """The edges, then the inverse of each."""
     taken = set(graph.etype_names)
     inverse_names = [fresh(f"inv_{name}", taken) for name in graph.etype_names]
@@ -77,7 +75,7 @@ def with_inverse(graph: HeteroGraph) -> EdgeColumns:
     )
 
 
-def with_loops(graph: HeteroGraph, name: str) -> EdgeColumns:
+def with_loops(graph: TypedEdges, name: str) -> EdgeColumns:
     """The edges, then a loop at each node."""
     taken = set(graph.etype_names)
     nodes = torch.arange(graph.num_nodes, dtype=torch.int32, device=graph.device)
@@ -100,11 +98,3 @@ def with_loops(graph: HeteroGraph, name: str) -> EdgeColumns:
         [*graph.etype_names, *loops],
         triples,
     )
-
-
-def type_keys(graph: HeteroGraph) -> torch.Tensor:
-    """(etype, source ntype, destination ntype) of each edge as one number, int64 [E]."""
-    key = graph.etype.long()
-    for ends in (graph.src, graph.dst):
-        key = key.mul_(graph.num_ntypes).add_(graph.ntype[ends])
-    return key

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from hetune.variants.graph import index_primitives
+from hetune.variants.graph import index_native
 from hetune.variants.graph._order import EdgeOrder
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.row_groups import as_int32
@@ -53,7 +53,6 @@ def merged_order(
         added: Edges that come.
         new_nodes: The new id of each node, int32 [N]; None if they keep theirs.
     """
-    primitives = index_primitives.primitives()
     order = np.lexsort((added.src, added.etype, added.dst))
     src, dst, etype, src_key, dst_key = (column[order] for column in added)
     at = as_int32(_in_order(index, dst_key, (2 * etype, src_key), True))
@@ -61,14 +60,14 @@ def merged_order(
     new_ids = None
     if len(removed):
         nothing = torch.empty(0, dtype=torch.int32, device="cpu")
-        new_ids = primitives.renumber(index.num_edges, gone, nothing)
+        new_ids = index_native.renumber(index.num_edges, gone, nothing)
     ids = index.num_edges - len(removed) + order
     pairs = _merged_pairs(index, removed, added, new_nodes)
 
     def column(
         values: torch.Tensor, come: np.ndarray, numbers: torch.Tensor | None = None
     ) -> torch.Tensor:
-        return primitives.edit_column(values, positions, at, as_int32(come), numbers)
+        return index_native.edit_column(values, positions, at, as_int32(come), numbers)
 
     return EdgeOrder(
         column(index.edge_id, ids, new_ids),
@@ -93,7 +92,6 @@ class _Pairs(NamedTuple):
 def _merged_pairs(
     index: GraphIndex, removed: np.ndarray, added: Added, new_nodes: torch.Tensor | None
 ) -> _Pairs:
-    primitives = index_primitives.primitives()
     start = index.src_pair_etype_ptr.numpy()
     spans = start[added.etype], start[added.etype + 1]
     keys = added.etype, added.src_key
@@ -107,7 +105,7 @@ def _merged_pairs(
     changes = as_int32(gone), as_int32(at)
     numbers = None
     if len(gone) or len(at):
-        numbers = primitives.renumber(index.num_src_pairs, *changes)
+        numbers = index_native.renumber(index.num_src_pairs, *changes)
     of_added = np.zeros(len(added.src), np.int64)
     known = first[is_known]
     of_added[is_known] = known if numbers is None else numbers.numpy()[known]
@@ -115,8 +113,8 @@ def _merged_pairs(
     own = at - np.searchsorted(gone, at) + np.arange(len(at))
     of_added[~is_known] = own[of_born]
     return _Pairs(
-        primitives.edit_column(index.src_pair_node, *changes, as_int32(born & _LOW), new_nodes),
-        primitives.edit_column(index.src_pair_etype, *changes, as_int32(born >> 32)),
+        index_native.edit_column(index.src_pair_node, *changes, as_int32(born & _LOW), new_nodes),
+        index_native.edit_column(index.src_pair_etype, *changes, as_int32(born >> 32)),
         numbers,
         of_added,
     )
@@ -160,4 +158,4 @@ def _bound(
         )
         for a, b in (span, keys)
     )
-    return index_primitives.primitives().bound(major, minor, wanted, ends, above).numpy()
+    return index_native.bound(major, minor, wanted, ends, above).numpy()

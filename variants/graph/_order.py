@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from hetune.variants.graph import index_primitives
+from hetune.variants.graph import index_native
 
 
 class EdgeOrder(NamedTuple):
@@ -43,7 +43,7 @@ def sort_edges(
     src: torch.Tensor, dst: torch.Tensor, etype: torch.Tensor, num_nodes: int, num_etypes: int
 ) -> EdgeOrder:
     """All edges of a graph."""
-    ordered = index_primitives.primitives().order_edges(src, dst, etype, num_nodes, num_etypes)
+    ordered = index_native.order_edges(src, dst, etype, num_nodes, num_etypes)
     return EdgeOrder(*ordered)
 
 
@@ -60,7 +60,7 @@ def select_edges(
     """
     wanted = torch.zeros(num_etypes, dtype=torch.bool, device="cpu")
     wanted[list(relations)] = True
-    return index_primitives.primitives().select(every.etype, wanted, count)
+    return index_native.select(every.etype, wanted, count)
 
 
 def select_pairs(

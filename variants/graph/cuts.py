@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from hetune.variants.errors import InputError
-from hetune.variants.graph import index_primitives
+from hetune.variants.graph import index_native
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.row_groups import EVENLY, RowGroups, check_block_nodes, cut_by_type
 
@@ -52,7 +52,7 @@ def node_blocks(index: GraphIndex, block_nodes: int) -> torch.Tensor:
     def build() -> torch.Tensor:
         pointers = whole.indptr, whole.node_dst_pair_indptr
         most = 2 * -(-whole.num_nodes // count)
-        return index_primitives.primitives().node_blocks(*pointers, most, _work_limit(whole, count))
+        return index_native.node_blocks(*pointers, most, _work_limit(whole, count))
 
     return whole.step(f"node_blocks({count})", build)
 
@@ -169,8 +169,7 @@ def row_groups(index: GraphIndex, space: str, block_nodes: int | None) -> RowGro
         else:
             etype, indptr = index.dst_pair_etype, index.node_dst_pair_indptr
         row_ptr = indptr.index_select(0, blocks)
-        primitives = index_primitives.primitives()
-        return RowGroups(*primitives.group_rows(etype, row_ptr, index.num_etypes))
+        return RowGroups(*index_native.group_rows(etype, row_ptr, index.num_etypes))
 
     return index.step(f"row_groups({space}, blocks={block_count(index, block_nodes)})", build)
 
@@ -178,9 +177,8 @@ def row_groups(index: GraphIndex, space: str, block_nodes: int | None) -> RowGro
 def _groups_by_etype(index: GraphIndex, space: str) -> RowGroups:
     if space in ("edge", "dst_pair"):
         etype = index.etype if space == "edge" else index.dst_pair_etype
-        primitives = index_primitives.primitives()
-        counts = primitives.histogram(etype, index.num_etypes).numpy()
-        rows = primitives.sort_by_key(etype, max(index.num_etypes, 1))
+        counts = index_native.histogram(etype, index.num_etypes).numpy()
+        rows = index_native.sort_by_key(etype, max(index.num_etypes, 1))
         return cut_by_type(rows, counts)
     rows = torch.arange(index.num_src_pairs, dtype=torch.int32, device="cpu")
     return cut_by_type(rows, np.diff(index.src_pair_etype_ptr.numpy()))

@@ -13,6 +13,7 @@ from hetune.variants.errors import InputError
 from hetune.variants.graph._order import DstPairs, EdgeOrder
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex, RelationStats
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.streams import settle
 
 _Built = TypeVar("_Built")
@@ -59,8 +60,8 @@ class DeviceIndex(GraphIndex):
         """
         if relations is not None:
             relations = tuple(sorted(set(relations)))
-        key = "device index", str(device), relations
-        return graph.cached(key, lambda: cls(graph, device, relations))
+        key = str(device), relations
+        return graph.state.of(_INDEXES, key, lambda: cls(graph, device, relations))
 
     def nodes_with_edges(self, end: str) -> Tensor:
         """As of the CPU's index."""
@@ -178,3 +179,6 @@ class DeviceIndex(GraphIndex):
             return DstPairs(start, (keys // types).int(), (keys % types).int())
 
         return self.step("dst_pairs", build)
+
+
+_INDEXES = GraphSlot[tuple[str, tuple[int, ...] | None], DeviceIndex]()

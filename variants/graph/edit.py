@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph import index_primitives
+from hetune.variants.graph import index_native
 from hetune.variants.graph._arrays import check_count
 from hetune.variants.graph._entries import Edges, Entries, Types
 from hetune.variants.graph._merge import Added, find_edges, merged_order
@@ -25,7 +25,7 @@ Parallel: TypeAlias = Literal["all", "each"]
 _MERGE_COST = 16
 """From which share of edges that change on they are sorted anew, as its inverse.
 
-Set by hand after noisy runs of `benchmarks/edits.py`, none of which is kept: about right at best.
+Set by hand after noisy runs, none of which is kept: about right at best.
 It decides only what an edit costs; its result is the same either way.
 """
 
@@ -160,13 +160,12 @@ def _columns(
     graph: HeteroGraph, gone: torch.Tensor, added: Added, numbers: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Sources, destinations and types of the edges that stay, and of those that come."""
-    primitives = index_primitives.primitives()
     at = torch.full((len(added.src),), graph.num_edges, dtype=torch.int32, device="cpu")
 
     def column(
         values: torch.Tensor, come: np.ndarray, looked_up: torch.Tensor | None = None
     ) -> torch.Tensor:
-        return primitives.edit_column(values.cpu(), gone, at, as_int32(come), looked_up)
+        return index_native.edit_column(values.cpu(), gone, at, as_int32(come), looked_up)
 
     return (
         column(graph.src, added.src, numbers),

@@ -3,35 +3,28 @@
 import hashlib
 import json
 import os
-import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from types import MappingProxyType
-from typing import Any, Self, TypeVar, cast
-from weakref import WeakKeyDictionary
+from typing import Any, Self
 
 import torch
 
-from hetune.variants.errors import GraphError
 from hetune.variants.graph import _derived
 from hetune.variants.graph._arrays import IdArray, check_count, device_of
 from hetune.variants.graph._canonical import (
     CanonicalEtype,
     check_declared,
-    explain_split,
-    name_triples,
 )
 from hetune.variants.graph._parts import complete
-from hetune.variants.graph.saving import rebuilt, save
-from hetune.variants.graph.vocabulary import Vocabulary
+from hetune.variants.graph.saving import save
+from hetune.variants.graph.state import GraphState
+from hetune.variants.graph.typed_edges import TypedEdges
 from hetune.variants.registry.openmp import survive_forks
 
 __all__ = ["CanonicalEtype", "HeteroGraph"]
 
-_Built = TypeVar("_Built")
 
-
-class HeteroGraph:
+class HeteroGraph(TypedEdges):
     """A directed graph with typed edges and nodes. Immutable.
 
     Node ids are global; nodes of one type are contiguous (type-major). Edges keep the order in
@@ -56,6 +49,9 @@ class HeteroGraph:
         edge_data: Values of the edges by name, each of shape [E, ...]. No layer looks at them.
         validate: Check everything and copy the arrays. With False the caller vouches for both:
             int32 tensors are shared, ids are not looked at.
+
+    Attributes:
+        state: What others keep with the graph, such as its indexes.
 
     Raises:
         GraphError: Something does not fit; the message says what, where and how to mend it.
@@ -95,152 +91,10 @@ class HeteroGraph:
         )
         if validate:
             parts.check()
-        self._parts = parts.owned(copy=validate)
-        self._cache: dict[Hashable, Any] = {}
-        self._owned: WeakKeyDictionary[object, dict[Hashable, Any]] = WeakKeyDictionary()
-        self._lock = threading.RLock()
+        super().__init__(parts.owned(copy=validate))
+        self.state = GraphState()
         if validate:
             self._check_canonical()
-
-    # The arrays and counts.
-
-    @property
-    def src(self) -> torch.Tensor:
-        """Source node of each edge, int32 [E]."""
-        return self._parts.src
-
-    @property
-    def dst(self) -> torch.Tensor:
-        """Destination node of each edge, int32 [E]."""
-        return self._parts.dst
-
-    @property
-    def etype(self) -> torch.Tensor:
-        """Type of each edge, int32 [E]."""
-        return self._parts.etype
-
-    @property
-    def ntype(self) -> torch.Tensor:
-        """Type of each node, int32 [N], non-decreasing."""
-        return self._parts.ntype
-
-    @property
-    def num_nodes(self) -> int:
-        """N."""
-        return self._parts.num_nodes
-
-    @property
-    def num_edges(self) -> int:
-        """E."""
-        return self._parts.src.numel()
-
-    @property
-    def num_etypes(self) -> int:
-        """R, relations without edges included."""
-        return self._parts.num_etypes
-
-    @property
-    def num_ntypes(self) -> int:
-        """T, node types without nodes included."""
-        return self._parts.num_ntypes
-
-    @property
-    def ntype_names(self) -> tuple[str, ...]:
-        """T names."""
-        return self._parts.ntype_names
-
-    @property
-    def etype_names(self) -> tuple[str, ...]:
-        """R names."""
-        return self._parts.etype_names
-
-    @property
-    def node_names(self) -> dict[str, tuple[str, ...]] | None:
-        """Names of the nodes of each type that has any, by its name; None where none are kept."""
-        return None if self._parts.node_names is None else dict(self._parts.node_names)
-
-    @property
-    def edge_data(self) -> Mapping[str, torch.Tensor]:
-        """Values of the edges by name, [E, ...] in the order of the edges, such as "weight".
-
-        They follow the edges to other devices, through `canonicalize` and `add_inverse` (whose
-        edges have the values of those that they invert), files and pickling. `add_self_loops` and
-        `edited` leave them out, for new edges have none. They are no part of the fingerprint.
-        """
-        return MappingProxyType(self._parts.edge_data)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the arrays are."""
-        return self._parts.src.device
-
-    @cached_property
-    def node_offsets(self) -> tuple[int, ...]:
-        """First global id of each node type, and N: length T + 1."""
-        counts = torch.bincount(self.ntype, minlength=self.num_ntypes)
-        return (0, *counts.cumsum(0).tolist())
-
-    # Canonical edge types.
-
-    @cached_property
-    def type_pairs(self) -> tuple[tuple[int, int, int], ...]:
-        """The (etype, source ntype, destination ntype) that edges have, each once, sorted."""
-        if self.num_ntypes == 1:
-            used = torch.bincount(self.etype, minlength=self.num_etypes).nonzero().flatten()
-            return tuple((r, 0, 0) for r in used.tolist())
-        types = self.num_ntypes
-        found = torch.unique(_derived.type_keys(self)).tolist()
-        return tuple((k // types**2, k // types % types, k % types) for k in found)
-
-    @property
-    def is_canonical(self) -> bool:
-        """Whether each edge type has one source and one destination node type."""
-        return len({r for r, _, _ in self.type_pairs}) == len(self.type_pairs)
-
-    @cached_property
-    def canonical_etypes(self) -> tuple[CanonicalEtype, ...]:
-        """(source type, relation, destination type) of each edge type, length R.
-
-        The relation of an edge type named "src|rel|dst" after its own node types is "rel". A
-        relation without edges, for which none was given, joins the first node type to itself.
-
-        Raises:
-            GraphError: An edge type joins several pairs of node types.
-        """
-        if self._parts.declared is not None:
-            return self._parts.declared
-        if not self.is_canonical:
-            raise GraphError(explain_split(self.type_pairs, self.etype_names, self.ntype_names))
-        ends = {r: (s, d) for r, s, d in self.type_pairs}
-        entries = [(r, ends.get(r)) for r in range(self.num_etypes)]
-        return name_triples(entries, self.etype_names, self.ntype_names)
-
-    @cached_property
-    def etype_src_ntype(self) -> torch.Tensor:
-        """Source node type of each edge type, int32 [R]. Needs a canonical graph."""
-        return self._end_types(0)
-
-    @cached_property
-    def etype_dst_ntype(self) -> torch.Tensor:
-        """Destination node type of each edge type, int32 [R]. Needs a canonical graph."""
-        return self._end_types(2)
-
-    def _end_types(self, side: int) -> torch.Tensor:
-        ids = {name: t for t, name in enumerate(self.ntype_names)}
-        ends = [ids[triple[side]] for triple in self.canonical_etypes]
-        return torch.tensor(ends, dtype=torch.int32, device=self.device)
-
-    def metadata(self) -> tuple[list[str], list[CanonicalEtype]]:
-        """Node types and canonical edge types, as PyG's `HeteroData.metadata()` gives them."""
-        return list(self.ntype_names), list(self.canonical_etypes)
-
-    def vocabulary(self, *, node_names: bool = True) -> Vocabulary:
-        """The names of types and, where they are kept and wanted, of nodes, in their order."""
-        triples = self._parts.declared
-        if triples is None and [r for r, _, _ in self.type_pairs] == list(range(self.num_etypes)):
-            triples = self.canonical_etypes
-        kept = self.node_names if node_names else None
-        return Vocabulary(self.ntype_names, self.etype_names, triples, kept)
 
     # Checks.
 
@@ -283,11 +137,6 @@ class HeteroGraph:
         """
         return self._with(_derived.with_loops(self, name))
 
-    @property
-    def is_resolved(self) -> bool:
-        """Whether `canonical_etypes` are known: given, or found from the edges."""
-        return self._parts.declared is not None or self.is_canonical
-
     def _with(self, edges: _derived.EdgeColumns) -> "HeteroGraph":
         check_count("num_edges", edges.src.numel())
         columns = (edges.src, edges.dst, edges.etype, self.ntype)
@@ -309,10 +158,6 @@ class HeteroGraph:
             if name in self.__dict__:
                 moved.__dict__[name] = self.__dict__[name]
         return moved
-
-    @property
-    def _arrays(self) -> tuple[torch.Tensor, ...]:
-        return self.src, self.dst, self.etype, self.ntype
 
     def _description(self) -> dict[str, Any]:
         """What makes the same graph of its arrays."""
@@ -346,30 +191,8 @@ class HeteroGraph:
         return digest.hexdigest()
 
     def unindexed(self) -> "HeteroGraph":
-        """The same graph, and nothing that is cached on it."""
+        """The same graph, and nothing that is kept with it."""
         return HeteroGraph(*self._arrays, **self._description())
-
-    def cached(self, key: Hashable, build: Callable[[], _Built], *, owner: object = None) -> _Built:
-        """What `build()` returned the first time `key` was asked for.
-
-        Built once, also when several threads ask at the same time; kept as long as the graph.
-        `build` may itself call `cached` on the same graph.
-
-        Args:
-            key: What it is.
-            build: Makes it.
-            owner: Whose it is: kept no longer than this, which it must not refer to. Owners that
-                are equal share what they own until the first of them goes.
-        """
-        with self._lock:
-            kept = self._cache if owner is None else self._owned.setdefault(owner, {})
-            if key not in kept:
-                kept[key] = build()
-            return cast(_Built, kept[key])
-
-    def known(self, key: Hashable) -> object:
-        """What `cached` has for a key already, else None. Waits for nobody."""
-        return self._cache.get(key)
 
     def __copy__(self) -> Self:
         return self
@@ -394,3 +217,17 @@ class HeteroGraph:
             f"HeteroGraph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, "
             f"num_ntypes={self.num_ntypes}, num_etypes={self.num_etypes}{where})"
         )
+
+
+def rebuilt(
+    src: torch.Tensor, dst: torch.Tensor, etype: torch.Tensor, ntype: torch.Tensor, options: Any
+) -> HeteroGraph:
+    """A graph that was pickled, checked, for files come from anywhere.
+
+    Raises:
+        GraphError: It is none.
+    """
+    return HeteroGraph(src, dst, etype, ntype, **options)
+
+
+torch.serialization.add_safe_globals([rebuilt])

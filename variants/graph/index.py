@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from hetune.variants.errors import GraphError, InputError
-from hetune.variants.graph import index_primitives
+from hetune.variants.graph import index_native
 from hetune.variants.graph._order import (
     DstPairs,
     EdgeOrder,
@@ -20,6 +20,7 @@ from hetune.variants.graph._order import (
 from hetune.variants.graph._steps import Lending, Steps
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.row_groups import as_int32
+from hetune.variants.graph.state import GraphSlot
 
 __all__ = ["GraphIndex", "RelationStats"]
 
@@ -90,7 +91,7 @@ class GraphIndex(Steps):
                     f"cannot index relation {wrong}: the graph has relations 0 to "
                     f"{graph.num_etypes - 1}"
                 )
-        return graph.cached(("index", relations), lambda: cls(graph, relations))
+        return graph.state.of(_INDEXES, relations, lambda: cls(graph, relations))
 
     @property
     def whole(self) -> "GraphIndex":
@@ -173,7 +174,7 @@ class GraphIndex(Steps):
         def build() -> torch.Tensor:
             degree = self.in_degree
             buckets = int(degree.max()) + 1 if self.num_nodes else 1
-            return index_primitives.primitives().sort_by_key(degree, buckets, descending=True)
+            return index_native.sort_by_key(degree, buckets, descending=True)
 
         return self.step("degree_order", build)
 
@@ -182,7 +183,7 @@ class GraphIndex(Steps):
         """Edges (canonical positions) by source, equal ones ascending, [E]."""
         return self.step(
             "csc_edge",
-            lambda: index_primitives.primitives().sort_by_key(self.src, max(self.num_nodes, 1)),
+            lambda: index_native.sort_by_key(self.src, max(self.num_nodes, 1)),
         )
 
     @property
@@ -190,7 +191,7 @@ class GraphIndex(Steps):
         """First entry of each node in `csc_edge`, and E: source CSC, [N + 1]."""
 
         def build() -> torch.Tensor:
-            counts = index_primitives.primitives().histogram(self.src, self.num_nodes)
+            counts = index_native.histogram(self.src, self.num_nodes)
             return as_int32(np.append(0, np.cumsum(counts.numpy())))
 
         return self.step("csc_indptr", build)
@@ -279,8 +280,7 @@ class GraphIndex(Steps):
         whole = self.whole
 
         def build() -> RelationStats:
-            primitives = index_primitives.primitives()
-            dst_pairs = primitives.histogram(whole.dst_pair_etype, whole.num_etypes)
+            dst_pairs = index_native.histogram(whole.dst_pair_etype, whole.num_etypes)
             src_pairs = np.diff(whole.src_pair_etype_ptr.numpy().astype(np.int64))
             return RelationStats(whole._edges_per_relation, src_pairs, dst_pairs.numpy())
 
@@ -295,7 +295,7 @@ class GraphIndex(Steps):
         return GraphIndex.of(graph)
 
     def _pointers(self, name: str, keys: Callable[[], torch.Tensor], buckets: int) -> torch.Tensor:
-        return self.step(name, lambda: index_primitives.primitives().pointers(keys(), buckets))
+        return self.step(name, lambda: index_native.pointers(keys(), buckets))
 
     def _iota(self, count: int) -> torch.Tensor:
         return self.step(
@@ -305,7 +305,7 @@ class GraphIndex(Steps):
     @property
     def _edges_per_relation(self) -> np.ndarray:
         def build() -> np.ndarray:
-            return index_primitives.primitives().histogram(self._edges[2], self.num_etypes).numpy()
+            return index_native.histogram(self._edges[2], self.num_etypes).numpy()
 
         return self.step("edges_per_relation", build)
 
@@ -352,7 +352,10 @@ class GraphIndex(Steps):
         dst, etype = map(self._passing, ("dst", "etype"))
 
         def build() -> DstPairs:
-            _, *pairs = index_primitives.primitives().number_pairs(dst(), etype())
+            _, *pairs = index_native.number_pairs(dst(), etype())
             return DstPairs(*pairs)
 
         return self.step("dst_pairs", build)
+
+
+_INDEXES = GraphSlot[tuple[int, ...] | None, GraphIndex]()

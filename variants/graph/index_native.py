@@ -1,7 +1,6 @@
-"""The primitives of the graph indexes in C++ (`index.cpp`, `merge.cpp`), called through ctypes.
+"""What graph indexes are made of, in C++ (`index.cpp`, `merge.cpp`), called through ctypes.
 
-Every function equals its namesake in `index_numpy`, with `torch.get_num_threads()` threads; the
-result does not depend on their number.
+Runs with `torch.get_num_threads()` threads; the results do not depend on their number.
 """
 
 import ctypes

@@ -1,24 +1,20 @@
-"""Graphs in files: what `load` reads back, and what torch may load with `weights_only=True`."""
+"""Graphs in files that `load` reads back."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph import _edge_data
 from hetune.variants.graph._node_names import packed
-
-if TYPE_CHECKING:
-    from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.typed_edges import TypedEdges
 
 
-def save(graph: HeteroGraph, path: str | os.PathLike[str]) -> None:
+def save(graph: TypedEdges, path: str | os.PathLike[str]) -> None:
     """Writes the `.npz` that `hetune.load` reads back: arrays, names, triples and edge data.
 
     Args:
@@ -54,17 +50,3 @@ def _strings(what: str, names: tuple[object, ...]) -> np.ndarray:
     if found.tolist() != [list(name) if isinstance(name, tuple) else name for name in names]:
         raise GraphFileError(f"{what} has a name that ends in a zero byte: rename it")
     return found
-
-
-def rebuilt(src: Tensor, dst: Tensor, etype: Tensor, ntype: Tensor, options: Any) -> HeteroGraph:
-    """A graph that was pickled, checked, for files come from anywhere.
-
-    Raises:
-        GraphError: It is none.
-    """
-    from hetune.variants.graph.hetero import HeteroGraph
-
-    return HeteroGraph(src, dst, etype, ntype, **options)
-
-
-torch.serialization.add_safe_globals([rebuilt])

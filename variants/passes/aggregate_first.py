@@ -10,12 +10,14 @@ from hetune.variants.program.nodes import (
     ALL_EDGES,
     Count,
     Einsum,
+    End,
     Linear,
     Map,
     Op,
     Program,
+    Reduce,
     Space,
-    Sum,
+    is_sum,
 )
 
 
@@ -38,7 +40,7 @@ class AggregateFirst:
         return rewrite(program, self._rule)
 
     def _rule(self, builder: Builder, op: Op, hint: str) -> str | None:
-        if not isinstance(op, Sum) or op.space is not Space.NODE:
+        if not isinstance(op, Reduce) or not is_sum(op, Space.NODE):
             return None
         if builder.types[op.x].space is not Space.EDGE or builder.types[op.x].group != self.group:
             return None
@@ -47,7 +49,7 @@ class AggregateFirst:
             return None
         product, linear, bias = found.product, found.linear, found.bias
         rows, weight = _weighted(builder, product, linear)
-        aggregated = builder.emit(Sum(rows, Space.DST_PAIR), f"{hint}_pair")
+        aggregated = builder.emit(Reduce(rows, Space.DST_PAIR), f"{hint}_pair")
         transformed = builder.emit(Linear(aggregated, weight), product.core)
         total = _to_nodes(builder, transformed, product, hint)
         if bias is None:
@@ -59,7 +61,8 @@ class AggregateFirst:
 
 def _to_nodes(builder: Builder, pairs: str, product: Product, hint: str) -> str:
     """The sum into nodes of pair rows, with the factors that stayed behind the product."""
-    return builder.emit(Sum(multiply(builder, pairs, product.pair_factors), Space.NODE), hint)
+    rows = multiply(builder, pairs, product.pair_factors)
+    return builder.emit(Reduce(rows, Space.NODE, end=End.DST), hint)
 
 
 def _shares(builder: Builder, product: Product, linear: Linear, hint: str) -> str:
@@ -68,7 +71,7 @@ def _shares(builder: Builder, product: Product, linear: Linear, hint: str) -> st
     of_edges = [f for f in product.edge_factors if f not in weights]
     if of_edges:
         share = multiply(builder, of_edges[0], tuple(of_edges[1:]))
-        shares = builder.emit(Sum(share, Space.DST_PAIR), f"{hint}_shares")
+        shares = builder.emit(Reduce(share, Space.DST_PAIR), f"{hint}_shares")
     else:
         group = builder.types[linear.x].group
         shares = builder.emit(Count(Space.DST_PAIR, group), f"{hint}_count")

@@ -16,10 +16,11 @@ from hetune.variants.program.nodes import (
     Merge,
     Op,
     Program,
+    Reduce,
     Reshape,
     Space,
-    Sum,
     Take,
+    is_sum,
     operands,
     with_operands,
 )
@@ -49,12 +50,12 @@ class SplitScores:
 
 
 def _split_sum(builder: Builder, op: Op, hint: str) -> str | None:
-    if not isinstance(op, Sum) or op.space is not Space.NODE or not _all_edges(builder, op.x):
+    if not isinstance(op, Reduce) or not is_sum(op, Space.NODE) or not _all_edges(builder, op.x):
         return None
     if messages_of(builder, op.x) is None:
         return None
     source, destination = (
-        builder.emit(Sum(_restrict(builder, op.x, group), Space.NODE), f"{hint}_{group}")
+        builder.emit(with_operands(op, (_restrict(builder, op.x, group),)), f"{hint}_{group}")
         for group in (SRC_SIDE, DST_SIDE)
     )
     return builder.emit(Map("add", (destination, source)), hint)
@@ -92,7 +93,7 @@ def _restrict(builder: Builder, name: str, group: str) -> str:
             return builder.emit(Count(space, group), hint)
         case Reshape(x, shape) if kind.space is not Space.EDGE:
             return builder.emit(Reshape(_restrict(builder, x, group), shape), hint)
-        case Linear() | Map() | Dot() | Sum() as op:
+        case Linear() | Map() | Dot() | Reduce() as op:
             parts = tuple(_restrict(builder, a, group) for a in operands(op))
             return builder.emit(with_operands(op, parts), hint)
         case _:

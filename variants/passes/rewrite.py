@@ -44,9 +44,9 @@ class Builder:
         self.ops[name] = op
         return name
 
-    def finish(self, program: Program, result: str) -> Program:
-        """The program that computes ``result``; values that nothing needs are left out."""
-        live = {result}
+    def finish(self, program: Program, results: tuple[str, ...]) -> Program:
+        """The program that computes ``results``; values that nothing needs are left out."""
+        live = set(results)
         for name in reversed(self.ops):
             if name in live:
                 live.update(operands(self.ops[name]))
@@ -55,7 +55,9 @@ class Builder:
         )
         groups = {let.type.group for let in lets}
         groups |= {let.op.group for let in lets if isinstance(let.op, Count)}
-        return Program(program.name, self.params, lets, result, tuple(sorted(groups - {ALL_EDGES})))
+        return Program(
+            program.name, self.params, lets, results, tuple(sorted(groups - {ALL_EDGES}))
+        )
 
 
 Rule = Callable[[Builder, Op, str], str | None]
@@ -71,7 +73,7 @@ def rewrite(program: Program, rule: Rule) -> Program:
         op = with_operands(let.op, tuple(renamed[name] for name in operands(let.op)))
         replaced = rule(builder, op, let.name)
         renamed[let.name] = builder.emit(op, let.name) if replaced is None else replaced
-    return builder.finish(program, renamed[program.result])
+    return builder.finish(program, tuple(renamed[name] for name in program.results))
 
 
 def to_fixpoint(program: Program, rule: Rule, limit: int = 8) -> Program:

@@ -11,9 +11,9 @@ from hetune.variants.program.nodes import (
     Map,
     Op,
     Program,
+    Reduce,
     Reshape,
     Space,
-    Sum,
     Take,
     operands,
 )
@@ -36,7 +36,7 @@ def constants(program: Program) -> list[Let]:
 def zero_without_edges(ops: Mapping[str, Op], name: str) -> bool:
     """Whether a node value is zero wherever a node has no incoming edge."""
     match ops.get(name):
-        case Sum(space=Space.NODE):
+        case Reduce(space=Space.NODE):
             return True
         case Reshape(x=x) | Map(fn="relu" | "gelu" | "leaky_relu" | "scale" | "tanh", args=(x,)):
             return zero_without_edges(ops, x)

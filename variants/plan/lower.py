@@ -38,6 +38,7 @@ from hetune.variants.plan.facts import constants, zero_without_edges
 from hetune.variants.plan.launches import form_launches, with_scratch
 from hetune.variants.plan.nodes import Plan, View
 from hetune.variants.plan.terms import Term, TermKind, terms_of
+from hetune.variants.program.limitation import limitation
 from hetune.variants.program.nodes import (
     End,
     Linear,
@@ -45,10 +46,10 @@ from hetune.variants.program.nodes import (
     Merge,
     Op,
     Program,
+    Reduce,
     Reshape,
     Softmax,
     Space,
-    Sum,
     Take,
     Type,
     operands,
@@ -82,12 +83,8 @@ def lower(
             f"program {program.name!r} has the groups {', '.join(sorted(unknown))}: plans know "
             f"{SRC_SIDE!r} and {DST_SIDE!r} alone, rename them"
         )
-    space = program.type_of(program.result).space
-    if space is not Space.NODE:
-        raise ProgramError(
-            f"program {program.name!r} returns {space} rows: plans compute node rows alone, sum "
-            "them into nodes"
-        )
+    if reason := limitation(program):
+        raise ProgramError(f"no kernel computes the program {program.name!r} yet: {reason}")
     return Lowering(program, fuse_sums, separate_products).plan(device)
 
 
@@ -189,7 +186,7 @@ class Lowering:
                 loops = tuple(self._store_edges(name, part) for part in parts)
                 self._buffers[name] = self.types[name]
                 self._kernels.append(Traversal(Rows(Space.NODE), loops))
-            case Sum(x=x, space=Space.DST_PAIR):
+            case Reduce(x=x, space=Space.DST_PAIR):
                 self._sum_pairs(name, x)
             case Map(fn="add", args=(rows, bias)) if product := self._biased(rows, bias):
                 self._gemm(name, rows, product, bias=bias)
@@ -367,7 +364,7 @@ class Lowering:
         match self.ops.get(name):
             case Take(x=x, end=end) if self.types[x].space is Space.NODE:
                 return Gather(self.buffer(x), end)
-            case Sum(x=x, space=Space.DST_PAIR) if self._fuses(name, x):
+            case Reduce(x=x, space=Space.DST_PAIR) if self._fuses(name, x):
                 if (segment := self._segment(x)) is not None:
                     return segment
         return Direct(self.buffer(name))

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from hetune.variants.passes.product import Chain, multiply_chain
 from hetune.variants.plan.context import Context
-from hetune.variants.program.nodes import Linear, Map, Reshape, Space, Sum
+from hetune.variants.program.nodes import Linear, Map, Reduce, Reshape, Space
 
 
 class TermKind(IntEnum):
@@ -56,7 +56,7 @@ def _split(lowering: Context, name: str, *, root: bool = False) -> list[Term]:
                 return inner
         case Linear() if lowering.types[name].space is Space.NODE and not root:
             return [Term(name, TermKind.PRODUCT)]
-        case Sum(x=x, space=Space.NODE):
+        case Reduce(x=x, space=Space.NODE):
             if lowering.types[x].space is Space.EDGE:
                 return [Term(name, TermKind.EDGES, x)]
             chain = multiply_chain(lowering.ops, lowering.types, x)

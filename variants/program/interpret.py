@@ -29,10 +29,10 @@ from hetune.variants.program.nodes import (
     Op,
     Param,
     Program,
+    Reduce,
     Reshape,
     Softmax,
     Space,
-    Sum,
     Take,
     Type,
     operands,
@@ -46,7 +46,7 @@ Groups = Mapping[str, tuple[int, ...]]
 def interpret(
     program: Program, values: Mapping[str, Tensor], graph: HeteroGraph, groups: Groups | None = None
 ) -> Tensor:
-    """The result of a verified program.
+    """The result of a verified program that has one.
 
     Args:
         program: What to compute.
@@ -62,6 +62,14 @@ def interpret(
         InputError: A parameter or group is missing, or a tensor does not fit.
     """
     return interpret_all(program, values, graph, groups, {program.result})[program.result]
+
+
+def interpret_results(
+    program: Program, values: Mapping[str, Tensor], graph: HeteroGraph, groups: Groups | None = None
+) -> tuple[Tensor, ...]:
+    """All results of a verified program; rows of edges in the graph's order. See `interpret`."""
+    found = interpret_all(program, values, graph, groups, set(program.results))
+    return tuple(found[name] for name in program.results)
 
 
 def interpret_all(
@@ -197,14 +205,16 @@ class _Machine:
                 elif right.dim() < left.dim():
                     right = right.unsqueeze(1)
                 return (left * right).sum(-1)
-            case Sum(x, space):
-                index = self._segments(types[x], space)
-                return _segment_sum(known[x], index, self._num_rows(out))
+            case Reduce(x, space, fn, end):
+                index = self._take_index(space, types[x].space, end, types[x].group)
+                return _reduce(fn, known[x], index, self._num_rows(out))
             case Softmax(x, over):
-                count = self._num_rows(Type(over, (), types[x].group))
-                return _softmax(known[x], self._segments(types[x], over), count)
+                group = types[x].group
+                count = self._num_rows(Type(over, (), group))
+                index = self._take_index(over, Space.EDGE, End.DST, group)
+                return _softmax(known[x], index, count)
             case Count(space, group):
-                index = self._segments(Type(Space.EDGE, (), group), space)
+                index = self._take_index(space, Space.EDGE, End.DST, group)
                 count = self._num_rows(Type(space, (), group))
                 return torch.bincount(index, minlength=count).to(self._dtype)
             case Einsum(spec, args):
@@ -233,6 +243,9 @@ class _Machine:
         """For each row of ``space``, the row of ``source`` that it belongs to."""
         rows = self._rows[group]
         match source, space:
+            case Space.SHARED, _:
+                count = self._num_rows(Type(space, (), group))
+                return torch.zeros(count, dtype=torch.int64, device=self._graph.device)
             case Space.NODE, Space.EDGE:
                 return rows.src if end is End.SRC else rows.dst
             case Space.NODE, _:
@@ -292,13 +305,6 @@ class _Machine:
         order[edges] = torch.arange(count, device=edges.device)
         return torch.cat([rows for rows, _ in parts])[order]
 
-    def _segments(self, x: Type, space: Space) -> Tensor:
-        """For each row of ``x``, the row of the coarser ``space`` that it adds to."""
-        rows = self._rows[x.group]
-        if x.space is Space.DST_PAIR:
-            return rows.dst_pair[0] % max(self._graph.num_nodes, 1)
-        return rows.dst if space is Space.NODE else rows.dst_pair[1]
-
 
 def _unique(keys: Tensor) -> tuple[Tensor, Tensor]:
     found, inverse = torch.unique(keys, return_inverse=True)
@@ -314,6 +320,15 @@ def _product(x: Tensor, w: Tensor) -> Tensor:
 
 def _segment_sum(x: Tensor, index: Tensor, count: int) -> Tensor:
     return x.new_zeros((count, *x.shape[1:])).index_add(0, index, x)
+
+
+def _reduce(fn: str, x: Tensor, index: Tensor, count: int) -> Tensor:
+    if fn == "sum":
+        return _segment_sum(x, index, count)
+    empty = x.new_full((count, *x.shape[1:]), 1.0 if fn == "prod" else 0.0)
+    segments = index.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
+    how = {"max": "amax", "min": "amin", "prod": "prod"}[fn]
+    return empty.scatter_reduce(0, segments, x, how, include_self=fn == "prod")
 
 
 def _softmax(score: Tensor, index: Tensor, count: int) -> Tensor:

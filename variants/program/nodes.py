@@ -76,9 +76,7 @@ class Type:
 class Take:
     """Copies rows to a finer space: ``out[i] = x[row of x that i belongs to]``.
 
-    node -> edge (src or dst), node -> src_pair (src), node -> dst_pair (dst),
-    src_pair/dst_pair -> edge of the same group, edge -> edge of a group,
-    etype -> edge or pair, ntype -> node, ntype -> etype (src or dst; canonical graphs).
+    `ends_between` has the spaces that rows move between, and `Reduce` is the way back.
     """
 
     x: str
@@ -143,12 +141,47 @@ class Dot:
     y: str
 
 
+def ends_between(coarse: Space, fine: Space) -> tuple[End, ...]:
+    """By which ends rows move between two spaces; none where they do not.
+
+    One rule for both directions: `Take` copies rows from the coarse space to the fine one, and
+    `Reduce` brings them back.
+    """
+    match coarse, fine:
+        case (Space.NODE, Space.EDGE) | (Space.NTYPE, Space.ETYPE):
+            return End.SRC, End.DST
+        case Space.NODE, Space.DST_PAIR:
+            return (End.DST,)
+        case Space.NODE, Space.SRC_PAIR:
+            return (End.SRC,)
+        case (Space.NTYPE, Space.NODE) | (Space.EDGE, Space.EDGE):
+            return (End.NONE,)
+        case Space.ETYPE, _ if fine.is_edgewise:
+            return (End.NONE,)
+        case _, Space.EDGE if coarse.is_edgewise:
+            return (End.NONE,)
+        case Space.SHARED, _ if fine is not Space.SHARED:
+            return (End.NONE,)
+    return ()
+
+
+REDUCTIONS = ("sum", "max", "min", "prod")
+"""What `Reduce` does with the rows that meet."""
+
+
 @dataclass(frozen=True, slots=True)
-class Sum:
-    """Adds rows up to a coarser space: edge -> dst_pair, edge -> node, dst_pair -> node."""
+class Reduce:
+    """Brings rows together in a coarser space: the transpose of `Take`, and each one's gradient.
+
+    ``out[i]`` is the sum (maximum, minimum, product) of all rows that `Take` would copy row ``i``
+    to. Where there are none it is 0, or 1 for a product. Rows of a group of edges that go to all
+    edges leave the other edges' rows so.
+    """
 
     x: str
     space: Space
+    fn: str = "sum"
+    end: End = End.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +231,7 @@ class Reshape:
     shape: tuple[int, ...]
 
 
-Op = Take | Linear | Map | Dot | Sum | Softmax | Count | Einsum | Merge | Reshape
+Op = Take | Linear | Map | Dot | Reduce | Softmax | Count | Einsum | Merge | Reshape
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +254,27 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A layer's meaning. ``groups`` names the sets of edge types that the body refers to."""
+    """A layer's meaning.
+
+    Attributes:
+        name: For readers.
+        params: What it is given.
+        lets: Its values, in an order in which each reads earlier ones alone.
+        results: Names of what it returns, in any space.
+        groups: The sets of edge types that the body refers to.
+    """
 
     name: str
     params: tuple[Param, ...]
     lets: tuple[Let, ...]
-    result: str
+    results: tuple[str, ...]
     groups: tuple[str, ...] = ()
+
+    @property
+    def result(self) -> str:
+        """What a program of one result returns."""
+        (result,) = self.results
+        return result
 
     def type_of(self, name: str) -> Type:
         """The type of a parameter or value."""
@@ -240,10 +287,15 @@ class Program:
         return {value.name: value.type for value in values}
 
 
+def is_sum(op: Reduce, space: Space) -> bool:
+    """Whether rows are summed up at their edges' destination, into a space."""
+    return op.fn == "sum" and op.space is space and op.end is not End.SRC
+
+
 def operands(op: Op) -> tuple[str, ...]:
     """The names that an operator reads."""
     match op:
-        case Take(x=x) | Sum(x=x) | Softmax(x=x) | Reshape(x=x):
+        case Take(x=x) | Reduce(x=x) | Softmax(x=x) | Reshape(x=x):
             return (x,)
         case Linear(x=x, w=w):
             return (x, w)
@@ -260,7 +312,7 @@ def operands(op: Op) -> tuple[str, ...]:
 def with_operands(op: Op, names: tuple[str, ...]) -> Op:
     """The same operator over other names, in the order of `operands`."""
     match op:
-        case Take() | Sum() | Softmax() | Reshape():
+        case Take() | Reduce() | Softmax() | Reshape():
             return replace(op, x=names[0])
         case Linear():
             return replace(op, x=names[0], w=names[1])

@@ -7,7 +7,8 @@
       return out
 
 A row shape is in brackets (``[]`` for one number), a group of edge types follows ``@``, and
-``#`` starts a comment. `parse` knows the syntax only; `verify` judges what was said.
+``#`` starts a comment. Rows are reduced to nodes at their edges' destination where no end is
+named. `parse` knows the syntax only; `verify` judges what was said.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from hetune.variants.errors import ProgramError
 from hetune.variants.program.nodes import (
     ALL_EDGES,
     MAP_ARITY,
+    REDUCTIONS,
     Count,
     Dot,
     Einsum,
@@ -32,10 +34,10 @@ from hetune.variants.program.nodes import (
     Op,
     Param,
     Program,
+    Reduce,
     Reshape,
     Softmax,
     Space,
-    Sum,
     Take,
     Type,
 )
@@ -53,7 +55,7 @@ def show(program: Program) -> str:
         lines = "".join(f"  {param},\n" for param in params)
         head = f"program {program.name}(\n{lines}){groups}"
     body = [f"  {show_let(let)}" for let in program.lets]
-    return "\n".join([head, *body, f"  return {program.result}"]) + "\n"
+    return "\n".join([head, *body, f"  return {', '.join(program.results)}"]) + "\n"
 
 
 def show_param(param: Param) -> str:
@@ -85,8 +87,9 @@ def show_op(op: Op) -> str:
             return f"{fn} {' '.join(args)}{tail}"
         case Dot(x, y):
             return f"dot {x} {y}"
-        case Sum(x, space):
-            return f"sum {x} {space}"
+        case Reduce(x, space, fn, end):
+            tail = "" if end is _default_end(space) else f" {end}"
+            return f"{fn} {x} {space}{tail}"
         case Softmax(x, over):
             return f"softmax {x} {over}"
         case Count(space, group):
@@ -102,6 +105,11 @@ def show_op(op: Op) -> str:
 def show_space(space: Space, group: str) -> str:
     """``edge@g``."""
     return f"{space}" if group == ALL_EDGES else f"{space}@{group}"
+
+
+def _default_end(space: Space) -> End:
+    """The end that rows are reduced by where none is named."""
+    return End.DST if space is Space.NODE else End.NONE
 
 
 def _show_shape(shape: tuple[int, ...]) -> str:
@@ -171,10 +179,12 @@ class _Parser:
         while not self._accept("return"):
             lets.append(self._let())
             self._skip_lines()
-        result = self._expect("name").text
+        results = [self._expect("name").text]
+        while self._accept(","):
+            results.append(self._expect("name").text)
         self._skip_lines()
         self._expect("end")
-        return Program(name, params, tuple(lets), result, groups)
+        return Program(name, params, tuple(lets), tuple(results), groups)
 
     def _param(self) -> Param:
         name = self._expect("name").text
@@ -198,14 +208,14 @@ class _Parser:
             case "take":
                 x = self._expect("name").text
                 space, group = self._space()
-                end = End(self._take().text) if self._peek().text in ("src", "dst") else End.NONE
-                return Take(x, space, end, group)
+                return Take(x, space, self._end() or End.NONE, group)
             case "linear":
                 return Linear(self._expect("name").text, self._expect("name").text)
             case "dot":
                 return Dot(self._expect("name").text, self._expect("name").text)
-            case "sum":
-                return Sum(self._expect("name").text, self._whole_space())
+            case fn if fn in REDUCTIONS:
+                x, space = self._expect("name").text, self._whole_space()
+                return Reduce(x, space, fn, self._end() or _default_end(space))
             case "softmax":
                 return Softmax(self._expect("name").text, self._whole_space())
             case "count":
@@ -221,11 +231,14 @@ class _Parser:
                 args = self._names()
                 const = float(self._take().text) if self._peek().kind == "number" else None
                 return Map(fn, args, const)
-        known = ["take", "linear", "dot", "sum", "softmax", "count", "einsum", "merge", "reshape"]
+        known = ["take", "linear", "dot", "softmax", "count", "einsum", "merge", "reshape"]
         raise ProgramError(
             f"line {head.line}: no operator is called {head.text!r}; "
-            f"there are {', '.join([*known, *MAP_ARITY])}"
+            f"there are {', '.join([*known, *REDUCTIONS, *MAP_ARITY])}"
         )
+
+    def _end(self) -> End | None:
+        return End(self._take().text) if self._peek().text in ("src", "dst") else None
 
     def _names(self) -> tuple[str, ...]:
         names: list[str] = []

@@ -10,6 +10,7 @@ from hetune.variants.errors import ProgramError
 from hetune.variants.program.nodes import (
     ALL_EDGES,
     MAP_ARITY,
+    REDUCTIONS,
     Count,
     Dot,
     Einsum,
@@ -20,12 +21,13 @@ from hetune.variants.program.nodes import (
     Op,
     Param,
     Program,
+    Reduce,
     Reshape,
     Softmax,
     Space,
-    Sum,
     Take,
     Type,
+    ends_between,
     operands,
 )
 from hetune.variants.program.text import show_op, show_space, show_type
@@ -64,8 +66,13 @@ def verify(program: Program) -> None:
                 "correct the declared type"
             )
         types[let.name] = let.type
-    if program.result not in types:
-        raise ProgramError(f"the result {program.result!r} is not defined: return a value or param")
+    if not program.results:
+        raise ProgramError("the program returns nothing: return a value or param")
+    for i, result in enumerate(program.results):
+        if result not in types:
+            raise ProgramError(f"the result {result!r} is not defined: return a value or param")
+        if result in program.results[:i]:
+            raise ProgramError(f"the result {result!r} is returned twice: return it once")
 
 
 def _check_name(name: str, what: str) -> None:
@@ -132,8 +139,8 @@ def infer(op: Op, types: Mapping[str, Type]) -> Type:
             return _infer_map(op, types)
         case Dot(x, y):
             return _infer_dot(types[x], types[y])
-        case Sum(x, space):
-            return _infer_sum(types[x], space)
+        case Reduce():
+            return _infer_reduce(op, types[op.x])
         case Softmax(x, over):
             if types[x].space is not Space.EDGE:
                 raise ProgramError(f"scores are {show_type(types[x])}: softmax needs edge rows")
@@ -191,46 +198,54 @@ def join(types: Sequence[Type]) -> tuple[Space, str]:
     return (weights.pop() if weights else Space.SHARED), ALL_EDGES
 
 
+_MOVEMENTS = (
+    "from node to edges or pairs, from pairs to edges, from all edges to a group, from etype to "
+    "edges or pairs, from ntype to node or etype, and from shared to all"
+)
+
+
 def _infer_take(op: Take, x: Type) -> Type:
     out = Type(op.space, x.shape, op.group)
     if op.group != ALL_EDGES and not op.space.is_edgewise:
         raise ProgramError(f"{op.space} rows have no group: leave @{op.group} out")
-    ends: tuple[End, ...] = (End.NONE,)
-    match x.space, op.space:
-        case (Space.NODE, Space.EDGE) | (Space.NTYPE, Space.ETYPE):
-            ends = (End.SRC, End.DST)
-        case Space.NODE, Space.SRC_PAIR:
-            ends = (End.SRC,)
-        case Space.NODE, Space.DST_PAIR:
-            ends = (End.DST,)
-        case ((Space.SRC_PAIR | Space.DST_PAIR), Space.EDGE):
-            if x.group != op.group:
-                raise ProgramError(
-                    f"{show_type(x)} has rows for the group {x.group!r} but the edges are of "
-                    f"{op.group!r}: take edges of the same group"
-                )
-        case Space.EDGE, Space.EDGE:
-            if x.group != ALL_EDGES or op.group == ALL_EDGES:
-                raise ProgramError(
-                    "edges are taken from all edges to a named group: use the value itself"
-                )
-        case (Space.ETYPE, space) if space.is_edgewise:
-            pass
-        case Space.NTYPE, Space.NODE:
-            pass
-        case _:
-            raise ProgramError(
-                f"rows of {x.space} cannot be taken to {op.space}: take goes from node to edges "
-                "or pairs, from pairs to edges, from all edges to a group, from etype to edges or "
-                "pairs, and from ntype to node or etype"
-            )
-    if op.end not in ends:
-        wanted = " or ".join(end.name for end in ends)
+    ends = ends_between(x.space, op.space)
+    if not ends:
         raise ProgramError(
-            f"taking {x.space} to {op.space} by the end {op.end.name} is not possible: "
-            f"take {wanted}"
+            f"rows of {x.space} cannot be taken to {op.space}: take goes {_MOVEMENTS}"
         )
+    if x.space.is_edgewise and x.space is not Space.EDGE and x.group != op.group:
+        raise ProgramError(
+            f"{show_type(x)} has rows for the group {x.group!r} but the edges are of "
+            f"{op.group!r}: take edges of the same group"
+        )
+    if x.space is Space.EDGE and (x.group != ALL_EDGES or op.group == ALL_EDGES):
+        raise ProgramError("edges are taken from all edges to a named group: use the value itself")
+    _check_end(op.end, ends, f"taking {x.space} to {op.space}")
     return out
+
+
+def _infer_reduce(op: Reduce, x: Type) -> Type:
+    if op.fn not in REDUCTIONS:
+        raise ProgramError(f"no reduction is called {op.fn!r}: take one of {', '.join(REDUCTIONS)}")
+    ends = ends_between(op.space, x.space)
+    if not ends:
+        raise ProgramError(
+            f"rows of {x.space} cannot be reduced to {op.space}: reductions go where take comes "
+            f"from, and take goes {_MOVEMENTS}"
+        )
+    if op.space is Space.EDGE and x.space is Space.EDGE and x.group == ALL_EDGES:
+        raise ProgramError(
+            "edges are reduced from a named group to all edges: use the value itself"
+        )
+    _check_end(op.end, ends, f"reducing {x.space} to {op.space}")
+    is_pair = op.space.is_edgewise and op.space is not Space.EDGE
+    return Type(op.space, x.shape, x.group if is_pair else ALL_EDGES)
+
+
+def _check_end(end: End, ends: tuple[End, ...], what: str) -> None:
+    if end not in ends:
+        wanted = " or ".join(end.name for end in ends)
+        raise ProgramError(f"{what} by the end {end.name} is not possible: take {wanted}")
 
 
 def _infer_linear(x: Type, w: Type) -> Type:
@@ -287,18 +302,6 @@ def _infer_dot(x: Type, y: Type) -> Type:
             "shapes, or leave the leading axis of one out"
         )
     return Type(space, longer[:-1], group)
-
-
-def _infer_sum(x: Type, space: Space) -> Type:
-    match x.space, space:
-        case Space.EDGE, Space.DST_PAIR:
-            return Type(Space.DST_PAIR, x.shape, x.group)
-        case ((Space.EDGE | Space.DST_PAIR), Space.NODE):
-            return Type(Space.NODE, x.shape)
-    raise ProgramError(
-        f"rows of {x.space} cannot be summed to {space}: sum goes from edges to dst_pair or node, "
-        "and from dst_pair to node"
-    )
 
 
 def _infer_merge(parts: Sequence[Type]) -> Type:

@@ -22,6 +22,7 @@ from hetune.variants.frontend.pyg_lazy import initialize
 from hetune.variants.frontend.type_order import NAME_TYPES, order_of
 from hetune.variants.frontend.wrapper import ModuleWrapper
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.streams import now_on, settle
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.graph.vocabulary import Vocabulary, VocabularyLike, vocabulary_of
@@ -42,6 +43,8 @@ from hetune.variants.runtime.thread_watch import HELD_UP
 from hetune.variants.runtime.use import Policy, Use, Uses
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
 from hetune.variants.runtime.weights import WeightCache
+
+_USES = GraphSlot[int, Uses]()
 
 
 def compile(
@@ -360,7 +363,7 @@ class CompiledLayer(ModuleWrapper):
         return Chosen(self._runs.named(variant, self._promoted, graph, policy)), None
 
     def _use(self, graph: HeteroGraph, policy: Policy) -> Use:
-        uses = graph.cached(("uses", kernel_threads()), Uses, owner=self)
+        uses = graph.state.of(_USES, kernel_threads(), Uses, owner=self)
         return uses.under(policy.memory_limit)
 
     def _fall_back(

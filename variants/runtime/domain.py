@@ -16,10 +16,14 @@ from hetune.variants.errors import GraphError
 from hetune.variants.graph.device_index import DeviceIndex
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
 from hetune.variants.plan.sides import Side, side_of
 from hetune.variants.program.nodes import ALL_EDGES, Space, Type
+
+_GROUPS = GraphSlot[None, dict[str, tuple[int, ...]]]()
+_SIDES = GraphSlot[None, Side]()
 
 
 class RelationSums(NamedTuple):
@@ -47,7 +51,7 @@ def split_relations(
             DST_SIDE: tuple((~source).nonzero()[0].tolist()),
         }
 
-    return graph.cached("split_relations", build)
+    return graph.state.of(_GROUPS, None, build)
 
 
 def _index(
@@ -146,7 +150,7 @@ class Domain:
         def found() -> Side:
             return side_of(self.rows(Space.EDGE, SRC_SIDE) / max(self.graph.num_edges, 1))
 
-        return self.graph.cached("side", found)
+        return self.graph.state.of(_SIDES, None, found)
 
     def runs(self, launch: Launch) -> bool:
         """Whether a launch has anything to do: a group of relations may have no edges."""

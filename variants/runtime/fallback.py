@@ -92,9 +92,9 @@ def arguments_for(
         return args, kwargs
     if adapter is not None and not kwargs:
         match args:
-            case Mapping() as x_dict, HeteroGraph() as graph if adapter.kind == "hgt":
+            case Mapping() as x_dict, HeteroGraph() as graph if adapter.signature == "hetero":
                 return (x_dict, _edge_index_dict(adapter, graph)), {}
-            case x, HeteroGraph() as graph if adapter.kind != "hgt":
+            case x, HeteroGraph() as graph if adapter.signature == "flat":
                 edge_type = order_of(adapter, graph).edge_types(graph)
                 return (x, torch.stack((graph.src, graph.dst)).long(), edge_type), {}
     raise InputError(

@@ -43,8 +43,8 @@ def is_left_to_module(adapter: Adapter, call: Call) -> bool:
         adapter: Of the layer.
         call: With edge tensors, on a CPU.
     """
-    times = _TIMES.get(type(adapter.module).__name__)
-    if times is None:
+    known = _TIMES.get(type(adapter.module).__name__)
+    if known is None:
         return False
     lists = call.tensors[:1] if isinstance(call.edges, tuple) else call.tensors
     edges = sum(ids.shape[-1] for ids in lists)
@@ -59,8 +59,7 @@ def is_left_to_module(adapter: Adapter, call: Call) -> bool:
         program.type_of("x").width,
         program.type_of(program.result).width,
     )
-    module, compiled = times
-    return module(sizes) < compiled(sizes) and _is_checked(adapter, call)
+    return known.module(sizes) < known.compiled(sizes) and _is_checked(adapter, call, known)
 
 
 def _rgcn(n: Sizes) -> float:
@@ -89,22 +88,36 @@ def _compiled(once: float, relation: float, edge: float) -> Callable[[Sizes], fl
     return lambda n: once + relation * n.relations + edge * n.edges
 
 
-_TIMES: Mapping[str, tuple[Callable[[Sizes], float], Callable[[Sizes], float]]] = {
-    "RGCNConv": (_rgcn, _compiled(1500, 20, 0.15)),
-    "FastRGCNConv": (_fast_rgcn, _compiled(1500, 20, 0.15)),
-    "RGATConv": (_rgat, _compiled(1800, 20, 0.2)),
-    "HGTConv": (_hgt, _compiled(2400, 50, 0.25)),
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Of a class of modules, in microseconds.
+
+    Attributes:
+        module: Of the module's run.
+        compiled: Of all that comes before and with a first compiled run.
+        refuses_types: Whether the module itself refuses edge types that are out of range.
+    """
+
+    module: Callable[[Sizes], float]
+    compiled: Callable[[Sizes], float]
+    refuses_types: bool = True
+
+
+_TIMES: Mapping[str, _Times] = {
+    "RGCNConv": _Times(_rgcn, _compiled(1500, 20, 0.15), refuses_types=False),
+    "FastRGCNConv": _Times(_fast_rgcn, _compiled(1500, 20, 0.15), refuses_types=False),
+    "RGATConv": _Times(_rgat, _compiled(1800, 20, 0.2)),
+    "HGTConv": _Times(_hgt, _compiled(2400, 50, 0.25)),
 }
-"""Microseconds of the module's run, and of all that comes before and with a first compiled one."""
 
 
-def _is_checked(adapter: Adapter, call: Call) -> bool:
+def _is_checked(adapter: Adapter, call: Call, known: _Times) -> bool:
     if isinstance(call.edges, tuple):
         edge_index, edge_type = call.edges
         return (
             edge_type.shape == edge_index.shape[1:]
             and edge_index.dtype is torch.int64
-            and (adapter.kind != "rgcn" or _are_below(edge_type[None], adapter.num_relations))
+            and (known.refuses_types or _are_below(edge_type[None], adapter.num_relations))
         )
     assert isinstance(call.x, Mapping)
     assert isinstance(call.edges, Mapping)

@@ -9,11 +9,14 @@ from torch import Tensor
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.memory import materialized
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.interpret import apply_map, interpret_all
 from hetune.variants.program.nodes import Count, Let, Map, Param, Program, Space, Take
 from hetune.variants.program.text import show_type
 from hetune.variants.runtime.domain import Domain
+
+_END_TYPES = GraphSlot[None, bytes]()
 
 
 def weights_of(plan: Plan, values: Mapping[str, Tensor], graph: HeteroGraph) -> dict[str, Tensor]:
@@ -37,7 +40,7 @@ def weights_of(plan: Plan, values: Mapping[str, Tensor], graph: HeteroGraph) -> 
     read |= {view.base for view in plan.views}
     found = {p.name: values[p.name].detach() for p in params if p.name in read}
     if plan.weights:
-        part = Program(plan.program.name, params, plan.weights, plan.weights[-1].name)
+        part = Program(plan.program.name, params, plan.weights, (plan.weights[-1].name,))
         exact = {p.name: values[p.name].detach().double() for p in params}
         found = {**interpret_all(part, exact, graph, wanted=read), **found}
     return {name: materialized(value.float()) for name, value in found.items()}
@@ -57,7 +60,7 @@ def _end_types(graph: HeteroGraph) -> bytes:
         ends = graph.etype_src_ntype, graph.etype_dst_ntype
         return b"".join(types.cpu().numpy().tobytes() for types in ends)
 
-    return graph.cached("node types of ends", build)
+    return graph.state.of(_END_TYPES, None, build)
 
 
 def _weights(plan: Plan) -> tuple[Param, ...]:

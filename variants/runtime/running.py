@@ -13,6 +13,7 @@ from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.errors import MemoryLimitError, VariantError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import (
     kernel_threads,
     may_use_fewer,
@@ -28,6 +29,11 @@ from hetune.variants.runtime.range import Overflow
 from hetune.variants.runtime.replay import CudaRecorder, Recorder, Replays
 from hetune.variants.runtime.thread_watch import SHORT_SECONDS, ThreadWatch
 from hetune.variants.runtime.use import Policy, about_seconds
+
+_EXECUTABLES = GraphSlot[tuple[str, str], Executable]()
+_REPLAYS = GraphSlot[None, Replays]()
+_WATCHES = GraphSlot[tuple[str, int, bool], ThreadWatch | None]()
+_ARE_REPLAYED = GraphSlot[tuple[str, int | None], bool]()
 
 
 class Runs:
@@ -63,8 +69,9 @@ class Runs:
         Raises:
             CompileError: It does not compile.
         """
-        return graph.cached(
-            ("executable", variant.key, self.backend.name),
+        return graph.state.of(
+            _EXECUTABLES,
+            (variant.key, self.backend.name),
             lambda: Executable(variant.plan, self.domain(graph), self.backend, variant.schedules),
         )
 
@@ -150,7 +157,9 @@ class Runs:
             watch.note(threads, clock.seconds)
             return result
         recorder = self.recorder
-        replays = graph.cached("replays", lambda: Replays(must or False, recorder), owner=self)
+        replays = graph.state.of(
+            _REPLAYS, None, lambda: Replays(must or False, recorder), owner=self
+        )
         return replays.run(
             executable, features, weights, out, lambda: _is_replayed(chosen, graph, policy)
         )
@@ -172,8 +181,8 @@ class Runs:
             what = f"{variant.id} on a graph of {graph.num_edges:,} edges"
             return ThreadWatch(what, threads, expected) if expected < SHORT_SECONDS else None
 
-        key = "thread watch", variant.key, threads, chosen.seconds is None
-        return graph.cached(key, watch, owner=self)
+        key = variant.key, threads, chosen.seconds is None
+        return graph.state.of(_WATCHES, key, watch, owner=self)
 
 
 class _Clock:
@@ -198,8 +207,9 @@ def _is_replayed(chosen: Chosen, graph: HeteroGraph, policy: Policy) -> bool:
     if chosen.cuda_graph is not None:
         return chosen.cuda_graph
     pricer, limit = policy.pricer, policy.memory_limit
-    return graph.cached(
-        ("is replayed", chosen.variant.key, limit),
+    return graph.state.of(
+        _ARE_REPLAYED,
+        (chosen.variant.key, limit),
         lambda: is_replayed(chosen.variant, graph, pricer, limit),
         owner=pricer,
     )

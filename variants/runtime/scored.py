@@ -9,6 +9,7 @@ import numpy as np
 
 from hetune.variants.errors import MemoryLimitError
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.variants import Variant, device_of
 from hetune.variants.runtime.domain import Domain
@@ -18,6 +19,9 @@ from hetune.variants.runtime.table import CandidateTable
 
 RECORDING_RUNS = 3
 """What recording takes, in runs: two that wait whether there is a third, and one to warm up."""
+
+_PEAKS = GraphSlot[tuple[str, int], int]()
+_PRICES = GraphSlot[tuple[int, tuple[str, ...]], Prices]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +70,9 @@ class Scored:
     def peak_bytes(self, position: int, replays: bool = False) -> int:
         """What a run holds, and what a recording keeps beside that."""
         variant = self.table.variants[position]
-        key = "peak bytes", variant.key, kernel_threads()
-        peak = self.graph.cached(
-            key, lambda: layout_of(variant.plan, variant.schedules, self.domain).peak_bytes
+        key = variant.key, kernel_threads()
+        peak = self.graph.state.of(
+            _PEAKS, key, lambda: layout_of(variant.plan, variant.schedules, self.domain).peak_bytes
         )
         return peak + replays * sum(copied_bytes(variant.plan.program, self.domain))
 
@@ -132,8 +136,10 @@ def scored_on(variants: tuple[Variant, ...], graph: HeteroGraph, pricer: Pricer)
     """What variants run on a graph, with its prices, kept there for as long as the pricer is."""
     domain, threads = domain_of(variants, graph), kernel_threads()
     table = CandidateTable.of(variants, domain.side)
-    key = "prices", threads, _keys(variants)
-    prices = graph.cached(key, lambda: pricer.price(table, domain, threads), owner=pricer)
+    key = threads, _keys(variants)
+    prices = graph.state.of(
+        _PRICES, key, lambda: pricer.price(table, domain, threads), owner=pricer
+    )
     return Scored(table, graph, domain, prices)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.runtime.memory import ELEMENT, Layout
 
 _HUGE_PAGE = 1 << 21
@@ -34,9 +35,6 @@ class Workspace:
     the hungriest one. Whoever uses it holds ``lock``.
     """
 
-    KEY = "workspace"
-    """Of a graph's, in `HeteroGraph.cached`."""
-
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.results = ResultMemory()
@@ -49,7 +47,7 @@ class Workspace:
     @classmethod
     def of(cls, graph: HeteroGraph) -> Workspace:
         """The workspace of a graph."""
-        return graph.cached(cls.KEY, cls)
+        return graph.state.of(WORKSPACES, None, cls)
 
     @property
     def nbytes(self) -> int:
@@ -78,6 +76,9 @@ class Workspace:
             self._slices.clear()
             self._arena = self._scratch = allocate(0)
             self.results = ResultMemory()
+
+
+WORKSPACES = GraphSlot[None, Workspace]()
 
 
 class ResultMemory:

@@ -1,1 +1,1 @@
-"""Migrations of the tables, of measurements and of jobs (ADR 19)."""
+"""Migrations of the tables, of measurements and of jobs (ADR 15)."""

@@ -6,7 +6,7 @@ import asyncio
 
 from fastapi import HTTPException, Request
 
-from hetune.service.core.limits import Limits
+from hetune.service.core.formats.limits import Limits
 from hetune.service.http.asgi import header
 from hetune.service.http.body import chunks
 from hetune.service.http.oip.compression import CODINGS, Coding, Decompressor

@@ -6,7 +6,7 @@ import gzip
 import zlib
 from typing import Literal, TypeAlias
 
-from hetune.service.core.limits import check_limit
+from hetune.service.core.formats.limits import check_limit
 from hetune.variants.errors import MalformedError
 
 Coding: TypeAlias = Literal["gzip", "deflate"]

@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
-from hetune.service.core.container import MOST_OTHERS, MOST_TENSORS
-from hetune.service.core.documents import Document
-from hetune.service.core.fields import MOST_FEW, Few, Numbers
+from hetune.service.core.formats.container import MOST_OTHERS, MOST_TENSORS
+from hetune.service.core.formats.documents import Document
+from hetune.service.core.formats.number_fields import MOST_FEW, Few, Numbers
 
 Size = Annotated[int, Field(ge=0, lt=2**63)]
 Parameters = dict[str, Any]

@@ -8,9 +8,9 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from hetune.service.core.asked import Asked as Run
-from hetune.service.core.batching import Waiting
-from hetune.service.core.fits import check_fits
+from hetune.service.core.inference.batching import Waiting
+from hetune.service.core.inference.run_request import Asked as Run
+from hetune.service.core.models.fits import check_fits
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE
 from hetune.service.http.oip import statistics

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import Tensor
 
-from hetune.service.core.description import ModelDescription
-from hetune.service.core.features import Features, FeatureStore
-from hetune.service.core.fits import Advice
-from hetune.service.core.limits import Limits, check_limit
-from hetune.service.core.rows import Nodes
+from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.graphs.features import Features, FeatureStore
+from hetune.service.core.graphs.rows import Nodes
+from hetune.service.core.models.description import ModelDescription
+from hetune.service.core.models.fits import Advice
 from hetune.service.http.oip.names import name_of, output_type, triple
 from hetune.service.http.oip.request import Asked, Key
 from hetune.variants.errors import GraphError, InputError, MalformedError

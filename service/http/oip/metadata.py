@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetune.service.core.description import ModelDescription
+from hetune.service.core.models.description import ModelDescription
 from hetune.service.http.oip.documents import (
     ConfigTensor,
     ModelConfig,

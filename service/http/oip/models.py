@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from hetune.service.core.description import ModelDescription
-from hetune.service.core.models import ModelStore
+from hetune.service.core.models.description import ModelDescription
+from hetune.service.core.models.models import ModelStore
 from hetune.service.http.oip.documents import (
     ModelConfig,
     ModelMetadata,

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from hetune.service.core.answers import Answer
-from hetune.service.core.limits import check_limit
+from hetune.service.core.formats.limits import check_limit
+from hetune.service.core.inference.answers import Answer
 from hetune.service.http.oip.framing import Buffer, join
 from hetune.service.http.oip.names import OUT, name_of
 from hetune.service.http.oip.request import Asked, Wanted

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
 
-from hetune.service.core.documents import D, parse
-from hetune.service.core.models import ModelStore
+from hetune.service.core.formats.documents import D, parse
+from hetune.service.core.models.models import ModelStore
 from hetune.service.http.body import SMALL_BYTES
 from hetune.service.http.oip.body import read_body
 from hetune.service.http.oip.documents import IndexEntry, IndexRequest, LoadRequest

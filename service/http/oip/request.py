@@ -7,9 +7,9 @@ from typing import Any, TypeVar, get_args
 
 from torch import Tensor
 
-from hetune.service.core.documents import parse
-from hetune.service.core.limits import Limits, check_limit
-from hetune.service.core.subset import Subset
+from hetune.service.core.formats.documents import parse
+from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.inference.subset import Subset
 from hetune.service.http.oip.documents import (
     MOST_INPUTS,
     MOST_OUTPUTS,

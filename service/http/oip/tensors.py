@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hetune.service.core.json_arrays import JsonArray
+from hetune.service.core.formats.json_arrays import JsonArray
 from hetune.service.http.oip.documents import RequestInput
 from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.graph.memory import materialized

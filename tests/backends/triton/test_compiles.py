@@ -18,8 +18,8 @@ from tests.full import FULL
 from hetune.variants.backends.triton.ahead import TritonCompiler
 from hetune.variants.backends.triton.codegen import print_unit
 from hetune.variants.backends.triton.target import Function, Unit
+from hetune.variants.frontend.presets import preset_programs
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.runtime.build import layer_programs
 
 from ._kernels import distinct, units_of
 
@@ -33,7 +33,7 @@ def units(layer: str, width: int, heads: int) -> tuple[Unit, ...]:
     """The modules of a layer's variants, of `hetune.nn` and of PyG."""
     return tuple(
         unit
-        for program in layer_programs(layer, width, heads)
+        for program in preset_programs(layer, width, heads)
         for variant in variants_of(program, "cuda")
         for unit in units_of(variant)
     )

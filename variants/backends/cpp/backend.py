@@ -25,6 +25,7 @@ from hetune.variants.backends.slots import BufferSlot, IndexSlot, NodeTypeSlot
 from hetune.variants.errors import CompileError
 from hetune.variants.graph import cuts
 from hetune.variants.graph.row_groups import RowGroups, node_type_groups
+from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Launch, Rows, Schedule
@@ -35,6 +36,8 @@ from hetune.variants.registry import KernelSource, Registry, Toolchain, default_
 from hetune.variants.registry.vectors import WIDEST, Vectors
 
 _emit = functools.lru_cache(maxsize=4096)(emit)
+
+_NODE_TYPE_GROUPS = GraphSlot[tuple[int, End], RowGroups]()
 
 
 def emitted(launch: Launch, schedule: Schedule) -> Emitted:
@@ -170,9 +173,8 @@ def _groups(slot: GroupsSlot, schedule: Schedule, place: Place) -> RowGroups:
             chosen = None if slot.only is End.NONE else index.nodes_with_edges(slot.only)
             return node_type_groups(place.graph, size, cuts.node_blocks(index, size), chosen)
 
-        return place.graph.cached(
-            ("node_type_groups", cuts.block_count(index, size), slot.only), group
-        )
+        key = cuts.block_count(index, size), slot.only
+        return place.graph.state.of(_NODE_TYPE_GROUPS, key, group)
     block_nodes = schedule.block_nodes if slot.blocked else None
     return cuts.row_groups(place.index(slot.group), slot.space.value, block_nodes)
 

@@ -1,1 +1,1 @@
-"""One step each, in the order of their numbers; see ADR 19 for how to add one."""
+"""One step each, in the order of their numbers; see ADR 15 for how to add one."""

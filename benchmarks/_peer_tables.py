@@ -1,0 +1,175 @@
+"""Tables of `peers.py`'s results for the documents: slowdown relative to hetune."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from _measure import geometric_mean
+from _results import BORROWED, best_peer, memory_ratio, share_of_roofline, times
+
+Cell = dict[str, Any]
+LAYERS = {"rgcn": "RGCN", "rgat": "RGAT", "hgt": "HGT"}
+PYG = {"rgcn": "pyg/RGCNConv", "rgat": "pyg/RGATConv", "hgt": "pyg/HGTConv"}
+_OWN, _LEAST = "hetune/compile", "hetune/least memory"
+PEERS = ("PyG", "DGL", "expert", "smaller side", "fastest peer")
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
+
+
+def slowdown(cell: Cell, peer: str) -> float | None:
+    """Median time of one of `PEERS` over hetune's; None if it has no time."""
+    found = times(cell)
+    own = found.get(_OWN)
+    match peer:
+        case "PyG":
+            taken = found.get(PYG[cell["layer"]])
+        case "smaller side":
+            taken = found.get(BORROWED)
+        case "fastest peer":
+            taken = best[1] if (best := best_peer(cell)) else None
+        case _:
+            family = f"{peer.lower()}/"
+            mine = [t for n, t in found.items() if n.startswith(family) and n != BORROWED]
+            taken = min(mine, default=None)
+    return taken / own if own and taken else None
+
+
+def chosen(
+    cells: Iterable[Cell], layer: str, width: int = 64, heads: int = 1, graphs: Sequence[str] = ()
+) -> list[Cell]:
+    """The cells of a layer at a width and a number of heads, on some graphs or on all."""
+    return [
+        c
+        for c in cells
+        if (c["layer"], c["width"], c["heads"]) == (layer, width, heads)
+        and (not graphs or c["graph"] in graphs)
+    ]
+
+
+def mean(cells: Sequence[Cell], peer: str) -> float | None:
+    """Geometric mean of `slowdown`, over the cells that have one."""
+    known = [ratio for cell in cells if (ratio := slowdown(cell, peer)) is not None]
+    return geometric_mean(known) if known else None
+
+
+def layers_table(cells: Sequence[Cell], peers: Sequence[str]) -> str:
+    """Geometric means by layer."""
+    rows = [
+        [LAYERS[layer], *(shown(mean(chosen(cells, layer), p)) for p in peers)] for layer in LAYERS
+    ]
+    return table(["", *peers], rows)
+
+
+def graphs_table(cells: Sequence[Cell], layer: str) -> str:
+    """A layer's slowdowns graph by graph."""
+    members = chosen(cells, layer)
+    peers = [p for p in PEERS if mean(members, p) is not None]
+    rows = [
+        [
+            cell["graph"],
+            f"{times(cell)[_OWN]:.2f}",
+            *(shown(slowdown(cell, p)) or "did not run" for p in peers),
+        ]
+        for cell in members
+    ]
+    last = ["geometric mean", "", *(shown(mean(members, p)) for p in peers)]
+    return table([LAYERS[layer], "hetune, ms", *peers], [*rows, last])
+
+
+def machines_table(machines: dict[str, Sequence[Cell]]) -> str:
+    """Geometric means by layer and peer, a column for each machine."""
+    rows = [
+        [LAYERS[layer], peer, *(_spread(chosen(c, layer), peer) for c in machines.values())]
+        for layer in LAYERS
+        for peer in ("fastest peer", "expert", "PyG", "DGL")
+        if any(mean(chosen(c, layer), peer) for c in machines.values())
+    ]
+    return table(["layer", "peer", *machines], rows)
+
+
+def widths_table(cells: Sequence[Cell], heads: Sequence[Cell], graphs: Sequence[str]) -> str:
+    """By layer and width, on graphs that were measured at all of them."""
+    rows = []
+    peers = ("PyG", "DGL", "fastest peer")
+    for layer in LAYERS:
+        for width in (32, 64, 128):
+            members = chosen(cells, layer, width, 1, graphs)
+            rows.append([LAYERS[layer], str(width), *(_spread(members, p) for p in peers)])
+        if members := chosen(heads, layer, 64, 4, graphs):
+            rows.append([LAYERS[layer], "64, 4 heads", *(_spread(members, p) for p in peers)])
+    return table(["layer", "width", *peers], rows)
+
+
+def compile_table(cells: Sequence[Cell]) -> str:
+    """PyG's layers as they are and under torch.compile, by width."""
+    names = [name for layer in LAYERS for name in _pyg_names(cells, layer)]
+    rows = []
+    for name in names:
+        row = [name.removeprefix("pyg/").replace("+compile", ", compiled")]
+        for width in (32, 64, 128):
+            found = [times(c) for c in cells if c["width"] == width]
+            row.append(_range([t[name] / t[_OWN] for t in found if name in t and _OWN in t], 5))
+        rows.append(row)
+    return table(["PyG's layer", "width 32", "width 64", "width 128"], rows)
+
+
+def memory_table(cells: Sequence[Cell]) -> str:
+    """Peak megabytes of hetune and PyG."""
+    rows = []
+    for cell in cells:
+        peak = {c["name"]: c.get("peak_bytes") for c in cell["candidates"]}
+        base, least = peak[PYG[cell["layer"]]], peak.get(_LEAST)
+        heads = f", {cell['heads']} heads" if cell["heads"] > 1 else ""
+        rows.append(
+            [
+                f"{LAYERS[cell['layer']]}, width {cell['width']}{heads}",
+                cell["graph"],
+                *(f"{b / 1e6:.1f}" if b else "" for b in (peak[_OWN], least, base)),
+                f"{memory_ratio(cell):.2f}",
+                f"{least / base:.2f}" if least and base else "",
+            ]
+        )
+    header = ["layer", "graph", "hetune, MB", "least, MB", "PyG, MB", "hetune / PyG", "least / PyG"]
+    return table(header, rows)
+
+
+def roofline_table(machines: dict[str, Sequence[Cell]]) -> str:
+    """Share of the roofline that hetune reaches, by machine and layer."""
+    rows = []
+    for name, cells in machines.items():
+        shares = [[share_of_roofline(c) for c in chosen(cells, layer)] for layer in LAYERS]
+        known = [[s for s in found if s is not None] for found in shares]
+        if all(known):
+            rows.append(
+                [
+                    name,
+                    *(f"{geometric_mean(s):.0%} ({min(s):.0%} to {max(s):.0%})" for s in known),
+                ]
+            )
+    return table(["", *LAYERS.values()], rows)
+
+
+def _pyg_names(cells: Sequence[Cell], layer: str) -> list[str]:
+    found = (c["name"] for cell in cells if cell["layer"] == layer for c in cell["candidates"])
+    return sorted({name for name in found if name.startswith("pyg/")})
+
+
+def _spread(cells: Sequence[Cell], peer: str) -> str:
+    return _range([r for c in cells if (r := slowdown(c, peer)) is not None], len(cells))
+
+
+def _range(ratios: Sequence[float], whole: int) -> str:
+    """Mean, least, most, and how many there are where some are missing."""
+    if not ratios:
+        return ""
+    count = f"; {len(ratios)}" if len(ratios) < whole else ""
+    least, most = (shown(of(ratios)).removesuffix("x") for of in (min, max))
+    return f"{shown(geometric_mean(ratios))} ({least} to {most}{count})"
+
+
+def shown(ratio: float | None) -> str:
+    """Two digits at least: 2.9x, 24x, 427x."""
+    return "" if ratio is None else f"{ratio:.1f}x" if ratio < 10 else f"{ratio:.0f}x"

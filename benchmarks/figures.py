@@ -1,0 +1,247 @@
+"""The figures of README and documents, printed from `results/`.
+
+    python benchmarks/figures.py            # rewrites the documents and the picture
+    python benchmarks/figures.py --check    # 1 if something differs
+
+What stands between `<!-- figures: NAME ARGUMENTS -->` and `<!-- /figures -->` is replaced: NAME is
+one of `FIGURES`, arguments are separated by `;`. `value FILE; key/key; .3f` prints one number.
+The picture of slowdowns is written to docs/slowdown.svg.
+"""
+
+import argparse
+import calendar
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import _peer_tables as peers
+from _slowdown_picture import picture
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURE = Path("docs/slowdown.svg")
+MACHINES = {"zen5": "Zen 5", "zen4": "Zen 4", "xeon": "Xeon", "zen3": "Zen 3", "h100": "H100",
+            "h200": "H200"}  # fmt: skip
+_CPUS = ("zen5", "xeon", "zen4", "zen3")
+_AT_ALL_WIDTHS = ("aifb_hetero", "mutag_hetero", "fb15k237", "mag_0.1", "biokg")
+_MARKED = re.compile(r"(<!-- figures: ([^>]*?) -->)(.*?)(<!-- /figures -->)", re.DOTALL)
+
+
+@cache
+def result(name: str) -> Any:
+    """A results file."""
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
+
+
+def value(name: str, path: str, form: str = "") -> str:
+    """A number of a results file; `path` is keys and positions with slashes between."""
+    found = result(name.removesuffix(".json"))
+    for key in path.split("/"):
+        found = found[int(key)] if isinstance(found, list) else found[key]
+    return format(found, form)
+
+
+def _cells(machine: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = result(f"peers_{machine}")["cells"]
+    return found
+
+
+def _machines() -> dict[str, Sequence[dict[str, Any]]]:
+    return {f"{MACHINES[m]}, {_date(_cells(m)[0])}": _cells(m) for m in _CPUS}
+
+
+def least() -> str:
+    """The least slowdown of the fastest peer, over all cells of all machines."""
+    ratios = [peers.slowdown(c, "fastest peer") for m in _CPUS for c in _cells(m)]
+    return f"{min(r for r in ratios if r is not None):.2f}x"
+
+
+def choosers(name: str) -> str:
+    """How well each chooser chooses."""
+    scores = result(name)["scores"]
+    order = sorted((s["regret"], n) for n, s in scores.items() if n != "oracle")
+    rows = []
+    for _, chooser in order:
+        s = scores[chooser]
+        shares = f"{s['worse']:.0%}", f"{s['clearly_worse']:.1%}"
+        label = "vanilla" if chooser == "default" else chooser
+        rows.append(
+            [label, f"{s['regret']:.3f}", f"{s['regret_p95']:.3f}", *shares, f"{s['worst']:.2f}x"]
+        )
+    header = ["chooser", "regret", "95th percentile", "slower than the best fixed variant",
+              "clearly so", "at worst"]  # fmt: skip
+    return peers.table(header, rows)
+
+
+def choosing() -> str:
+    """What choosing costs, in runs and milliseconds."""
+    found = result("choosing_zen4")["summary"]
+    labels = {
+        "known": "chosen for before",
+        "new": "new, indexed for the chosen variant",
+        "features": "of that, features of the graph",
+        "scoring": "of that, counts and predictions",
+        "from_nothing": "new, nothing indexed",
+    }
+    rows = []
+    for key, label in labels.items():
+        ms = found.get(f"{key}_ms", {}).get("median")
+        each = found[key]
+        rows.append(
+            [label, f"{ms:.2f}" if ms else "", f"{each['geometric_mean']:.2g}",
+             f"{each['share_over_1']:.0%}", f"{each['max']:.2g}"]
+        )  # fmt: skip
+    header = ["a graph", "ms, median", "runs, geometric mean", "more than one run", "most runs"]
+    return peers.table(header, rows)
+
+
+def kernels() -> str:
+    """Shares of the machine's limits, on one thread and on two."""
+    machines = ("xeon", "zen3")
+    shares: dict[str, dict[str, str]] = {}
+    for machine in machines:
+        for row in result(f"roofline_{machine}")["results"]:
+            column = f"{MACHINES[machine]}: {row['threads']}"
+            shares.setdefault(row["kernel"], {})[column] = f"{row['share_best']:.0%}"
+    columns = [f"{MACHINES[m]}: {threads}" for m in machines for threads in (1, 2)]
+    rows = [[name, *(found.get(c, "") for c in columns)] for name, found in shares.items()]
+    return peers.table(["kernel", *columns], rows)
+
+
+def serving() -> str:
+    """What a service adds to a run."""
+    columns = {}
+    for machine in ("zen4", "xeon"):
+        cell = {c["key"]: c for c in result(f"service_{machine}")["cells"]}
+        small, large, over = cell["small"], cell["large"], cell["overload"]
+        alone = {name: f"{found['p50_ms']:.2f} ms" for name, found in small["candidates"].items()}
+        rates = {
+            who: ", ".join(
+                f"{servers[who]['accepted_per_second']:.0f}"
+                for servers in cell["clients"]["clients"].values()
+            )
+            for who in ("hetune", "peer")
+        }
+        columns[f"{MACHINES[machine]}, {_date(small)}"] = {
+            "small graph by id, in-process": alone["in-process"],
+            "added by `Client`, median": f"{small['overhead_ms']['p50']:.2f} ms",
+            "added by `Client`, 99th percentile": f"{small['overhead_ms']['p99']:.2f} ms",
+            "the same in PyG behind FastAPI": alone["peer, client"],
+            "102 MB of features, added by `Client`": f"{large['overhead']:.0%}",
+            "99th percentile at twice the load": f"{over['p99_ratio']:.1f}x",
+            "requests a second, 1, 8 and 64 clients": rates["hetune"],
+            "PyG behind FastAPI": rates["peer"],
+        }
+    names = next(iter(columns.values()))
+    return peers.table(["", *columns], [[n, *(c[n] for c in columns.values())] for n in names])
+
+
+def joining() -> str:
+    """Requests that are answered together."""
+    rows = [
+        [
+            f"{c['edges']:,}",
+            c["model"],
+            str(c["clients"]),
+            *(_load(c[n]) for n in ("apart", "together")),
+        ]
+        for c in result("batching_zen5")["http"]
+        if c["clients"] > 1
+    ]
+    header = ["edges", "layers", "clients", "apart: requests/s; p99", "together: requests/s; p99"]
+    return peers.table(header, rows)
+
+
+def rows_transformed() -> str:
+    """Rows that meet a weight, as a share of the edges."""
+    kinds = ("src_pairs", "dst_pairs", "hybrid", "bound")
+    found = result("variants_zen5")["transformed_rows"]
+    rows = [[name, *(f"{c[k] / c['edges']:.3f}" for k in kinds)] for name, c in found.items()]
+    return peers.table(["graph", "source pairs", "destination pairs", "hybrid", "bound"], rows)
+
+
+def files() -> str:
+    """All results: machine, date and commit."""
+    rows = []
+    for path in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
+        held = result(path.stem)
+        cells = held.get("cells", [])
+        commits = {c.get("commit") for c in cells} - {None} or {held.get("commit")}
+        machine = MACHINES[path.stem.rpartition("_")[2]]
+        script = path.stem.rpartition("_")[0]
+        names = ", ".join(f"`{c[:7]}`" for c in sorted(map(str, commits)))
+        rows.append([f"`{path.name}`", script, machine, names])
+    return peers.table(["file", "benchmark", "machine", "commit"], rows)
+
+
+FIGURES: dict[str, Callable[..., str]] = {
+    "value": value,
+    "layers": lambda machine: peers.layers_table(_cells(machine), ("PyG", "DGL", "fastest peer")),
+    "graphs": lambda machine, layer: peers.graphs_table(_cells(machine), layer),
+    "machines": lambda: peers.machines_table(_machines()),
+    "widths": lambda: peers.widths_table(_cells("zen5"), _cells("xeon"), _AT_ALL_WIDTHS),
+    "compiled": lambda: peers.compile_table(_cells("compile_xeon")),
+    "memory": lambda: peers.memory_table(_cells("memory_zen4")),
+    "roofline": lambda: peers.roofline_table(_machines()),
+    "slowdown": lambda machine, layer, peer: peers.shown(
+        peers.mean(peers.chosen(_cells(machine), layer), peer)
+    ),
+    "least": least,
+    "kernels": kernels,
+    "choosers": choosers,
+    "choosing": choosing,
+    "serving": serving,
+    "joining": joining,
+    "rows": rows_transformed,
+    "files": files,
+}
+
+
+def filled(text: str) -> str:
+    """A document with the figures of today's results."""
+
+    def fill(found: re.Match[str]) -> str:
+        name, _, rest = found[2].partition(" ")
+        arguments = [each.strip() for each in rest.split(";")] if rest else []
+        printed = FIGURES[name](*arguments)
+        around = "\n\n" if printed.startswith("|") else ""
+        return f"{found[1]}{around}{printed}{around}{found[4]}"
+
+    return _MARKED.sub(fill, text)
+
+
+def outputs() -> dict[Path, str]:
+    """Every file that has figures in it, as it should be."""
+    documents = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    texts = {path: path.read_text("utf-8") for path in documents}
+    found = {path: filled(text) for path, text in texts.items() if _MARKED.search(text)}
+    return {**found, ROOT / PICTURE: picture(_cells("zen4"))}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write what differs, or say so."""
+    line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    line.add_argument("--check", action="store_true", help="write nothing")
+    options = line.parse_args(arguments)
+    wanted = outputs()
+    differs = [p for p, t in wanted.items() if not p.is_file() or p.read_text("utf-8") != t]
+    for path in differs:
+        print(f"{'differs' if options.check else 'wrote'}: {path.relative_to(ROOT)}")
+        if not options.check:
+            path.write_text(wanted[path], encoding="utf-8")
+    return int(options.check and bool(differs))
+
+
+def _load(one: dict[str, float]) -> str:
+    return f"{one['requests_per_second']:.0f}; {one['p99_ms']:.0f} ms"
+
+
+def _date(cell: dict[str, Any]) -> str:
+    year, month, day = cell["measured_at"][:10].split("-")
+    return f"{int(day)} {calendar.month_name[int(month)]} {year}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

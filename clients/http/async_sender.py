@@ -1,0 +1,128 @@
+"""Sends the calls of a client for asyncio, again where that helps."""
+
+from __future__ import annotations
+
+from asyncio import sleep, to_thread
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import httpx
+
+from hetune.clients.http.call import Call, as_method
+from hetune.clients.http.job_calls import Event
+from hetune.clients.http.options import options_of, retries_of
+from hetune.clients.http.retries import Attempts, Outcome
+from hetune.clients.http.watch import JobWatch
+from hetune.clients.http.wire import BODY, has_tensors
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncSender:
+    """`Sender` for asyncio: the same methods, awaited.
+
+    Args:
+        url: As for `Client`; so are the others.
+        key: The service's key.
+        timeout: Seconds to wait for an answer.
+        retries: How often a request is sent again.
+        transport: What sends requests, in place of the network.
+
+    Raises:
+        InputError: The URL is none, or retries are negative.
+        AccessError: No header can hold the key.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None,
+        timeout: float | None,
+        retries: int,
+        transport: httpx.AsyncBaseTransport | None,
+    ) -> None:
+        self._retries = retries_of(retries)
+        self._http = httpx.AsyncClient(**options_of(url, key, timeout, transport))
+
+    async def send(self, call: Call[T], retries: int | None = None) -> T:
+        """As `Sender.send`."""
+        attempts = Attempts(
+            call, self._http.base_url, self._retries if retries is None else retries
+        )
+        while True:
+            outcome = await self._try(call)
+            pause = attempts.pause(outcome)
+            if pause is None:
+                return await to_thread(attempts.result, outcome)
+            await sleep(pause)
+
+    async def watch(self, id: int, after: int) -> AsyncIterator[Event]:
+        """As `Sender.watch`."""
+        watch = JobWatch(id, after, self._http.base_url, self._retries)
+        while not watch.is_over:
+            outcome: Outcome | None = None
+            try:
+                request = watch.ask().request(self._http, None)
+                response = await self._http.send(request, stream=True)
+                async with aclosing(response):
+                    if watch.takes(response):
+                        async for line in response.aiter_lines():
+                            if (event := watch.event(line)) is not None:
+                                yield event
+                    else:
+                        await response.aread()
+                        outcome = response
+            except httpx.HTTPError as error:
+                outcome = error
+            await sleep(watch.pause(outcome))
+
+    async def close(self) -> None:
+        """Ends the connections."""
+        await self._http.aclose()
+
+    async def _try(self, call: Call[Any]) -> Outcome:
+        try:
+            request = call.request(self._http, _pieces(call) if call.body else None)
+            response = await self._http.send(request, stream=True)
+            async with aclosing(response):
+                if has_tensors(response):
+                    body = response.extensions[BODY] = bytearray()
+                    async for piece in response.aiter_bytes():
+                        body += piece
+                else:
+                    await response.aread()
+        except httpx.HTTPError as error:
+            return error
+        return response
+
+
+async def _pieces(call: Call[Any]) -> AsyncIterator[Any]:
+    for piece in call.pieces():
+        yield piece
+
+
+class AsyncClientPart:
+    """Has calls as methods, which are awaited.
+
+    Args:
+        sender: Sends them.
+    """
+
+    def __init__(self, sender: AsyncSender) -> None:
+        self._sender = sender
+
+
+def sends(
+    call: Callable[P, Call[T]],
+) -> Callable[Concatenate[AsyncClientPart, P], Coroutine[Any, Any, T]]:
+    """The method that sends a call and gives its result.
+
+    What converts graphs and reads answers may take long, and runs in threads beside the event loop.
+    """
+
+    async def method(self: AsyncClientPart, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._sender.send(await to_thread(call, *args, **kwargs))
+
+    return as_method(method, call)

@@ -1,0 +1,1 @@
+"""Choosing variants, and running models."""

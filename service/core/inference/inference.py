@@ -1,0 +1,256 @@
+"""Running models on graphs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.graphs.rows import (
+    Nodes,
+    Rows,
+    check_nodes,
+    count_of,
+    features_of,
+    ids_of,
+    pick,
+    reached,
+)
+from hetune.service.core.inference.answers import Answer, LayerReport, Report
+from hetune.service.core.inference.deadline import check_deadline
+from hetune.service.core.inference.metrics import Metrics
+from hetune.service.core.inference.regret import RegretSamples
+from hetune.service.core.inference.runs import note, runs_of
+from hetune.service.core.inference.selection import Selection
+from hetune.service.core.inference.steps import step
+from hetune.service.core.inference.subset import Plan, Subset, planned
+from hetune.service.core.models.engine import Engine
+from hetune.service.core.models.jumping import join
+from hetune.service.core.models.models import Model
+from hetune.variants.errors import InputError
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.threads import used_threads, using_threads
+
+_FLOAT_BYTES = 4
+_IDS_BYTES = 24
+"""Of a row that is asked for: its node's id as int64, in the graph's order, and where it is."""
+_ONCE = 1.0
+"""Runs that what was cut out of a graph is prepared for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What is to be computed."""
+
+    model: Model
+    graph: HeteroGraph
+    plan: Plan
+    nodes: Nodes | None
+    by_type: bool
+    needed: frozenset[int]
+    deadline: float | None
+
+    def graph_of(self, layer: int) -> HeteroGraph:
+        """What a layer runs on: all of the graph, or a part of it."""
+        return self.graph if self.plan.steps is None else self.plan.steps[layer].graph
+
+
+class Inference:
+    """Full-graph inference by the variants that a selection chooses.
+
+    Args:
+        selection: Finds models and graphs, and chooses.
+        engine: What runs layers.
+        limits: What runs may hold.
+        metrics: Where layers that ran are counted and timed.
+        regret: Who may run a layer again later.
+    """
+
+    def __init__(
+        self,
+        selection: Selection,
+        engine: Engine,
+        limits: Limits,
+        metrics: Metrics,
+        regret: RegretSamples,
+    ) -> None:
+        self._selection, self._engine, self._limits = selection, engine, limits
+        self._metrics, self._regret = metrics, regret
+
+    def run(
+        self,
+        model: str | Model,
+        graph: HeteroGraph | str,
+        features: Tensor | Mapping[str, Tensor],
+        *,
+        version: int | None = None,
+        nodes: Nodes | None = None,
+        subset: Subset = "auto",
+        outputs: Sequence[int] | None = None,
+        variants: Sequence[str | None] | None = None,
+        memory_limit: int | None = None,
+        explain: bool = False,
+        deadline: float | None = None,
+    ) -> Answer:
+        """Runs a model on a graph.
+
+        What is chosen depends on what is asked alone, not on earlier requests; so do the bits of
+        the result.
+
+        Args:
+            model: A model, or the name of one that is kept.
+            graph: A graph, or the id of one that is kept.
+            features: Rows of all nodes in the graph's order, float32 [N, in_channels]; or those
+                of each node type.
+            version: Of a model that is named; the latest if None.
+            nodes: Whose rows to give; of all nodes if None, by node type if the features are.
+            subset: How to compute rows of some nodes: "full" cuts them out of a run on the whole
+                graph, "reach" runs each layer on what they depend on alone, "auto" does what is
+                predicted to be faster.
+            outputs: Which layers' outputs to give, by number; with jumping connections, the number
+                after the last layer's is that of what they join. The model's if None.
+            variants: Ids to run, None for the selector's choice; one for each layer.
+            memory_limit: Most bytes that a layer's temporaries, scratch and result may take.
+            explain: Add why variants were chosen.
+            deadline: Time of `time.monotonic()` after which no further layer is begun.
+
+        Raises:
+            NotFoundError: There is no such model or graph.
+            InputError: Graph, features, nodes or outputs do not fit.
+            VariantError: A layer has no such variant.
+            MemoryLimitError: No variant fits the limit.
+            TooLargeError: The outputs would be over the service's limit.
+            DeadlineError: The deadline has passed.
+            DeviceError: The GPU that layers run on fails, or has no memory left.
+        """
+        check_deadline(deadline)
+        found, given, expected_runs = self._selection.resolve(model, version, graph)
+        joined, wanted = len(found.modules), outputs_of(outputs, found.description.num_outputs)
+        needed = frozenset(range(joined)) if joined in wanted else wanted
+        x = features_of(features, given, found.description.in_channels)
+        check_nodes(nodes, given)
+
+        asked = None if nodes is None else count_of(nodes, given)
+        self.check_memory(found, 0, wanted | needed, asked)
+
+        def layers(graphs: Sequence[HeteroGraph], once: bool) -> tuple[LayerReport, ...]:
+            most = max(graph.num_nodes for graph in graphs)
+            self.check_memory(found, most, wanted | needed, asked)
+            return self._selection.layers(
+                found,
+                graphs,
+                _ONCE if once else expected_runs,
+                variants=variants,
+                memory_limit=memory_limit,
+                explain=explain,
+            )
+
+        ids = None if nodes is None else ids_of(nodes, given)
+        with self._engine.guarded():
+            plan = planned(given, ids, len(found.modules), needed, subset, layers)
+        by_type = not isinstance(features, Tensor)
+        run = _Run(found, given, plan, nodes, by_type, needed, deadline)
+        with torch.no_grad(), self._engine.guarded():
+            reports, kept = self._compute(run, x)
+        is_free = variants is None and memory_limit is None
+        if is_free and plan.steps is None and math.isinf(expected_runs):
+            self._regret.offer(found, given, [layer.variant for layer in plan.layers])
+        if joined in wanted:
+            kept[joined] = join([kept[number] for number in range(joined)], found.description)
+        report = Report(
+            model=found.name,
+            version=found.version,
+            graph=given.fingerprint,
+            layers=reports,
+            subset=plan.report,
+        )
+        return Answer(report, {number: kept[number] for number in sorted(wanted)})
+
+    def _compute(self, run: _Run, x: Tensor) -> tuple[tuple[LayerReport, ...], dict[int, Rows]]:
+        """What each layer did, and the rows that are needed."""
+        kept: dict[int, Rows] = {}
+        reports: list[LayerReport] = []
+        for number, layer in enumerate(run.plan.layers):
+            check_deadline(run.deadline)
+            with step("compute", layer=layer.layer, number=number, variant=layer.variant):
+                x, seconds, threads = self._layer(run, number, x)
+            runs = runs_of(run.model.compiled[number], run.graph_of(number))
+            prepared = note(runs, layer.variant, seconds)
+            ran = {"measured_seconds": seconds, "threads": threads}
+            reports.append(layer.model_copy(update=ran))
+            self._metrics.layer_ran(reports[-1], prepared=prepared)
+            if number in run.needed:
+                kept[number] = self._rows(run, number, x)
+        return tuple(reports), kept
+
+    def _layer(self, run: _Run, number: int, x: Tensor) -> tuple[Tensor, float, int]:
+        """A layer's finished output, and the seconds and threads that the layer took."""
+        engine, model = self._engine, run.model
+        graph, layer = engine.graph(run.graph_of(number)), run.plan.layers[number]
+        part = None if run.plan.steps is None else run.plan.steps[number]
+        if part is not None:
+            x = part.inputs(x)
+        if number == 0:
+            x = engine.put(x)
+        with using_threads(layer.threads):
+            start = engine.ground.now()
+            out = model.compiled[number](x, graph, variant=layer.variant)
+            seconds = engine.ground.now() - start
+            threads = used_threads()
+            out = model.finishes[number](out)
+        return out if part is None else part.needed(out), seconds, threads
+
+    def _rows(self, run: _Run, number: int, out: Tensor) -> Rows:
+        """The rows to give, of those that a layer gave."""
+        if run.nodes is None:  # types' rows are parts of one tensor
+            return pick(self._engine.ground.fetch(out), run.graph, None, run.by_type)
+        if run.plan.steps is None:
+            return self._engine.fetch(pick(out, run.graph, run.nodes, run.by_type))
+        among = run.plan.steps[number].nodes
+        return self._engine.fetch(reached(out, among, run.graph, run.nodes))
+
+    def check_memory(
+        self, model: Model, nodes: int, outputs: frozenset[int], asked: int | None = None
+    ) -> None:
+        """Checks what is held at the same time: outputs, a layer's input, copies of its result.
+
+        Args:
+            model: What is to run.
+            nodes: Of what it runs on.
+            outputs: Which are given.
+            asked: Rows of each, as often as they are asked for; a row of each node if None.
+
+        Raises:
+            TooLargeError: It is over the service's limit.
+        """
+        widths = model.description.widths
+        kept = sum((*widths, model.description.out_channels)[number + 1] for number in outputs)
+        held = zip(itertools.pairwise(widths), model.finishes, strict=True)
+        at_work = max(a + b * (1 + finish.copies) for (a, b), finish in held)
+        rows, ids = (nodes, 0) if asked is None else (asked, _IDS_BYTES)
+        check_limit(
+            "bytes for features and outputs",
+            (nodes * at_work + rows * kept) * _FLOAT_BYTES + rows * ids,
+            self._limits.run_bytes,
+        )
+
+
+def outputs_of(outputs: Sequence[int] | None, count: int) -> frozenset[int]:
+    """The outputs that are asked for, of so many; the last one if None are named.
+
+    Raises:
+        InputError: There is no such output, or an empty list of them.
+    """
+    if outputs is None:
+        return frozenset({count - 1})
+    for number in outputs:
+        if not 0 <= number < count:
+            raise InputError(f"there is no output {number}: number them from 0 to {count - 1}")
+    if not outputs:
+        raise InputError("outputs is empty: name at least one layer, or leave it out")
+    return frozenset(outputs)

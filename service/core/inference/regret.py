@@ -1,0 +1,155 @@
+"""What choices have lost, as samples: a layer that ran is run again beside its runners-up."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from hetune.costmodel.following import Following, Given
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.inference.metrics import Metrics
+from hetune.service.core.inference.selection import threads_for
+from hetune.service.core.models.engine import Engine
+from hetune.service.core.models.models import Model
+from hetune.variants.errors import InputError
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.threads import using_threads
+
+ROUNDS = 3
+_RUNNERS_UP = 2
+_MOST_SECONDS = 0.1
+_FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """A layer on a graph, and the variants to compare. In steps, so that requests can come between.
+
+    The graph is a copy without indexes, so that nobody waits for what is being prepared on it;
+    features are drawn, for a client's are not kept, and times do not depend on them.
+
+    Attributes:
+        layer: "rgcn", "rgat" or "hgt".
+        variants: The chosen one, then the runners-up.
+        threads: That their kernels use.
+    """
+
+    layer: str
+    variants: tuple[str, ...]
+    threads: int
+    _engine: Engine
+    _model: Model
+    _number: int
+    _graph: HeteroGraph
+    _x: torch.Tensor
+
+    def run(self, variant: str) -> float:
+        """Runs the layer once by a variant, and gives the seconds. The first run prepares it.
+
+        Raises:
+            DeviceError: The GPU that layers run on fails, or has no memory left.
+        """
+        engine, layer = self._engine, self._model.compiled[self._number]
+        threads = using_threads(self.threads, exactly=True)
+        with engine.guarded(), torch.no_grad(), threads:
+            graph = engine.graph(self._graph)
+            start = engine.ground.now()
+            layer(self._x, graph, variant=variant)
+            return engine.ground.now() - start
+
+
+class RegretSamples:
+    """Holds at most one layer that is to be run again; a later one is not taken before it was.
+
+    Args:
+        rate: Share of runs that are offered to be taken, 0 to 1; 0 for none.
+        following: Who chooses, and so knows the runners-up.
+        engine: What runs layers.
+        limits: `run_bytes` bounds what a sample holds.
+        metrics: Where ratios are noted.
+
+    Raises:
+        InputError: The rate is none.
+    """
+
+    def __init__(
+        self,
+        rate: float,
+        following: Following | Given,
+        engine: Engine,
+        limits: Limits,
+        metrics: Metrics,
+    ) -> None:
+        if not 0 <= rate <= 1:
+            raise InputError(f"{rate} is no share of runs: take a number from 0 to 1")
+        self.rate = rate
+        self._following, self._engine = following, engine
+        self._limits, self._metrics = limits, metrics
+        self._random = random.Random()  # noqa: S311 (nothing secret)
+        self._offered: tuple[Model, HeteroGraph, int, str] | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is something to be run again."""
+        return self._offered is not None
+
+    def offer(self, model: Model, graph: HeteroGraph, variants: Sequence[str]) -> None:
+        """Tells of a run; costs next to nothing.
+
+        Args:
+            model: What ran.
+            graph: What on; one that the service keeps.
+            variants: Chosen for its layers.
+        """
+        if self.rate > 0 and self._offered is None and self._random.random() < self.rate:
+            number = self._random.randrange(len(variants))
+            self._offered = model, graph, number, variants[number]
+
+    def take(self) -> Sample | None:
+        """What is to be run again; None if nothing is, or nothing that should be.
+
+        Left out is what has no runner-up, would take more memory than a run may, or keep a request
+        waiting: variants that are predicted to run for more than a tenth of a second.
+        """
+        offered, self._offered = self._offered, None
+        if offered is None:
+            return None
+        model, graph, number, chosen = offered
+        module = model.modules[number]
+        width = model.description.widths[number]
+        feature_bytes = graph.num_nodes * width * _FLOAT_BYTES
+        limit = self._limits.run_bytes - feature_bytes
+        selector, placed = self._following.active.selector, self._engine.graph(graph)
+        threads = threads_for(selector, module, placed)
+        with using_threads(threads):
+            everything = selector.choose(module, placed).candidates
+        candidates = [
+            candidate
+            for candidate in everything
+            if candidate.peak_bytes <= limit and candidate.seconds <= _MOST_SECONDS
+        ]
+        if chosen not in {candidate.id for candidate in candidates}:
+            return None
+        others = [candidate.id for candidate in candidates if candidate.id != chosen]
+        if not others:
+            return None
+        x = self._engine.put(torch.randn(graph.num_nodes, width))
+        variants = chosen, *others[:_RUNNERS_UP]
+        engine = self._engine
+        return Sample(module.kind, variants, threads, engine, model, number, graph.unindexed(), x)
+
+    def note(self, sample: Sample, seconds: dict[str, list[float]]) -> float:
+        """Notes what was measured, and gives the chosen variant's median over the least one.
+
+        Args:
+            sample: What was run.
+            seconds: Of every variant's runs, without the first.
+        """
+        medians = {variant: statistics.median(times) for variant, times in seconds.items()}
+        ratio = medians[sample.variants[0]] / min(medians.values())
+        self._metrics.regret_sample.labels(sample.layer).observe(ratio)
+        return ratio

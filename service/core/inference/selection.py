@@ -1,0 +1,237 @@
+"""Which variant each layer of a model would run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+from weakref import WeakKeyDictionary
+
+import torch
+
+from hetune.costmodel.following import Following, Given
+from hetune.costmodel.selector import LEARNED, Selector
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.graphs.graphs import GraphStore
+from hetune.service.core.inference.answers import LayerReport, Report, explained
+from hetune.service.core.inference.metrics import Metrics
+from hetune.service.core.inference.steps import step
+from hetune.service.core.models.engine import Engine
+from hetune.service.core.models.fits import check_fits
+from hetune.service.core.models.models import Model, ModelStore
+from hetune.variants.errors import InputError, MemoryLimitError
+from hetune.variants.frontend.nn import RelationalLayer
+from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.graph.state import GraphSlot
+from hetune.variants.graph.threads import kernel_threads, using_threads
+from hetune.variants.runtime.choice import Choice
+from hetune.variants.runtime.scored import Candidate
+
+_Told: TypeAlias = tuple[LayerReport, str]
+ALONE_SECONDS = 0.2e-3
+"""What one thread should take less for is not shared: waking others up, which serve requests
+meanwhile, or rest, takes about as long as they would save."""
+_ONCE = 1.0
+"""Runs that a graph which is not kept is prepared for."""
+
+_REPORTS = GraphSlot[None, WeakKeyDictionary[RelationalLayer, dict[tuple[float, int], _Told]]]()
+
+
+class Selection:
+    """Chooses without running.
+
+    Args:
+        graphs: Where graphs are looked up by id.
+        models: Where models are looked up.
+        following: Tells what chooses now; asked once for all layers of a request.
+        engine: What would run layers: choices are for it.
+        limits: `run_bytes` bounds every choice.
+        metrics: Where choices are counted and timed.
+    """
+
+    def __init__(
+        self,
+        graphs: GraphStore,
+        models: ModelStore,
+        following: Following | Given,
+        engine: Engine,
+        limits: Limits,
+        metrics: Metrics,
+    ) -> None:
+        self._graphs, self._models, self._engine = graphs, models, engine
+        self._following, self._limits, self._metrics = following, limits, metrics
+
+    def select(
+        self,
+        model: str | Model,
+        graph: HeteroGraph | str,
+        *,
+        version: int | None = None,
+        memory_limit: int | None = None,
+        explain: bool = False,
+    ) -> Report:
+        """What would be chosen, and why.
+
+        Args:
+            model: A model, or the name of one that is kept.
+            graph: A graph, or the id of one that is kept.
+            version: Of a model that is named; the latest if None.
+            memory_limit: Most bytes that a layer's temporaries, scratch and result may take.
+            explain: Add launches and candidates.
+
+        Raises:
+            NotFoundError: There is no such model or graph.
+            InputError: The graph is none for this model.
+            MemoryLimitError: No variant fits the limit.
+            DeviceError: The GPU that layers run on fails, or has no memory left.
+        """
+        found, given, expected_runs = self.resolve(model, version, graph)
+        graphs = (given,) * len(found.modules)
+        with self._engine.guarded():
+            layers = self.layers(
+                found, graphs, expected_runs, memory_limit=memory_limit, explain=explain
+            )
+        return Report(
+            model=found.name, version=found.version, graph=given.fingerprint, layers=layers
+        )
+
+    def resolve(
+        self, model: str | Model, version: int | None, graph: HeteroGraph | str
+    ) -> tuple[Model, HeteroGraph, float]:
+        """The model, the graph, and how often it is expected to be run on.
+
+        Raises:
+            NotFoundError: There is no such model or graph.
+            InputError: The graph is none for this model.
+        """
+        found = model if isinstance(model, Model) else self._models.get(model, version)
+        kept = isinstance(graph, str)
+        given = self._graphs.get(graph) if isinstance(graph, str) else graph
+        check_fits(found, given)
+        return found, given, math.inf if kept else _ONCE
+
+    def layers(
+        self,
+        model: Model,
+        graphs: Sequence[HeteroGraph],
+        expected_runs: float,
+        *,
+        variants: Sequence[str | None] | None = None,
+        memory_limit: int | None = None,
+        explain: bool = False,
+    ) -> tuple[LayerReport, ...]:
+        """A choice for each layer.
+
+        Args:
+            model: What would run.
+            graphs: What on, one for each layer.
+            expected_runs: Over how many runs preparation is spread.
+            variants: Ids to take instead, None for the selector's choice; one for each layer.
+            memory_limit: Most bytes that a layer's temporaries, scratch and result may take.
+            explain: Add launches and candidates of what the selector chooses.
+
+        Raises:
+            InputError: There are more or fewer variants than layers.
+            VariantError: A layer has no such variant.
+            MemoryLimitError: No variant fits the limit, or not the one that was asked for.
+        """
+        wanted = tuple(variants) if variants is not None else (None,) * len(model.modules)
+        if len(wanted) != len(model.modules):
+            raise InputError(
+                f"{len(wanted)} variants for {len(model.modules)} layers: give one for each, null "
+                "where the selector shall choose"
+            )
+        limit = self._limits.run_bytes
+        limit = limit if memory_limit is None else min(limit, memory_limit)
+        is_usual = memory_limit is None and variants is None and not explain
+        active = self._following.active
+        selector = active.selector
+        key = expected_runs, torch.get_num_threads()
+        reports = []
+        with self._metrics.select_seconds.time(), step("select", cost_model=active.model):
+            for module, graph, variant in zip(model.modules, graphs, wanted, strict=True):
+                known = _known(selector, module, graph) if is_usual else {}
+                if (found := known.get(key)) is None:
+                    found = known[key] = self._layer(
+                        selector, module, graph, expected_runs, variant, limit, explain
+                    )
+                report, source = found
+                if source != LEARNED:
+                    self._metrics.fallbacks.labels(module.kind).inc()
+                reports.append(report)
+        return tuple(reports)
+
+    def _layer(
+        self,
+        selector: Selector,
+        module: RelationalLayer,
+        graph: HeteroGraph,
+        expected_runs: float,
+        variant: str | None,
+        limit: int,
+        explain: bool,
+    ) -> _Told:
+        graph = self._engine.graph(graph)  # its indexes are there, and runs need them, too
+        explanation = None
+        with using_threads(threads_for(selector, module, graph)):
+            if explain:
+                explanation = selector.explain(
+                    module,
+                    graph,
+                    memory_limit=limit,
+                    expected_runs=expected_runs,
+                    cuda_graph=self._engine.cuda_graph,
+                )
+                choice = explanation.choice
+            else:
+                choice = selector.choose(
+                    module,
+                    graph,
+                    memory_limit=limit,
+                    expected_runs=expected_runs,
+                    cuda_graph=self._engine.cuda_graph,
+                )
+        reason, chosen, seconds = choice.reason, choice.chosen, choice.seconds
+        if variant is not None:
+            reason, chosen = "as asked for", _candidate(choice, variant, limit)
+            seconds = chosen.seconds
+        report = LayerReport(
+            layer=module.kind,
+            variant=chosen.id,
+            reason=reason,
+            predicted_seconds=seconds,
+            peak_bytes=chosen.peak_bytes,
+            threads=choice.threads,
+            explanation=None if explanation is None else explained(explanation),
+        )
+        return report, choice.source
+
+
+def threads_for(selector: Selector, module: RelationalLayer, graph: HeteroGraph) -> int:
+    """How many threads are to run a layer: one, if that should take it next to no time."""
+    if selector.device != "cpu":
+        return kernel_threads()
+    with using_threads(1):
+        alone = selector.choose(module, graph).seconds
+    return 1 if alone < ALONE_SECONDS else kernel_threads()
+
+
+def _known(
+    selector: Selector, module: RelationalLayer, graph: HeteroGraph
+) -> dict[tuple[float, int], _Told]:
+    """What was chosen for a layer on a graph, by expected runs and threads, and who predicted.
+
+    Kept for as long as the graph, the selector and the layer.
+    """
+    layers = graph.state.of(_REPORTS, None, WeakKeyDictionary, owner=selector)
+    return layers.setdefault(module, {})
+
+
+def _candidate(choice: Choice, variant: str, limit: int) -> Candidate:
+    found = choice.candidate(variant)
+    if found.peak_bytes > limit:
+        raise MemoryLimitError(
+            f"{variant} needs {found.peak_bytes} bytes, and the limit is {limit}: raise it, or "
+            "take another variant"
+        )
+    return found

@@ -1,0 +1,108 @@
+"""Campaigns that somebody sent: no file is read for them, and they are bounded before they grow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hetune.profiling import campaign as campaigns
+from hetune.profiling.campaign import Campaign
+from hetune.profiling.corpus import size_of, whole
+from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.formats.safe_names import check_plain
+from hetune.variants.errors import CampaignError, MalformedError
+from hetune.variants.frontend.presets import MOST_WIDTH
+from hetune.variants.graph.threads import MOST_THREADS
+
+MOST_GRAPHS = 1_000
+MOST_PROBLEMS = 10_000
+_MOST_ENTRIES = 1_000
+_MOST_COMBINATIONS = 1_000_000
+_MOST_PROGRAMS = 500
+_MOST_ROUNDS = 1_000
+MOST_SECONDS = 3_600
+_MOST_TEXT = 200
+_MOST_RECIPE = 4_000
+_WHERE = "the campaign"
+
+
+def campaign_of(asked: str | Mapping[str, object], limits: Limits) -> Campaign:
+    """The campaign that a request asks for.
+
+    Args:
+        asked: A preset's name, or what a campaign's file holds.
+        limits: `nodes` and `edges` bound its graphs, `run_bytes` its memory.
+
+    Raises:
+        CampaignError: There is no such preset, or the campaign is described wrongly, or it wants
+            graphs of files: no request names a path.
+        InputError: Its name, or one of a graph or of its family, holds a control character.
+        TooLargeError: It is over a limit.
+        MalformedError: It is nested too deeply, or a number of it is too large for any field.
+    """
+    if isinstance(asked, str):
+        if asked not in campaigns.PRESETS:
+            raise CampaignError(
+                f"no preset {asked[:_MOST_TEXT]!r}: take one of {', '.join(campaigns.PRESETS)}, or "
+                "give a campaign"
+            )
+        return campaigns.load(asked)
+    _check_counts(asked)
+    try:
+        found = campaigns.parse(dict(asked), _WHERE, folder=None, name="submitted")
+    except (OverflowError, RecursionError) as error:
+        raise MalformedError(f"{_WHERE} cannot be read ({error}): take less of it") from None
+    _check_combinations(found)
+    _check_graphs(found, limits)
+    _check_cost(found, limits)
+    check_plain("campaign", (found.name,))
+    check_plain("graph", (text for graph in found.graphs for text in (graph.name, graph.family)))
+    return found
+
+
+def _check_counts(asked: Mapping[str, object]) -> None:
+    """Before any is drawn, or looked at with all others."""
+    for key in ("layers", "kernels", "widths", "squared", "heads", "threads"):
+        given = asked.get(key)
+        if isinstance(given, list):
+            check_limit(f"entries of {key}", len(given), _MOST_ENTRIES)
+    threads = asked.get("threads")
+    given = threads if isinstance(threads, list) else [threads]
+    numbers = [count for count in given if isinstance(count, int)]
+    check_limit("threads", max(numbers, default=0), MOST_THREADS)
+    corpus, graphs = asked.get("corpus"), asked.get("graphs")
+    drawn = corpus.get("graphs") if isinstance(corpus, dict) else None
+    count = drawn if isinstance(drawn, int) else 0
+    count += len(graphs) if isinstance(graphs, list) else 0
+    check_limit("graphs", count, MOST_GRAPHS)
+
+
+def _check_combinations(campaign: Campaign) -> None:
+    """Each is looked at, and each program is compiled as far as its variants' names."""
+    programs = len(campaign.programs) * len(set(campaign.widths)) * len(set(campaign.heads))
+    check_limit("combinations of layer, widths and heads", programs, _MOST_PROGRAMS)
+    pool = len(campaign.programs) * len(campaign.widths)
+    pool *= len(campaign.heads) * len(campaign.threads)
+    check_limit("combinations", pool * len(campaign.graphs), _MOST_COMBINATIONS)
+    each = pool if campaign.sample is None else min(pool, campaign.sample.per_graph)
+    check_limit("problems", each * len(campaign.graphs), MOST_PROBLEMS)
+
+
+def _check_graphs(campaign: Campaign, limits: Limits) -> None:
+    """A part is drawn from a whole, which has to fit, too."""
+    for graph in campaign.graphs:
+        check_limit("characters to describe a graph", len(repr(graph)), _MOST_RECIPE)
+        nodes, edges = size_of(whole(graph))
+        check_limit("nodes", nodes, limits.nodes)
+        check_limit("edges", edges, limits.edges)
+
+
+def _check_cost(campaign: Campaign, limits: Limits) -> None:
+    for text in (campaign.name, campaign.variants):
+        check_limit("characters of a name", len(text), _MOST_TEXT)
+    widths = [width for pair in campaign.widths for width in pair]
+    check_limit("columns", max(*widths, *campaign.heads), MOST_WIDTH)
+    cost = campaign.limits
+    check_limit("rounds", max(cost.most_rounds, cost.repeats), _MOST_ROUNDS)
+    for seconds in (cost.unit_seconds, cost.problem_seconds, cost.setup_seconds):
+        check_limit("seconds", seconds, MOST_SECONDS)
+    check_limit("bytes for a problem", cost.memory_bytes or 0, limits.run_bytes)

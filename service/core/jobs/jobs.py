@@ -1,0 +1,167 @@
+"""Profiling jobs: submitted, watched, cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from hetune.costmodel.fingerprint import is_digest
+from hetune.profiling.jobs.queue import MOST_LISTED
+from hetune.profiling.jobs.records import Job, LogLine, State
+from hetune.profiling.jobs.results import MOST_RESULTS, Result, results
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.jobs.campaigns import campaign_of
+from hetune.service.core.jobs.documents import (
+    JobDocument,
+    JobLine,
+    JobList,
+    JobLog,
+    JobProgress,
+    JobRequest,
+    JobResult,
+    JobResults,
+    MeasuredVariant,
+)
+from hetune.service.core.jobs.measurements import Measurements
+from hetune.variants.errors import InputError
+
+
+class Jobs:
+    """The jobs of the service's store.
+
+    Every method also raises `StoreError` where the database cannot be used.
+
+    Args:
+        measurements: Where they are.
+        limits: What campaigns may ask for.
+    """
+
+    def __init__(self, measurements: Measurements, limits: Limits) -> None:
+        self._measurements, self._limits = measurements, limits
+
+    def submit(self, request: JobRequest) -> JobDocument:
+        """Asks for a campaign to be measured.
+
+        Raises:
+            CampaignError: It is none, has nothing to measure, or wants graphs of files; or the key
+                is none.
+            TooLargeError: It is over a limit.
+            InputError: The machine is no digest, or a name holds a control character.
+            ConflictError: Something else was submitted under the key.
+        """
+        if request.machine is not None and not is_digest(request.machine):
+            raise InputError(
+                f"the machine {request.machine[:64]!r} is no digest of a fingerprint, which has 16 "
+                "digits, 0-9 and a-f: `hetune models` shows them"
+            )
+        campaign = campaign_of(request.campaign, self._limits)
+        job = self._measurements.queue.submit(
+            campaign,
+            retrain=request.retrain,
+            machine=request.machine,
+            idempotency_key=request.idempotency_key,
+        )
+        return _document(job)
+
+    def list(
+        self, *, state: State | None = None, before: int | None = None, limit: int = 100
+    ) -> JobList:
+        """Jobs, the latest first.
+
+        Args:
+            state: Only those that are there.
+            before: Only those with smaller numbers.
+            limit: Most that are given.
+        """
+        limit = min(limit, MOST_LISTED)
+        found = self._measurements.queue.list(state=state, before=before, limit=limit)
+        return JobList(
+            jobs=tuple(map(_document, found)),
+            before=found[-1].id if len(found) == limit else None,
+        )
+
+    def get(self, id: int) -> JobDocument:
+        """A job.
+
+        Raises:
+            NotFoundError: There is none of that number.
+        """
+        return _document(self._measurements.queue.get(id))
+
+    def cancel(self, id: int) -> JobDocument:
+        """Ends a job; what was measured stays. What is final does not change.
+
+        Raises:
+            NotFoundError: There is none of that number.
+        """
+        return _document(self._measurements.queue.cancel(id))
+
+    def log(self, id: int, *, after: int = 0, limit: int = MOST_LISTED) -> JobLog:
+        """What happened to a job.
+
+        Args:
+            id: Its number.
+            after: Only lines with larger numbers.
+            limit: Most that are given.
+
+        Raises:
+            NotFoundError: There is none of that number.
+        """
+        return _log(self._measurements.queue.log(id, after=after, limit=limit), after)
+
+    def log_end(self, id: int, *, limit: int = MOST_LISTED) -> tuple[JobLog, int]:
+        """The last of what happened to a job, and how many lines came before.
+
+        Args:
+            id: Its number.
+            limit: Most lines that are given.
+
+        Raises:
+            NotFoundError: There is none of that number.
+        """
+        found, before = self._measurements.queue.log_end(id, limit=limit)
+        return _log(found, after=0), before
+
+    def results(self, id: int, *, after: int = 0, limit: int = 20) -> JobResults:
+        """What is known of a job's problems.
+
+        Args:
+            id: Its number.
+            after: Only units with larger numbers.
+            limit: Most that are given.
+
+        Raises:
+            NotFoundError: There is none of that number.
+        """
+        limit = min(limit, MOST_RESULTS)
+        found = results(self._measurements.store, id, after=after, limit=limit)
+        return JobResults(
+            results=tuple(map(_result, found)),
+            after=found[-1].unit if len(found) == limit else None,
+        )
+
+
+def _document(job: Job) -> JobDocument:
+    return JobDocument(**{**asdict(job), "progress": JobProgress(**asdict(job.progress))})
+
+
+def _log(found: Sequence[LogLine], after: int) -> JobLog:
+    lines = tuple(JobLine(number=line.number, when=line.when, text=line.text) for line in found)
+    return JobLog(lines=lines, after=lines[-1].number if lines else after)
+
+
+def _result(found: Result) -> JobResult:
+    problem = found.problem
+    return JobResult(
+        unit=found.unit,
+        layer=problem.layer,
+        d_in=problem.d_in,
+        d_out=problem.d_out,
+        heads=problem.heads,
+        threads=problem.threads,
+        device=problem.device,
+        graph=problem.graph.name,
+        family=problem.graph.family,
+        state=found.state,
+        variants=tuple(MeasuredVariant(**asdict(variant)) for variant in found.variants),
+    )

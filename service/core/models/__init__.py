@@ -1,0 +1,1 @@
+"""Models, and the device that runs their layers."""

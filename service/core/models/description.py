@@ -1,0 +1,164 @@
+"""What a model is, without its weights: relational layers, normalizations and activations."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from hetune.service.core.formats.documents import Document, Positive
+from hetune.variants.errors import GraphError
+from hetune.variants.graph.convert.edge_index_dict import relation_names
+from hetune.variants.graph.vocabulary import Vocabulary
+
+_MOST_LAYERS = 64
+Width = Annotated[int, Field(ge=1, le=65536)]
+Relations = Annotated[int, Field(ge=0, le=1_000_000)]
+Activation = Literal["none", "relu", "elu", "gelu", "tanh"]
+Normalization = Literal["none", "layer", "batch"]
+Jumping = Literal["none", "cat", "max"]
+
+
+class _Layer(Document):
+    """What all layers have."""
+
+    out_channels: Width
+    # Left out of what is kept where there is none: it was not there in earlier versions.
+    normalization: Annotated[Normalization, Field(exclude_if=lambda name: name == "none")] = "none"
+    activation: Activation = "none"
+
+
+class RgcnLayer(_Layer):
+    """`hetune.nn.RGCN` with its options."""
+
+    layer: Literal["rgcn"]
+    aggr: Literal["mean", "add"] = "mean"
+    num_bases: Width | None = None
+    num_blocks: Width | None = None
+    self_loop: bool = True
+    bias: bool = True
+    residual: bool = False
+
+    @property
+    def width(self) -> int:
+        """Of the rows that it gives out."""
+        return self.out_channels
+
+
+class RgatLayer(_Layer):
+    """`hetune.nn.RGAT` with its options; gives out rows of `heads * out_channels`."""
+
+    layer: Literal["rgat"]
+    heads: Width = 1
+    softmax: Literal["across", "within"] = "across"
+    attention: Literal["per_head", "shared"] = "per_head"
+    relation_attention: bool = False
+    negative_slope: float = 0.2
+    num_bases: Width | None = None
+    self_loop: bool = False
+    bias: bool = True
+    residual: bool = False
+
+    @property
+    def width(self) -> int:
+        """Of the rows that it gives out."""
+        return self.heads * self.out_channels
+
+
+class HgtLayer(_Layer):
+    """`hetune.nn.HGT` with its options; needs the model's metadata."""
+
+    layer: Literal["hgt"]
+    heads: Positive = 1
+
+    @property
+    def width(self) -> int:
+        """Of the rows that it gives out."""
+        return self.out_channels
+
+
+# Left out of what is kept where there are none: they were not there in earlier versions.
+Names: TypeAlias = Annotated[tuple[str, ...] | None, Field(exclude_if=lambda names: names is None)]
+Layer: TypeAlias = Annotated[RgcnLayer | RgatLayer | HgtLayer, Field(discriminator="layer")]
+
+
+class Metadata(Document):
+    """Types of nodes and edges of the graphs that a model is for, in the graphs' order."""
+
+    ntypes: tuple[str, ...]
+    etypes: tuple[tuple[str, str, str], ...]
+
+
+class ModelDescription(Document):
+    """A stack of layers: what one gives out, normalized and activated, is what the next takes in.
+
+    The model gives out the last layer's rows, or with jumping connections (Xu et al. 2018) what all
+    layers give out, side by side ("cat") or the largest of each column ("max").
+
+    Where it has names of types, its weights are in their order: a graph with the same names is met
+    in its own order, one with others is refused.
+    """
+
+    most_fields: ClassVar[int | None] = _MOST_LAYERS << 5
+    in_channels: Width
+    num_relations: Relations
+    layers: Annotated[tuple[Layer, ...], Field(min_length=1, max_length=_MOST_LAYERS)]
+    metadata: Metadata | None = None
+    relations: Names = None
+    node_types: Names = None
+    jumping: Jumping = "none"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.metadata is None:
+            if any(layer.layer == "hgt" for layer in self.layers):
+                raise ValueError("a model with hgt layers needs metadata: ntypes and etypes")
+        elif len(self.metadata.etypes) != self.num_relations:
+            raise ValueError(
+                f"metadata has {len(self.metadata.etypes)} etypes but num_relations is "
+                f"{self.num_relations}: make them equal"
+            )
+        if self.relations is not None and len(self.relations) != self.num_relations:
+            raise ValueError(
+                f"there are {len(self.relations)} relations but num_relations is "
+                f"{self.num_relations}: make them equal"
+            )
+        if self.metadata and self.node_types not in (None, self.metadata.ntypes):
+            raise ValueError("node_types are not the metadata's ntypes: leave node_types out")
+        try:
+            _ = self.vocabulary
+        except GraphError as error:
+            raise ValueError(str(error)) from None
+        if self.jumping == "max" and len({layer.width for layer in self.layers}) > 1:
+            raise ValueError(
+                f"jumping is 'max' but the layers give out rows of {list(self.widths[1:])}: make "
+                "them of one width, or take 'cat'"
+            )
+        return self
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary | None:
+        """Names of the types that weights are for, in their order; None where none are known."""
+        if self.metadata is not None:
+            triples = self.metadata.etypes
+            relations = self.relations or tuple(relation_names(triples))
+            return Vocabulary(self.metadata.ntypes, relations, triples)
+        if self.relations is None:
+            return None
+        return Vocabulary(self.node_types, self.relations)
+
+    @property
+    def num_outputs(self) -> int:
+        """Layers, and one more for what jumping connections join: the last is the model's."""
+        return len(self.layers) + (self.jumping != "none")
+
+    @property
+    def out_channels(self) -> int:
+        """Of the rows that the model gives out."""
+        return sum(self.widths[1:]) if self.jumping == "cat" else self.widths[-1]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the input and of each layer's output."""
+        return (self.in_channels, *(layer.width for layer in self.layers))

@@ -1,0 +1,287 @@
+"""What `infer` and `select` are asked, in JSON and in safetensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+import torch
+from pydantic import ConfigDict
+from torch import Tensor
+
+from hetune.service.core.formats.container import Content
+from hetune.service.core.formats.documents import (
+    MOST_TYPED,
+    Bytes,
+    Document,
+    Positive,
+    Seconds,
+    parse,
+)
+from hetune.service.core.formats.json_arrays import JsonArray
+from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.message import unpack
+from hetune.service.core.formats.number_fields import (
+    Few,
+    MaybeTypedRows,
+    MaybeTypedRowsOrName,
+    TypedIntegers,
+    TypedRows,
+)
+from hetune.service.core.graphs.document import GraphDocument, GraphHeader, graph_of
+from hetune.service.core.graphs.features import Features
+from hetune.service.core.graphs.rows import Nodes
+from hetune.service.core.inference.subset import Subset
+from hetune.service.http.body import Media
+from hetune.variants.errors import InputError, MalformedError
+from hetune.variants.graph.hetero import HeteroGraph
+
+JsonRows: TypeAlias = JsonArray | dict[str, JsonArray]
+
+
+class SelectHeader(Document):
+    """What would be chosen for a model on a graph, in safetensors: arrays are tensors."""
+
+    graph: str | GraphHeader
+    version: Positive | None = None
+    memory_limit: Bytes | None = None
+    explain: bool = False
+
+
+class _RunHeader(SelectHeader):
+    outputs: Few | None = None
+    subset: Subset = "auto"
+    variants: tuple[str | None, ...] | None = None
+    deadline_seconds: Seconds | None = None
+
+
+class InferHeader(_RunHeader):
+    """A run of a model on a graph, in safetensors: arrays are tensors.
+
+    Features are tensors, too, or the name of features that are kept with the graph. `nodes` are
+    tensors, but for node types all of whose rows are wanted.
+    """
+
+    most_fields: ClassVar[int | None] = MOST_TYPED
+    features: str | None = None
+    nodes: dict[str, None] | None = None
+
+
+class FeaturesDocument(Document):
+    """Features to keep: rows of numbers, of all nodes or by node type."""
+
+    has_arrays: ClassVar[bool] = True
+    most_fields: ClassVar[int | None] = MOST_TYPED
+    x: TypedRows
+
+    def rows(self, nodes: int) -> Features:
+        """The rows as tensors.
+
+        Args:
+            nodes: How many a graph has.
+
+        Raises:
+            InputError: They are not as many, of different lengths, or do not fit float32.
+        """
+        parts = self.x.values() if isinstance(self.x, dict) else (self.x,)
+        if (count := sum(part.rows for part in parts)) != nodes:
+            raise InputError(f"x has {count} rows: give {nodes}, one for each node of the graph")
+        if isinstance(self.x, dict):
+            return {name: _matrix(_name(name), rows, None) for name, rows in self.x.items()}
+        return _matrix("x", self.x, None)
+
+
+class SelectDocument(SelectHeader):
+    """What would be chosen for a model on a graph."""
+
+    has_arrays: ClassVar[bool] = True
+    graph: str | GraphDocument
+
+
+class InferDocument(_RunHeader):
+    """A run of a model on a graph.
+
+    `x` are rows of numbers, of all nodes or by node type; or `features` is the name of features
+    that are kept with the graph. (`features` may be the rows, too, as it was before there was `x`.)
+    Of a node type of `nodes` null stands for all.
+    """
+
+    has_arrays: ClassVar[bool] = True
+    most_fields: ClassVar[int | None] = MOST_TYPED
+    graph: str | GraphDocument
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["x"]}, {"required": ["features"]}]}
+    )
+    x: MaybeTypedRows = None
+    features: MaybeTypedRowsOrName = None
+    nodes: TypedIntegers = None
+
+
+class _Deadline(Document, extra="ignore"):
+    has_arrays: ClassVar[bool] = True
+    most_fields: ClassVar[int | None] = MOST_TYPED
+    deadline_seconds: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InferRequest:
+    """A request with its tensors.
+
+    Attributes:
+        header: The rest, without lists of what is a tensor here.
+        graph: A graph, or an id.
+        features: Rows of all nodes, or by node type, which may not be read yet; or the name of
+            those that the graph has.
+        nodes: Whose rows to answer with.
+    """
+
+    header: _RunHeader
+    graph: HeteroGraph | str
+    features: Features | JsonRows | str
+    nodes: Nodes | None
+
+    def rows(self, width: int) -> Features | str:
+        """The features, read.
+
+        Args:
+            width: Numbers in a row, as the model takes them.
+
+        Raises:
+            InputError: They are rows of different lengths, or of another one, or do not fit
+                float32.
+        """
+        given = self.features
+        if isinstance(given, str | Tensor):
+            return given
+        if isinstance(given, JsonArray):
+            return _matrix("x", given, width)
+        return {
+            name: rows if isinstance(rows, Tensor) else _matrix(_name(name), rows, width)
+            for name, rows in given.items()
+        }
+
+
+def read_deadline(media: Media, body: Content) -> float | None:
+    """Seconds that a request to run has, if it says so; the rest of it is left to its turn.
+
+    Raises:
+        MalformedError: It cannot be read so far.
+    """
+    text = bytes(body) if media is Media.JSON else unpack(body).document
+    return parse(_Deadline, text).deadline_seconds
+
+
+def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
+    """Reads a request to run.
+
+    Raises:
+        MalformedError: It does not have the documented form.
+        TooLargeError: Its graph is over a limit.
+        GraphError: Its graph is none.
+    """
+    if media is Media.JSON:
+        document = parse(InferDocument, bytes(body))
+        _check_one(document.features, document.x)
+        given = document.features if document.x is None else document.x
+        assert given is not None
+        return InferRequest(
+            document.model_copy(update={"graph": "", "features": None, "x": None, "nodes": None}),
+            _given(document.graph, limits),
+            given,
+            _nodes(document.nodes),
+        )
+    message = unpack(body)
+    header = parse(InferHeader, message.document)
+    graph = _contained(header.graph, message.group("graph"), limits)
+    for name in message.tensors:
+        if name.partition("/")[0] not in ("x", "nodes", "graph"):
+            raise MalformedError(f"there is no use for the tensor {name!r}: give x, nodes, graph")
+    x = message.group("x")
+    _check_one(header.features, x)
+    features = header.features if x is None else x
+    assert features is not None
+    return InferRequest(header, graph, features, _with_whole(message.group("nodes"), header.nodes))
+
+
+def read_select(
+    media: Media, body: Content, limits: Limits
+) -> tuple[SelectHeader, HeteroGraph | str]:
+    """Reads a request to choose.
+
+    Raises:
+        MalformedError: It does not have the documented form.
+        TooLargeError: Its graph is over a limit.
+        GraphError: Its graph is none.
+    """
+    if media is Media.JSON:
+        document = parse(SelectDocument, bytes(body))
+        return document, _given(document.graph, limits)
+    message = unpack(body)
+    header = parse(SelectHeader, message.document)
+    return header, _contained(header.graph, message.group("graph"), limits)
+
+
+def _check_one(features: object, x: object) -> None:
+    if features is not None and x is not None:
+        raise MalformedError("there are both x and features: give one")
+    if features is None and x is None:
+        raise MalformedError(
+            "features are missing: give rows as x, of all nodes or by node type, or as features "
+            "the name of those that are kept with the graph"
+        )
+
+
+def _given(graph: str | GraphHeader, limits: Limits) -> HeteroGraph | str:
+    if isinstance(graph, GraphDocument):
+        return graph_of(graph, graph.arrays(limits), limits)
+    assert isinstance(graph, str)
+    return graph
+
+
+def _contained(
+    graph: str | GraphHeader, arrays: Tensor | dict[str, Tensor] | None, limits: Limits
+) -> HeteroGraph | str:
+    if isinstance(graph, str):
+        if arrays is not None:
+            raise MalformedError("there are tensors of a graph beside a graph's id: give one")
+        return graph
+    if not isinstance(arrays, dict):
+        raise MalformedError("the graph's tensors are missing: give graph/src, graph/dst, ...")
+    return graph_of(graph, arrays, limits)
+
+
+def _name(ntype: str) -> str:
+    return f"x of {ntype[:64]!r}"
+
+
+def _matrix(what: str, rows: JsonArray, width: int | None) -> Tensor:
+    if width is not None and rows.rows and rows.width != width:
+        raise InputError(f"{what} has rows of {rows.width} numbers: give {width} in each")
+    return torch.from_numpy(rows.matrix(what))
+
+
+def _nodes(given: JsonArray | dict[str, JsonArray | None] | None) -> Nodes | None:
+    if isinstance(given, dict):
+        return {name: None if ids is None else _ids(ids) for name, ids in given.items()}
+    return None if given is None else _ids(given)
+
+
+def _with_whole(
+    ids: Tensor | dict[str, Tensor] | None, whole: dict[str, None] | None
+) -> Nodes | None:
+    """Ids that are given, and the node types all of whose rows are wanted."""
+    if whole is None:
+        return ids
+    if isinstance(ids, Tensor):
+        raise MalformedError("there are nodes with and without types: give one form")
+    given = ids or {}
+    for name in whole:
+        if name in given:
+            raise MalformedError(
+                f"there are ids of {name!r}, and all of its nodes are asked for: give one"
+            )
+    return {**given, **whole}
+
+
+def _ids(given: JsonArray) -> Tensor:
+    return torch.from_numpy(given.integers("nodes")).long()

@@ -1,0 +1,1 @@
+"""The application: all routes, what wraps them, and the socket."""

@@ -1,0 +1,47 @@
+"""Runs layers again while nothing else is to be done, to see what choices have lost."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+
+from hetune.service.core.inference.regret import ROUNDS, RegretSamples, Sample
+from hetune.service.http.work import Work
+
+LOOK_SECONDS = 0.2
+_log = logging.getLogger(__name__)
+
+
+async def sample_regret(work: Work) -> None:
+    """Looks for something to run again, until it is cancelled; ends at once where nothing may be.
+
+    Nothing begins while a request is under way. One that comes meanwhile waits for one run of one
+    variant at most: what is left of the sample is dropped.
+    """
+    regret = work.service.regret
+    while regret.rate > 0:
+        await asyncio.sleep(LOOK_SECONDS)
+        if not regret.is_waiting or not work.is_quiet():
+            continue
+        try:
+            sample = await asyncio.to_thread(regret.take)
+            if sample is not None:
+                await _measure(work, regret, sample)
+        except Exception as error:  # a sample is worth nobody's answer
+            _log.warning("a sample of regret failed: %s", error)
+
+
+async def _measure(work: Work, regret: RegretSamples, sample: Sample) -> None:
+    for variant in sample.variants:
+        if not work.is_quiet():
+            return
+        await work.aside(functools.partial(sample.run, variant))
+    seconds: dict[str, list[float]] = {variant: [] for variant in sample.variants}
+    for _ in range(ROUNDS):
+        for variant, times in seconds.items():
+            if not work.is_quiet():
+                return
+            times.append(await work.between(functools.partial(sample.run, variant)))
+    ratio = regret.note(sample, seconds)
+    _log.info("a sample of regret: %s by %s, %.3f", sample.layer, sample.variants[0], ratio)

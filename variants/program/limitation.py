@@ -1,0 +1,33 @@
+"""What no kernel computes yet: such programs run in the interpreter."""
+
+from __future__ import annotations
+
+from hetune.variants.program.nodes import End, Let, Program, Reduce, Space, Take, Type
+
+
+def limitation(program: Program) -> str | None:
+    """Why a verified program has no kernels, for a reader; None where it has."""
+    if len(program.results) > 1:
+        return f"it has {len(program.results)} results: only one is supported"
+    types = program.types
+    space = types[program.result].space
+    if space is not Space.NODE:
+        return f"its result has {space} rows: only node rows are supported"
+    reasons = (_limitation(let, types) for let in program.lets)
+    return next((reason for reason in reasons if reason), None)
+
+
+def _limitation(let: Let, types: dict[str, Type]) -> str | None:
+    match let.op:
+        case Reduce(fn=fn) if fn != "sum":
+            return f"{let.name} is a {fn} of rows: only sums are supported"
+        case Reduce(space=space) if space not in (Space.NODE, Space.DST_PAIR):
+            return (
+                f"{let.name} is a sum into {space} rows: only sums into nodes and destination "
+                "pairs are supported"
+            )
+        case Reduce(end=End.SRC):
+            return f"{let.name} is a sum at sources: only sums at destinations are supported"
+        case Take(x=x) if types[x].space is Space.SHARED:
+            return f"{let.name} copies a shared row: it joins any rows as it is"
+    return None
