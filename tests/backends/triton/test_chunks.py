@@ -85,7 +85,7 @@ def test_isolated_nodes_and_no_edges(name, check, small, empty):
     check(parse(LAUNCHES[name].format(d=2, h=1)), empty, EDGES)
 
 
-@pytest.mark.parametrize("seed", [22, 55, 65, 150, 152])
+@pytest.mark.parametrize("seed", [22, 37, 55, 117, 139])
 def test_random_launches(seed, check, small):
     launch = random_launch(seed, (1, 3))
     assert shares_edges(launch, EDGES)
