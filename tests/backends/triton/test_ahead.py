@@ -68,7 +68,7 @@ def test_sums_and_softmaxes_compile(balance, capability, tmp_path):
 @pytest.mark.parametrize(("precision", "capability"), [("ieee", 90), ("bf16", 80)])
 def test_products_with_functions_of_their_rows_compile(capability, precision, tmp_path):
     """And what fills the rows that they leave out; with several tiles of columns and of terms."""
-    launch = parse(ACTIVATED.format(d=45, h=2, n=90, only=" only=dst fill"))
+    launch = fused(parse(ACTIVATED.format(d=45, h=2, n=90, only=" only=dst fill")), "cuda")
     text = emit(launch, GpuSchedule(), precision).source.text
     assert "= gelu(x_tile)" in text
     assert len(cubins_of(text, capability, tmp_path)) == 2
