@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-_SERVE = "from hetune.clients.cli.app import main; main()"
+_SERVE = "from hetune.clients.cli.start import main; main()"
 _STOP_SECONDS = 60
 
 

@@ -48,17 +48,17 @@ from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.sides import usual
 from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.runtime.calls import Calls, Policy
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.given import weights_of
 from hetune.variants.runtime.pricing import Prices
 from hetune.variants.runtime.scored import domain_of
 from hetune.variants.runtime.table import CandidateTable
-from hetune.variants.runtime.use import Policy, Use
 
 _RESULTS = Path(__file__).resolve().parent / "results"
 _RUNS = 3
-_USES = GraphSlot[None, Use]()
+_CALLS = GraphSlot[None, Calls]()
 _RUNS_GOAL = 1.0
 """Runs that choosing on a new graph is to cost less than."""
 _SCORING_GOAL, _SCORING_TARGET = 2.0, 0.5
@@ -151,7 +151,7 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
 
     def choose(on: HeteroGraph) -> Variant:
         return (
-            on.state.of(_USES, None, Use)
+            on.state.of(_CALLS, None, Calls)
             .next(variants, on, policy, lambda variant: variant)[0]
             .variant
         )
@@ -198,10 +198,10 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
 
 
 def _calls_until_asked(variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy) -> int:
-    use = Use()
+    use = Calls()
     while not use.asked:
         use.next(variants, graph, policy, lambda variant: variant)
-    return use.calls
+    return use.count
 
 
 def as_json(found: Iterable[Overhead]) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from hetune.variants.errors import UnreachableError
 _WIDTH = 64
 _RUNS = 3
 _RUNNERS_UP = 2
-_SERVE = "from hetune.clients.cli.app import main; main()"
+_SERVE = "from hetune.clients.cli.start import main; main()"
 _STOP_SECONDS = 60
 _OPEN_SECONDS = 3600
 _KEEP = "keep"

@@ -129,8 +129,3 @@ def everything() -> LazyGroup:
     for name in SOURCES:
         group.load(name)
     return group
-
-
-def main() -> None:
-    """What the program `hetune` runs, once this is loaded."""
-    app()

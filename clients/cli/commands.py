@@ -19,12 +19,12 @@ SOURCES = {
         "Compare variants on several graphs: the best of each, and what the choice loses.",
     ),
     "variants": Source(
-        ".show",
+        ".variants",
         "variants",
         "List the promoted variants of a layer with default options, or show one of them.",
     ),
     "explain": Source(
-        ".show",
+        ".variants",
         "explain",
         "Say which variant would run on a graph, and why; no kernel is compiled.",
     ),

@@ -26,7 +26,7 @@ _MEMORY_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TimedVariant:
     """A variant that was timed."""
 
     candidate: hetune.Candidate
@@ -45,18 +45,18 @@ class Comparison:
         left_out: Variants that need more memory than is free.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[TimedVariant, ...]
     chosen: str
     difference: float
     left_out: int
 
     @property
-    def best(self) -> Row:
+    def best(self) -> TimedVariant:
         """The fastest."""
         return self.rows[0]
 
     @property
-    def chosen_row(self) -> Row:
+    def chosen_row(self) -> TimedVariant:
         """The chosen one."""
         return next(row for row in self.rows if row.candidate.id == self.chosen)
 
@@ -189,7 +189,7 @@ def compare(
             progress=lambda name: step(),
             clock=clock,
         )
-    rows = [Row(candidate, timings[candidate.id]) for candidate in wanted]
+    rows = [TimedVariant(candidate, timings[candidate.id]) for candidate in wanted]
     rows.sort(key=lambda row: row.timing.median)
     return Comparison(tuple(rows), chosen, largest, left_out), output
 

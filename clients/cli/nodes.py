@@ -20,7 +20,7 @@ _ALL = "all"
 _ENDINGS = (".npy", ".npz", ".safetensors")
 
 
-class Way(StrEnum):
+class SubsetName(StrEnum):
     """How rows of some nodes are computed."""
 
     auto = "auto"
@@ -38,7 +38,7 @@ NodesOption = Annotated[
     ),
 ]
 SubsetOption = Annotated[
-    Way,
+    SubsetName,
     typer.Option(
         help="How to compute rows of some nodes: cut out of a full run, or by what they reach; "
         "auto does what is predicted to be faster."

@@ -16,7 +16,7 @@ from torch import Tensor
 import hetune
 from hetune.clients.cli import console, remote_features
 from hetune.clients.cli.files import check_writable, read_arrays, write_whole
-from hetune.clients.cli.nodes import NodesOption, SubsetOption, Way, nodes_of
+from hetune.clients.cli.nodes import NodesOption, SubsetName, SubsetOption, nodes_of
 from hetune.clients.cli.options import (
     Format,
     GraphName,
@@ -29,8 +29,8 @@ from hetune.clients.cli.options import (
     read_options,
     size_of,
 )
-from hetune.clients.cli.problem import GraphSource
 from hetune.clients.cli.service import Url, connected, read_features, remember, remember_here
+from hetune.clients.cli.sources import GraphSource
 from hetune.variants.errors import InputError
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def infer(
         typer.Option(help="Name of features that the service keeps with the graph."),
     ] = None,
     nodes: NodesOption = None,
-    subset: SubsetOption = Way.auto,
+    subset: SubsetOption = SubsetName.auto,
     version: Version = None,
     memory_limit: MemoryLimit = None,
     deadline: Annotated[

@@ -14,8 +14,9 @@ from torch import Tensor
 import hetune
 from hetune.clients.cli import console
 from hetune.clients.cli.compare import Comparison
+from hetune.clients.cli.device import RunDevice
 from hetune.clients.cli.files import check_writable, write_whole
-from hetune.clients.cli.job import Job, Outcome, Say, perform
+from hetune.clients.cli.layer_run import LayerRun, RunOutcome, Say, perform
 from hetune.clients.cli.options import (
     Every,
     Format,
@@ -38,8 +39,7 @@ from hetune.clients.cli.options import (
     size_of,
     use_threads,
 )
-from hetune.clients.cli.problem import GraphSource, LayerSource
-from hetune.clients.cli.where import Where
+from hetune.clients.cli.sources import GraphSource, LayerSource
 
 
 def run(
@@ -83,10 +83,10 @@ def run(
     use_threads(threads)
     if out is not None:
         check_writable(out)
-    job = Job(
+    request = LayerRun(
         GraphSource(graph, format, scale, inverse, self_loops, seed, read_options(read)),
         LayerSource(layer.value, width, heads, seed, weights),
-        Where.named(device),
+        RunDevice.named(device),
         variant=variant,
         features=features,
         memory_limit=size_of(memory_limit, "--memory-limit"),
@@ -95,12 +95,12 @@ def run(
         seed=seed,
     )
     terminal = console.beside(out)
-    outcome = perform(job, _say(terminal.print))
+    outcome = perform(request, _say(terminal.print))
     terminal.print(_table(outcome.comparison, rounds))
     for line in _verdict(outcome.comparison):
         terminal.print(line, markup=False, soft_wrap=True)
     if out is not None:
-        _write(out, outcome, job)
+        _write(out, outcome, request)
         terminal.print(
             f"wrote {list(outcome.output.shape)} float32 to {out}", markup=False, soft_wrap=True
         )
@@ -131,7 +131,7 @@ def bench(
     use_threads(threads)
     if as_json is not None:
         check_writable(as_json)
-    limit, where = size_of(memory_limit, "--memory-limit"), Where.named(device)
+    limit, run_device = size_of(memory_limit, "--memory-limit"), RunDevice.named(device)
     rows = console.table(
         *("graph", "edges", "best variant", "ms", "chosen variant", "ms", "regret", "vanilla ms"),
         left=("graph", "best variant", "chosen variant"),
@@ -144,16 +144,16 @@ def bench(
     for source in sources:
         source.check()
     for source in sources:
-        job = Job(
+        request = LayerRun(
             source,
             LayerSource(layer.value, width, heads, seed),
-            where,
+            run_device,
             memory_limit=limit,
             top=None if every else top,
             rounds=rounds,
             seed=seed,
         )
-        outcome = perform(job, _say(console.err().print))
+        outcome = perform(request, _say(console.err().print))
         _add_row(rows, source.name, outcome)
         records.append(_record(source.name, outcome))
     console.beside(as_json).print(rows)
@@ -162,7 +162,7 @@ def bench(
             "layer": layer.value,
             "width": width,
             "heads": heads,
-            "device": where.target,
+            "device": run_device.target,
             "threads": torch.get_num_threads(),
             "hetune": hetune.__version__,
         }
@@ -209,7 +209,7 @@ def _verdict(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _add_row(rows: Any, name: str, outcome: Outcome) -> None:
+def _add_row(rows: Any, name: str, outcome: RunOutcome) -> None:
     comparison = outcome.comparison
     vanilla = [row for row in comparison.rows if row.candidate.id.startswith("vanilla/")]
     rows.add_row(
@@ -224,7 +224,7 @@ def _add_row(rows: Any, name: str, outcome: Outcome) -> None:
     )
 
 
-def _record(name: str, outcome: Outcome) -> dict[str, Any]:
+def _record(name: str, outcome: RunOutcome) -> dict[str, Any]:
     comparison = outcome.comparison
     return {
         "graph": name,
@@ -251,17 +251,17 @@ def _record(name: str, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, outcome: Outcome, job: Job) -> None:
+def _write(path: Path, outcome: RunOutcome, request: LayerRun) -> None:
     tensors: dict[str, Tensor] = {"out": outcome.output.cpu().contiguous()}
     metadata = {
-        "graph": job.graph.name,
+        "graph": request.graph.name,
         "graph_fingerprint": outcome.graph.fingerprint,
-        "layer": job.layer.kind,
-        "width": str(job.layer.width),
-        "heads": str(job.layer.heads),
-        "device": job.where.target,
+        "layer": request.layer.kind,
+        "width": str(request.layer.width),
+        "heads": str(request.layer.heads),
+        "device": request.device.target,
         "variant": outcome.comparison.chosen,
-        "seed": str(job.seed),
+        "seed": str(request.seed),
         "hetune": hetune.__version__,
     }
     write_whole(path, save(tensors, metadata))

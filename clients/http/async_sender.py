@@ -9,10 +9,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import httpx
 
-from hetune.clients.http.call import Call, as_method
+from hetune.clients.http.call import ServiceCall, as_method
 from hetune.clients.http.job_calls import Event
 from hetune.clients.http.options import options_of, retries_of
-from hetune.clients.http.retries import Attempts, Outcome
+from hetune.clients.http.retries import CallAttempts, Outcome
 from hetune.clients.http.watch import JobWatch
 from hetune.clients.http.wire import BODY, has_tensors
 
@@ -46,9 +46,9 @@ class AsyncSender:
         self._retries = retries_of(retries)
         self._http = httpx.AsyncClient(**options_of(url, key, timeout, transport))
 
-    async def send(self, call: Call[T], retries: int | None = None) -> T:
+    async def send(self, call: ServiceCall[T], retries: int | None = None) -> T:
         """As `Sender.send`."""
-        attempts = Attempts(
+        attempts = CallAttempts(
             call, self._http.base_url, self._retries if retries is None else retries
         )
         while True:
@@ -82,7 +82,7 @@ class AsyncSender:
         """Ends the connections."""
         await self._http.aclose()
 
-    async def _try(self, call: Call[Any]) -> Outcome:
+    async def _try(self, call: ServiceCall[Any]) -> Outcome:
         try:
             request = call.request(self._http, _pieces(call) if call.body else None)
             response = await self._http.send(request, stream=True)
@@ -98,7 +98,7 @@ class AsyncSender:
         return response
 
 
-async def _pieces(call: Call[Any]) -> AsyncIterator[Any]:
+async def _pieces(call: ServiceCall[Any]) -> AsyncIterator[Any]:
     for piece in call.pieces():
         yield piece
 
@@ -115,7 +115,7 @@ class AsyncClientPart:
 
 
 def sends(
-    call: Callable[P, Call[T]],
+    call: Callable[P, ServiceCall[T]],
 ) -> Callable[Concatenate[AsyncClientPart, P], Coroutine[Any, Any, T]]:
     """The method that sends a call and gives its result.
 

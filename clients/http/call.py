@@ -30,7 +30,7 @@ _LONGEST = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class ServiceCall(Generic[T]):
     """A request, and how its answer is read.
 
     Attributes:
@@ -119,7 +119,7 @@ def _gathered(contents: Iterable[bytes | memoryview]) -> Iterator[bytes | memory
         yield b"".join(waiting)
 
 
-def as_method(method: M, call: Callable[..., Call[Any]]) -> M:
+def as_method(method: M, call: Callable[..., ServiceCall[Any]]) -> M:
     """Gives a client's method the name, the documentation and the parameters of its call."""
     update_wrapper(method, call)
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import httpx
 from torch import nn
 
-from hetune.clients.http.call import Call, Progress, part
+from hetune.clients.http.call import Progress, ServiceCall, part
 from hetune.clients.http.inputs import (
     EdgesByType,
     Features,
@@ -38,7 +38,7 @@ from hetune.variants.graph.vocabulary import VocabularyLike
 # Graphs.
 
 
-def upload_graph(graph: GraphLike, *, progress: Progress | None = None) -> Call[str]:
+def upload_graph(graph: GraphLike, *, progress: Progress | None = None) -> ServiceCall[str]:
     """Gives the service a graph to keep, and returns its id, the fingerprint of its content.
 
     It is streamed: its arrays are not copied as a whole.
@@ -53,7 +53,7 @@ def upload_graph(graph: GraphLike, *, progress: Progress | None = None) -> Call[
         GraphError: It is none.
         TooLargeError: It is over a limit of the service.
     """
-    return Call(
+    return ServiceCall(
         "POST",
         "/v1/graphs",
         _id,
@@ -69,7 +69,7 @@ def edit_graph(
     remove: EdgesByType | None = None,
     add_nodes: Mapping[str, int] | None = None,
     parallel: Parallel = "all",
-) -> Call[str]:
+) -> ServiceCall[str]:
     """Lets the service keep what an edit makes of a graph, which it keeps, too; gives the new id.
 
     The new graph is what `hetune.variants.graph.edited` makes, and has its fingerprint as its id.
@@ -90,56 +90,56 @@ def edit_graph(
     """
     demands = {"add_nodes": dict(add_nodes or {}), "parallel": parallel}
     body = edit_body(demands, edges_of("add", add), edges_of("remove", remove))
-    return Call("PATCH", f"/v1/graphs/{part(id)}", _id, body)
+    return ServiceCall("PATCH", f"/v1/graphs/{part(id)}", _id, body)
 
 
-def graphs() -> Call[tuple[str, ...]]:
+def graphs() -> ServiceCall[tuple[str, ...]]:
     """Ids of the graphs that the service keeps, the one used last first."""
-    return Call(
+    return ServiceCall(
         "GET",
         "/v1/graphs",
         lambda response: tuple(entry["id"] for entry in response.json()["graphs"]),
     )
 
 
-def graph(id: str) -> Call[GraphStatistics]:
+def graph(id: str) -> ServiceCall[GraphStatistics]:
     """Counts and degrees of a graph.
 
     Raises:
         NotFoundError: There is none of that id.
     """
-    return Call(
+    return ServiceCall(
         "GET",
         f"/v1/graphs/{part(id)}",
         lambda response: parse(GraphStatistics, response.content),
     )
 
 
-def delete_graph(id: str) -> Call[None]:
+def delete_graph(id: str) -> ServiceCall[None]:
     """Deletes a graph.
 
     Raises:
         NotFoundError: There is none of that id.
     """
-    return Call("DELETE", f"/v1/graphs/{part(id)}", nothing)
+    return ServiceCall("DELETE", f"/v1/graphs/{part(id)}", nothing)
 
 
-def pin_graph(id: str) -> Call[None]:
+def pin_graph(id: str) -> ServiceCall[None]:
     """Keeps a graph whatever the service's quota, until it is unpinned or deleted.
 
     Raises:
         NotFoundError: There is none of that id.
     """
-    return Call("PUT", f"/v1/graphs/{part(id)}/pin", nothing)
+    return ServiceCall("PUT", f"/v1/graphs/{part(id)}/pin", nothing)
 
 
-def unpin_graph(id: str) -> Call[None]:
+def unpin_graph(id: str) -> ServiceCall[None]:
     """Lets a graph go again when graphs are over the service's quota.
 
     Raises:
         NotFoundError: There is none of that id.
     """
-    return Call("DELETE", f"/v1/graphs/{part(id)}/pin", nothing)
+    return ServiceCall("DELETE", f"/v1/graphs/{part(id)}/pin", nothing)
 
 
 # Models.
@@ -152,7 +152,7 @@ def put_model(
     *,
     jumping: Jumping = "none",
     vocabulary: VocabularyLike | None = None,
-) -> Call[None]:
+) -> ServiceCall[None]:
     """Gives the service a version of a model. Giving it an equal one again changes nothing.
 
     Args:
@@ -174,12 +174,12 @@ def put_model(
     """
     description, weights = describe(layers, jumping, vocabulary)
     body = Pieces(description.model_dump_json(), weights)
-    return Call("PUT", _version_path(name, version), nothing, body)
+    return ServiceCall("PUT", _version_path(name, version), nothing, body)
 
 
-def models() -> Call[dict[str, tuple[int, ...]]]:
+def models() -> ServiceCall[dict[str, tuple[int, ...]]]:
     """The versions of each model that the service keeps."""
-    return Call(
+    return ServiceCall(
         "GET",
         "/v1/models",
         lambda response: {
@@ -188,40 +188,40 @@ def models() -> Call[dict[str, tuple[int, ...]]]:
     )
 
 
-def model(name: str, version: int) -> Call[ModelDescription]:
+def model(name: str, version: int) -> ServiceCall[ModelDescription]:
     """A model's layers.
 
     Raises:
         NotFoundError: There is no such version.
     """
-    return Call(
+    return ServiceCall(
         "GET",
         _version_path(name, version),
         lambda response: parse(ModelDescription, json.dumps(response.json()["description"])),
     )
 
 
-def delete_model(name: str, version: int) -> Call[None]:
+def delete_model(name: str, version: int) -> ServiceCall[None]:
     """Deletes a version of a model.
 
     Raises:
         NotFoundError: There is none.
     """
-    return Call("DELETE", _version_path(name, version), nothing)
+    return ServiceCall("DELETE", _version_path(name, version), nothing)
 
 
-def aliases(name: str) -> Call[dict[str, int]]:
+def aliases(name: str) -> ServiceCall[dict[str, int]]:
     """A model's aliases, and the versions that they name.
 
     Raises:
         NotFoundError: There is none of that name.
     """
-    return Call(
+    return ServiceCall(
         "GET", f"/v1/models/{part(name)}", lambda response: dict(response.json()["aliases"])
     )
 
 
-def set_alias(name: str, alias: str, version: int) -> Call[None]:
+def set_alias(name: str, alias: str, version: int) -> ServiceCall[None]:
     """Lets an alias name a version of a model; ``name@alias`` then stands for that version.
 
     Args:
@@ -233,16 +233,16 @@ def set_alias(name: str, alias: str, version: int) -> Call[None]:
         NotFoundError: There is no such version.
     """
     content = json.dumps({"version": version}).encode()
-    return Call("PUT", _alias_path(name, alias), nothing, content)
+    return ServiceCall("PUT", _alias_path(name, alias), nothing, content)
 
 
-def delete_alias(name: str, alias: str) -> Call[None]:
+def delete_alias(name: str, alias: str) -> ServiceCall[None]:
     """Deletes an alias; its version stays.
 
     Raises:
         NotFoundError: There is none.
     """
-    return Call("DELETE", _alias_path(name, alias), nothing)
+    return ServiceCall("DELETE", _alias_path(name, alias), nothing)
 
 
 # Running.
@@ -261,7 +261,7 @@ def infer(
     memory_limit: int | None = None,
     deadline_seconds: float | None = None,
     explain: bool = False,
-) -> Call[Answer]:
+) -> ServiceCall[Answer]:
     """Runs a model on a graph.
 
     Args:
@@ -311,7 +311,9 @@ def infer(
         "explain": explain,
     }
     body = request_body(_graph(graph, rows), demands, rows, nodes)
-    return Call("POST", f"/v1/models/{part(model)}/infer", answer_of, body, accept=MEDIA_TYPE)
+    return ServiceCall(
+        "POST", f"/v1/models/{part(model)}/infer", answer_of, body, accept=MEDIA_TYPE
+    )
 
 
 def select(
@@ -321,13 +323,13 @@ def select(
     version: int | None = None,
     memory_limit: int | None = None,
     explain: bool = False,
-) -> Call[Report]:
+) -> ServiceCall[Report]:
     """What would be chosen, and why; nothing is run.
 
     Takes and raises what `infer` does.
     """
     demands = {"version": version, "memory_limit": memory_limit, "explain": explain}
-    return Call(
+    return ServiceCall(
         "POST",
         f"/v1/models/{part(model)}/select",
         lambda response: parse(Report, response.content),
@@ -335,13 +337,13 @@ def select(
     )
 
 
-def ready() -> Call[None]:
+def ready() -> ServiceCall[None]:
     """Asks whether requests can be served.
 
     Raises:
         FolderError: They cannot.
     """
-    return Call("GET", "/v1/health/ready", nothing)
+    return ServiceCall("GET", "/v1/health/ready", nothing)
 
 
 def _graph(given: GraphLike | str, features: Features | None = None) -> HeteroGraph | str:

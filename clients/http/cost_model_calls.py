@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from hetune.clients.http.call import Call, part
+from hetune.clients.http.call import ServiceCall, part
 from hetune.service.core.cost_models.documents import (
     CostModelDocument,
     CostModelList,
@@ -17,30 +17,32 @@ _MODELS = "/v1/cost-models"
 _PAGE = "text/html"
 
 
-def list() -> Call[CostModelList]:
+def list() -> ServiceCall[CostModelList]:
     """All of them, which are candidate and champion, and the history of that."""
-    return Call("GET", _MODELS, lambda response: parse(CostModelList, response.content))
+    return ServiceCall("GET", _MODELS, lambda response: parse(CostModelList, response.content))
 
 
-def get(name: str) -> Call[CostModelDocument]:
+def get(name: str) -> ServiceCall[CostModelDocument]:
     """One of them.
 
     Raises:
         NotFoundError: There is none of that name.
     """
-    return Call("GET", _path(name), lambda response: parse(CostModelDocument, response.content))
+    return ServiceCall(
+        "GET", _path(name), lambda response: parse(CostModelDocument, response.content)
+    )
 
 
-def card(name: str) -> Call[str]:
+def card(name: str) -> ServiceCall[str]:
     """The page about it, as HTML.
 
     Raises:
         NotFoundError: There is no such model, or no page about it.
     """
-    return Call("GET", _path(name, "card"), lambda response: response.text, accept=_PAGE)
+    return ServiceCall("GET", _path(name, "card"), lambda response: response.text, accept=_PAGE)
 
 
-def promote(name: str = "candidate", *, machine: str | None = None) -> Call[PromotedModel]:
+def promote(name: str = "candidate", *, machine: str | None = None) -> ServiceCall[PromotedModel]:
     """Makes it the champion, unless it loses. It is not sent again where it may have been heard.
 
     Args:
@@ -53,7 +55,7 @@ def promote(name: str = "candidate", *, machine: str | None = None) -> Call[Prom
         PromotionError: It loses, or there is nothing to judge it on.
     """
     query = "" if machine is None else f"?{urlencode({'machine': machine})}"
-    return Call(
+    return ServiceCall(
         "POST",
         f"{_path(name, 'promote')}{query}",
         lambda response: parse(PromotedModel, response.content),
@@ -61,7 +63,7 @@ def promote(name: str = "candidate", *, machine: str | None = None) -> Call[Prom
     )
 
 
-def rollback() -> Call[str | None]:
+def rollback() -> ServiceCall[str | None]:
     """Makes the champion before the present one the champion again; its id.
 
     It is not sent again where it may have been heard: twice goes back two champions.
@@ -72,7 +74,7 @@ def rollback() -> Call[str | None]:
     Raises:
         PromotionError: There is no champion.
     """
-    return Call(
+    return ServiceCall(
         "POST",
         f"{_MODELS}/rollback",
         lambda response: parse(RolledBack, response.content).champion,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from hetune.clients.http.call import Call, Progress, part
+from hetune.clients.http.call import Progress, ServiceCall, part
 from hetune.clients.http.inputs import Features, features_of
 from hetune.clients.http.wire import nothing
 from hetune.service.core.formats.documents import parse, parse_value
@@ -14,7 +14,7 @@ from hetune.service.core.graphs.features import StoredFeatures
 
 def put_features(
     graph: str, name: str, features: Features, *, progress: Progress | None = None
-) -> Call[StoredFeatures]:
+) -> ServiceCall[StoredFeatures]:
     """Gives the service features to keep with a graph, in place of those of that name.
 
     `infer` takes the name then, and sends no rows. They go with the graph; a graph that an edit
@@ -34,16 +34,16 @@ def put_features(
         TooLargeError: They are over a limit of the service.
     """
     body = Pieces("{}", grouped("x", features_of(features, graph)))
-    return Call("PUT", _path(graph, name), _stored, body, progress=progress)
+    return ServiceCall("PUT", _path(graph, name), _stored, body, progress=progress)
 
 
-def features(graph: str) -> Call[tuple[StoredFeatures, ...]]:
+def features(graph: str) -> ServiceCall[tuple[StoredFeatures, ...]]:
     """The features that the service keeps with a graph, by name.
 
     Raises:
         NotFoundError: There is no such graph.
     """
-    return Call(
+    return ServiceCall(
         "GET",
         _path(graph),
         lambda response: tuple(
@@ -52,13 +52,13 @@ def features(graph: str) -> Call[tuple[StoredFeatures, ...]]:
     )
 
 
-def delete_features(graph: str, name: str) -> Call[None]:
+def delete_features(graph: str, name: str) -> ServiceCall[None]:
     """Deletes features.
 
     Raises:
         NotFoundError: There is no such graph, or it has none of that name.
     """
-    return Call("DELETE", _path(graph, name), nothing)
+    return ServiceCall("DELETE", _path(graph, name), nothing)
 
 
 def _stored(response: httpx.Response) -> StoredFeatures:

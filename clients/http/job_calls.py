@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import httpx
 
-from hetune.clients.http.call import EVENTS, Call
+from hetune.clients.http.call import EVENTS, ServiceCall
 from hetune.clients.http.wire import check
 from hetune.profiling.jobs.records import State
 from hetune.service.core.formats.documents import parse, parse_value
@@ -33,7 +33,7 @@ def submit(
     retrain: bool = False,
     machine: str | None = None,
     idempotency_key: str | None = None,
-) -> Call[JobDocument]:
+) -> ServiceCall[JobDocument]:
     """Asks for a campaign to be measured.
 
     Args:
@@ -57,12 +57,12 @@ def submit(
             "idempotency_key": uuid4().hex if idempotency_key is None else idempotency_key,
         },
     )
-    return Call("POST", _JOBS, _job, asked.model_dump_json().encode())
+    return ServiceCall("POST", _JOBS, _job, asked.model_dump_json().encode())
 
 
 def list(
     *, state: State | str | None = None, before: int | None = None, limit: int = 100
-) -> Call[JobList]:
+) -> ServiceCall[JobList]:
     """Jobs, the latest first; `before` of one page asks for the next.
 
     Args:
@@ -71,51 +71,51 @@ def list(
         limit: Most that are given.
     """
     path = _asking(_JOBS, state=state, before=before, limit=limit)
-    return Call("GET", path, lambda response: parse(JobList, response.content))
+    return ServiceCall("GET", path, lambda response: parse(JobList, response.content))
 
 
-def get(id: int) -> Call[JobDocument]:
+def get(id: int) -> ServiceCall[JobDocument]:
     """A job, and how far it is.
 
     Raises:
         NotFoundError: There is none of that number.
     """
-    return Call("GET", _path(id), _job)
+    return ServiceCall("GET", _path(id), _job)
 
 
-def cancel(id: int) -> Call[JobDocument]:
+def cancel(id: int) -> ServiceCall[JobDocument]:
     """Cancels a job: what was measured stays.
 
     Raises:
         NotFoundError: There is none of that number.
     """
-    return Call("DELETE", _path(id), _cancelled)
+    return ServiceCall("DELETE", _path(id), _cancelled)
 
 
-def log(id: int, *, after: int = 0, limit: int = 1000) -> Call[JobLog]:
+def log(id: int, *, after: int = 0, limit: int = 1000) -> ServiceCall[JobLog]:
     """What happened to a job, in order; `after` of one page asks for the next.
 
     Raises:
         NotFoundError: There is none of that number.
     """
     path = _asking(_path(id, "log"), after=after, limit=limit)
-    return Call("GET", path, lambda response: parse(JobLog, response.content))
+    return ServiceCall("GET", path, lambda response: parse(JobLog, response.content))
 
 
-def results(id: int, *, after: int = 0, limit: int = 20) -> Call[JobResults]:
+def results(id: int, *, after: int = 0, limit: int = 20) -> ServiceCall[JobResults]:
     """Times of variants, problem by problem; `after` of one page asks for the next.
 
     Raises:
         NotFoundError: There is none of that number.
     """
     path = _asking(_path(id, "results"), after=after, limit=limit)
-    return Call("GET", path, lambda response: parse(JobResults, response.content))
+    return ServiceCall("GET", path, lambda response: parse(JobResults, response.content))
 
 
-def events(id: int, after: int) -> Call[None]:
+def events(id: int, after: int) -> ServiceCall[None]:
     """Asks for a stream of events, which is to be read as it comes; `JobWatch` does."""
     path = _asking(_path(id, "events"), after=after)
-    return Call("GET", path, _no_stream, accept=EVENTS)
+    return ServiceCall("GET", path, _no_stream, accept=EVENTS)
 
 
 def _job(response: httpx.Response) -> JobDocument:

@@ -9,7 +9,7 @@ from uuid import uuid4
 import httpx
 
 import hetune
-from hetune.clients.http.call import Call
+from hetune.clients.http.call import ServiceCall
 from hetune.clients.http.sender import Sender
 from hetune.clients.http.wire import nothing
 from hetune.costmodel.fingerprint import Fingerprint
@@ -48,7 +48,7 @@ _RETRIES_OF_RESULTS = 1000
 """Within a minute, which is as long as a lease lasts without a heartbeat."""
 
 
-class _LeaseCall(Call[T]):
+class _LeaseCall(ServiceCall[T]):
     """A call of a service that counts as away while it cannot serve."""
 
     def result(self, response: httpx.Response) -> T:

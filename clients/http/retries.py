@@ -3,8 +3,8 @@
 What passes by itself is tried again: a connection that fails, a full queue (429), a service that
 cannot serve now (503), and what a proxy says of one that it does not reach (502, 504). An answer
 that only takes too long is not: the service may be at work on it.
-Few calls change more when they come twice (`Call.is_repeatable`); these are tried again only where
-they were not heard: there was no connection, or the queue was full.
+Few calls change more when they come twice (`ServiceCall.is_repeatable`); these are tried again
+only where they were not heard: there was no connection, or the queue was full.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import httpx
 
-from hetune.clients.http.call import Call
+from hetune.clients.http.call import ServiceCall
 from hetune.clients.http.wire import unreachable
 from hetune.variants.errors import DeadlineError
 
@@ -41,7 +41,7 @@ _GONE = 404
 _DOUBLINGS = 30
 
 
-class Attempts(Generic[T]):
+class CallAttempts(Generic[T]):
     """The attempts at a call: a client makes one, and asks here what to do with its outcome.
 
     Waits are drawn between nothing and a bound that doubles (full jitter), so that clients which
@@ -53,7 +53,7 @@ class Attempts(Generic[T]):
         retries: How often it may be sent again.
     """
 
-    def __init__(self, call: Call[T], url: httpx.URL, retries: int) -> None:
+    def __init__(self, call: ServiceCall[T], url: httpx.URL, retries: int) -> None:
         self._call, self._url, self._retries = call, url, retries
         self._started = monotonic()
         self._tries = 0

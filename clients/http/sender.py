@@ -10,10 +10,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import httpx
 
-from hetune.clients.http.call import Call, as_method
+from hetune.clients.http.call import ServiceCall, as_method
 from hetune.clients.http.job_calls import Event
 from hetune.clients.http.options import options_of, retries_of
-from hetune.clients.http.retries import Attempts, Outcome
+from hetune.clients.http.retries import CallAttempts, Outcome
 from hetune.clients.http.watch import JobWatch
 from hetune.clients.http.wire import BODY, has_tensors
 
@@ -53,7 +53,7 @@ class Sender:
         """Of the service."""
         return self._client.base_url
 
-    def send(self, call: Call[T], retries: int | None = None) -> T:
+    def send(self, call: ServiceCall[T], retries: int | None = None) -> T:
         """The result of a call.
 
         Args:
@@ -64,7 +64,7 @@ class Sender:
             HetuneError: The service answered with it.
             UnreachableError: There was no answer, or one of something else.
         """
-        attempts = Attempts(call, self.url, self._retries if retries is None else retries)
+        attempts = CallAttempts(call, self.url, self._retries if retries is None else retries)
         while True:
             outcome = self._try(call)
             pause = attempts.pause(outcome)
@@ -99,7 +99,7 @@ class Sender:
         """Ends the connections."""
         self._client.close()
 
-    def _try(self, call: Call[Any]) -> Outcome:
+    def _try(self, call: ServiceCall[Any]) -> Outcome:
         http = self._http()
         try:
             request = call.request(http, call.pieces() if call.body else None)
@@ -132,7 +132,7 @@ class ClientPart:
         self._sender = sender
 
 
-def sends(call: Callable[P, Call[T]]) -> Callable[Concatenate[ClientPart, P], T]:
+def sends(call: Callable[P, ServiceCall[T]]) -> Callable[Concatenate[ClientPart, P], T]:
     """The method that sends a call and gives its result."""
 
     def method(self: ClientPart, /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import httpx
 
 from hetune.clients.http import job_calls
-from hetune.clients.http.call import EVENTS, Call
+from hetune.clients.http.call import EVENTS, ServiceCall
 from hetune.clients.http.job_calls import Event
-from hetune.clients.http.retries import Attempts, Outcome
+from hetune.clients.http.retries import CallAttempts, Outcome
 from hetune.service.core.formats.documents import parse
 from hetune.service.core.jobs.documents import JobDocument, JobLine
 
@@ -29,14 +29,14 @@ class JobWatch:
         self._job: JobDocument | None = None
         self._kind = self._data = ""
         self._is_silent = True
-        self._attempts: Attempts[None] | None = None
+        self._attempts: CallAttempts[None] | None = None
 
     @property
     def is_over(self) -> bool:
         """Whether the job has ended, and all was heard of it."""
         return self._job is not None and self._job.state.is_final
 
-    def ask(self) -> Call[None]:
+    def ask(self) -> ServiceCall[None]:
         """Asks for a stream of what was not heard yet."""
         self._kind = self._data = ""
         self._is_silent = True
@@ -80,14 +80,14 @@ class JobWatch:
             return 0.0
         if outcome is None:
             outcome = httpx.RemoteProtocolError("a stream of events ended at once")
-        self._attempts = self._attempts or Attempts(self._call, self._url, self._retries)
+        self._attempts = self._attempts or CallAttempts(self._call, self._url, self._retries)
         pause = self._attempts.pause(outcome)
         if pause is None:
             self._attempts.result(outcome)
         return pause or 0.0
 
     @property
-    def _call(self) -> Call[None]:
+    def _call(self) -> ServiceCall[None]:
         return job_calls.events(self._id, self._after)
 
     def _news(self, data: str) -> Event | None:

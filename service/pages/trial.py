@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass
 
 from hetune.service.core.inference.answers import CandidateReport, LayerReport, Report
-from hetune.service.core.inference.runs import runs_of
 from hetune.service.core.models.models import Model
 from hetune.service.core.service import Service
 from hetune.service.pages.examples import draw_features
@@ -129,7 +128,7 @@ def _compared(
     model: Model, number: int, graph: HeteroGraph, layer: LayerReport
 ) -> tuple[Compared, ...]:
     assert layer.explanation is not None
-    runs = runs_of(model.compiled[number], graph)
+    runs = model.compiled[number].use_of(graph).times
 
     def compared(candidate: CandidateReport) -> Compared:
         known = runs.get(candidate.variant)

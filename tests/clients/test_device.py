@@ -8,8 +8,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 import hetune as library
-from hetune.clients.cli.problem import GraphSource, LayerSource, features
-from hetune.clients.cli.where import Where
+from hetune.clients.cli.device import RunDevice
+from hetune.clients.cli.sources import GraphSource, LayerSource, features
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.frontend.presets import preset_programs
 from hetune.variants.kernel.parse import parse
@@ -23,8 +23,8 @@ QUICK = (*RGCN, "--top", "1", "--rounds", "1")
 def interpreted(monkeypatch):
     """Whatever device is named, what a GPU would get runs on the CPU."""
     pytest.importorskip("triton", reason="no triton: pip install 'hetune[triton]'")
-    where = Where(torch.device("cpu"), TritonBackend())
-    monkeypatch.setattr(Where, "named", lambda name: where)
+    where = RunDevice(torch.device("cpu"), TritonBackend())
+    monkeypatch.setattr(RunDevice, "named", lambda name: where)
 
 
 @pytest.mark.parametrize(

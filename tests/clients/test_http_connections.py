@@ -14,7 +14,7 @@ from tests.clients._both import KINDS, connected
 from tests.clients._sockets import SECONDS, answering, playing
 
 from hetune.clients import Client
-from hetune.clients.http.call import Call
+from hetune.clients.http.call import ServiceCall
 from hetune.service.core.formats.message import Pieces
 from hetune.service.core.inference.answers import Answer, Report
 from hetune.variants.errors import TooLargeError, UnreachableError
@@ -90,7 +90,7 @@ def test_answers_that_are_none(kind, answer):
 def test_tensors_are_sent_from_where_they_lie():
     x, told = torch.randn(700_001, 3), []
     body = Pieces("{}", {"x": x, "y": torch.arange(5), "z": torch.zeros(0, 2)})
-    call = Call("POST", "/", lambda r: r, body, progress=lambda *given: told.append(given))
+    call = ServiceCall("POST", "/", lambda r: r, body, progress=lambda *given: told.append(given))
     views = [piece for piece in call.pieces() if isinstance(piece, memoryview)]
     assert len({id(view.obj) for view in views}) == 1
     assert sum(map(len, views)) == x.nbytes

@@ -21,10 +21,10 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.testing.jobs import some_units
 from hetune.service.server.server import is_loopback
 
-COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()", "serve")
+COMMAND = (sys.executable, "-c", "from hetune.clients.cli.start import main; main()", "serve")
 BUSY = """
 import time
-from hetune.clients.cli.app import main
+from hetune.clients.cli.start import main
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.models.warm_up import WarmUp
 

@@ -18,7 +18,7 @@ from hetune.profiling.measure.problem import units_of
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec
 
-COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()")
+COMMAND = (sys.executable, "-c", "from hetune.clients.cli.start import main; main()")
 SECONDS = 900
 """Training gives way to all others on the machine, and so to the tests beside this one."""
 

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from tests.service._serving import make_service, serving, tiny_features, tiny_graph
 
 from hetune.clients import Client
-from hetune.clients.cli.nodes import Way, nodes_of
+from hetune.clients.cli.nodes import SubsetName, nodes_of
 from hetune.service.core.inference.subset import Subset
 from hetune.service.server.app import application
 from hetune.variants.errors import InputError
@@ -58,13 +58,13 @@ def answer(served, x, **asked):
         return client.infer("m", served[1], x, **asked).out
 
 
-@pytest.mark.parametrize("subset", list(Way))
+@pytest.mark.parametrize("subset", list(SubsetName))
 @pytest.mark.parametrize("ids", ["5,0", "ids.npy", "ids.safetensors"])
 def test_rows_of_some_nodes(infer, served, folder, ids, subset):
     result = infer("x.npy", "--nodes", ids, "--subset", subset, out="out.npy")
     assert result.exit_code == 0, result.output
     assert "wrote [2, 4] float32 to out.npy" in result.stdout
-    assert f"rows by {'reach' if subset == Way.reach else 'full'}: " in result.stdout
+    assert f"rows by {'reach' if subset == SubsetName.reach else 'full'}: " in result.stdout
     expected = answer(served, X, nodes=[5, 0], subset=subset.value)
     assert torch.equal(torch.from_numpy(np.load(folder / "out.npy")), expected)
 
@@ -139,4 +139,4 @@ def test_ids_that_are_none(folder, given):
 
 
 def test_the_ways_are_the_service_s():
-    assert tuple(Way) == get_args(Subset)
+    assert tuple(SubsetName) == get_args(Subset)

@@ -17,7 +17,7 @@ import hetune as library
 from hetune.clients.cli import compare
 from hetune.clients.cli.files import read_arrays
 from hetune.clients.cli.options import read_options
-from hetune.clients.cli.problem import GraphSource, LayerSource, features
+from hetune.clients.cli.sources import GraphSource, LayerSource, features
 from hetune.variants.errors import GraphFileError, InputError
 from hetune.variants.frontend.presets import preset_programs
 from hetune.variants.graph import Vocabulary
@@ -91,7 +91,7 @@ def test_weights_and_features_from_files(hetune, graph_file, tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self/fd/1").exists(), reason="no files for open files")
 def test_results_alone_go_to_standard_output_that_is_asked_for(graph_file):
-    command = "from hetune.clients.cli.app import main; main()"
+    command = "from hetune.clients.cli.start import main; main()"
     arguments = [*map(str, (graph_file, *QUICK))]
 
     def written(*more):

@@ -51,7 +51,7 @@ def test_a_path_that_cannot_be_used(hetune, monkeypatch):
     def refuse(*_):
         raise PermissionError(errno.EACCES, "Permission denied", "/theirs/graph.nt")
 
-    monkeypatch.setattr("hetune.clients.cli.problem.GraphSource.open", refuse)
+    monkeypatch.setattr("hetune.clients.cli.sources.GraphSource.open", refuse)
     result = hetune("run", "aifb", "--layer", "rgcn")
     assert result.exit_code == 2
     assert result.stderr == (

@@ -15,7 +15,7 @@ from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import State
 from hetune.profiling.store.store import Store
 
-COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()")
+COMMAND = (sys.executable, "-c", "from hetune.clients.cli.start import main; main()")
 GRAPH = {"kind": "typed", "nodes": 30, "edges": 90}
 CAMPAIGN = {"name": "tiny", "layers": ["rgcn"], "widths": [4], "threads": [1], "graphs": [GRAPH]}
 

@@ -23,7 +23,7 @@ from hetune.profiling.units import ProblemSpec
 from hetune.service.server.app import application
 from hetune.variants.errors import StoreError
 
-COMMAND = (sys.executable, "-c", "from hetune.clients.cli.app import main; main()", "worker")
+COMMAND = (sys.executable, "-c", "from hetune.clients.cli.start import main; main()", "worker")
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import pytest
 from hetune.variants.errors import MemoryLimitError
 from hetune.variants.frontend.layers import hgt_program, rgcn_program
 from hetune.variants.plan.variants import variants_of
+from hetune.variants.runtime.calls import Calls, Policy
 from hetune.variants.runtime.choice import choose, chosen, is_replayed
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_roofline import GpuModel
 from hetune.variants.runtime.memory import copied_bytes
 from hetune.variants.runtime.pricing import Prices, RooflinePricer
-from hetune.variants.runtime.use import Policy, Use
 from hetune.variants.testing.graphs import typed_graph
 
 VARIANTS = variants_of(rgcn_program(8, 8), "cuda")[:3]
@@ -68,7 +68,7 @@ def test_the_best_variant_is_not_the_best_one_as_a_cuda_graph(
 def test_recording_is_worth_it_for_runs_that_go_on(graph):
     found = [chosen(VARIANTS, graph, TOLD, expected_runs=runs) for runs in (1, 4, 100)]
     assert [each.cuda_graph for each in found] == [False, False, True]
-    use, policy = Use(), Policy(TOLD)
+    use, policy = Calls(), Policy(TOLD)
     told = [use.next(VARIANTS, graph, policy, lambda variant: variant)[0] for _ in range(16)]
     assert (told[0].cuda_graph, told[-1].cuda_graph) == (False, True)
     assert (told[0].variant, told[-1].variant) == (FIRST, SECOND)
@@ -93,7 +93,7 @@ def test_a_variant_that_is_told_is_asked_about_alone(graph):
 
 
 def test_variants_that_are_tried_are_asked_about_when_they_repeat(graph):
-    use, policy = Use(), Policy(TOLD, explore=True)
+    use, policy = Calls(), Policy(TOLD, explore=True)
     found, tell = use.next(VARIANTS, graph, policy, lambda variant: variant)
     assert tell is not None
     assert found.cuda_graph is None
@@ -101,7 +101,7 @@ def test_variants_that_are_tried_are_asked_about_when_they_repeat(graph):
 
 def test_early_runs_are_not_asked_about(graph):
     slow = dataclasses.replace(TOLD, asking_seconds=1e9)
-    found, _ = Use().next(VARIANTS, graph, Policy(slow), lambda variant: variant)
+    found, _ = Calls().next(VARIANTS, graph, Policy(slow), lambda variant: variant)
     assert found.cuda_graph is False
 
 

@@ -10,10 +10,10 @@ from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime import compiled, executable, weights
 from hetune.variants.runtime import edges as edges_module
+from hetune.variants.runtime.calls import Calls
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.edges import GraphCache
-from hetune.variants.runtime.use import Use
 from hetune.variants.testing.programs import PROGRAMS
 
 CPU = torch.device("cpu")
@@ -79,7 +79,7 @@ def test_runs_that_are_recorded_are_no_trials(monkeypatch, graph, x):
     stream = Stream(monkeypatch, compiled)
     layer = compile_layer(RGAT(8, 8, 3), backend="torch", explore=True)
     told = []
-    monkeypatch.setattr(Use, "_tell", lambda *given: told.append(given))
+    monkeypatch.setattr(Calls, "_tell", lambda *given: told.append(given))
     for stream.recorded in (True, False):
         layer(x, graph)
     assert len(told) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -11,12 +12,14 @@ import pytest
 
 from hetune.variants.errors import MemoryLimitError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.graph.threads import using_threads
 from hetune.variants.plan.sides import usual
 from hetune.variants.plan.variants import DEVICES, SEPARATE_SUMS, plan_of, variants_of
+from hetune.variants.runtime.calls import PATIENCE, Calls, Policy, about_seconds
 from hetune.variants.runtime.choice import choose, chosen, contenders
 from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.pricing import Prices
-from hetune.variants.runtime.use import PATIENCE, Policy, Use, Uses, about_seconds
 from hetune.variants.testing.graphs import typed_graph
 
 VARIANTS = variants_of(rgcn_program(8, 8))
@@ -77,7 +80,7 @@ def test_a_prepared_variant_is_left_only_for_a_gain(graph):
 
 def test_calls_are_expected_to_go_on_as_they_did(graph):
     policy = Policy(Told((2.0, 1.0), (0.0, 3.0)))
-    found = ids(8, Use(), graph, policy)
+    found = ids(8, Calls(), graph, policy)
     assert found[0] == VARIANTS[0].id
     assert found[7] == VARIANTS[1].id
     assert sorted(found, key=found.index) == found  # one change, and no way back
@@ -85,13 +88,13 @@ def test_calls_are_expected_to_go_on_as_they_did(graph):
 
 def test_expected_runs_can_be_told(graph):
     policy = Policy(Told((2.0, 1.0), (0.0, 3.0)), expected_runs=100)
-    assert set(ids(5, Use(), graph, policy)) == {VARIANTS[1].id}
+    assert set(ids(5, Calls(), graph, policy)) == {VARIANTS[1].id}
 
 
 def test_the_question_is_put_off_until_runs_have_taken_as_long(graph):
     first = usual(VARIANTS, side=Domain(graph).side)
     told = Told((1.0,), asking_seconds=10.5 * about_seconds(first, graph) / PATIENCE)
-    use = Use()
+    use = Calls()
     assert set(ids(10, use, graph, Policy(told))) == {first.id}
     assert not use.asked
     assert ids(1, use, graph, Policy(told)) == [VARIANTS[0].id]
@@ -105,12 +108,12 @@ def test_the_question_is_put_off_until_runs_have_taken_as_long(graph):
 )
 def test_the_question_is_asked_at_once_where_its_answer_is_needed(policy, graph):
     told = Told((1.0,), asking_seconds=1e9)
-    assert ids(1, Use(), graph, Policy(told, **policy)) == [VARIANTS[0].id]
+    assert ids(1, Calls(), graph, Policy(told, **policy)) == [VARIANTS[0].id]
 
 
 def test_nothing_is_compiled_to_put_off_the_question(graph):
     policy = Policy(Told((1.0,), asking_seconds=1e9))
-    assert Use().next(VARIANTS, graph, policy, lambda variant: None)[0].variant is VARIANTS[0]
+    assert Calls().next(VARIANTS, graph, policy, lambda variant: None)[0].variant is VARIANTS[0]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +168,7 @@ def test_which_side_a_graph_has_alone(edges, side):
     graph = typed_graph((3, 50), edges)
     assert Domain(graph).side == side
     told = Told((1.0,), asking_seconds=1e9)
-    found = ids(1, Use(), graph, Policy(told))
+    found = ids(1, Calls(), graph, Policy(told))
     assert found == [usual(VARIANTS, side=side).id]
 
 
@@ -214,7 +217,7 @@ def test_contenders_are_those_that_the_prediction_cannot_tell_apart(graph):
 
 def test_exploring_keeps_what_was_fastest_and_ends(graph):
     policy = Policy(Told((1.0, 1.2, 1.3), factor=1.5), explore=True)
-    use, truth = Use(), {VARIANTS[0].id: 3.0, VARIANTS[1].id: 2.0, VARIANTS[2].id: 4.0}
+    use, truth = Calls(), {VARIANTS[0].id: 3.0, VARIANTS[1].id: 2.0, VARIANTS[2].id: 4.0}
     tried = []
     for _ in range(40):
         chosen, tell = use.next(VARIANTS, graph, policy, ready)
@@ -230,7 +233,7 @@ def test_exploring_keeps_what_was_fastest_and_ends(graph):
 def test_a_variant_whose_run_fails_is_not_tried_again(failing, runs, graph):
     """The first ones of three fail, after so many runs each that did not."""
     policy = Policy(Told((1.0, 1.2, 1.3), factor=1.5), explore=True)
-    use, tried = Use(), []
+    use, tried = Calls(), []
     fails = [variant.id for variant in VARIANTS[:failing]]
     for _ in range(20):
         found, tell = use.next(VARIANTS, graph, policy, ready)
@@ -245,24 +248,65 @@ def test_a_variant_whose_run_fails_is_not_tried_again(failing, runs, graph):
 
 @pytest.mark.parametrize("explore", [False, True], ids=["asked", "tried"])
 def test_no_variant_fits(explore, graph):
-    use, policy = Use(), Policy(Told((1.0,)), memory_limit=1, explore=explore)
+    use, policy = Calls(), Policy(Told((1.0,)), memory_limit=1, explore=explore)
     for _ in range(2):
         with pytest.raises(MemoryLimitError, match="raise memory_limit to at least"):
             use.next(VARIANTS, graph, policy, ready)
 
 
 def test_limits_that_differ_from_call_to_call_do_not_add_up():
-    uses = Uses()
-    first, unlimited = uses.under(1000), uses.under(None)
+    use = LayerUse()
+    first, unlimited = use.calls(1000), use.calls(None)
     for limit in range(7):
-        assert uses.under(limit) is not first
-        assert uses.under(None) is unlimited
-    assert uses.under(6) is uses.under(6)
-    assert uses.under(1000) is not first
+        assert use.calls(limit) is not first
+        assert use.calls(None) is unlimited
+    assert use.calls(6) is use.calls(6)
+    assert use.calls(1000) is not first
+
+
+def test_calls_with_other_threads_are_others():
+    use = LayerUse()
+    with using_threads(1):
+        alone = use.calls(None)
+    with using_threads(2):
+        assert use.calls(None) is not alone
+    with using_threads(1):
+        assert use.calls(None) is alone
+
+
+def test_decisions_are_remembered_by_demands_as_long_as_who_predicted(graph):
+    use = LayerUse()
+
+    def decide_twice() -> None:
+        told, runs = Told((1.0,)), []
+
+        def decision(expected_runs: float):
+            def chosen():
+                runs.append(expected_runs)
+                return choose(VARIANTS, graph, told, expected_runs=expected_runs)
+
+            return use.decision(told, (expected_runs, 1), chosen)
+
+        assert decision(math.inf) is decision(math.inf)
+        assert decision(1.0) is decision(1.0)
+        assert decision(math.inf) == choose(VARIANTS, graph, told).decision
+        assert runs == [math.inf, 1.0]
+
+    decide_twice()
+    gc.collect()
+    assert not use._decisions
+
+
+def test_the_first_run_of_a_variant_has_preparation_in_it():
+    use = LayerUse()
+    assert use.note("a", 9.0)
+    assert use.times["a"].median is None
+    assert not any(use.note("a", float(seconds)) for seconds in range(11))
+    assert use.times["a"].median == 6.0
 
 
 def test_a_call_waits_for_the_first_question_of_another_thread(graph):
-    use = Use()
+    use = Calls()
 
     @dataclass(frozen=True)
     class Interrupted(Told):
@@ -300,10 +344,10 @@ def test_what_calls_run_is_foreseen(before, policy, graph):
     first = usual(VARIANTS, side=Domain(graph).side)
     asking = 4.5 * about_seconds(first, graph) / PATIENCE
     told = Told((4.0, 3.0, 2.0, 1.0), (0.0, 1.5, 11.0, 40.0), factor=1.6, asking_seconds=asking)
-    use, policy = Use(), Policy(told, **policy)
+    use, policy = Calls(), Policy(told, **policy)
     ids(before, use, graph, policy)
-    calls = use.calls
+    count = use.count
     foreseen = {variant.id for variant in use.foreseen(VARIANTS, graph, policy)}
-    assert use.calls == calls
+    assert use.count == count
     assert set(ids(300, use, graph, policy)) <= foreseen
     assert len(foreseen) <= 5

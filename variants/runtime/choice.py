@@ -69,6 +69,12 @@ class Choice:
         return self._scored.prices.source
 
     @property
+    def decision(self) -> Decision:
+        """The choice without its graph."""
+        peak = self.chosen.peak_bytes
+        return Decision(self.id, self.reason, self.seconds, peak, self.threads, self.source)
+
+    @property
     def launches(self) -> tuple[float, ...]:
         """Predicted seconds of each launch of the chosen variant, in order; 0 for what is left out.
 
@@ -98,6 +104,27 @@ class Choice:
                 line += f"  {candidate.replay_seconds * 1e3:17.3f}"
             lines.append(f"{line}  {candidate.peak_bytes / 1e6:7.1f}{mark}")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is remembered of a `Choice`, which itself keeps the graph alive.
+
+    Attributes:
+        variant: Id of the chosen variant.
+        reason: Why.
+        seconds: Predicted time of a run.
+        peak_bytes: What a run's temporaries, scratch and result take.
+        threads: That runs were predicted for.
+        source: Who predicted.
+    """
+
+    variant: str
+    reason: str
+    seconds: float
+    peak_bytes: int
+    threads: int
+    source: str
 
 
 @dataclass(frozen=True, slots=True)

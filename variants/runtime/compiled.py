@@ -22,29 +22,26 @@ from hetune.variants.frontend.pyg_lazy import initialize
 from hetune.variants.frontend.type_order import NAME_TYPES, order_of
 from hetune.variants.frontend.wrapper import ModuleWrapper
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.streams import now_on, settle
-from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.graph.vocabulary import Vocabulary, VocabularyLike, vocabulary_of
 from hetune.variants.plan.variants import Device, Variant, variants_of, with_schedule
 from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
 from hetune.variants.runtime.backends import backend_of
+from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Choice, Chosen, check_demands
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.first_sight import is_left_to_module
 from hetune.variants.runtime.graph_break import outside_of_graphs
 from hetune.variants.runtime.inside import advice
+from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.modes import differentiates, full_precision, transform
 from hetune.variants.runtime.pricing import Pricer, RooflinePricer
 from hetune.variants.runtime.range import OUTGROWN, Overflow, may_differ
 from hetune.variants.runtime.running import Runs
 from hetune.variants.runtime.thread_watch import HELD_UP
-from hetune.variants.runtime.use import Policy, Use, Uses
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
 from hetune.variants.runtime.weights import WeightCache
-
-_USES = GraphSlot[int, Uses]()
 
 
 def compile(
@@ -282,7 +279,8 @@ class CompiledLayer(ModuleWrapper):
         args = args if kwargs else with_features(args)
         adapter, call, graph = self._prepare_choice(args, kwargs)
         policy = self._policy.limited(memory_limit)
-        variants = self._use(graph, policy).foreseen(tuple(self._promoted.values()), graph, policy)
+        calls = self.use_of(graph).calls(policy.memory_limit)
+        variants = calls.foreseen(tuple(self._promoted.values()), graph, policy)
         compile_kernels(variants, self._runs.backend, progress)
         for variant in variants:
             weights = self._weights.weights(variant.plan, adapter, graph, call.edges)
@@ -353,18 +351,18 @@ class CompiledLayer(ModuleWrapper):
         self, graph: HeteroGraph, variant: str | None, policy: Policy
     ) -> tuple[Chosen, Callable[[float], None] | None]:
         if variant is None:
-            use = self._use(graph, policy)
+            calls = self.use_of(graph).calls(policy.memory_limit)
             variants = tuple(self._promoted.values())
-            chosen, tell = use.next(variants, graph, policy, self._runs.at_hand)
+            chosen, tell = calls.next(variants, graph, policy, self._runs.at_hand)
             self._runs.last = chosen.variant
             if tell is not None and not settle(graph.device):
                 tell = None  # somebody records the run, whose time says nothing
             return chosen, tell
         return Chosen(self._runs.named(variant, self._promoted, graph, policy)), None
 
-    def _use(self, graph: HeteroGraph, policy: Policy) -> Use:
-        uses = graph.state.of(_USES, kernel_threads(), Uses, owner=self)
-        return uses.under(policy.memory_limit)
+    def use_of(self, graph: HeteroGraph) -> LayerUse:
+        """What is remembered of the layer's use of a graph."""
+        return self._runs.use_of(graph)
 
     def _fall_back(
         self,

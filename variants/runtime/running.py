@@ -22,18 +22,17 @@ from hetune.variants.graph.threads import (
 )
 from hetune.variants.plan.sides import depends_on_side, id_on
 from hetune.variants.plan.variants import Variant
+from hetune.variants.runtime.calls import Policy, about_seconds
 from hetune.variants.runtime.choice import Chosen, is_replayed
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.range import Overflow
-from hetune.variants.runtime.replay import CudaRecorder, Recorder, Replays
+from hetune.variants.runtime.replay import CudaRecorder, Recorder
 from hetune.variants.runtime.thread_watch import SHORT_SECONDS, ThreadWatch
-from hetune.variants.runtime.use import Policy, about_seconds
 
 _EXECUTABLES = GraphSlot[tuple[str, str], Executable]()
-_REPLAYS = GraphSlot[None, Replays]()
-_WATCHES = GraphSlot[tuple[str, int, bool], ThreadWatch | None]()
-_ARE_REPLAYED = GraphSlot[tuple[str, int | None], bool]()
+_USES = GraphSlot[None, LayerUse]()
 
 
 class Runs:
@@ -50,6 +49,10 @@ class Runs:
         self.recorder: Recorder = CudaRecorder()
         self.last: Variant | None = None
         self._ready: set[str] = set()
+
+    def use_of(self, graph: HeteroGraph) -> LayerUse:
+        """What is remembered of the layer's use of a graph."""
+        return graph.state.of(_USES, None, LayerUse, owner=self)
 
     def at_hand(self, variant: Variant) -> Variant | None:
         """The variant, or the one that ran last, on whatever graph, if it was never compiled."""
@@ -156,12 +159,9 @@ class Runs:
                 result = executable.run(features, weights, out, clock, overflow)
             watch.note(threads, clock.seconds)
             return result
-        recorder = self.recorder
-        replays = graph.state.of(
-            _REPLAYS, None, lambda: Replays(must or False, recorder), owner=self
-        )
+        replays = self.use_of(graph).replays(must or False, self.recorder)
         return replays.run(
-            executable, features, weights, out, lambda: _is_replayed(chosen, graph, policy)
+            executable, features, weights, out, lambda: self._is_replayed(chosen, graph, policy)
         )
 
     def threads(self, variant: Variant, seconds: float, graph: HeteroGraph) -> int:
@@ -182,7 +182,15 @@ class Runs:
             return ThreadWatch(what, threads, expected) if expected < SHORT_SECONDS else None
 
         key = variant.key, threads, chosen.seconds is None
-        return graph.state.of(_WATCHES, key, watch, owner=self)
+        return self.use_of(graph).watch(key, watch)
+
+    def _is_replayed(self, chosen: Chosen, graph: HeteroGraph, policy: Policy) -> bool:
+        if chosen.cuda_graph is not None:
+            return chosen.cuda_graph
+        pricer, limit = policy.pricer, policy.memory_limit
+        return self.use_of(graph).replays_pay(
+            (chosen.variant.key, limit), lambda: is_replayed(chosen.variant, graph, pricer, limit)
+        )
 
 
 class _Clock:
@@ -201,15 +209,3 @@ class _Clock:
     @property
     def seconds(self) -> float:
         return 0.0 if self._start is None else self._end - self._start
-
-
-def _is_replayed(chosen: Chosen, graph: HeteroGraph, policy: Policy) -> bool:
-    if chosen.cuda_graph is not None:
-        return chosen.cuda_graph
-    pricer, limit = policy.pricer, policy.memory_limit
-    return graph.state.of(
-        _ARE_REPLAYED,
-        (chosen.variant.key, limit),
-        lambda: is_replayed(chosen.variant, graph, pricer, limit),
-        owner=pricer,
-    )

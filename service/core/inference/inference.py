@@ -25,7 +25,6 @@ from hetune.service.core.inference.answers import Answer, LayerReport, Report
 from hetune.service.core.inference.deadline import check_deadline
 from hetune.service.core.inference.metrics import Metrics
 from hetune.service.core.inference.regret import RegretSamples
-from hetune.service.core.inference.runs import note, runs_of
 from hetune.service.core.inference.selection import Selection
 from hetune.service.core.inference.steps import step
 from hetune.service.core.inference.subset import Plan, Subset, planned
@@ -179,8 +178,8 @@ class Inference:
             check_deadline(run.deadline)
             with step("compute", layer=layer.layer, number=number, variant=layer.variant):
                 x, seconds, threads = self._layer(run, number, x)
-            runs = runs_of(run.model.compiled[number], run.graph_of(number))
-            prepared = note(runs, layer.variant, seconds)
+            use = run.model.compiled[number].use_of(run.graph_of(number))
+            prepared = use.note(layer.variant, seconds)
             ran = {"measured_seconds": seconds, "threads": threads}
             reports.append(layer.model_copy(update=ran))
             self._metrics.layer_ran(reports[-1], prepared=prepared)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
-from weakref import WeakKeyDictionary
+from dataclasses import replace
+from functools import partial
 
 import torch
 
+from hetune.costmodel.explain import Explanation
 from hetune.costmodel.following import Following, Given
 from hetune.costmodel.selector import LEARNED, Selector
 from hetune.service.core.formats.limits import Limits
@@ -22,19 +23,14 @@ from hetune.service.core.models.models import Model, ModelStore
 from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads, using_threads
-from hetune.variants.runtime.choice import Choice
-from hetune.variants.runtime.scored import Candidate
+from hetune.variants.runtime.choice import Choice, Decision
 
-_Told: TypeAlias = tuple[LayerReport, str]
 ALONE_SECONDS = 0.2e-3
 """What one thread should take less for is not shared: waking others up, which serve requests
 meanwhile, or rest, takes about as long as they would save."""
 _ONCE = 1.0
 """Runs that a graph which is not kept is prepared for."""
-
-_REPORTS = GraphSlot[None, WeakKeyDictionary[RelationalLayer, dict[tuple[float, int], _Told]]]()
 
 
 class Selection:
@@ -146,65 +142,60 @@ class Selection:
         is_usual = memory_limit is None and variants is None and not explain
         active = self._following.active
         selector = active.selector
-        key = expected_runs, torch.get_num_threads()
+        demands = expected_runs, torch.get_num_threads()
         reports = []
         with self._metrics.select_seconds.time(), step("select", cost_model=active.model):
-            for module, graph, variant in zip(model.modules, graphs, wanted, strict=True):
-                known = _known(selector, module, graph) if is_usual else {}
-                if (found := known.get(key)) is None:
-                    found = known[key] = self._layer(
-                        selector, module, graph, expected_runs, variant, limit, explain
-                    )
-                report, source = found
-                if source != LEARNED:
+            for number, (graph, variant) in enumerate(zip(graphs, wanted, strict=True)):
+                module = model.modules[number]
+                given = selector, module, graph, expected_runs, limit
+                explanation = self._explanation(*given) if explain else None
+                if explanation is not None:
+                    decision = _decided(explanation.choice, variant, limit)
+                elif is_usual:
+                    use = model.compiled[number].use_of(graph)
+                    decision = use.decision(selector, demands, partial(self._choice, *given))
+                else:
+                    decision = _decided(self._choice(*given), variant, limit)
+                if decision.source != LEARNED:
                     self._metrics.fallbacks.labels(module.kind).inc()
-                reports.append(report)
+                reports.append(_report(module, decision, explanation))
         return tuple(reports)
 
-    def _layer(
+    def _choice(
         self,
         selector: Selector,
         module: RelationalLayer,
         graph: HeteroGraph,
         expected_runs: float,
-        variant: str | None,
         limit: int,
-        explain: bool,
-    ) -> _Told:
+    ) -> Choice:
         graph = self._engine.graph(graph)  # its indexes are there, and runs need them, too
-        explanation = None
         with using_threads(threads_for(selector, module, graph)):
-            if explain:
-                explanation = selector.explain(
-                    module,
-                    graph,
-                    memory_limit=limit,
-                    expected_runs=expected_runs,
-                    cuda_graph=self._engine.cuda_graph,
-                )
-                choice = explanation.choice
-            else:
-                choice = selector.choose(
-                    module,
-                    graph,
-                    memory_limit=limit,
-                    expected_runs=expected_runs,
-                    cuda_graph=self._engine.cuda_graph,
-                )
-        reason, chosen, seconds = choice.reason, choice.chosen, choice.seconds
-        if variant is not None:
-            reason, chosen = "as asked for", _candidate(choice, variant, limit)
-            seconds = chosen.seconds
-        report = LayerReport(
-            layer=module.kind,
-            variant=chosen.id,
-            reason=reason,
-            predicted_seconds=seconds,
-            peak_bytes=chosen.peak_bytes,
-            threads=choice.threads,
-            explanation=None if explanation is None else explained(explanation),
-        )
-        return report, choice.source
+            return selector.choose(
+                module,
+                graph,
+                memory_limit=limit,
+                expected_runs=expected_runs,
+                cuda_graph=self._engine.cuda_graph,
+            )
+
+    def _explanation(
+        self,
+        selector: Selector,
+        module: RelationalLayer,
+        graph: HeteroGraph,
+        expected_runs: float,
+        limit: int,
+    ) -> Explanation:
+        graph = self._engine.graph(graph)
+        with using_threads(threads_for(selector, module, graph)):
+            return selector.explain(
+                module,
+                graph,
+                memory_limit=limit,
+                expected_runs=expected_runs,
+                cuda_graph=self._engine.cuda_graph,
+            )
 
 
 def threads_for(selector: Selector, module: RelationalLayer, graph: HeteroGraph) -> int:
@@ -216,22 +207,34 @@ def threads_for(selector: Selector, module: RelationalLayer, graph: HeteroGraph)
     return 1 if alone < ALONE_SECONDS else kernel_threads()
 
 
-def _known(
-    selector: Selector, module: RelationalLayer, graph: HeteroGraph
-) -> dict[tuple[float, int], _Told]:
-    """What was chosen for a layer on a graph, by expected runs and threads, and who predicted.
-
-    Kept for as long as the graph, the selector and the layer.
-    """
-    layers = graph.state.of(_REPORTS, None, WeakKeyDictionary, owner=selector)
-    return layers.setdefault(module, {})
-
-
-def _candidate(choice: Choice, variant: str, limit: int) -> Candidate:
+def _decided(choice: Choice, variant: str | None, limit: int) -> Decision:
+    """What was chosen, or asked for instead."""
+    if variant is None:
+        return choice.decision
     found = choice.candidate(variant)
     if found.peak_bytes > limit:
         raise MemoryLimitError(
             f"{variant} needs {found.peak_bytes} bytes, and the limit is {limit}: raise it, or "
             "take another variant"
         )
-    return found
+    return replace(
+        choice.decision,
+        variant=found.id,
+        reason="as asked for",
+        seconds=found.seconds,
+        peak_bytes=found.peak_bytes,
+    )
+
+
+def _report(
+    module: RelationalLayer, decision: Decision, explanation: Explanation | None
+) -> LayerReport:
+    return LayerReport(
+        layer=module.kind,
+        variant=decision.variant,
+        reason=decision.reason,
+        predicted_seconds=decision.seconds,
+        peak_bytes=decision.peak_bytes,
+        threads=decision.threads,
+        explanation=None if explanation is None else explained(explanation),
+    )

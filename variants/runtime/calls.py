@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import statistics
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -25,7 +24,6 @@ from hetune.variants.runtime.scored import domain_of
 _TRIALS = 4
 """Calls that each contender gets; the first of them warms up and does not count."""
 _CONTENDERS = 3
-_MOST_LIMITS = 8
 _FORESEEN, _MOST_CALLS = 2048, 1 << 60
 """Steps that are looked ahead, and calls: a call each until predictions are asked for, from then on
 from one power of two to the next."""
@@ -85,18 +83,18 @@ class Policy:
 
 
 @dataclass(slots=True)
-class Use:
-    """A layer's calls on one graph so far. Cached on the graph, and does not refer to it.
+class Calls:
+    """A layer's calls on one graph with equal demands so far. Does not refer to the graph.
 
     Safe with several threads: calls that come while one asks wait for its answer.
 
     Attributes:
-        calls: How many there were.
+        count: How many there were.
         current: What the last call ran.
         asked: Whether predictions have been asked for.
     """
 
-    calls: int = 0
+    count: int = 0
     current: Chosen | None = None
     asked: bool = False
     _trials: dict[str, list[float]] = field(default_factory=dict)
@@ -125,7 +123,7 @@ class Use:
             MemoryLimitError: None fits the limit.
         """
         with self._lock:
-            self.calls += 1
+            self.count += 1
             if policy.explore:
                 return self._explored(variants, graph, policy)
             if not self.asked:
@@ -134,7 +132,7 @@ class Use:
                     self.current = Chosen(early, cuda_graph=False, is_settled=False)
                     return self.current, None
             learns = policy.expected_runs is None
-            if not self.asked or (learns and _is_power_of_two(self.calls)):
+            if not self.asked or (learns and _is_power_of_two(self.count)):
                 self.current = self._decide(variants, graph, policy)
                 self.asked = True
             assert self.current is not None
@@ -151,15 +149,15 @@ class Use:
         with self._lock:
             if policy.explore:
                 return self._contenders or _contenders(variants, graph, policy)
-            ahead = Use(self.calls, self.current, self.asked)
+            ahead = Calls(self.count, self.current, self.asked)
         found: dict[str, Variant] = {}
         for _ in range(_FORESEEN):
-            if ahead.calls >= _MOST_CALLS:
+            if ahead.count >= _MOST_CALLS:
                 break
             variant = ahead.next(variants, graph, policy, lambda variant: variant)[0].variant
             found[variant.id] = variant
             if ahead.asked:
-                ahead.calls = (1 << ahead.calls.bit_length()) - 1  # nothing is decided meanwhile
+                ahead.count = (1 << ahead.count.bit_length()) - 1  # nothing is decided meanwhile
         return tuple(found.values())
 
     def _early(
@@ -173,13 +171,13 @@ class Use:
         if policy.expected_runs is not None or policy.memory_limit is not None:
             return None
         first = self.current.variant if self.current else _usual_on(graph, variants)
-        spent = self.calls * about_seconds(first, graph)
+        spent = self.count * about_seconds(first, graph)
         if spent >= PATIENCE * policy.pricer.asking_seconds:
             return None
         return first if self.current is not None else at_hand(first)
 
     def _decide(self, variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy) -> Chosen:
-        runs = float(self.calls) if policy.expected_runs is None else policy.expected_runs
+        runs = float(self.count) if policy.expected_runs is None else policy.expected_runs
         return chosen(
             variants,
             graph,
@@ -212,29 +210,6 @@ class Use:
     def _measured(self, variant: Variant) -> float:
         times = self._trials[variant.id][1:]
         return statistics.median(times) if times else math.inf
-
-
-@dataclass(slots=True)
-class Uses:
-    """A layer's calls on one graph by the memory limit that they have. Cached on the graph.
-
-    Of limits that differ from call to call the last eight are remembered.
-    """
-
-    _by_limit: OrderedDict[int | None, Use] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
-
-    def under(self, memory_limit: int | None) -> Use:
-        """The calls with a limit in bytes, or without one."""
-        with self._lock:
-            use = self._by_limit.get(memory_limit)
-            if use is not None:
-                self._by_limit.move_to_end(memory_limit)
-                return use
-            if len(self._by_limit) == _MOST_LIMITS:
-                self._by_limit.popitem(last=False)
-            use = self._by_limit[memory_limit] = Use()
-            return use
 
 
 def about_seconds(variant: Variant, graph: HeteroGraph) -> float:

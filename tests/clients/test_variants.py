@@ -14,7 +14,7 @@ from hetune.clients.cli.app import everything
 from hetune.clients.cli.commands import SOURCES
 from hetune.clients.cli.console import seconds, size
 from hetune.clients.cli.options import size_of
-from hetune.clients.cli.show import pass_text
+from hetune.clients.cli.variants import pass_text
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.presets import LAYERS, preset_programs
 from hetune.variants.kernel.parse import parse
@@ -78,7 +78,7 @@ def test_the_help_says_of_commands_what_their_own_help_says():
 def test_the_help_needs_no_torch():
     code = (
         "import sys, runpy; sys.argv = ['hetune', '--help']\n"
-        "from hetune.clients.cli.app import main\n"
+        "from hetune.clients.cli.start import main\n"
         "try: main()\n"
         "except SystemExit as end: sys.exit(end.code or 'torch' in sys.modules)"
     )

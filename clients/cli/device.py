@@ -18,7 +18,7 @@ from hetune.variants.runtime.devices import torch_device
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class RunDevice:
     """A device, and the backend that runs layers there.
 
     Attributes:

@@ -13,7 +13,8 @@ from rich.table import Table
 import hetune
 from hetune.clients.cli import console
 from hetune.clients.cli.compare import plan_of
-from hetune.clients.cli.job import Job, prepare
+from hetune.clients.cli.device import RunDevice
+from hetune.clients.cli.layer_run import LayerRun, prepare
 from hetune.clients.cli.options import (
     DeviceName,
     Format,
@@ -32,8 +33,7 @@ from hetune.clients.cli.options import (
     size_of,
     use_threads,
 )
-from hetune.clients.cli.problem import GraphSource, LayerSource
-from hetune.clients.cli.where import Where
+from hetune.clients.cli.sources import GraphSource, LayerSource
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import InputError, VariantError
@@ -104,19 +104,19 @@ def explain(
 ) -> None:
     """Say which variant would run on a graph, and why; no kernel is compiled."""
     use_threads(threads)
-    job = Job(
+    request = LayerRun(
         GraphSource(graph, format, scale, inverse, self_loops, seed, read_options(read)),
         LayerSource(layer.value, width, heads, seed),
-        Where.planned(device.value),
+        RunDevice.planned(device.value),
         features=features,
         memory_limit=size_of(memory_limit, "--memory-limit"),
         seed=seed,
         cuda_graph=None,
     )
     out = console.out()
-    ready = prepare(job, lambda text: out.print(text, markup=False, soft_wrap=True))
+    ready = prepare(request, lambda text: out.print(text, markup=False, soft_wrap=True))
     explained = hetune.Selector.load(device=device.value).explain(
-        ready.layer.module, ready.graph, memory_limit=job.memory_limit
+        ready.layer.module, ready.graph, memory_limit=request.memory_limit
     )
     out.print(_launches(explained))
     choice = explained.choice

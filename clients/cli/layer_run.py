@@ -1,4 +1,4 @@
-"""One job: load a graph, choose a variant, compile, run, and time it beside others."""
+"""One run: load a graph, choose a variant, compile, run, and time it beside others."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch import Tensor
 import hetune
 from hetune.clients.cli import compare, console
 from hetune.clients.cli.compare import Comparison
-from hetune.clients.cli.problem import GraphSource, LayerSource, features
-from hetune.clients.cli.where import Where
+from hetune.clients.cli.device import RunDevice
+from hetune.clients.cli.sources import GraphSource, LayerSource, features
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.errors import InputError, VariantError
 from hetune.variants.graph import index_native
@@ -26,13 +26,13 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class LayerRun:
     """What to run.
 
     Attributes:
         graph: Where the graph comes from.
         layer: Which layer.
-        where: What it runs on.
+        device: What it runs on.
         variant: The variant to run; the selector's choice if None.
         features: File of features; drawn if None.
         memory_limit: Bytes that a run's temporaries, scratch and result may take.
@@ -45,7 +45,7 @@ class Job:
 
     graph: GraphSource
     layer: LayerSource
-    where: Where
+    device: RunDevice
     variant: str | None = None
     features: Path | None = None
     memory_limit: int | None = None
@@ -56,8 +56,8 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """A job whose graph is loaded and whose variant is chosen. All is on the job's device."""
+class PreparedRun:
+    """A run whose graph is loaded and whose variant is chosen. All is on the run's device."""
 
     graph: hetune.HeteroGraph
     x: Tensor
@@ -67,8 +67,8 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
-    """What a job gave."""
+class RunOutcome:
+    """What a run gave."""
 
     graph: hetune.HeteroGraph
     choice: hetune.Choice
@@ -77,7 +77,7 @@ class Outcome:
     index_seconds: dict[str, float] = field(default_factory=dict)
 
 
-def prepare(job: Job, say: Say) -> Prepared:
+def prepare(run: LayerRun, say: Say) -> PreparedRun:
     """Loads the graph and chooses a variant; says what that took.
 
     Raises:
@@ -85,67 +85,67 @@ def prepare(job: Job, say: Say) -> Prepared:
     """
     index_native.library()  # compiled once on a machine, so that is no part of what indexing costs
     start = time.perf_counter()
-    graph = job.layer.graph_for(job.graph.open())
+    graph = run.layer.graph_for(run.graph.open())
     loaded = time.perf_counter()
-    where = job.where
-    module = job.layer.module(graph).to(where.device)
-    selector = hetune.Selector.load(device=where.target)
+    device = run.device
+    module = run.layer.module(graph).to(device.device)
+    selector = hetune.Selector.load(device=device.target)
     layer = hetune.compile(
-        module, backend=where.backend, selector=selector, cuda_graph=job.cuda_graph
+        module, backend=device.backend, selector=selector, cuda_graph=run.cuda_graph
     )
-    if job.variant is not None and job.variant not in layer.variants:
-        device = "" if where.target == "cpu" else f" --device {where.target}"
+    if run.variant is not None and run.variant not in layer.variants:
+        option = "" if device.target == "cpu" else f" --device {device.target}"
         raise VariantError(
-            f"no variant {job.variant!r}: `hetune variants --layer {job.layer.kind}{device}` lists "
+            f"no variant {run.variant!r}: `hetune variants --layer {run.layer.kind}{option}` lists "
             "them"
         )
     say(
-        f"{job.graph.name}: {graph.num_nodes:,} nodes of "
+        f"{run.graph.name}: {graph.num_nodes:,} nodes of "
         f"{console.counted(graph.num_ntypes, 'type')}, {graph.num_edges:,} edges of "
         f"{console.counted(graph.num_etypes, 'type')}, loaded in {console.seconds(loaded - start)}"
     )
-    x = features(graph, job.layer.width, job.seed, job.features).to(where.device)
-    graph = graph.to(where.device)
+    x = features(graph, run.layer.width, run.seed, run.features).to(device.device)
+    graph = graph.to(device.device)
     start = time.perf_counter()
     choice = selector.choose(
-        module, graph, memory_limit=job.memory_limit, cuda_graph=job.cuda_graph
+        module, graph, memory_limit=run.memory_limit, cuda_graph=run.cuda_graph
     )
-    chosen = choice.candidate(job.variant or choice.id).id
+    chosen = choice.candidate(run.variant or choice.id).id
     took = console.seconds(time.perf_counter() - start)
     say(
-        f"{job.layer.describe()}, {where.describe()}: {len(choice.candidates)} variants scored in "
+        f"{run.layer.describe()}, {device.describe()}: {len(choice.candidates)} variants scored in "
         f"{took}"
     )
-    asked = "as asked for" if chosen == job.variant else f"what {job.variant} runs on this graph"
-    say(f"{chosen}: {asked if job.variant else choice.reason}")
-    return Prepared(graph, x, layer, choice, chosen)
+    asked = "as asked for" if chosen == run.variant else f"what {run.variant} runs on this graph"
+    say(f"{chosen}: {asked if run.variant else choice.reason}")
+    return PreparedRun(graph, x, layer, choice, chosen)
 
 
-def perform(job: Job, say: Say) -> Outcome:
-    """Runs a job.
+def perform(run: LayerRun, say: Say) -> RunOutcome:
+    """Runs a layer, and times variants of it.
 
     Raises:
         InputError: There are no rounds or no variants to time.
         WrongOutputError: Variants do not agree.
         HetuneError: As its parts do.
     """
-    if job.rounds < 1 or (job.top is not None and job.top < 1):
+    if run.rounds < 1 or (run.top is not None and run.top < 1):
         raise InputError("--rounds and --top: take 1 or more")
-    ready, where = prepare(job, say), job.where
+    ready, device = prepare(run, say), run.device
     wanted, left_out = compare.candidates(
         ready.choice.candidates,
         ready.chosen,
-        job.top,
+        run.top,
         ready.choice.memory_limit,
-        where.free_bytes(),
+        device.free_bytes(),
     )
-    is_native = isinstance(where.backend, CppBackend)
+    is_native = isinstance(device.backend, CppBackend)
     if is_native:
         _compile(ready, [candidate.id for candidate in wanted], say)
     with torch.no_grad():
-        start = where.now()
+        start = device.now()
         ready.layer(ready.x, ready.graph, variant=ready.chosen)
-        first = console.seconds(where.now() - start)
+        first = console.seconds(device.now() - start)
     steps: dict[str, float] = {}
     if is_native:
         steps = index_seconds(ready.graph)
@@ -159,13 +159,13 @@ def perform(job: Job, say: Say) -> Outcome:
             ready.graph,
             wanted,
             left_out,
-            rounds=job.rounds,
-            seed=job.seed,
+            rounds=run.rounds,
+            seed=run.seed,
             progress=update,
-            clock=where.now,
+            clock=device.now,
         )
     comparison.check()
-    return Outcome(ready.graph, ready.choice, comparison, output, steps)
+    return RunOutcome(ready.graph, ready.choice, comparison, output, steps)
 
 
 def index_seconds(graph: hetune.HeteroGraph) -> dict[str, float]:
@@ -177,7 +177,7 @@ def index_seconds(graph: hetune.HeteroGraph) -> dict[str, float]:
     return total
 
 
-def _compile(ready: Prepared, ids: list[str], say: Say) -> None:
+def _compile(ready: PreparedRun, ids: list[str], say: Say) -> None:
     module = ready.layer.module
     assert isinstance(module, hetune.nn.RGCN | hetune.nn.RGAT | hetune.nn.HGT)
     by_id = {variant.id: variant for variant in variants_of(module.program())}
