@@ -12,7 +12,7 @@ from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.nodes import Gemm
 from hetune.variants.kernel.passes.softmax_forms import expanded, three_passes
-from hetune.variants.kernel.work import work
+from hetune.variants.kernel.passes.work import work
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.domain import Domain, split_relations

@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
-from hetune.variants.kernel.edgewise import shares_edges
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum
+from hetune.variants.kernel.passes.edge_chunks import shares_edges
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.passes.enumerate import EDGE_SCORES, alternatives
 from hetune.variants.plan.lower import lower

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hetune.variants.graph.threads import kernel_threads
-from hetune.variants.kernel.edgewise import part_elements
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Buffer, Launch
+from hetune.variants.kernel.passes.edge_chunks import part_elements
 from hetune.variants.kernel.scratch import scratch_layout, whole_scratch
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Program, Type

@@ -15,7 +15,6 @@ import numpy as np
 
 from hetune.variants.graph.cuts import block_counts
 from hetune.variants.kernel.blocks import is_node_blocked
-from hetune.variants.kernel.edgewise import shares_edges
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import (
     ForEach,
@@ -27,9 +26,10 @@ from hetune.variants.kernel.nodes import (
     SegmentSum,
     Traversal,
 )
+from hetune.variants.kernel.passes.edge_chunks import shares_edges
 from hetune.variants.kernel.passes.softmax_forms import expanded, running_maximum, three_passes
+from hetune.variants.kernel.passes.work import Formula, Term, formula, limit_of
 from hetune.variants.kernel.walk import statements
-from hetune.variants.kernel.work import Formula, Term, formula, limit_of
 from hetune.variants.plan.sides import Side, run_on, usual
 from hetune.variants.plan.variants import Device, Variant, device_of
 from hetune.variants.program.nodes import ALL_EDGES, Space

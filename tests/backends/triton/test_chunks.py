@@ -5,9 +5,9 @@ import torch
 
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.emit import emit
-from hetune.variants.kernel.edgewise import shares_edges
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.passes.edge_chunks import shares_edges
 from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.kernel.testing import random_launch
 from hetune.variants.testing.conformance import check_variants

@@ -1,1 +1,1 @@
-"""Rewrites of kernels: what is fused, and the forms that backends print a softmax in."""
+"""Rewrites of kernels, facts about them, and the loops that softmaxes are printed as."""
