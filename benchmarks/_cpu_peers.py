@@ -12,7 +12,7 @@ import torch
 from _bound import least_seconds, limits
 from _graphs import MissingGraphError
 from _machine import commit, fingerprint, set_threads
-from _measure import as_json, keep_heap, rounds_within
+from _measure import as_json, rounds_within
 from _memory import Cell, Probe, describe, probe
 from _peers._torch_ops import WORKSPACE
 from _peers.problem import Candidate, Problem
@@ -149,15 +149,11 @@ def run(options: argparse.Namespace) -> int:
     """Measure what is missing in the results file; print the tables."""
     console = Console()
     if options.table:
-        print_tables(held_cells(options.out), console, options.statistic)
+        print_tables(held_cells(options.out), console)
         return 0
-    if options.allocator == "keep":
-        keep_heap()
     set_threads(options.threads)
     warnings.filterwarnings("ignore", category=UserWarning)  # the peers' own
-    results = Results.open(
-        options.out, fingerprint(options.threads, options.allocator), commit(), options.fresh
-    )
+    results = Results.open(options.out, fingerprint(options.threads), commit(), options.fresh)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -175,7 +171,7 @@ def run(options: argparse.Namespace) -> int:
                 except MissingGraphError as error:
                     progress.console.print(f"[yellow]skipped {cell.key}: {error}")
             progress.advance(overall)
-    print_tables(results.cells, console, options.statistic)
+    print_tables(results.cells, console)
     return 0
 
 

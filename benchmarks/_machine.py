@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import subprocess
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,14 @@ _PEERS = ("torch_geometric", "dgl")
 _ROOT = Path(__file__).resolve().parents[1]
 
 
-def fingerprint(threads: int, allocator: str = "default") -> dict[str, Any]:
+def fingerprint(threads: int) -> dict[str, Any]:
     """The machine's fingerprint, the peers' versions and settings, with a digest over all of it."""
     facts: dict[str, Any] = {
         **this_machine().as_dict(),
         "machine": this_machine().digest,
         "peers": {name: _version(name) for name in _PEERS},
         "threads": threads,
-        "allocator": allocator,
+        "allocator": "default",
     }
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
     return {**facts, "digest": digest}
@@ -40,6 +41,17 @@ def commit() -> str | None:
     code = (".", ":(exclude)benchmarks/results")
     changed = _first_line("git", "-C", str(_ROOT), "status", "--porcelain", "-uno", "--", *code)
     return f"{head}-dirty" if changed else head
+
+
+def write_record(path: Path, threads: int, **content: Any) -> None:
+    """Writes results, after what they were measured on, when, and by which commit."""
+    head = {
+        "machine": fingerprint(threads),
+        "commit": commit(),
+        "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**head, **content}, indent=1) + "\n", encoding="utf-8")
 
 
 def set_threads(threads: int) -> None:

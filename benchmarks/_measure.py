@@ -1,9 +1,9 @@
 """What the benchmarks make of interleaved times (`hetune.profiling.measure`)."""
 
-import ctypes
 import math
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hetune.profiling.measure.timing import Timing
@@ -37,14 +37,10 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(statistics.fmean(math.log(value) for value in values))
 
 
-def keep_heap() -> None:
-    """Make glibc keep freed memory, so that large temporaries cost no page faults.
-
-    PyTorch's CPU allocator maps and unmaps every large tensor by default; a deployment that cares
-    preloads another allocator. This is the same effect without one. Does nothing outside of glibc.
-    """
-    m_trim_threshold, m_mmap_max = -1, -4
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(m_mmap_max, 0)
-        libc.mallopt(m_trim_threshold, -1)
+def seconds_of(run: Callable[[], object]) -> float:
+    """What one call takes; its result is dropped afterwards."""
+    start = time.perf_counter()
+    result = run()
+    seconds = time.perf_counter() - start
+    del result
+    return seconds

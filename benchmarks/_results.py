@@ -4,14 +4,13 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Self
 
 from _measure import geometric_mean
 from rich.console import Console
 from rich.table import Table
 
 SCHEMA = 1
-Statistic: TypeAlias = Literal["median_ms", "min_ms"]
 # Per-relation choice of sides is hetune's own idea, written in plain PyTorch: shown apart, too.
 BORROWED = "expert/smaller side"
 _OWN = "hetune/compile"
@@ -77,43 +76,33 @@ def held_cells(path: Path) -> list[dict[str, Any]]:
     return held["cells"] if held.get("schema") == SCHEMA else []
 
 
-def times(cell: dict[str, Any], statistic: Statistic = "median_ms") -> dict[str, float]:
+def times(cell: dict[str, Any]) -> dict[str, float]:
     """Milliseconds by candidate, of those whose time counts."""
     return {
-        c["name"]: c[statistic]
+        c["name"]: c["median_ms"]
         for c in cell["candidates"]
-        if c["status"] == "ok" and statistic in c
+        if c["status"] == "ok" and "median_ms" in c
     }
 
 
-def best_peer(
-    cell: dict[str, Any], *, without: Sequence[str] = (), statistic: Statistic = "median_ms"
-) -> tuple[str, float] | None:
+def best_peer(cell: dict[str, Any], *, without: Sequence[str] = ()) -> tuple[str, float] | None:
     """Name and milliseconds of the fastest candidate that is not hetune's."""
-    found = times(cell, statistic).items()
+    found = times(cell).items()
     peers = {n: t for n, t in found if not n.startswith("hetune/") and n not in without}
     return min(peers.items(), key=lambda item: item[1]) if peers else None
 
 
-def speedup(
-    cell: dict[str, Any], *, without: Sequence[str] = (), statistic: Statistic = "median_ms"
-) -> float | None:
+def speedup(cell: dict[str, Any], *, without: Sequence[str] = ()) -> float | None:
     """Time of the best peer over hetune's."""
-    own = times(cell, statistic).get(_OWN)
-    best = best_peer(cell, without=without, statistic=statistic)
+    own = times(cell).get(_OWN)
+    best = best_peer(cell, without=without)
     return best[1] / own if own and best else None
 
 
-def share_of_roofline(cell: dict[str, Any], statistic: Statistic = "median_ms") -> float | None:
+def share_of_roofline(cell: dict[str, Any]) -> float | None:
     """The least time that any variant could take over hetune's."""
-    own, least = times(cell, statistic).get(_OWN), cell.get("roofline_ms")
+    own, least = times(cell).get(_OWN), cell.get("roofline_ms")
     return least / own if own and least else None
-
-
-def most_to_win(cell: dict[str, Any], statistic: Statistic = "median_ms") -> float | None:
-    """Time of the best peer over the least that any variant could take."""
-    best, least = best_peer(cell, statistic=statistic), cell.get("roofline_ms")
-    return best[1] / least if best and least else None
 
 
 def memory_ratio(cell: dict[str, Any]) -> float | None:
@@ -123,37 +112,30 @@ def memory_ratio(cell: dict[str, Any]) -> float | None:
     return own / base if own is not None and base else None
 
 
-def print_tables(
-    cells: Sequence[dict[str, Any]], console: Console, statistic: Statistic = "median_ms"
-) -> None:
+def print_tables(cells: Sequence[dict[str, Any]], console: Console) -> None:
     """A table of times and one of peak memory for each layer, width and number of heads."""
     groups: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
     for cell in cells:
         groups.setdefault((cell["layer"], cell["width"], cell["heads"]), []).append(cell)
     for (layer, width, heads), members in groups.items():
         title = f"{layer}, width {width}, heads {heads}"
-        console.print(_times(f"{title}: {statistic.replace('_', ' ')}", members, statistic))
+        console.print(_times(f"{title}: median ms", members))
         console.print(_memory(f"{title}: peak MB (with indexes)", members))
 
 
-def _times(title: str, cells: Sequence[dict[str, Any]], statistic: Statistic) -> Table:
+def _times(title: str, cells: Sequence[dict[str, Any]]) -> Table:
     table = Table(title=title)
     table.add_column("candidate")
     for cell in cells:
         table.add_column(cell["graph"], justify="right")
     table.add_column("mean", justify="right")
     for name in _candidate_names(cells):
-        table.add_row(name, *(_time(cell, name, statistic) for cell in cells), "")
+        table.add_row(name, *(_time(cell, name) for cell in cells), "")
     table.add_section()
     for label, without in (("best peer / hetune", ()), ("the same without ours*", (BORROWED,))):
-        ratios = [speedup(cell, without=without, statistic=statistic) for cell in cells]
+        ratios = [speedup(cell, without=without) for cell in cells]
         table.add_row(label, *_ratios(ratios))
-    limits = {
-        "roofline / hetune": share_of_roofline,
-        "best peer / roofline": most_to_win,
-    }
-    for label, of in limits.items():
-        table.add_row(label, *_ratios([of(cell, statistic) for cell in cells]))
+    table.add_row("roofline / hetune", *_ratios([share_of_roofline(cell) for cell in cells]))
     table.caption = (
         f"In parentheses: preparation. * {BORROWED}: hetune's own idea in plain PyTorch. "
         "Mean: geometric."
@@ -182,14 +164,14 @@ def _entry(cell: dict[str, Any], name: str) -> dict[str, Any]:
     return next((c for c in cell["candidates"] if c["name"] == name), {"status": ""})
 
 
-def _time(cell: dict[str, Any], name: str, statistic: Statistic) -> str:
+def _time(cell: dict[str, Any], name: str) -> str:
     entry = _entry(cell, name)
     if entry["status"] != "ok":
         return str(entry["status"])
     preprocess = f" [dim](+{1e3 * entry['preprocess_s']:,.1f} ms)[/dim]"
-    text = f"{entry[statistic]:.4g}"
-    best = min(times(cell, statistic).values())
-    return (f"[bold]{text}[/bold]" if entry[statistic] == best else text) + preprocess
+    text = f"{entry['median_ms']:.4g}"
+    best = min(times(cell).values())
+    return (f"[bold]{text}[/bold]" if entry["median_ms"] == best else text) + preprocess
 
 
 def _bytes(cell: dict[str, Any], name: str) -> str:

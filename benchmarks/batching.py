@@ -1,102 +1,84 @@
-"""What joining requests saves: k requests on copies of a small graph, one by one or by one run.
+"""What joining requests saves: two services, one of which joins requests, are asked in turns.
 
-    python benchmarks/batching.py [--edges 100 1000 5000] [--requests 2 4 8 16] [--width 64]
+    python benchmarks/batching.py [--edges 100 1000 5000] [--clients 1 8 32] [--width 64]
 
 Two layers of RGCN, and RGAT followed by HGT, on graphs of two node types and three relations, of
-half as many nodes as edges. Requests are asked of the service without HTTP, with all that it does
-for each: it looks up model and graph, chooses variants, checks features, and cuts rows out.
-"prepare" is the first joined run: joining, indexing, and trying whether it gives the same bits.
-
-Then two services, one of which joins requests, are asked over HTTP by 1, 8 and 32 clients that wait
-for their answers, in turns.
+half as many nodes as edges. Clients wait for their answers and ask again.
 """
 
 import argparse
-import json
+import statistics
 import tempfile
-import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from _batching_load import load
-from _machine import commit, fingerprint, set_threads
-from _measure import as_json
+from _machine import set_threads, write_record
+from _serve import hetune_serve
+from _service_load import Report, Shot, shoot
 from rich.console import Console
 from rich.table import Table
 
 from hetune import nn
-from hetune.profiling.measure.rounds import interleave
-from hetune.service.core.inference import batching
-from hetune.service.core.inference.answers import Answer
-from hetune.service.core.inference.run_request import Asked
-from hetune.service.core.models.stack import describe
-from hetune.service.core.service import Service
+from hetune.clients import Client
+from hetune.clients.http import calls
 from hetune.variants.graph.hetero import HeteroGraph
 
-RESULTS = Path(__file__).parent / "results" / "batching.json"
-RELATIONS = ((0, 1), (1, 0), (0, 0))
+_RESULTS = Path(__file__).parent / "results"
+_RELATIONS = ((0, 1), (1, 0), (0, 0))
 MODELS = ("rgcn, rgcn", "rgat, hgt")
+_TYPE = "application/x-safetensors"
+_TOGETHER = 16
+_PERCENT = 0.99
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure all sizes, print the table, write the JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--edges", type=int, nargs="+", default=(100, 1000, 5000))
-    parser.add_argument("--requests", type=int, nargs="+", default=(2, 4, 8, 16))
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--clients", type=int, nargs="*", default=(1, 8, 32), help="over HTTP")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of a turn over HTTP")
-    parser.add_argument("--turns", type=int, default=3, help="of each service")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args(arguments)
+    line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    line.add_argument("--edges", type=int, nargs="+", default=(100, 1000, 5000))
+    line.add_argument("--width", type=int, default=64)
+    line.add_argument("--threads", type=int, default=torch.get_num_threads())
+    line.add_argument("--clients", type=int, nargs="+", default=(1, 8, 32))
+    line.add_argument("--seconds", type=float, default=2.0, help="of a turn")
+    line.add_argument("--turns", type=int, default=3, help="of each service")
+    line.add_argument("--out", type=Path, default=_RESULTS / "batching.json")
+    options = line.parse_args(arguments)
     set_threads(options.threads)
     cells = [
-        measure(graph, model, requests, options)
-        for graph in map(drawn, options.edges)
-        for model in MODELS
-        for requests in options.requests
-    ]
-    loads = [
         {"edges": graph.num_edges, "model": model, **cell}
         for graph in map(drawn, options.edges)
         for model in MODELS
-        for cell in load(graph, layers(model, graph, options.width), options.width, options)
+        for cell in load(graph, layers(model, graph, options.width), options)
     ]
-    report = {
-        "width": options.width,
-        "machine": fingerprint(options.threads),
-        "commit": commit(),
-        "cells": cells,
-        "http": loads,
-    }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    console = Console()
-    console.print(_table(cells))
-    console.print(_http_table(loads))
-    console.print(f"wrote {options.out}")
+    write_record(options.out, options.threads, width=options.width, http=cells)
+    table = Table(
+        "edges", "model", "clients", "requests/s apart", "together", "p99, ms", "together"
+    )
+    for cell in cells:
+        both = cell["apart"], cell["together"]
+        rates = (f"{one['requests_per_second']:.0f}" for one in both)
+        late = (f"{one['p99_ms']:.1f}" for one in both)
+        table.add_row(str(cell["edges"]), cell["model"], str(cell["clients"]), *rates, *late)
+    Console().print(table)
     return 0
 
 
 def drawn(edges: int) -> HeteroGraph:
     """A graph of about so many edges, their ends drawn evenly."""
     draw = torch.Generator().manual_seed(0)
-    half, each = max(edges // 4, 1), max(edges // len(RELATIONS), 1)
+    half, each = max(edges // 4, 1), max(edges // len(_RELATIONS), 1)
     ends = [
         torch.stack([torch.randint(half, (each,), generator=draw) + half * t for t in pair])
-        for pair in RELATIONS
+        for pair in _RELATIONS
     ]
     return HeteroGraph(
         *torch.cat(ends, 1),
-        torch.arange(len(RELATIONS)).repeat_interleave(each),
+        torch.arange(len(_RELATIONS)).repeat_interleave(each),
         torch.arange(2).repeat_interleave(half),
         num_nodes=2 * half,
-        num_etypes=len(RELATIONS),
+        num_etypes=len(_RELATIONS),
     )
 
 
@@ -105,101 +87,65 @@ def layers(model: str, graph: HeteroGraph, width: int) -> list[torch.nn.Module]:
     torch.manual_seed(0)
     if model == MODELS[0]:
         return [nn.RGCN(width, width, 3), torch.nn.ReLU(), nn.RGCN(width, width, 3)]
-    return [
-        nn.RGAT(width, width, 3),
-        torch.nn.ReLU(),
-        nn.HGT(width, width, graph.metadata(), heads=2),
-    ]
+    hgt = nn.HGT(width, width, graph.metadata(), heads=2)
+    return [nn.RGAT(width, width, 3), torch.nn.ReLU(), hgt]
 
 
-def measure(graph: HeteroGraph, model: str, requests: int, options: Any) -> dict[str, Any]:
-    """The cell of one number of requests."""
-    with tempfile.TemporaryDirectory() as folder:
-        service = Service.open(
-            Path(folder), batch_requests=requests, store=Path(folder) / "store.db"
-        )
-        service.batching.joined.after, service.batching.joined.gain = 1, 0.0
-        service.models.add("m", 1, *describe(layers(model, graph, options.width)))
-        id = service.graphs.add(graph)
-        xs = [torch.randn(graph.num_nodes, options.width) for _ in range(requests)]
-
-        def apart() -> list[Answer]:
-            return [service.inference.run("m", id, x) for x in xs]
-
-        def together() -> list[Answer]:
-            return answers(service, [Asked(id, x) for x in xs])
-
-        apart()  # compiles what is missing
-        start = time.perf_counter()
-        found = together()
-        prepare = time.perf_counter() - start
-        batch = found[0].report.batch
-        times = interleave({"apart": apart, "together": together}, options.rounds)
-        service.close()
-    return {
-        "edges": graph.num_edges,
-        "nodes": graph.num_nodes,
-        "model": model,
-        "requests": requests,
-        "joined": 1 if batch is None else batch.requests,
-        "variants": [layer.variant for layer in found[0].report.layers],
-        "prepare_ms": round(prepare * 1e3, 3),
-        **{name: as_json(timing) for name, timing in times.items()},
-        "ratio": times["apart"].median / times["together"].median,
-    }
-
-
-def answers(service: Service, asked: Sequence[Asked]) -> list[Answer]:
-    """Those to requests that wait at the same time."""
+def load(
+    graph: HeteroGraph, layers: Sequence[torch.nn.Module], options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """A cell for each number of clients."""
+    x = torch.randn(graph.num_nodes, options.width)
     with ExitStack() as stack:
-        waiting = [
-            stack.enter_context(service.batching.waiting("m", lambda one=one: one, 0))
-            for one in asked
-        ]
-        return [service.batching.answer(one) for one in waiting]
+        shots = {
+            name: stack.enter_context(_service(graph, layers, x, most, options.threads))
+            for name, most in (("apart", 1), ("together", _TOGETHER))
+        }
+        return [_cell(shots, clients, options) for clients in options.clients]
 
 
-def _table(cells: Sequence[dict[str, Any]]) -> Table:
-    table = Table(
-        "edges", "model", "requests", "joined", "prepare, ms", "apart, us", "together, us"
-    )
-    table.add_column("ratio")
-    for cell in cells:
-        each = [1e3 * cell[name]["median_ms"] / cell["requests"] for name in ("apart", "together")]
-        table.add_row(
-            f"{cell['edges']:,}",
-            cell["model"],
-            str(cell["requests"]),
-            str(cell["joined"]),
-            f"{cell['prepare_ms']:.1f}",
-            *(f"{us:.0f}" for us in each),
-            f"{cell['ratio']:.2f}",
-        )
-    table.caption = f"times for each request; graphs of at most {batching.MOST_SIZE:,} are joined"
-    return table
+@contextmanager
+def _service(
+    graph: HeteroGraph, layers: Sequence[torch.nn.Module], x: torch.Tensor, most: int, threads: int
+) -> Iterator[tuple[str, str]]:
+    """Its route's URL, and the file of a request's body."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        config, body = folder / "hetune.toml", folder / "body"
+        config.write_text(f"batch_requests = {most}\n", encoding="utf-8")
+        started = hetune_serve(folder, "--no-worker", "--config", str(config), threads=threads)
+        with started as serving, Client(serving.url) as client:
+            client.put_model("m", layers)
+            id = client.upload_graph(graph)
+            client.infer("m", id, x)
+            call = calls.infer("m", id, x)
+            assert call.body is not None
+            body.write_bytes(b"".join(call.body))
+            yield serving.url + call.path, str(body)
 
 
-def _http_table(cells: Sequence[dict[str, Any]]) -> Table:
-    names = (
-        "edges",
-        "model",
-        "clients",
-        "requests/s apart",
-        "together",
-        "p99, ms apart",
-        "together",
-    )
-    table = Table(*names)
-    for cell in cells:
-        both = cell["apart"], cell["together"]
-        table.add_row(
-            f"{cell['edges']:,}",
-            cell["model"],
-            str(cell["clients"]),
-            *(f"{one['requests_per_second']:.0f}" for one in both),
-            *(f"{one['p99_ms']:.1f}" for one in both),
-        )
-    return table
+def _cell(
+    shots: dict[str, tuple[str, str]], clients: int, options: argparse.Namespace
+) -> dict[str, Any]:
+    headers = {"Accept": _TYPE, "Content-Type": _TYPE}
+    reports: dict[str, list[Report]] = {name: [] for name in shots}
+    for turn in range(1 + options.turns):  # the first one prepares what is joined
+        for name, (url, body) in shots.items():
+            report = shoot(Shot(url, body, headers, options.seconds, clients))
+            if report.busy_times or report.others:
+                raise RuntimeError(f"{clients} clients were refused: {report.others}")
+            if turn:
+                reports[name].append(report)
+    return {"clients": clients, **{name: _summary(found) for name, found in reports.items()}}
+
+
+def _summary(reports: Sequence[Report]) -> dict[str, float]:
+    times = sorted(time for report in reports for time in report.times)
+    return {
+        "requests_per_second": statistics.median(len(r.times) / r.seconds for r in reports),
+        "p50_ms": 1e3 * statistics.median(times),
+        "p99_ms": 1e3 * times[int(_PERCENT * (len(times) - 1))],
+    }
 
 
 if __name__ == "__main__":

@@ -6,32 +6,25 @@ On real graphs, RGCN, RGAT and HGT at two widths, chosen for by the model that c
 machine anyway, or by `--bundle`. Each time anew: a copy of the graph is indexed as the chosen
 variant needs it; then features are extracted and all candidates are scored ("new"), chosen once
 more ("known"), and the chosen variant runs. On a second copy, indexed alike, both parts are timed
-apart: extracting features, then scoring ("features", "scoring"), and scoring once more, when code
-and trees are in the caches ("warm"). On a third, of which nothing is indexed yet, choosing is timed
-with all that it needs ("from nothing"): most of that is indexing, which the first run would do in
-its place.
-
-Where a run is short, a compiled layer runs the usual variant before it asks. How many calls it
-makes until then is counted, and asking is compared with the time of all those runs ("paid").
+apart: "features", "scoring", and scoring once more with code and trees in the caches ("warm").
+On a third, nothing is indexed yet ("from_nothing"): most of that is indexing, which the first run
+would do in its place. Where a run is short, a compiled layer runs the default variant before it
+asks: "paid" is asking over the time of those runs.
 """
 
 import argparse
 import functools
-import json
 import math
 import statistics
-import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from _graphs import names
-from _machine import commit, fingerprint, set_threads
-from _measure import geometric_mean
+from _machine import set_threads, write_record
+from _measure import geometric_mean, seconds_of
 from _selection_graphs import LAYERS, pairs, present, specs
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -59,12 +52,11 @@ from hetune.variants.runtime.table import CandidateTable
 _RESULTS = Path(__file__).resolve().parent / "results"
 _RUNS = 3
 _CALLS = GraphSlot[None, Calls]()
-_RUNS_GOAL = 1.0
-"""Runs that choosing on a new graph is to cost less than."""
-_SCORING_GOAL, _SCORING_TARGET = 2.0, 0.5
-"""Milliseconds that scoring all candidates of a layer is to take less than, once warm."""
-_TIMES = ("run", "new", "features", "scoring", "warm", "known", "from_nothing", "usual")
-_SHOWN = ("new", "features", "scoring", "known", "from_nothing")
+_IN_RUNS = ("new", "features", "scoring", "known", "from_nothing")
+_IN_MS = ("new", "features", "scoring", "warm")
+_TIMES = ("run", "new", "features", "scoring", "warm", "known", "from_nothing", "default")
+GOALS = {"new": 1.0, "warm_ms": 2.0}
+"""Runs that choosing on a new graph takes at most (geometric mean), and milliseconds of scoring."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,80 +73,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     if not found:
         return 0
-    console.print(table(found))
-    reached = goals(found)
-    for name, goal in reached.items():
-        met = "met" if goal["met"] else "missed"
-        console.print(f"{name}: {goal['reached']} (goal: less than {goal['goal']:g}, {met})")
-    record = {
-        "machine": fingerprint(options.threads),
-        "commit": commit(),
-        "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "summary": summary(found),
-        "goals": reached,
-        "inputs": as_json(found),
-    }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    total = summary(found)
+    console.print(table(found, total))
+    for name, goal in GOALS.items():
+        reached = total[name]["max" if name.endswith("_ms") else "geometric_mean"]
+        console.print(f"{name}: {reached:.3g} (goal: at most {goal:g})")
+    write_record(options.out, options.threads, summary=total, inputs=found)
     console.print(f"wrote {options.out}")
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class Overhead:
-    """Medians of one input, in seconds.
-
-    Attributes:
-        graph: Name of the graph.
-        layer: The layer.
-        d_in: Width of the rows that come in.
-        d_out: Width of the rows that go out.
-        variant: What was chosen.
-        run: One run of it.
-        new: Features and selection on a graph that is indexed for the chosen variant.
-        features: Of that, extracting the graph's features.
-        scoring: Of that, pricing all candidates with the features known.
-        warm: The same once more, right after.
-        known: Selection on a graph that was chosen for before.
-        from_nothing: Features and selection on a graph of which nothing is indexed.
-        usual: One run of the variant that runs until the model is asked.
-        calls: The call that asks, the first one being 1.
-    """
-
-    graph: str
-    layer: str
-    d_in: int
-    d_out: int
-    variant: str
-    run: float
-    new: float
-    features: float
-    scoring: float
-    warm: float
-    known: float
-    from_nothing: float
-    usual: float
-    calls: int
-
-    @property
-    def paid(self) -> float:
-        """Asking, over the time of the runs until then."""
-        return self.new / (self.usual * self.calls)
-
-
-def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
-    """Times selection for one input, as a compiled layer selects."""
+def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> dict[str, Any]:
+    """An input's record: medians in milliseconds, as a compiled layer selects."""
     graph = build(spec.graph)
     program = preset_program(spec.layer, spec.d_in, spec.d_out, spec.heads)
     variants, policy = variants_of(program), Policy(selector, expected_runs=math.inf)
     threads = kernel_threads()
 
     def choose(on: HeteroGraph) -> Variant:
-        return (
-            on.state.of(_CALLS, None, Calls)
-            .next(variants, on, policy, lambda variant: variant)[0]
-            .variant
-        )
+        calls = on.state.of(_CALLS, None, Calls)
+        return calls.next(variants, on, policy, lambda variant: variant)[0].variant
 
     def score(on: HeteroGraph) -> Prices:
         domain = domain_of(variants, on)
@@ -162,154 +100,85 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> Overhead:
 
     chosen = choose(graph)  # also warms up
     inputs = random_inputs(program, Domain(graph), 0)
-    weights = weights_of(chosen.plan, inputs.weights, graph)
     first = usual(variants, Domain(graph).side)
-    given = weights_of(first.plan, inputs.weights, graph)
     times: dict[str, list[float]] = {name: [] for name in _TIMES}
 
-    def run(executable: Executable) -> float:
-        using = weights if executable.plan is chosen.plan else given
-        return _timed(lambda: executable.run(inputs.features, using))
-
-    def bound(variant: Variant, on: HeteroGraph) -> Executable:
-        return Executable(variant.plan, Domain(on), CppBackend(), variant.schedules)
+    def prepared(variant: Variant, on: HeteroGraph) -> functools.partial[object]:
+        """A run of a variant, whose indexes are there then, and nothing else is."""
+        executable = Executable(variant.plan, Domain(on), CppBackend(), variant.schedules)
+        weights = weights_of(variant.plan, inputs.weights, graph)
+        run = functools.partial(executable.run, inputs.features, weights)
+        run()
+        return run
 
     for _ in range(repeats):
         other, copy, second, bare = (graph.unindexed() for _ in range(4))
-        # What is chosen is bound last, so that its indexes are there and nothing else is.
-        for name, executable in (
-            ("usual", bound(first, other)),
-            ("run", bound(chosen, copy)),
+        for name, variant, on in (("default", first, other), ("run", chosen, copy)):
+            run = prepared(variant, on)
+            times[name] += [seconds_of(run) for _ in range(_RUNS)]
+        prepared(chosen, second)
+        for name, work in (
+            ("new", functools.partial(choose, copy)),
+            ("known", functools.partial(choose, copy)),
+            ("features", functools.partial(graph_features, second)),
+            ("scoring", functools.partial(score, second)),
+            ("warm", functools.partial(score, second)),
+            ("from_nothing", functools.partial(choose, bare)),
         ):
-            run(executable)
-            times[name] += [run(executable) for _ in range(_RUNS)]
-        times["new"].append(_timed(functools.partial(choose, copy)))
-        times["known"].append(_timed(functools.partial(choose, copy)))
-        run(bound(chosen, second))
-        times["features"].append(_timed(functools.partial(graph_features, second)))
-        times["scoring"].append(_timed(functools.partial(score, second)))
-        times["warm"].append(_timed(functools.partial(score, second)))
-        times["from_nothing"].append(_timed(functools.partial(choose, bare)))
+            times[name].append(seconds_of(work))
     medians = {name: statistics.median(seconds) for name, seconds in times.items()}
     calls = _calls_until_asked(variants, graph, Policy(selector))
-    return Overhead(
-        spec.graph.name, spec.layer, spec.d_in, spec.d_out, chosen.id, **medians, calls=calls
-    )
+    return {
+        "graph": spec.graph.name,
+        "layer": spec.layer,
+        "variant": chosen.id,
+        "calls": calls,
+        "d_in": spec.d_in,
+        "d_out": spec.d_out,
+        **{f"{name}_ms": round(seconds * 1e3, 4) for name, seconds in medians.items()},
+        **{f"{name}_runs": round(medians[name] / medians["run"], 4) for name in _IN_RUNS},
+        "paid": round(medians["new"] / (medians["default"] * calls), 4),
+    }
 
 
 def _calls_until_asked(variants: tuple[Variant, ...], graph: HeteroGraph, policy: Policy) -> int:
-    use = Calls()
-    while not use.asked:
-        use.next(variants, graph, policy, lambda variant: variant)
-    return use.count
+    calls = Calls()
+    while not calls.asked:
+        calls.next(variants, graph, policy, lambda variant: variant)
+    return calls.count
 
 
-def as_json(found: Iterable[Overhead]) -> list[dict[str, Any]]:
-    """Milliseconds, and multiples of a run."""
-    rows = []
-    for each in found:
-        row = asdict(each)
-        for name in _TIMES:
-            seconds = row.pop(name)
-            row[f"{name}_ms"] = round(seconds * 1e3, 4)
-            row[f"{name}_runs"] = round(seconds / each.run, 4)
-        row["paid"] = round(each.paid, 4)
-        rows.append(row)
-    return rows
+def summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Geometric means in runs, medians in milliseconds, the most, and how often a run is exceeded.
 
-
-def table(found: list[Overhead]) -> Table:
-    """Selection in runs of the chosen layer, graph by graph, in lines of 100 characters at most."""
-    shown = Table(title="selection, in runs of the chosen layer", box=SIMPLE_HEAD, padding=0)
-    shown.add_column("graph", no_wrap=True)
-    shown.add_column("layer", no_wrap=True)
-    for column in (
-        "run ms",
-        "new\ngraph",
-        "features",
-        "scoring",
-        "warm\nms",
-        "known\ngraph",
-        "from\nnothing",
-        "asked\nat\ncall",
-        "paid",
-    ):
-        shown.add_column(column, justify="right", no_wrap=True)
-    for each in found:
-        shown.add_row(
-            each.graph,
-            f"{each.layer} {each.d_in}x{each.d_out}",
-            f"{each.run * 1e3:.3f}",
-            *_shown([getattr(each, field) / each.run for field in _SHOWN], each.warm),
-            str(each.calls),
-            f"{each.paid:.3f}",
-        )
-    shown.add_section()
-    for name, of in (("geometric mean", geometric_mean), ("maximum", max)):
-        ratios = [of([getattr(each, field) / each.run for each in found]) for field in _SHOWN]
-        shown.add_row(
-            name,
-            *("", ""),
-            *_shown(ratios, of([each.warm for each in found])),
-            "",
-            f"{of([each.paid for each in found]):.3f}",
-        )
-    return shown
-
-
-def _shown(ratios: list[float], warm: float) -> list[str]:
-    """The columns of `_SHOWN`, and beside that of scoring the milliseconds that have goals."""
-    cells = [f"{ratio:.3f}" for ratio in ratios]
-    cells.insert(_SHOWN.index("scoring") + 1, f"{warm * 1e3:.2f}")
-    return cells
-
-
-def summary(found: list[Overhead]) -> dict[str, Any]:
-    """What is usual in runs and in milliseconds, the most, and how often it exceeds a goal."""
+    Args:
+        found: Records of `measure`.
+    """
     result: dict[str, Any] = {}
-    multiples = {name: [getattr(each, name) / each.run for each in found] for name in _SHOWN}
-    for name, ratios in {**multiples, "paid": [each.paid for each in found]}.items():
+    columns = {name: [each[f"{name}_runs"] for each in found] for name in _IN_RUNS}
+    for name, ratios in {**columns, "paid": [each["paid"] for each in found]}.items():
         result[name] = {
             "geometric_mean": round(geometric_mean(ratios), 4),
             "max": round(max(ratios), 4),
             "share_over_1": round(sum(r > 1 for r in ratios) / len(ratios), 4),
         }
-    for name in ("new", "features", "scoring", "warm"):
-        milliseconds = [getattr(each, name) * 1e3 for each in found]
-        result[f"{name}_ms"] = {
-            "median": round(statistics.median(milliseconds), 4),
-            "max": round(max(milliseconds), 4),
-            **{
-                f"share_over_{bound:g}": round(sum(m > bound for m in milliseconds) / len(found), 4)
-                for bound in (_SCORING_GOAL, _SCORING_TARGET)
-            },
-        }
+    for name in _IN_MS:
+        ms = [each[f"{name}_ms"] for each in found]
+        result[f"{name}_ms"] = {"median": round(statistics.median(ms), 4), "max": round(max(ms), 4)}
     return result
 
 
-def goals(found: list[Overhead]) -> dict[str, dict[str, Any]]:
-    """What choosing is to cost less than, and what it costs."""
-    runs = geometric_mean([each.new / each.run for each in found])
-    slowest = max(each.warm for each in found) * 1e3
-    usual = statistics.median(each.warm for each in found) * 1e3
-    new = "features and selection on a new graph that is indexed, in runs (geometric mean)"
-    rows = (
-        (new, _RUNS_GOAL, runs),
-        ("scoring all candidates once warm, in ms (at worst)", _SCORING_GOAL, slowest),
-        ("the same (median), target", _SCORING_TARGET, usual),
-    )
-    return {
-        name: {"goal": goal, "reached": round(reached, 4), "met": reached < goal}
-        for name, goal, reached in rows
-    }
-
-
-def _timed(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    result = run()
-    seconds = time.perf_counter() - start
-    del result
-    return seconds
+def table(found: Sequence[dict[str, Any]], total: dict[str, Any]) -> Table:
+    """Selection in runs of the chosen layer, graph by graph."""
+    shown = Table("input", "run ms", *_IN_RUNS, title="selection, in runs of the chosen layer")
+    for each in found:
+        name = f"{each['layer']} {each['graph']} {each['d_in']}x{each['d_out']}"
+        runs = (f"{each[f'{column}_runs']:.3f}" for column in _IN_RUNS)
+        shown.add_row(name, f"{each['run_ms']:.3f}", *runs)
+    shown.add_section()
+    for row in ("geometric_mean", "max"):
+        shown.add_row(row, "", *(f"{total[column][row]:.3f}" for column in _IN_RUNS))
+    return shown
 
 
 def parser() -> argparse.ArgumentParser:

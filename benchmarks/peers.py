@@ -47,21 +47,9 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument("--memory-share", type=float, default=0.75, help="of what is available")
     line.add_argument("--compile", action="store_true", help="also PyG under torch.compile")
     line.add_argument("--only", type=names, default=[], help='families or names: "pyg,expert/*"')
-    line.add_argument(
-        "--allocator",
-        choices=("default", "keep"),
-        default="default",
-        help='"keep" spares every candidate the page faults of large temporaries',
-    )
     line.add_argument("--seed", type=int, default=0)
     line.add_argument("--fresh", action="store_true", help="measure all cells again")
     line.add_argument("--table", action="store_true", help="only print what the file holds")
-    line.add_argument(
-        "--statistic",
-        choices=("median_ms", "min_ms"),
-        default="median_ms",
-        help="for the tables; the least time says more on a machine that others use, too",
-    )
     line.add_argument("--out", type=Path, default=_RESULTS / "peers.json")
     return line
 

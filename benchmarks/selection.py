@@ -18,8 +18,7 @@ Without either, a cost model is trained on all other problems of the store, real
 held out, and judged on the real graphs beside all baselines, by lower quartiles of the rounds and
 by medians. `--save` keeps that model: so is the one made that comes with hetune. `--bundle FOLDER`
 judges a model that is there already, with the rates that it was trained with: as it chooses where
-nobody has calibrated it. On another machine than it was trained on, `--calibrated` judges it as it
-chooses after `hetune calibrate`. What selection itself costs is measured by `choosing.py`.
+nobody has calibrated it. What selection itself costs is measured by `choosing.py`.
 
 Inputs that were measured while the machine was busy with something else are not judged
 (`hetune.profiling.store.problems`), and named in the result. `--graphs`, `--layers` and `--pairs`
@@ -38,11 +37,9 @@ import numpy as np
 import torch
 from _graphs import names
 from _machine import commit, fingerprint, set_threads
-from _selection_calibrated import calibrated
 from _selection_finals import Key, between_sessions, finalists, key, settle
 from _selection_graphs import LAYERS, PAIRS, REAL, pairs, present, specs, split
 from _selection_measure import measure_all
-from _selection_plot import plot_selection
 from rich.console import Console
 from rich.table import Table
 
@@ -178,7 +175,6 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
         "evaluated_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "training": _counts(training),
         "judged": _counts(judged) | {"left_out": named(left_out)},
-        "calibrated": options.calibrated,
         "model": {
             "target": model.manifest.target,
             "tie": model.tie,
@@ -194,8 +190,7 @@ def _evaluate(store: Store, options: argparse.Namespace, console: Console) -> in
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    picture = plot_selection(report, options.out.with_suffix(".png"))
-    console.print(f"wrote {options.out} and {picture}")
+    console.print(f"wrote {options.out}")
     if options.save:
         save(model, options.save)
         console.print(f"saved the model that was judged in {options.save}")
@@ -237,11 +232,7 @@ def _model(
     """What is judged, and the rates that it is asked with: those of an installation of it."""
     if options.bundle:
         model = load(options.bundle)
-        if options.calibrated:
-            return calibrated(model, measured_on)
         return model, model.manifest.machine
-    if options.calibrated:
-        raise SystemExit("--calibrated is for a model from elsewhere: say which, --bundle FOLDER")
     machine, trained_on = _rates(measured_on), _fingerprint(store, measured_on)
     return CostModel.fit(training, machine, trained_on, target=options.target), machine
 
@@ -371,11 +362,6 @@ def parser() -> argparse.ArgumentParser:
     line.add_argument("--target", default="auto")
     line.add_argument("--bundle", type=Path, default=None, help="judge this one; train nothing")
     line.add_argument("--save", type=Path, default=None, help="folder for the model that is judged")
-    line.add_argument(
-        "--calibrated",
-        action="store_true",
-        help="judge the bundle as it chooses on this machine after `hetune calibrate`",
-    )
     line.add_argument("--out", type=Path, default=_RESULTS / "selection.json")
     return line
 

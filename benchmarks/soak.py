@@ -19,16 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import psutil
 from _machine import commit, fingerprint
 from _serve import Serving, hetune_serve, own_megabytes
 from _soak_load import Load
 from scipy.stats import theilslopes
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
 
 _RESULTS = Path(__file__).resolve().parent / "results"
 GOAL = 1.0
@@ -111,13 +107,13 @@ def slope(samples: Sequence[Sample], field: str, warm_up: float) -> dict[str, fl
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, write the JSON and the curve; 1 if the goal is missed or an answer was wrong."""
+    """Run and write the JSON; 1 if the goal is missed or an answer was wrong."""
     options = parser().parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         log = ("--log", "json")
         with hetune_serve(Path(folder), *log, threads=options.threads) as serving:
             record = soak(serving, options)
-    print(f"wrote {options.out} and {plot(record, options.out.with_suffix('.png'))}")
+    print(f"wrote {options.out}")
     return 0 if record["met"] and not record["failures"] else 1
 
 
@@ -190,38 +186,6 @@ def write(record: dict[str, Any], path: Path) -> None:
     new = path.with_suffix(".new")
     new.write_text(json.dumps(record) + "\n", encoding="utf-8")
     new.replace(path)
-
-
-def plot(record: dict[str, Any], path: Path) -> Path:
-    """The curves of memory and the lines fitted to them, into a PNG."""
-    table = dict(zip(record["fields"], zip(*record["samples"], strict=True), strict=True))
-    minutes = np.array(table["seconds"]) / 60
-    figure, panel = plt.subplots(figsize=(10, 4.2))
-    for field, label, colour in (
-        ("rss", "resident", "#c44e52"),
-        ("own", "its own", "#4c72b0"),
-        ("workers", "the worker's own", "#8172b3"),
-    ):
-        panel.plot(minutes, table[field], color=colour, linewidth=0.9, alpha=0.6)
-        found, text = record["slopes"][field], label
-        if found is not None:
-            text += (
-                f": {found['mb_per_hour']:+.2f} MB/h [{found['low']:+.2f}, {found['high']:+.2f}]"
-            )
-            after = minutes[minutes >= record["warm_up_minutes"]]
-            line = found["intercept_mb"] + found["mb_per_hour"] * after / 60
-            panel.plot(after, line, color=colour, linewidth=1.6, label=text)
-    panel.axvspan(0, record["warm_up_minutes"], color="grey", alpha=0.15, label="warm-up")
-    panel.set_ylim(0, 1.35 * max(table["rss"]))
-    panel.set_xlim(0, minutes[-1])
-    panel.set_xlabel("minutes")
-    panel.set_ylabel("MB")
-    panel.set_title(f"Memory of hetune serve under {table['requests'][-1]:,} requests")
-    panel.legend(fontsize=8, ncols=2, loc="upper right")
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-    return path
 
 
 def _tell(now: float, end: float, record: dict[str, Any]) -> None:

@@ -1,15 +1,13 @@
-"""Every variant on every input: which is best where, and what a fixed choice would have lost.
+"""Every variant on every input: which is best where, and how many rows each plan transforms.
 
     python benchmarks/variants.py --layers rgcn,rgat,hgt --widths 32,64,128
 
-All promoted variants of a cell are timed interleaved. The table names the best one of each cell,
-what the selector chose and its regret (time / best time); the last rows say what always taking
-one plan would have cost. A second table counts the rows that each plan transforms.
+All promoted variants of a cell are timed interleaved. A table names the best one of each cell, what
+the selector chose and its regret (time / best time); another counts the rows that meet a weight.
 """
 
 import argparse
-import json
-import time
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,10 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 from _graphs import NAMES, MissingGraphError, load_graph, names
-from _machine import commit, fingerprint, set_threads
-from _measure import as_json, geometric_mean, rounds_within
+from _machine import set_threads, write_record
+from _measure import as_json, geometric_mean, rounds_within, seconds_of
 from _peers.problem import LAYERS, Problem
-from _variants_plot import plot_variants
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -30,7 +27,6 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 import hetune
 from hetune.profiling.measure.rounds import interleave
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.runtime.domain import split_relations
 
 _RESULTS = Path(__file__).resolve().parent / "results"
 _SLOWER = 20.0
@@ -38,7 +34,7 @@ _SLOWER = 20.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure all cells, print the tables, write the JSON and the plot."""
+    """Measure all cells, print the tables, write the JSON."""
     options = parser().parse_args(arguments)
     console = Console()
     set_threads(options.threads)
@@ -50,83 +46,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except MissingGraphError as error:
             console.print(f"[yellow]skipped {name}: {error}")
             continue
-        cells.append(_measure(layer, name, Problem(layer, graph, width), options))
+        cells.append(measure(layer, name, Problem(layer, graph, width), options))
         rows[name] = transformed_rows(load_graph(name))
-    record = {
-        "machine": fingerprint(options.threads),
-        "commit": commit(),
-        "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "cells": cells,
-        "transformed_rows": rows,
-    }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
-    for layer in options.layers:
-        members = [cell for cell in cells if cell["layer"] == layer]
-        if members:
-            console.print(best_table(layer, members))
-            console.print(fixed_table(layer, members))
+    write_record(options.out, options.threads, cells=cells, transformed_rows=rows)
+    console.print(best_table(cells))
     console.print(rows_table(rows))
-    console.print(
-        f"wrote {options.out} and {plot_variants(cells, options.out.with_suffix('.png'))}"
-    )
+    console.print(f"wrote {options.out}")
     return 0
 
 
-def _measure(
-    layer: str, name: str, problem: Problem, options: argparse.Namespace
-) -> dict[str, Any]:
-    compiled = hetune.compile(problem.conv)
+def measure(layer: str, name: str, problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
+    """A cell: milliseconds of each variant, and what was chosen."""
+    compiled, graph = hetune.compile(problem.conv), problem.graph
     x = problem.x_dict if layer == "hgt" else problem.x
-    graph = problem.graph
     with torch.inference_mode():
         choice = compiled.explain(x, graph)
-        predicted = {c.id: c.seconds for c in choice.candidates}
-        runs = {v: _runner(compiled, x, graph, v) for v in compiled.variants}
-        first = {v: _time(run) for v, run in runs.items()}
-        fastest = min(first.values())
-        worth = {v for v, s in first.items() if s <= _SLOWER * fastest} | {choice.id}
+        runs = {v: functools.partial(compiled, x, graph, variant=v) for v in compiled.variants}
+        for run in runs.values():
+            run()  # compiles and indexes
+        first = {v: seconds_of(run) for v, run in runs.items()}
+        worth = {v for v, s in first.items() if s <= _SLOWER * min(first.values())} | {choice.id}
         runs = {v: run for v, run in runs.items() if v in worth}
         budget = options.budget / len(runs)
         rounds = {v: rounds_within(first[v], options.rounds, budget) for v in runs}
         samples = interleave(runs, rounds, seed=options.seed)
-    measured = {v: as_json(sample) for v, sample in samples.items()}
     return {
         "layer": layer,
         "graph": name,
         "width": problem.width,
         "chosen": choice.id,
-        "predicted_ms": {v: round(s * 1e3, 4) for v, s in predicted.items()},
-        "variants": measured,
+        "predicted_ms": {c.id: round(c.seconds * 1e3, 4) for c in choice.candidates},
+        "variants": {v: as_json(sample) for v, sample in samples.items()},
         "not_timed_ms": {v: round(s * 1e3, 2) for v, s in first.items() if v not in runs},
     }
-
-
-def _runner(compiled: hetune.CompiledLayer, x: Any, graph: hetune.HeteroGraph, variant: str) -> Any:
-    def run() -> Any:
-        return compiled(x, graph, variant=variant)
-
-    run()  # compiles and indexes
-    return run
-
-
-def _time(run: Any) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
 
 
 def transformed_rows(graph: hetune.HeteroGraph) -> dict[str, int]:
     """Rows that meet a weight: per edge, per pair of either side, and relation by relation."""
     stats = GraphIndex.of(graph).relation_stats
-    groups = split_relations(graph)
     return {
         "edges": int(stats.edges.sum()),
         "src_pairs": int(stats.src_pairs.sum()),
         "dst_pairs": int(stats.dst_pairs.sum()),
-        "hybrid": int(
-            stats.src_pairs[list(groups["s"])].sum() + stats.dst_pairs[list(groups["d"])].sum()
-        ),
+        "hybrid": int(np.minimum(stats.src_pairs, stats.dst_pairs).sum()),
         "bound": sum(_fewest_rows(graph, stats.edges)),
     }
 
@@ -142,73 +104,31 @@ def _fewest_rows(graph: hetune.HeteroGraph, edges: np.ndarray) -> Iterator[int]:
     for start, end in zip(stop - edges, stop, strict=True):
         sources, s = np.unique(src[start:end], return_inverse=True)
         targets, d = np.unique(dst[start:end], return_inverse=True)
-        shape = sources.size, targets.size
         if end > start:
+            shape = sources.size, targets.size
             relation = csr_matrix((np.ones(end - start, np.int8), (s, d)), shape=shape)
             yield int((maximum_bipartite_matching(relation) >= 0).sum())
 
 
-def times_of(cell: dict[str, Any]) -> dict[str, float]:
-    """Median milliseconds by variant."""
-    return {v: sample["median_ms"] for v, sample in cell["variants"].items()}
-
-
-def plan_of(variant: str) -> str:
-    """A variant's plan: its id without the schedule."""
-    return variant.rpartition("/")[0]
-
-
-def best_of_plans(cell: dict[str, Any]) -> dict[str, float]:
-    """Milliseconds of each plan under its best schedule."""
-    best: dict[str, float] = {}
-    for variant, ms in times_of(cell).items():
-        plan = plan_of(variant)
-        best[plan] = min(ms, best.get(plan, ms))
-    return best
-
-
-def best_table(layer: str, cells: Sequence[dict[str, Any]]) -> Table:
+def best_table(cells: Sequence[dict[str, Any]]) -> Table:
     """The best variant of each input, and how the selector's choice compares."""
-    table = Table(title=f"{layer}: best variant by input")
-    for column in ("graph", "width", "best variant", "ms", "chosen", "regret"):
-        table.add_column(column)
+    table = Table(*("layer", "graph", "width", "best variant", "ms", "chosen", "regret"))
     regrets = []
     for cell in cells:
-        times = times_of(cell)
+        times = {v: sample["median_ms"] for v, sample in cell["variants"].items()}
         best = min(times, key=times.__getitem__)
-        regret = times[cell["chosen"]] / times[best]
-        regrets.append(regret)
+        regrets.append(times[cell["chosen"]] / times[best])
         table.add_row(
-            cell["graph"], str(cell["width"]), best, f"{times[best]:.3g}", cell["chosen"],
-            f"{regret:.2f}",
-        )  # fmt: skip
-    table.add_section()
-    table.add_row("", "", "", "", "geometric mean", f"{geometric_mean(regrets):.3f}")
-    return table
-
-
-def fixed_table(layer: str, cells: Sequence[dict[str, Any]]) -> Table:
-    """What always taking one plan, with its best schedule, would have lost."""
-    table = Table(title=f"{layer}: always the same plan, time / best time")
-    for column in ("plan", "wins", "geometric mean", "worst"):
-        table.add_column(column)
-    best = [best_of_plans(cell) for cell in cells]
-    plans = dict.fromkeys(plan for times in best for plan in times)
-    losses = {
-        plan: [times[plan] / min(times.values()) if plan in times else _SLOWER for times in best]
-        for plan in plans
-    }
-    for plan, loss in sorted(losses.items(), key=lambda item: geometric_mean(item[1])):
-        wins = sum(value == 1.0 for value in loss)
-        table.add_row(plan, str(wins), f"{geometric_mean(loss):.2f}", f"{max(loss):.2f}")
+            *(cell["layer"], cell["graph"], str(cell["width"]), best, f"{times[best]:.3g}"),
+            *(cell["chosen"], f"{regrets[-1]:.2f}"),
+        )
+    table.caption = f"regret, geometric mean: {geometric_mean(regrets):.3f}"
     return table
 
 
 def rows_table(rows: dict[str, dict[str, int]]) -> Table:
     """How many rows each plan transforms, as a share of the edges."""
-    table = Table(title="rows transformed, share of the edges")
-    for column in ("graph", "edges", "source pairs", "destination pairs", "hybrid", "bound"):
-        table.add_column(column)
+    table = Table(*("graph", "edges", "source pairs", "destination pairs", "hybrid", "bound"))
     for name, counts in rows.items():
         others = (counts[kind] for kind in counts if kind != "edges")
         shares = (f"{count / counts['edges']:.3f}" for count in others)

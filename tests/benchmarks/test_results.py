@@ -11,7 +11,6 @@ from _results import (
     best_peer,
     held_cells,
     memory_ratio,
-    most_to_win,
     print_tables,
     share_of_roofline,
     speedup,
@@ -67,9 +66,7 @@ def test_without_hetune_there_is_no_ratio():
 def test_the_roofline_bounds_what_can_be_won():
     bounded = FULL | {"roofline_ms": 1.5}
     assert share_of_roofline(bounded) == pytest.approx(0.75)
-    assert most_to_win(bounded) == pytest.approx(4.0)
     assert share_of_roofline(FULL) is None
-    assert most_to_win(cell() | {"roofline_ms": 1.5}) is None
 
 
 def test_results_resume_on_the_same_machine_and_commit_only(tmp_path):
@@ -115,11 +112,10 @@ def test_tables_name_what_went_wrong(tmp_path):
     console.file.close()
 
 
-def test_fingerprint_depends_on_threads_and_allocator():
+def test_fingerprint_depends_on_threads():
     one, two = _machine.fingerprint(1), _machine.fingerprint(2)
     assert one == _machine.fingerprint(1)
     assert one["digest"] != two["digest"]
-    assert one["digest"] != _machine.fingerprint(1, "keep")["digest"]
     assert {"cpu", "cores", "memory_gib", "system", "compiler", "peers"} <= one.keys()
 
 

@@ -2,36 +2,23 @@
 
 import dataclasses
 import json
-from datetime import UTC, datetime
 
-import numpy as np
 import pytest
-from tests.costmodel._synthetic import MACHINE, problems, small_model
+from tests.costmodel._synthetic import problems, small_model
 from tests.profiling._filled import fill
 
 pytest.importorskip("matplotlib")
 
-import _selection_calibrated
 import selection
-from _selection_calibrated import calibrated
 from _selection_finals import between_sessions, finalists, key, settle
 from _selection_graphs import FEW, GRAPHS, PAIRS, specs, split
 
-from hetune.costmodel.calibration import Calibration
 from hetune.costmodel.data import CandidateSample, Problem
 from hetune.costmodel.evaluate.report import MODEL, evaluate
-from hetune.costmodel.features.graph import graph_features
-from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model import bundle
-from hetune.costmodel.selector import Selector
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE as MEASURED_ON
 from hetune.profiling.testing.records import measurement
-from hetune.variants.frontend.layers import rgat_program
-from hetune.variants.plan.variants import variants_of
-from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.table import CandidateTable
-from hetune.variants.testing.graphs import typed_graph
 
 
 def problem(graph: str, family: str, times: dict[str, float]) -> Problem:
@@ -191,65 +178,6 @@ def test_inputs_of_an_unsteady_machine_are_left_out(tmp_path, monkeypatch):
     assert selection.named(found) == ["rgcn/busy/64x64"]
 
 
-# A model from elsewhere.
-
-
-def calibration(model_id, offsets):
-    rates = dataclasses.replace(MACHINE, matrix_flops=2 * MACHINE.matrix_flops)
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    return Calibration(rates, offsets, this_machine().digest, model_id, now, None, None)
-
-
-def test_a_calibrated_model_predicts_as_a_selector_does(monkeypatch):
-    model = small_model()
-    made = calibration(model.manifest.digest, {"fused": 0.5, "product": 0.25})
-    monkeypatch.setattr(_selection_calibrated, "load_calibration", lambda: made)
-    found, rates = calibrated(model, this_machine().digest)
-    table = CandidateTable.of(variants_of(rgat_program(16, 16)))
-    graph = typed_graph((20, 300), [(0, 1, 2000), (1, 0, 100)])
-    domain = Domain(graph)
-    asked = table.families, table.columns(domain), graph_features(graph), rates, 2
-    selector = Selector(model, made.machine, made.offsets)
-    prices = selector.price(table, domain, 2)
-    np.testing.assert_allclose(found.predict(*asked), prices.launches, rtol=1e-6)
-    assert not np.allclose(model.predict(*asked), prices.launches)
-    one = problems()[0]
-    longer = np.array(list(found.totals(one, rates).values()))
-    assert (longer > np.array(list(model.totals(one, rates).values()))).all()
-
-
-@pytest.mark.parametrize(
-    ("measured_on", "at_home", "model_id", "message"),
-    [
-        ("another", False, None, "measured on another: a calibration counts on its own machine"),
-        (None, True, None, "trained on this machine, where no calibration counts"),
-        (None, False, "another", "not calibrated for this model: run `hetune calibrate`"),
-    ],
-)
-def test_a_state_that_no_installation_is_in_is_refused(
-    monkeypatch, measured_on, at_home, model_id, message
-):
-    made = calibration(model_id or small_model().manifest.digest, {})
-    monkeypatch.setattr(_selection_calibrated, "load_calibration", lambda: made)
-    monkeypatch.setattr(_selection_calibrated, "is_at_home", lambda model: at_home)
-    with pytest.raises(SystemExit, match=message):
-        calibrated(small_model(), measured_on or this_machine().digest)
-
-
-def test_a_bundle_is_asked_with_the_rates_of_an_installation(tmp_path, monkeypatch):
-    model, here = small_model(), this_machine().digest
-    bundle.save(model, tmp_path / "bundle")
-    made = calibration(model.manifest.digest, {"fused": 0.5})
-    monkeypatch.setattr(_selection_calibrated, "load_calibration", lambda: made)
-    arguments = ["--bundle", str(tmp_path / "bundle")]
-    for more, expected in (([], MACHINE), (["--calibrated"], made.machine)):
-        options = selection.parser().parse_args([*arguments, *more])
-        found, rates = selection._model(None, [], here, options)
-        assert (found.manifest.digest, rates) == (model.manifest.digest, expected)
-    with pytest.raises(SystemExit, match="say which, --bundle FOLDER"):
-        selection._model(None, [], here, selection.parser().parse_args(["--calibrated"]))
-
-
 def test_a_bundle_is_judged_on_a_store(tmp_path, capsys):
     """Trained families for the baselines, real ones to judge on, and the record of both."""
     place, out = tmp_path / "store.db", tmp_path / "selection.json"
@@ -259,7 +187,7 @@ def test_a_bundle_is_judged_on_a_store(tmp_path, capsys):
     arguments = ["--store", str(place), "--bundle", str(tmp_path / "bundle"), "--threads", "2"]
     assert selection.main([*arguments, "--out", str(out)]) == 0
     record = json.loads(out.read_text())
-    assert (record["calibrated"], record["judged"]["inputs"]) == (False, 8)
+    assert record["judged"]["inputs"] == 8
     held = record["model"]["intervals"]
     assert 0 < held["held"] < 1
     assert held["launches"] > 8

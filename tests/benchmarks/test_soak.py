@@ -10,7 +10,6 @@ import psutil
 import pytest
 from tests.full import whole
 
-pytest.importorskip("matplotlib")
 pytest.importorskip("httpx")
 
 import soak
@@ -76,5 +75,4 @@ def test_a_short_soak_is_answered_as_expected_and_kept(tmp_path, monkeypatch, ca
     assert sum(record["requests"].values()) >= 2
     assert record["slopes"]["rss"]["mb_per_hour"] is not None
     assert len(record["samples"][0]) == len(record["fields"])
-    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert "0 failed" in capsys.readouterr().out
