@@ -179,7 +179,7 @@ class Inference:
             with step("compute", layer=layer.layer, number=number, variant=layer.variant):
                 x, seconds, threads = self._layer(run, number, x)
             use = run.model.compiled[number].use_of(run.graph_of(number))
-            prepared = use.note(layer.variant, seconds)
+            prepared = use.record(layer.variant, seconds)
             ran = {"measured_seconds": seconds, "threads": threads}
             reports.append(layer.model_copy(update=ran))
             self._metrics.layer_ran(reports[-1], prepared=prepared)
