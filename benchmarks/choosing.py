@@ -44,7 +44,7 @@ from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.runtime.calls import Calls, Policy
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
-from hetune.variants.runtime.given import weights_of
+from hetune.variants.runtime.plan_inputs import weights_of
 from hetune.variants.runtime.pricing import Prices
 from hetune.variants.runtime.scored import domain_of
 from hetune.variants.runtime.table import CandidateTable

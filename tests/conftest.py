@@ -90,7 +90,7 @@ def _stores_are_opened_by_sqlite_alone() -> None:
 def _whatever_else_runs() -> Iterator[None]:
     """What tests measure counts on a busy machine, too, and runs keep their threads."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hetune.variants.runtime.running.SHORT_SECONDS", 0.0)
+        patch.setattr("hetune.variants.runtime.layer_runner.SHORT_SECONDS", 0.0)
         patch.setattr("hetune.profiling.store.problems.MOST_DRIFT", math.inf)
         yield
 

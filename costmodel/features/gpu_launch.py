@@ -11,8 +11,8 @@ from hetune.variants.runtime.gpu_roofline import (
     gpu_roofline_parts,
     gpu_roofline_seconds,
 )
+from hetune.variants.runtime.launch_columns import column_names
 from hetune.variants.runtime.roofline import PARTS
-from hetune.variants.runtime.table import column_names
 
 COLUMNS = column_names("cuda")
 """Names of the numbers that features are made of."""

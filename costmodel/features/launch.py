@@ -12,8 +12,8 @@ from hetune.costmodel.features.graph import CACHED_ROWS
 from hetune.costmodel.features.graph import NAMES as GRAPH_NAMES
 from hetune.variants.errors import ModelError
 from hetune.variants.registry import load_packaged
+from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import PARTS, MachineModel
-from hetune.variants.runtime.table import COLUMNS
 
 _AMOUNTS = (
     "matrix_flops",

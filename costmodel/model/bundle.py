@@ -29,7 +29,7 @@ from hetune.costmodel.model.regressor import LaunchRegressor, Target
 from hetune.costmodel.model.train import FamilyModel
 from hetune.variants.errors import ModelError
 from hetune.variants.registry.whole import sync_folder
-from hetune.variants.runtime.table import column_names
+from hetune.variants.runtime.launch_columns import column_names
 
 _MANIFEST = "manifest.json"
 _FAMILY = re.compile(r"[a-z0-9]+")

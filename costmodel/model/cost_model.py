@@ -29,7 +29,7 @@ from hetune.costmodel.model.ties import LEAST_TIES, tie_of, unless_tied, usual_o
 from hetune.costmodel.model.train import FamilyModel, HeldOut
 from hetune.costmodel.version import code_version
 from hetune.variants.errors import ModelError
-from hetune.variants.runtime.table import column_names
+from hetune.variants.runtime.launch_columns import column_names
 
 _log = logging.getLogger(__name__)
 UNKNOWN_FACTOR = 2.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features.graph import NAMES
-from hetune.variants.runtime.table import COLUMNS
+from hetune.variants.runtime.launch_columns import COLUMNS
 
 
 def problem(

@@ -5,8 +5,8 @@ import numpy as np
 from hetune.costmodel.features.graph import NAMES as GRAPH_NAMES
 from hetune.costmodel.features.graph import missing_share
 from hetune.costmodel.features.launch import _AMOUNTS, _PLAIN, OF_GRAPH
+from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import MachineModel, roofline_parts, roofline_seconds
-from hetune.variants.runtime.table import COLUMNS
 
 _COLUMN = {name: position for position, name in enumerate(COLUMNS)}
 _GRAPH_POSITIONS = [GRAPH_NAMES.index(name) for name in OF_GRAPH]

@@ -11,8 +11,8 @@ from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features import graph
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
-from hetune.variants.runtime.table import COLUMNS
 
 MACHINE = MachineModel()
 FINGERPRINT = Fingerprint.from_dict(

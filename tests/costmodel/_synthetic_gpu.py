@@ -15,7 +15,8 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_roofline import GpuModel, gpu_roofline_seconds
-from hetune.variants.runtime.table import CandidateTable, column_names
+from hetune.variants.runtime.launch_columns import column_names
+from hetune.variants.runtime.table import CandidateTable
 
 from . import _synthetic
 

@@ -20,7 +20,7 @@ from hetune.costmodel.model import bundle
 from hetune.costmodel.model.manifest import FORMAT
 from hetune.variants.errors import ModelError
 from hetune.variants.registry.sealed import unsealed
-from hetune.variants.runtime.table import COLUMNS
+from hetune.variants.runtime.launch_columns import COLUMNS
 
 from ._synthetic import FINGERPRINT, MACHINE, problems, small_model
 

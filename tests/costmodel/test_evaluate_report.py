@@ -18,8 +18,8 @@ from hetune.costmodel.evaluate.report import (
     judge,
 )
 from hetune.variants.errors import InputError
+from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import MachineModel
-from hetune.variants.runtime.table import COLUMNS
 
 from ._judged import problem
 

@@ -31,9 +31,10 @@ from hetune.variants.plan.sides import run_on
 from hetune.variants.plan.variants import USUAL, variants_of
 from hetune.variants.registry.sealed import unsealed
 from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.launch_columns import column_names
 from hetune.variants.runtime.pricing import RooflinePricer
 from hetune.variants.runtime.roofline import MachineModel
-from hetune.variants.runtime.table import CandidateTable, column_names
+from hetune.variants.runtime.table import CandidateTable
 
 from . import _synthetic
 from ._synthetic_gpu import (

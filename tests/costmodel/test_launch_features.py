@@ -19,13 +19,14 @@ from hetune.variants.errors import ModelError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.plan.variants import DEVICES, variants_of
 from hetune.variants.runtime.domain import Domain
+from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import (
     PARTS,
     MachineModel,
     roofline_parts,
     roofline_seconds,
 )
-from hetune.variants.runtime.table import COLUMNS, CandidateTable
+from hetune.variants.runtime.table import CandidateTable
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 
 from ._launch_numpy import computed_by_numpy

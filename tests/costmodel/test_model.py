@@ -15,8 +15,8 @@ from hetune.costmodel.model.manifest import TrainingData
 from hetune.costmodel.model.overhead import Overhead
 from hetune.costmodel.model.rows import Rows, Weighting
 from hetune.variants.errors import ModelError
+from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import roofline_seconds
-from hetune.variants.runtime.table import COLUMNS
 
 from ._synthetic import (
     FINGERPRINT,

@@ -186,13 +186,13 @@ def test_what_is_lent_is_merged_all_the_same() -> None:
     graph = HeteroGraph(src, dst, etype, num_nodes=500, num_etypes=5)
     index = GraphIndex.of(graph)
     assert index.edge_id.numel() == graph.num_edges
-    index.lending.lend()
+    index.retention.release()
     assert not index.is_built("order")
     found = edited(graph, add={"0": np.array([[3], [4]])})
     assert GraphIndex.of(found).is_built("order")
     assert_as_built_anew(found)
     held = GraphIndex.of(found).nbytes
-    GraphIndex.of(found).lending.lend()  # without effect: more edits may follow
+    GraphIndex.of(found).retention.release()  # without effect: more edits may follow
     assert GraphIndex.of(found).nbytes == held
 
 

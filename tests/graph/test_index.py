@@ -433,30 +433,30 @@ def test_lent_indexes_are_there_as_long_as_somebody_uses_them() -> None:
     stats = whole.relation_stats
     used, before = whole.src, whole.nbytes
     groups = row_groups(whole, "edge", None)
-    builds = whole.lending.builds
+    builds = whole.retention.builds
     assert builds == whole.builds + some.builds
 
-    some.lending.lend()  # of all indexes of the graph, whichever is asked
+    some.retention.release()  # of all indexes of the graph, whichever is asked
     assert whole.relation_stats is stats
     assert row_groups(whole, "edge", None).rows is groups.rows
     assert not whole.is_built("order")  # most of its columns are gone, and `src` is not
     assert used.nbytes + groups.rows.nbytes <= whole.nbytes < before / 2
-    assert whole.lending.builds == builds
+    assert whole.retention.builds == builds
     assert_same(everything(some), expected)
     assert torch.equal(whole.src, used)
     assert whole.is_built("order")
-    assert whole.lending.builds > builds
+    assert whole.retention.builds > builds
 
     held = whole.nbytes
-    whole.lending.lend()  # what was built again has shown that it is needed
+    whole.retention.release()  # what was built again has shown that it is needed
     assert whole.nbytes == held
 
 
 def test_indexes_that_are_kept_are_not_lent() -> None:
     index = GraphIndex.of(graph := random_graph(40_000, 3_000, 30))
-    index.lending.keep_all()
+    index.retention.keep_all()
     held = index.edge_id.nbytes
-    index.lending.lend()
+    index.retention.release()
     assert GraphIndex.of(graph).is_built("order")
     assert index.nbytes > held
 
@@ -471,8 +471,8 @@ def test_indexes_are_lent_while_others_build() -> None:
         start.wait()
         for _ in range(20):
             seen.append(torch.equal(GraphIndex.of(graph).src_pair_of_edge, expected))
-            with GraphIndex.of(graph)._lock:  # again and again, which `Lending` does not
-                GraphIndex.of(graph).lend()
+            with GraphIndex.of(graph)._lock:  # again and again, which `IndexRetention` does not
+                GraphIndex.of(graph).release()
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:

@@ -10,7 +10,7 @@ import torch
 
 from hetune.variants.graph import device_index
 from hetune.variants.graph.device_index import DeviceIndex
-from hetune.variants.graph.streams import settle
+from hetune.variants.graph.streams import synchronize
 from hetune.variants.testing.graphs import AWKWARD
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:1")
@@ -37,7 +37,7 @@ def test_a_gpu_is_waited_for_unless_its_work_is_recorded(device, recorded, said,
     monkeypatch.setattr(torch.cuda, "device", on)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: recorded)
-    assert settle(device) != recorded
+    assert synchronize(device) != recorded
     assert found == said
 
 
@@ -47,13 +47,13 @@ def test_steps_of_an_index_are_there_before_others_find_them(monkeypatch):
     def wait(device: torch.device) -> None:
         waits.append((device, index.is_built("in_degree")))
 
-    monkeypatch.setattr(device_index, "settle", wait)
+    monkeypatch.setattr(device_index, "synchronize", wait)
     assert index.in_degree is index.in_degree
     assert set(waits) == {(CPU, False)}
 
 
 def test_edges_of_an_index_are_there_before_others_find_it(monkeypatch):
     waits = []
-    monkeypatch.setattr(device_index, "settle", waits.append)
+    monkeypatch.setattr(device_index, "synchronize", waits.append)
     DeviceIndex.on(AWKWARD["one relation"](), CPU)
     assert waits == [CPU]

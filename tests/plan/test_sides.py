@@ -8,7 +8,8 @@ from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_prog
 from hetune.variants.plan.sides import depends_on_side, id_on, run_on, side_of, usual
 from hetune.variants.plan.variants import DEVICES, SHARED_OUT, plan_of, variants_of
 from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.table import COLUMNS, CandidateTable
+from hetune.variants.runtime.launch_columns import COLUMNS
+from hetune.variants.runtime.table import CandidateTable
 from hetune.variants.testing.graphs import typed_graph
 
 PROGRAMS = {"rgcn": rgcn_program(16, 32), "rgat": rgat_program(16, 32), "hgt": hgt_program(16, 32)}

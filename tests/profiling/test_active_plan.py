@@ -11,8 +11,8 @@ from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features.graph import NAMES as GRAPH_FEATURES
 from hetune.profiling.active.plan import Planner, improvements
 from hetune.profiling.active.view import View
+from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import MachineModel
-from hetune.variants.runtime.table import COLUMNS
 
 MACHINE = MachineModel()
 SLOWDOWNS = (1.0, 1.02, 1.05, 3.0, 4.0, 5.0)

@@ -18,8 +18,8 @@ from hetune.profiling.calibrate.correction import Observed, correct, error, pred
 from hetune.profiling.calibrate.rates import Tables, machine_of, measure_machine
 from hetune.profiling.corpus.recipes import build, recipe
 from hetune.profiling.records import LaunchRecord, Measurement, Status
+from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
-from hetune.variants.runtime.table import COLUMNS
 
 KB, MB = 1 << 10, 1 << 20
 

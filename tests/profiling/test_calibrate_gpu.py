@@ -25,7 +25,7 @@ from hetune.profiling.measure.stopwatch import Sample, WallStopwatch
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import VariantError
 from hetune.variants.runtime.gpu_roofline import GpuModel
-from hetune.variants.runtime.table import column_names
+from hetune.variants.runtime.launch_columns import column_names
 
 CPU = torch.device("cpu")
 USUAL = GpuModel()

@@ -188,8 +188,6 @@ FOLDERS_IN_CIRCLES = {
     "hetune.costmodel",
     "hetune.profiling",
     "hetune.profiling.store",
-    "hetune.service",
-    "hetune.service.http",
 }
 
 

@@ -14,7 +14,7 @@ from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.interpret import interpret
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
-from hetune.variants.runtime.given import weights_of
+from hetune.variants.runtime.plan_inputs import weights_of
 from hetune.variants.testing.graphs import typed_graph
 from hetune.variants.testing.programs import PROGRAMS, random_parameters
 

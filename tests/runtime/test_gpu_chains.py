@@ -13,7 +13,8 @@ from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_chains import Chain, Longest, chains_of
 from hetune.variants.runtime.gpu_roofline import GpuModel, gpu_roofline_seconds
-from hetune.variants.runtime.table import CandidateTable, column_names
+from hetune.variants.runtime.launch_columns import column_names
+from hetune.variants.runtime.table import CandidateTable
 from hetune.variants.testing.graphs import typed_graph
 
 NAMES = column_names("cuda")

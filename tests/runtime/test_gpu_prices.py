@@ -29,10 +29,11 @@ from hetune.variants.runtime.gpu_roofline import (
     gpu_roofline_parts,
     gpu_roofline_seconds,
 )
+from hetune.variants.runtime.launch_columns import column_names
 from hetune.variants.runtime.memory import layout_of
 from hetune.variants.runtime.pricing import RooflinePricer
 from hetune.variants.runtime.roofline import PARTS
-from hetune.variants.runtime.table import CandidateTable, column_names
+from hetune.variants.runtime.table import CandidateTable
 
 PROGRAMS = {"rgcn": rgcn_program(32, 32), "rgat": rgat_program(16, 16), "hgt": hgt_program(8, 8)}
 

@@ -130,7 +130,7 @@ def test_threads_share_one_graph_of_edge_tensors(rgcn, x, edges):
 
 def held(graph: HeteroGraph) -> int:
     """Bytes of all the graph's indexes, tensors that they share counted for each."""
-    return GraphIndex.of(graph).lending.nbytes
+    return GraphIndex.of(graph).retention.nbytes
 
 
 def large_graph() -> HeteroGraph:
@@ -185,10 +185,10 @@ def test_indexes_stay_for_who_reads_them_in_every_run(rgcn):
     layer = compile_layer(rgcn, backend="torch")
     variant = layer.variants[0]
     layer(x, graph, variant=variant)
-    builds = GraphIndex.of(graph).lending.builds
+    builds = GraphIndex.of(graph).retention.builds
     for _ in range(3):
         layer(x, graph, variant=variant)
-    assert GraphIndex.of(graph).lending.builds == builds
+    assert GraphIndex.of(graph).retention.builds == builds
 
 
 def test_what_a_layer_knows_of_a_graph_goes_with_the_layer(rgcn, x, graph):

@@ -21,8 +21,8 @@ from hetune.variants.program.nodes import Program, Space, Type
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
-from hetune.variants.runtime.given import weights_of
 from hetune.variants.runtime.memory import lay_out, layout_of
+from hetune.variants.runtime.plan_inputs import weights_of
 from hetune.variants.runtime.workspace import Workspace
 from hetune.variants.testing.conformance import features
 from hetune.variants.testing.graphs import AWKWARD

@@ -21,12 +21,12 @@ pytestmark = pytest.mark.usefixtures("no_grad")
 
 
 class Stream:
-    """`settle`: notes what there was to wait for; recorded, it does not wait."""
+    """`synchronize`: notes what there was to wait for; recorded, it does not wait."""
 
     def __init__(self, monkeypatch, *modules) -> None:
         self.recorded, self.said = False, []
         for module in modules:
-            monkeypatch.setattr(module, "settle", self)
+            monkeypatch.setattr(module, "synchronize", self)
 
     def __call__(self, device: torch.device) -> bool:
         self.said.append(f"wait on {device}")

@@ -15,8 +15,9 @@ from hetune.variants.kernel.work import work
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.domain import Domain, split_relations
+from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.pricing import RooflinePricer
-from hetune.variants.runtime.table import COLUMNS, PREPARATION, CandidateTable
+from hetune.variants.runtime.table import PREPARATION, CandidateTable
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 
 PROGRAMS = {

@@ -10,7 +10,7 @@ import torch
 
 from hetune import nn
 from hetune.variants.graph.threads import kernel_threads, used_threads, using_threads
-from hetune.variants.runtime import running, thread_watch
+from hetune.variants.runtime import layer_runner, thread_watch
 from hetune.variants.runtime.choice import Chosen
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.runtime.executable import Executable
@@ -33,7 +33,7 @@ def runs(watch: ThreadWatch, count: int, several: float, one: float = ALONE) -> 
     used = []
     for _ in range(count):
         used.append(watch.threads)
-        watch.note(used[-1], one if used[-1] == 1 else several)
+        watch.record(used[-1], one if used[-1] == 1 else several)
     return used
 
 
@@ -96,7 +96,7 @@ def test_what_other_threads_tell_late_changes_nothing():
     runs(found, RUNS, HELD_UP)
     assert found.threads == 1
     for _ in range(100):
-        found.note(2, HELD_UP)
+        found.record(2, HELD_UP)
     assert runs(found, RUNS, HELD_UP) == [1] * RUNS
 
 
@@ -106,8 +106,8 @@ class Machine:
     def __init__(self, monkeypatch) -> None:
         self.seconds = {1: ALONE, 2: HELD_UP}
         self.now, self.used = 0.0, []
-        monkeypatch.setattr(running, "perf_counter", lambda: self.now)
-        monkeypatch.setattr(running, "SHORT_SECONDS", 5e-3)
+        monkeypatch.setattr(layer_runner, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(layer_runner, "SHORT_SECONDS", 5e-3)
         run = Executable.run
 
         def timed(executable, features, weights, out=None, mark=None, overflow=None):

@@ -299,9 +299,9 @@ def test_decisions_are_remembered_by_demands_as_long_as_who_predicted(graph):
 
 def test_the_first_run_of_a_variant_has_preparation_in_it():
     use = LayerUse()
-    assert use.note("a", 9.0)
+    assert use.record("a", 9.0)
     assert use.times["a"].median is None
-    assert not any(use.note("a", float(seconds)) for seconds in range(11))
+    assert not any(use.record("a", float(seconds)) for seconds in range(11))
     assert use.times["a"].median == 6.0
 
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from hetune.service.core.inference import selection
-from hetune.service.core.inference.joined import Part, _alone
+from hetune.service.core.inference.joined import JoinedPart, _alone
 from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.graph.threads import kernel_threads, used_threads, using_threads
-from hetune.variants.runtime import running
+from hetune.variants.runtime import layer_runner
 from hetune.variants.runtime.compiled import CompiledLayer
 from hetune.variants.runtime.thread_watch import RUNS
 
@@ -82,7 +82,7 @@ def test_samples_of_regret_run_as_the_layer_did(service, used):
 def test_separate_runs_are_tried_as_they_would_run(service, used, monkeypatch):
     report = service.selection.select("m", service.graphs.add(tiny_graph()))
     model = service.models.get("m")
-    part = Part(model, tiny_graph(), X, report.layers, frozenset({1}), by_type=False)
+    part = JoinedPart(model, tiny_graph(), X, report.layers, frozenset({1}), by_type=False)
     monkeypatch.setattr(selection, "ALONE_SECONDS", 0.0)  # counts for what is chosen from now on
     with torch.no_grad():
         assert torch.equal(_alone(part, X)[-1], service.inference.run("m", tiny_graph(), X).out)
@@ -93,9 +93,11 @@ def test_separate_runs_are_tried_as_they_would_run(service, used, monkeypatch):
 def test_runs_that_are_held_up_have_one_thread_and_say_so(service, monkeypatch):
     """As on a machine where other programs keep threads from running."""
     monkeypatch.setattr(selection, "ALONE_SECONDS", 0.0)
-    monkeypatch.setattr(running, "SHORT_SECONDS", 5e-3)
-    monkeypatch.setattr(running, "CppBackend", TorchBackend)
-    monkeypatch.setattr(running._Clock, "seconds", property(lambda clock: 0.02 / used_threads()))
+    monkeypatch.setattr(layer_runner, "SHORT_SECONDS", 5e-3)
+    monkeypatch.setattr(layer_runner, "CppBackend", TorchBackend)
+    monkeypatch.setattr(
+        layer_runner._Clock, "seconds", property(lambda clock: 0.02 / used_threads())
+    )
     id = service.graphs.add(tiny_graph())
     reports = [service.inference.run("m", id, X).report for _ in range(RUNS + 2)]
     threads = [{layer.threads for layer in report.layers} for report in reports]

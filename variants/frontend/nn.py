@@ -44,10 +44,11 @@ class RelationalLayer(nn.Module, ABC):
     out_channels: int
     num_relations: int
     options: dict[str, Any]
+    _program: Program
 
-    @abstractmethod
     def program(self) -> Program:
         """What the module computes."""
+        return self._program
 
     @abstractmethod
     def _parts(self) -> dict[str, Tensor]:
@@ -173,10 +174,6 @@ class RGCN(FlatLayer):
         _glorot(self.weight, self.comp, self.root)
         _fill(0.0, self.bias)
 
-    def program(self) -> Program:
-        """What the module computes."""
-        return self._program
-
     def _parts(self) -> dict[str, Tensor]:
         return _present(w=_mixed(self.comp, self.weight), root=self.root, bias=self.bias)
 
@@ -266,10 +263,6 @@ class RGAT(FlatLayer):
         _glorot(self.weight, self.comp, self.att_q, self.att_k, self.root)
         _fill(0.0, self.bias)
 
-    def program(self) -> Program:
-        """What the module computes."""
-        return self._program
-
     def _parts(self) -> dict[str, Tensor]:
         weight = _mixed(self.comp, self.weight)
         return _present(
@@ -322,10 +315,6 @@ class HGT(RelationalLayer):
         _glorot(self.kqv_weight, self.a_rel, self.m_rel, self.out_weight)
         _fill(0.0, self.kqv_bias, self.out_bias)
         _fill(1.0, self.p_rel, self.skip)
-
-    def program(self) -> Program:
-        """What the module computes."""
-        return self._program
 
     def adapter(self) -> Adapter:
         """What `hetune.compile` needs to know of the module."""

@@ -1,4 +1,4 @@
-"""What is built when it is asked for: kept, until it is lent; timed and accounted for."""
+"""What is built when it is asked for: kept, until it is released; timed and accounted for."""
 
 import threading
 import time
@@ -29,8 +29,8 @@ class Steps:
         self.builds = 0
         self._lock = threading.RLock()
         self._built: dict[str, Any] = {}
-        self._borrowed: dict[str, Callable[[], Any]] = {}
-        self._lent: list[weakref.ref[torch.Tensor]] = []
+        self._weakly_held: dict[str, Callable[[], Any]] = {}
+        self._released: list[weakref.ref[torch.Tensor]] = []
         self._nested_seconds = 0.0
 
     def step(self, name: str, build: Callable[[], _T]) -> _T:
@@ -56,7 +56,7 @@ class Steps:
         """Whether a step is done, and what it yielded is there."""
         return self._found(name) is not None
 
-    def lend(self) -> None:
+    def release(self) -> None:
         """Keeps large tensors from now on only as long as somebody else does.
 
         What is asked for when they are gone is built again, and kept.
@@ -65,26 +65,26 @@ class Steps:
             for name, value in tuple(self._built.items()):
                 tensors = tuple(_tensors((value,)))
                 if any(map(_is_large, tensors)):
-                    self._lent += map(weakref.ref, tensors)
-                    self._borrowed[name] = _borrowed(value)
+                    self._released += map(weakref.ref, tensors)
+                    self._weakly_held[name] = _weak(value)
                     del self._built[name]
 
     def _found(self, name: str) -> Any:
         """What a step has yielded; None if it has not, or that is gone."""
         found = self._built.get(name)
-        if found is None and name in self._borrowed:
-            found = self._borrowed[name]()
+        if found is None and name in self._weakly_held:
+            found = self._weakly_held[name]()
         return found
 
     @property
     def nbytes(self) -> int:
         """Bytes of the tensors that have been built and are there."""
         with self._lock:
-            there = (*_tensors(self._built.values()), *(lent() for lent in self._lent))
+            there = (*_tensors(self._built.values()), *(tensor() for tensor in self._released))
         return sum({t.data_ptr(): t.nbytes for t in there if t is not None}.values())
 
 
-class Lending:
+class IndexRetention:
     """Steps that belong together, all of a graph's indexes: what is kept of them."""
 
     def __init__(self) -> None:
@@ -108,12 +108,12 @@ class Lending:
         """Bytes of the tensors that have been built and are there; shared ones count for each."""
         return sum(steps.nbytes for steps in self._all())
 
-    def lend(self) -> None:
-        """Lends all of them (`Steps.lend`), once. Without effect after `keep_all`."""
+    def release(self) -> None:
+        """Releases all of them (`Steps.release`), once. Without effect after `keep_all`."""
         with self._lock:
             is_first, self._keeps_all = not self._keeps_all, True
         for steps in self._all() if is_first else ():
-            steps.lend()
+            steps.release()
 
     def keep_all(self) -> None:
         """Keeps everything for good, whoever uses it, from now on."""
@@ -139,7 +139,7 @@ def _is_large(tensor: torch.Tensor) -> bool:
     return tensor.nbytes > _SMALL_BYTES
 
 
-def _borrowed(value: Any) -> Callable[[], Any]:
+def _weak(value: Any) -> Callable[[], Any]:
     """Yields a value as long as somebody keeps its large tensors; None after that."""
     if isinstance(value, torch.Tensor) and _is_large(value):
         return weakref.ref(value)
@@ -153,7 +153,7 @@ def _borrowed(value: Any) -> Callable[[], Any]:
 
 
 def _together(values: tuple[Any, ...], make: Callable[[list[Any]], Any]) -> Callable[[], Any]:
-    parts = tuple(map(_borrowed, values))
+    parts = tuple(map(_weak, values))
 
     def found() -> Any:
         there = [part() for part in parts]

@@ -14,7 +14,7 @@ from hetune.variants.graph._order import DstPairs, EdgeOrder
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex, RelationStats
 from hetune.variants.graph.state import GraphSlot
-from hetune.variants.graph.streams import settle
+from hetune.variants.graph.streams import synchronize
 
 _Built = TypeVar("_Built")
 
@@ -35,17 +35,17 @@ class DeviceIndex(GraphIndex):
         """Prefer `DeviceIndex.on`, which shares indexes."""
         self.device = device
         super().__init__(graph, relations)
-        settle(device)
+        synchronize(device)
 
     def step(self, name: str, build: Callable[[], _Built]) -> _Built:
         """As of `Steps`; what is built is there for all streams."""
 
-        def settled() -> _Built:
+        def synchronized() -> _Built:
             built = build()
-            settle(self.device)
+            synchronize(self.device)
             return built
 
-        return super().step(name, settled)
+        return super().step(name, synchronized)
 
     @classmethod
     def on(

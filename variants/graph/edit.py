@@ -101,7 +101,7 @@ def edited(
         validate=False,
     )
     changes = len(removed) + len(added.etype)
-    GraphIndex.of(result).lending.keep_all()  # more edits may follow
+    GraphIndex.of(result).retention.keep_all()  # more edits may follow
     if "order" in index.build_seconds and changes * _MERGE_COST <= graph.num_edges:
         GraphIndex.of(result).step(
             "order", lambda: merged_order(index, removed, gone, added, numbers)

@@ -17,7 +17,7 @@ from hetune.variants.graph._order import (
     select_pairs,
     sort_edges,
 )
-from hetune.variants.graph._steps import Lending, Steps
+from hetune.variants.graph._steps import IndexRetention, Steps
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.row_groups import as_int32
 from hetune.variants.graph.state import GraphSlot
@@ -43,9 +43,9 @@ class RelationStats:
 class GraphIndex(Steps):
     """Indexes of a set of a graph's edges: all of them, or those of some relations.
 
-    Everything is built when it is first asked for, once, and kept, until that is lent; all tensors
-    are int32, on the CPU, and must not be written to. The *canonical order* of edges is by (dst,
-    etype, src), equal ones as the graph has them. Safe to use from several threads. Keeps the
+    Everything is built when it is first asked for, once, and kept, until it is released; all
+    tensors are int32, on the CPU, and must not be written to. The *canonical order* of edges is by
+    (dst, etype, src), equal ones as the graph has them. Safe to use from several threads. Keeps the
     graph's arrays alive, but not the graph, which owns its indexes. Let E be the number of edges of
     the index, N of nodes, R of relations, PS and PD of distinct (src, etype) and (dst, etype)
     pairs.
@@ -55,7 +55,7 @@ class GraphIndex(Steps):
         num_edges: E.
         num_nodes: N.
         num_etypes: R.
-        lending: What is kept of all indexes of the graph.
+        retention: What is kept of all indexes of the graph.
     """
 
     def __init__(self, graph: HeteroGraph, relations: tuple[int, ...] | None = None) -> None:
@@ -66,8 +66,10 @@ class GraphIndex(Steps):
         self._graph = weakref.ref(graph)
         self._edges = self._edges_of(graph)
         self._whole = None if relations is None else self._whole_of(graph)
-        self.lending: Lending = Lending() if self._whole is None else self._whole.lending
-        self.lending.join(self)
+        self.retention: IndexRetention = (
+            IndexRetention() if self._whole is None else self._whole.retention
+        )
+        self.retention.join(self)
         self.num_edges = graph.num_edges
         if relations is not None:
             self.num_edges = int(self.whole._edges_per_relation[list(relations)].sum())

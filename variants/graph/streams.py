@@ -7,7 +7,7 @@ import time
 import torch
 
 
-def settle(device: torch.device | None) -> bool:
+def synchronize(device: torch.device | None) -> bool:
     """Waits until a GPU's current stream has done all its work, so that other streams see it.
 
     Args:

@@ -44,7 +44,7 @@ def using_threads(count: int, *, exactly: bool = False) -> Iterator[None]:
         _is_exact.reset(tokens[1])
 
 
-def note_used_threads(count: int) -> None:
+def record_used_threads(count: int) -> None:
     """Tells what a run has used."""
     _used.set(count)
 

@@ -129,7 +129,7 @@ class Calls:
             if not self.asked:
                 early = self._early(variants, graph, policy, at_hand)
                 if early is not None:
-                    self.current = Chosen(early, cuda_graph=False, is_settled=False)
+                    self.current = Chosen(early, cuda_graph=False, is_final=False)
                     return self.current, None
             learns = policy.expected_runs is None
             if not self.asked or (learns and _is_power_of_two(self.count)):
@@ -199,7 +199,7 @@ class Calls:
         if not waiting or len(self._contenders) == 1:
             return self.current, None
         trial = min(waiting, key=lambda v: len(self._trials[v.id]))
-        return Chosen(trial, is_settled=False), lambda seconds: self._tell(trial, seconds)
+        return Chosen(trial, is_final=False), lambda seconds: self._tell(trial, seconds)
 
     def _tell(self, variant: Variant, seconds: float) -> None:
         times = self._trials[variant.id]

@@ -134,13 +134,13 @@ class Chosen:
     Attributes:
         variant: What.
         cuda_graph: Whether its runs are to be replayed as one CUDA graph; None: nobody has asked.
-        is_settled: Whether other variants are not to be looked at or tried on this graph for now.
+        is_final: Whether other variants are not to be looked at or tried on this graph for now.
         seconds: Predicted time of a run; None: nobody has asked.
     """
 
     variant: Variant
     cuda_graph: bool | None = None
-    is_settled: bool = True
+    is_final: bool = True
     seconds: float | None = None
 
 

@@ -22,7 +22,7 @@ from hetune.variants.frontend.pyg_lazy import initialize
 from hetune.variants.frontend.type_order import NAME_TYPES, order_of
 from hetune.variants.frontend.wrapper import ModuleWrapper
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.streams import now_on, settle
+from hetune.variants.graph.streams import now_on, synchronize
 from hetune.variants.graph.vocabulary import Vocabulary, VocabularyLike, vocabulary_of
 from hetune.variants.plan.variants import Device, Variant, variants_of, with_schedule
 from hetune.variants.registry.openmp import survive_forks
@@ -32,13 +32,13 @@ from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Choice, Chosen, check_demands
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.first_sight import is_left_to_module
+from hetune.variants.runtime.float32_range import OUTGROWN, Overflow, may_differ
 from hetune.variants.runtime.graph_break import outside_of_graphs
-from hetune.variants.runtime.inside import advice
+from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.modes import differentiates, full_precision, transform
+from hetune.variants.runtime.nested_layers import advice
 from hetune.variants.runtime.pricing import Pricer, RooflinePricer
-from hetune.variants.runtime.range import OUTGROWN, Overflow, may_differ
-from hetune.variants.runtime.running import Runs
 from hetune.variants.runtime.thread_watch import HELD_UP
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
 from hetune.variants.runtime.weights import WeightCache
@@ -105,7 +105,7 @@ class CompiledLayer(ModuleWrapper):
         super().__init__()
         self.vocabulary = vocabulary
         survive_forks()
-        self._runs, self._policy = Runs(backend), policy
+        self._runs, self._policy = LayerRunner(backend), policy
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
         self._weights, self._graphs = WeightCache(), GraphCache()
@@ -355,7 +355,7 @@ class CompiledLayer(ModuleWrapper):
             variants = tuple(self._promoted.values())
             chosen, tell = calls.next(variants, graph, policy, self._runs.at_hand)
             self._runs.last = chosen.variant
-            if tell is not None and not settle(graph.device):
+            if tell is not None and not synchronize(graph.device):
                 tell = None  # somebody records the run, whose time says nothing
             return chosen, tell
         return Chosen(self._runs.named(variant, self._promoted, graph, policy)), None

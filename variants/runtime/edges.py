@@ -15,7 +15,7 @@ from hetune.variants.frontend.adapter import Adapter, sample_of
 from hetune.variants.frontend.calls import Call, graph_of
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.memory import is_lazy, materialized
-from hetune.variants.graph.streams import settle
+from hetune.variants.graph.streams import synchronize
 
 _MOST = 32
 """Graphs that are remembered; the ones used longest ago are forgotten first."""
@@ -60,7 +60,7 @@ class GraphCache:
         if can_wait() and not self._were_here(key, tensors):
             return None
         graph = build()
-        settle(graph.device)
+        synchronize(graph.device)
         forget = self._forgetting(key)
         entry = _Entry(tuple(_Seen(tensor, forget) for tensor in tensors), graph)
         with self._lock:

@@ -15,15 +15,15 @@ from torch import Tensor
 from hetune.variants.backends.base import SCRATCH, Backend
 from hetune.variants.errors import InputError
 from hetune.variants.graph.memory import is_lazy, materialized
-from hetune.variants.graph.streams import settle
+from hetune.variants.graph.streams import synchronize
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import ALL_EDGES, Param
 from hetune.variants.runtime.domain import Domain
-from hetune.variants.runtime.given import constants_of
+from hetune.variants.runtime.float32_range import Overflow
 from hetune.variants.runtime.memory import ELEMENT, Layout, copied_bytes, layout_of
-from hetune.variants.runtime.range import Overflow
+from hetune.variants.runtime.plan_inputs import constants_of
 from hetune.variants.runtime.workspace import Workspace
 
 
@@ -57,8 +57,8 @@ class Executable:
         self.device = domain.device or torch.device("cpu")
         self.workspace = Workspace.of(domain.graph) if domain.device is None else None
         self._builds = -1
-        self._is_tidy = domain.device is not None or not backend.keeps_indexes
-        settle(domain.device)
+        self._has_released = domain.device is not None or not backend.keeps_indexes
+        synchronize(domain.device)
 
     @property
     def copied_bytes(self) -> int:
@@ -99,23 +99,23 @@ class Executable:
                 mark()
             for runner in self._runners:
                 if runner(buffers) and overflow is not None:
-                    overflow.note()
+                    overflow.record()
                 if mark is not None:
                     mark()
         return result
 
-    def tidy(self) -> None:
+    def release_indexes(self) -> None:
         """Lets go of indexes that no kernel reads, if none was built since this was called before.
 
         To be called before a run, where no choice is to come: choosing and indexing need more than
         kernels do. Once, and on the CPU alone.
         """
-        if not self._is_tidy:
-            lending = self._domain.index(ALL_EDGES).lending
-            before, self._builds = self._builds, lending.builds
+        if not self._has_released:
+            retention = self._domain.index(ALL_EDGES).retention
+            before, self._builds = self._builds, retention.builds
             if before == self._builds:
-                lending.lend()
-                self._is_tidy = True
+                retention.release()
+                self._has_released = True
 
     def inputs(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The features that the program takes, checked and contiguous.

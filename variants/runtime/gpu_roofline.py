@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hetune.variants.runtime.gpu_columns import GPU_COLUMNS
-from hetune.variants.runtime.table import COLUMNS
+from hetune.variants.runtime.launch_columns import COLUMNS
 
 _COLUMN = {name: position for position, name in enumerate((*COLUMNS, *GPU_COLUMNS))}
 _ARITHMETIC = 3

@@ -67,7 +67,7 @@ class LayerUse:
     remembered.
 
     Attributes:
-        times: Of runs that were noted, by the id of the variant: those are prepared.
+        times: Of runs that were recorded, by the id of the variant: those are prepared.
     """
 
     def __init__(self) -> None:
@@ -98,8 +98,8 @@ class LayerUse:
             recent = self._decisions.setdefault(pricer, _Recent())
         return recent.of(demands, lambda: choose().decision)
 
-    def note(self, variant: str, seconds: float) -> bool:
-        """Notes a run, and says whether it had preparation in it."""
+    def record(self, variant: str, seconds: float) -> bool:
+        """Records a run, and says whether it had preparation in it."""
         known = self.times.get(variant)
         if known is None:
             self.times[variant] = RunTimes()

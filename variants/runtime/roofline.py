@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hetune.variants.runtime.table import COLUMNS
+from hetune.variants.runtime.launch_columns import COLUMNS
 
 _LINE = 64
 _COLUMN = {name: position for position, name in enumerate(COLUMNS)}

@@ -55,7 +55,7 @@ class ThreadWatch:
         """How many the next run is to have."""
         return 1 if self._uses_one else self.all_threads
 
-    def note(self, threads: int, seconds: float) -> None:
+    def record(self, threads: int, seconds: float) -> None:
         """What a run took.
 
         Args:

@@ -11,10 +11,10 @@ from hetune.variants.errors import InputError
 from hetune.variants.frontend.adapter import Adapter, ParametersVersion
 from hetune.variants.frontend.type_order import SAME, TypeOrder, order_of
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.graph.streams import settle
+from hetune.variants.graph.streams import synchronize
 from hetune.variants.plan.nodes import Plan
-from hetune.variants.runtime.given import types_of, weights_of
-from hetune.variants.runtime.range import fits
+from hetune.variants.runtime.float32_range import fits
+from hetune.variants.runtime.plan_inputs import types_of, weights_of
 
 _OTHER_ORDERS = 16
 """Most weights that are kept for graphs with types in another order than the layer's."""
@@ -69,7 +69,7 @@ class WeightCache:
         values = order.weights(adapter.program, adapter.weights())
         tensors = weights_of(plan, values, graph)
         made = Weights(version, tensors, fits(tensors, values))
-        if settle(graph.device):
+        if synchronize(graph.device):
             now = {k: kept for k, kept in self._kept.items() if kept.version is version}
             others = [k for k in now if k[2] not in (SAME, order)]
             for known_key in others if len(others) >= _OTHER_ORDERS else ():

@@ -16,7 +16,7 @@ from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import ALL_EDGES, Space
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
-from hetune.variants.runtime.given import weights_of
+from hetune.variants.runtime.plan_inputs import weights_of
 
 
 def run_plan(

@@ -29,7 +29,7 @@ class Overflow:
     def __init__(self) -> None:
         self.happened = False
 
-    def note(self) -> None:
+    def record(self) -> None:
         """It was."""
         self.happened = True
 

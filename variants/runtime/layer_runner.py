@@ -17,7 +17,7 @@ from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import (
     kernel_threads,
     may_use_fewer,
-    note_used_threads,
+    record_used_threads,
     using_threads,
 )
 from hetune.variants.plan.sides import depends_on_side, id_on
@@ -26,8 +26,8 @@ from hetune.variants.runtime.calls import Policy, about_seconds
 from hetune.variants.runtime.choice import Chosen, is_replayed
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
+from hetune.variants.runtime.float32_range import Overflow
 from hetune.variants.runtime.layer_use import LayerUse
-from hetune.variants.runtime.range import Overflow
 from hetune.variants.runtime.replay import CudaRecorder, Recorder
 from hetune.variants.runtime.thread_watch import SHORT_SECONDS, ThreadWatch
 
@@ -35,7 +35,7 @@ _EXECUTABLES = GraphSlot[tuple[str, str], Executable]()
 _USES = GraphSlot[None, LayerUse]()
 
 
-class Runs:
+class LayerRunner:
     """Runs one layer's variants on a backend. What it makes for a graph is kept with the graph.
 
     Attributes:
@@ -146,18 +146,18 @@ class Runs:
         """
         executable, must = self.executable(chosen.variant, graph), policy.cuda_graph
         features = {"x": x}
-        note_used_threads(kernel_threads())
-        if chosen.is_settled:
-            executable.tidy()
+        record_used_threads(kernel_threads())
+        if chosen.is_final:
+            executable.release_indexes()
         if must is False:
             watch = None if is_timed else self._watch(chosen, graph)
             if watch is None:
                 return executable.run(features, weights, out, overflow=overflow)
             threads, clock = watch.threads, _Clock()
-            note_used_threads(threads)
+            record_used_threads(threads)
             with using_threads(threads) if threads == 1 else nullcontext():
                 result = executable.run(features, weights, out, clock, overflow)
-            watch.note(threads, clock.seconds)
+            watch.record(threads, clock.seconds)
             return result
         replays = self.use_of(graph).replays(must or False, self.recorder)
         return replays.run(
