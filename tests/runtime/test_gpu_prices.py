@@ -12,11 +12,10 @@ from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_prog
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Schedule
-from hetune.variants.plan.sides import usual
+from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import (
+    BY_EDGES,
     DEVICES,
-    SHARED_OUT,
-    USUAL,
     device_of,
     variants_of,
 )
@@ -74,16 +73,17 @@ def test_devices_share_plans_and_have_schedules_of_their_own(variants):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_the_usual_variant_is_one_of_the_device(device):
+def test_the_default_variant_is_one_of_the_device(device):
     found = variants_of(PROGRAMS["rgat"], device)
     assert device_of(found) == device
-    assert [s.id for s in found if s.id.endswith(USUAL[device])]
+    assert any(variant.has_default_schedule for variant in found)
     if device == "cpu":
-        assert usual(found).id == f"hybrid+weights-first+separate-sums/{USUAL[device]}"
+        assert default_variant(found).id == "hybrid+weights-first+separate-sums/b1024"
     else:
         for side in ("", "src", "dst"):
-            chosen = usual(found, side=side)
-            assert chosen.id == f"src+weights-first/{SHARED_OUT}"
+            chosen = default_variant(found, side=side)
+            assert chosen.id == "src+weights-first/t64-c4096"
+            assert chosen.choices.schedule == BY_EDGES
             assert chosen.schedules[0].balance == "edge"
 
 

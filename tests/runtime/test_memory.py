@@ -13,7 +13,7 @@ from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Buffer, Launch
-from hetune.variants.passes.enumerate import alternatives
+from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.plan.lower import lower
 from hetune.variants.plan.nodes import Plan, View
 from hetune.variants.plan.variants import variants_of

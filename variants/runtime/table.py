@@ -25,7 +25,8 @@ from hetune.variants.kernel.nodes import (
     Schedule,
 )
 from hetune.variants.kernel.work import Formula, Term, formula
-from hetune.variants.plan.sides import Side, run_on, usual
+from hetune.variants.plan.choices import Side
+from hetune.variants.plan.sides import default_variant, run_on
 from hetune.variants.plan.variants import Device, Variant, device_of
 from hetune.variants.program.nodes import ALL_EDGES, Space
 from hetune.variants.runtime.domain import Domain
@@ -88,7 +89,7 @@ class CandidateTable:
             or "fused" (both).
         rows_of: By variant, the rows of its launches, in order.
         place_of: By the id of what is asked for, the position of what it runs.
-        usual: The position of the usual variant.
+        default: The position of the default variant.
     """
 
     def __init__(self, promoted: tuple[Variant, ...], side: Side) -> None:
@@ -106,7 +107,7 @@ class CandidateTable:
             )
             for variant in variants
         )
-        self.usual = self.place_of[usual(promoted, side).id]
+        self.default = self.place_of[default_variant(promoted, side).id]
         self.launches = tuple(rows)
         self.families = tuple(_family(launch) for launch, _ in self._as_run())
         self._counted: dict[Rows, int] = {}

@@ -133,7 +133,7 @@ def test_runs_give_the_same_bits(check, small, monkeypatch):
 def test_plans_by_other_schedules(schedule, layer, heads, plan, check, small):
     module = randomized(LAYERS[layer].make(small, 8, heads)).eval()
     backend = TritonBackend(schedule=schedule)
-    assert check_variants(module, small, backend, keep=lambda id: id == f"{plan}/t64-e1024") == 1
+    assert check_variants(module, small, backend, keep=lambda v: v.id == f"{plan}/t64-e1024") == 1
 
 
 def test_which_traversals_are_shared_out():
