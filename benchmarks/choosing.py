@@ -39,7 +39,7 @@ from hetune.variants.frontend.presets import preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads
-from hetune.variants.plan.sides import usual
+from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.runtime.calls import Calls, Policy
 from hetune.variants.runtime.domain import Domain
@@ -100,7 +100,7 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> dict[str, An
 
     chosen = choose(graph)  # also warms up
     inputs = random_inputs(program, Domain(graph), 0)
-    first = usual(variants, Domain(graph).side)
+    first = default_variant(variants, Domain(graph).side)
     times: dict[str, list[float]] = {name: [] for name in _TIMES}
 
     def prepared(variant: Variant, on: HeteroGraph) -> functools.partial[object]:

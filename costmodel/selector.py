@@ -355,7 +355,7 @@ class Selector:
         if isinstance(self.machine, GpuModel):
             replays = replay_seconds(table, domain, columns, launches, self.machine)
             replays = _finite(replays + model.run_seconds)
-        return Prices(seconds, launches, prepare, LEARNED, replays, table.usual, model.tie)
+        return Prices(seconds, launches, prepare, LEARNED, replays, table.default, model.tie)
 
     def _report(self, why: Exception | str) -> None:
         known = isinstance(why, str | HetuneError)

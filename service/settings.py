@@ -13,7 +13,7 @@ from pydantic import ByteSize, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from hetune.profiling.store.connect import MOST_SECONDS, SECONDS
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.models.engine import CudaGraph
 from hetune.service.http.logs import LogStyle
 from hetune.variants.errors import InputError
@@ -54,7 +54,7 @@ LIMITS = {
     "max_waiting_bytes": "waiting_bytes",
     "max_uploads": "uploads",
 }
-"""Settings that are limits, with the field of `Limits` that they are."""
+"""Settings that are limits, with the field of `ServiceLimits` that they are."""
 _KEY = "api_key"
 _UNSHOWN = (_KEY, "store")  # a URL may hold a password
 
@@ -67,7 +67,7 @@ def _own_folder() -> Path:
 
 
 class Settings(BaseSettings):
-    """All settings. Limits that are None are those of `Limits`."""
+    """All settings. Limits that are None are those of `ServiceLimits`."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True
@@ -170,10 +170,12 @@ class Settings(BaseSettings):
         wanted = cls.model_fields[name].description
         raise InputError(f"{where}{shown}: {first['msg']}; it is {wanted}")
 
-    def limits(self) -> Limits:
-        """The limits, those of `Limits` where nothing was set."""
+    def limits(self) -> ServiceLimits:
+        """The limits, those of `ServiceLimits` where nothing was set."""
         found = {field: getattr(self, name) for name, field in LIMITS.items()}
-        return Limits(**{field: value for field, value in found.items() if value is not None})
+        return ServiceLimits(
+            **{field: value for field, value in found.items() if value is not None}
+        )
 
     def root_key(self) -> str | None:
         """The root key; None for none.

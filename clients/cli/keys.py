@@ -12,7 +12,7 @@ import typer
 from hetune.clients.cli import console
 from hetune.clients.cli.options import importing_the_service
 from hetune.clients.cli.serve import Config, Data
-from hetune.service.core.keys.scopes import Scope
+from hetune.service.core.keys.scopes import KeyScope
 from hetune.variants.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ app = typer.Typer(
 
 @app.command("create")
 def create(
-    scope: Annotated[list[Scope], typer.Option(help="What it is for; may be given repeatedly.")],
+    scope: Annotated[list[KeyScope], typer.Option(help="What it is for; may be given repeatedly.")],
     name: Annotated[str, typer.Option(help="What lists and the service's log call it.")],
     expires: Annotated[
         str | None,

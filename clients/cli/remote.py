@@ -36,7 +36,7 @@ from hetune.variants.errors import InputError
 if TYPE_CHECKING:
     from hetune.clients import Client
     from hetune.service.core.graphs.rows import Rows
-    from hetune.service.core.inference.answers import Answer, LayerReport, Report
+    from hetune.service.core.inference.answers import Answer, LayerReport, RunReport
 
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -271,7 +271,7 @@ def _content(answer: Answer, is_npy: bool) -> bytes:
     return content
 
 
-def _table(report: Report) -> Table:
+def _table(report: RunReport) -> Table:
     rows = console.table(
         *("", "layer", "variant", "predicted ms", "measured ms", "peak MB"),
         left=("layer", "variant"),

@@ -26,7 +26,7 @@ from hetune.clients.http.wire import answer_of, edit_body, graph_body, nothing, 
 from hetune.service.core.formats.documents import parse
 from hetune.service.core.formats.message import MEDIA_TYPE, Pieces
 from hetune.service.core.graphs.graphs import GraphStatistics
-from hetune.service.core.inference.answers import Answer, Report
+from hetune.service.core.inference.answers import Answer, RunReport
 from hetune.service.core.inference.subset import Subset
 from hetune.service.core.models.description import Jumping, ModelDescription
 from hetune.service.core.models.stack import describe
@@ -323,7 +323,7 @@ def select(
     version: int | None = None,
     memory_limit: int | None = None,
     explain: bool = False,
-) -> ServiceCall[Report]:
+) -> ServiceCall[RunReport]:
     """What would be chosen, and why; nothing is run.
 
     Takes and raises what `infer` does.
@@ -332,7 +332,7 @@ def select(
     return ServiceCall(
         "POST",
         f"/v1/models/{part(model)}/select",
-        lambda response: parse(Report, response.content),
+        lambda response: parse(RunReport, response.content),
         request_body(_graph(graph), demands),
     )
 

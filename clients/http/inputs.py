@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.arrow import graph_of_batches
 from hetune.variants.errors import GraphError, InputError
 from hetune.variants.graph.convert import from_dgl, from_edge_index_dict, from_pyg
@@ -77,7 +77,7 @@ EdgesByType: TypeAlias = (
 )
 """Ids [2, n] by edge type, sources and destinations, from 0 in each node type."""
 
-_ANY = Limits(nodes=2**31, edges=2**63, types=2**31)
+_ANY = ServiceLimits(nodes=2**31, edges=2**63, types=2**31)
 
 
 def graph_of(given: GraphLike, features: Features | None = None) -> HeteroGraph:

@@ -20,7 +20,6 @@ from hetune.profiling.records import Measurement
 from hetune.profiling.store.rows import check_row
 from hetune.profiling.store.store import Added
 from hetune.service.core.formats.documents import Document, parse
-from hetune.service.core.jobs.lending import reads_a_file
 from hetune.service.core.jobs.work_documents import (
     MOST_TEXT,
     AddedDocument,
@@ -32,6 +31,7 @@ from hetune.service.core.jobs.work_documents import (
     ReleaseRequest,
     WantedDocument,
 )
+from hetune.service.core.jobs.work_leases import reads_a_file
 from hetune.variants.errors import HetuneError, InputError, LeaseError, UnreachableError
 from hetune.variants.plan.variants import Device
 

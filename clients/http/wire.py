@@ -14,7 +14,7 @@ from hetune.service.core.formats.documents import parse
 from hetune.service.core.formats.message import MEDIA_TYPE, Message, Pieces, grouped, unpack
 from hetune.service.core.graphs.document import arrays_of, header_of
 from hetune.service.core.graphs.rows import Rows
-from hetune.service.core.inference.answers import Answer, Report
+from hetune.service.core.inference.answers import Answer, RunReport
 from hetune.variants import errors
 from hetune.variants.errors import HetuneError, ServiceError, UnreachableError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -86,7 +86,7 @@ def answer_of(response: httpx.Response) -> Answer:
         ValueError: It is none.
     """
     message = unpack(response.extensions.get(BODY) or response.content, _MOST_OUTPUTS)
-    report = parse(Report, message.document)
+    report = parse(RunReport, message.document)
     numbers = {int(name.split("/", 2)[1]) for name in message.tensors}
     outputs = {number: _rows(message, number) for number in sorted(numbers)}
     return Answer(report, outputs, response.headers.get(_REQUEST_ID, ""))

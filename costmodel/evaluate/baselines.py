@@ -20,7 +20,9 @@ from hetune.costmodel.evaluate import noise
 from hetune.costmodel.evaluate.metrics import ROOFLINE, Chooser, Trial
 from hetune.costmodel.features.devices import Rates, default_rates, roofline_of
 from hetune.costmodel.features.graph import NAMES
-from hetune.variants.plan.variants import USUAL
+from hetune.variants.passes.choices import Placement, SumChoices
+from hetune.variants.plan.choices import Choices, PlanChoices, ProgramChoices, SiteChoices
+from hetune.variants.plan.variants import DEFAULT_SCHEDULES
 
 TRAINED_FIXED = "best fixed, in training"
 BY_WIDTH = "by width only"
@@ -29,8 +31,8 @@ PYG = "PyG's heuristic"
 FIRST_RUN = "first-run autotuning"
 
 _NEIGHBOURS = 5
-_WRITTEN = "vanilla"
-_AGGREGATED = "dst"
+_WRITTEN = PlanChoices()
+_AGGREGATED = PlanChoices(ProgramChoices((SiteChoices((), "", SumChoices(Placement.DST)),)))
 _Graph: TypeAlias = tuple[str, str]
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -167,9 +169,9 @@ def _pyg_rule() -> Callable[..., bool] | None:
     return found
 
 
-def _variant(plan: str, problem: Problem) -> str | None:
+def _variant(plan: PlanChoices, problem: Problem) -> str | None:
     """A plan with the default schedule of the problem's device; None if it was not measured."""
-    wanted = f"{plan}/{USUAL[problem.device]}"
+    wanted = Choices(plan, DEFAULT_SCHEDULES[problem.device]).id
     return next((c.variant for c in problem.candidates if c.variant == wanted), None)
 
 

@@ -19,11 +19,11 @@ from hetune.profiling.measure.problem import measure_problem, promoted_for
 from hetune.profiling.measure.record import Stamp
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.variants import Device, Variant, is_usual
+from hetune.variants.passes.choices import Placement
+from hetune.variants.plan.variants import Device, Variant
 
 LAYERS = (("rgcn", 32), ("rgcn", 128), ("rgat", 64), ("hgt", 64))
 """Names and widths."""
-_PLANS = ("vanilla", "src", "dst", "hybrid")
 _LIMITS = Limits(repeats=0, most_rounds=7, problem_seconds=2.0, unit_seconds=2.0)
 
 
@@ -125,7 +125,10 @@ def _units(
 
 
 def _unalike(problem: ProblemSpec) -> tuple[Variant, ...]:
-    """One variant of each kind of plan."""
-    variants = [v for v in promoted_for(problem) if is_usual(v.id, problem.device)]
-    first = {plan: next((v for v in variants if v.id.startswith(plan)), None) for plan in _PLANS}
-    return tuple(variant for variant in first.values() if variant is not None)
+    """One variant for each place where messages are computed, and the one that is not rewritten."""
+    first: dict[tuple[Placement, ...], Variant] = {}
+    for variant in promoted_for(problem):
+        places = tuple(site.choices.messages for site in variant.choices.plan.program.sites)
+        if variant.has_default_schedule and Placement.EDGE not in places:
+            first.setdefault(places, variant)
+    return tuple(first.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import product, zip_longest
@@ -16,7 +16,7 @@ from hetune.profiling.campaign.cost import LEAST_VARIANTS, affordable_variants
 from hetune.profiling.corpus import canonical, size_of
 from hetune.profiling.corpus.draw import generator
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.measure.problem import units_of
+from hetune.profiling.measure.problem import plans_of, units_of
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
 from hetune.variants.frontend.presets import PRESETS, preset_program
@@ -139,7 +139,7 @@ def each_unit(campaign: Campaign) -> Iterator[Unit]:
         if sample is not None:
             size = size_of_graph(problem.graph)
             room = affordable_variants(problem, size, campaign.limits, sample.most_seconds)
-            members = _some(members, room, rng)
+            members = _some(members, plans_of(problem), room, rng)
         found = found or bool(members)
         yield from members
     if not found:
@@ -149,24 +149,21 @@ def each_unit(campaign: Campaign) -> Iterator[Unit]:
         )
 
 
-def _some(units: list[Unit], count: int, rng: np.random.Generator) -> list[Unit]:
+def _some(
+    units: list[Unit], plans: Mapping[str, str], count: int, rng: np.random.Generator
+) -> list[Unit]:
     """So many units of a problem, by chance, in their order; no plan has two more than another."""
     if len(units) <= count:
         return units
     turns: Counter[str] = Counter()
     chances = []
     for place in rng.permutation(len(units)).tolist():
-        plan = plan_of(units[place])
+        plan = plans[units[place].variant]
         chances.append((turns[plan], place))
         turns[plan] += 1
     # The sort is stable: within a turn the order stays one of chance.
     chosen = sorted(chances, key=lambda chance: chance[0])[:count]
     return [units[place] for place in sorted(place for _, place in chosen)]
-
-
-def plan_of(unit: Unit) -> str:
-    """The plan's part of a unit's variant, whose other part is the schedule."""
-    return unit.variant.rpartition("/")[0]
 
 
 def _of_graph(

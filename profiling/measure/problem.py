@@ -73,6 +73,15 @@ def units_of(problem: ProblemSpec) -> tuple[Unit, ...]:
     return tuple(Unit(problem, v.id, v.key) for v in promoted_for(problem))
 
 
+def plans_of(problem: ProblemSpec) -> dict[str, str]:
+    """The name of the plan of each promoted variant, by its id.
+
+    Raises:
+        InputError: As `program_of`.
+    """
+    return {v.id: v.plan_id for v in promoted_for(problem)}
+
+
 def measure_problem(
     problem: ProblemSpec,
     graph: HeteroGraph,
@@ -175,7 +184,7 @@ class _Measuring:
         found = []
         for variant in self._runs:
             counts = (columns for _, columns in self._counts(variant))
-            run = run_of(variant.id, self._problem.device, counts)
+            run = run_of(variant.choices, self._problem.device, counts)
             found.append(first.setdefault(run, variant))
         return found
 

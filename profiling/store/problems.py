@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import statistics
 from collections import defaultdict
@@ -15,9 +16,10 @@ from hetune.profiling.alike import Run, run_of
 from hetune.profiling.records import PROTOCOLS, Measurement, Status
 from hetune.profiling.store.store import ALL, Store, named
 from hetune.profiling.store.summary import TIME, quantile, standard_error
-from hetune.variants.frontend.presets import LAYERS
-from hetune.variants.plan.sides import id_on
-from hetune.variants.plan.variants import Device
+from hetune.variants.errors import InputError
+from hetune.variants.frontend.presets import LAYERS, preset_program
+from hetune.variants.plan.choices import Choices, Side
+from hetune.variants.plan.variants import Device, variants_of
 
 MOST_DRIFT = 0.5
 """Share by which the reference kernel's time moved: what is measured meanwhile tells nothing."""
@@ -179,8 +181,10 @@ def _is_calm(members: Iterable[Measurement]) -> bool:
 def _problem(members: list[Measurement], share: float) -> Problem:
     members = sorted(members, key=lambda member: member.measured_at)  # some are imported later
     first, newest = members[0], members[-1]
-    newest_of = _as_run({member.variant: member for member in members}, newest.graph_features)
-    candidates = {member.variant: _candidate(member, share) for member in _pooled(newest_of)}
+    known = _choices(first.layer, first.d_in, first.d_out, first.heads, first.device)
+    newest_of = {member.variant: member for member in members}
+    as_run = _as_run(newest_of, known, side(newest.graph_features))
+    candidates = {member.variant: _candidate(member, share) for member in _pooled(as_run, known)}
     return Problem(
         graph=first.graph,
         family=first.family,
@@ -197,23 +201,37 @@ def _problem(members: list[Measurement], share: float) -> Problem:
     )
 
 
+@functools.lru_cache(maxsize=1024)
+def _choices(
+    layer: str, d_in: int, d_out: int, heads: int, device: Device
+) -> Mapping[str, Choices]:
+    """What the promoted variants of a layer are, by id; none where there is no such layer."""
+    try:
+        program = preset_program(layer, d_in, d_out, heads)
+    except InputError:
+        return {}
+    return {variant.id: variant.choices for variant in variants_of(program, device)}
+
+
 def _as_run(
-    newest_of: Mapping[str, Measurement], features: tuple[float, ...]
+    newest_of: Mapping[str, Measurement], known: Mapping[str, Choices], on: Side
 ) -> Iterator[Measurement]:
-    """What variants run on a graph, under their own ids.
+    """What variants run on a graph of a side, under their own ids.
 
     A hybrid plan that was measured where it now runs that of one side has that one's times.
     """
-    for variant in newest_of:
-        yield replace(newest_of[id_on(variant, side(features), newest_of)], variant=variant)
+    for variant, measured in newest_of.items():
+        runs = known[variant].on(on).id if variant in known else variant
+        yield replace(newest_of.get(runs, measured), variant=variant)
 
 
-def _pooled(members: Iterable[Measurement]) -> list[Measurement]:
+def _pooled(members: Iterable[Measurement], known: Mapping[str, Choices]) -> list[Measurement]:
     """Measurements in which variants that are one have the samples of all of them."""
     alike: dict[Run, list[Measurement]] = defaultdict(list)
     for member in members:
         counts = (launch.columns for launch in member.launches)
-        alike[run_of(member.variant, member.device, counts)].append(member)
+        variant = known.get(member.variant, member.variant)
+        alike[run_of(variant, member.device, counts)].append(member)
     return [member for same in alike.values() for member in _sharing(same)]
 
 

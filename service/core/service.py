@@ -11,7 +11,7 @@ from hetune.costmodel.following import Following, Given
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.service.core.cost_models.cost_models import CostModels
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.features import FeatureStore
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.inference.batching import Batching
@@ -19,10 +19,10 @@ from hetune.service.core.inference.inference import Inference
 from hetune.service.core.inference.joined import JoinedRuns
 from hetune.service.core.inference.metrics import Metrics
 from hetune.service.core.inference.regret import RegretSamples
-from hetune.service.core.inference.selection import Selection
+from hetune.service.core.inference.selection import VariantSelection
 from hetune.service.core.jobs.jobs import Jobs
-from hetune.service.core.jobs.lending import Lending
 from hetune.service.core.jobs.measurements import Measurements
+from hetune.service.core.jobs.work_leases import WorkLeases
 from hetune.service.core.keys.keys import FILE, Keys
 from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.models import ModelStore
@@ -59,20 +59,20 @@ class Service:
         warm_up: Models that have to be ready before the service is.
     """
 
-    limits: Limits
+    limits: ServiceLimits
     engine: Engine
     folder: Folder
     keys: Keys
     graphs: GraphStore
     features: FeatureStore
     models: ModelStore
-    selection: Selection
+    selection: VariantSelection
     inference: Inference
     batching: Batching
     regret: RegretSamples
     measurements: Measurements
     jobs: Jobs
-    lending: Lending
+    lending: WorkLeases
     cost_models: CostModels
     following: Following | Given
     metrics: Metrics
@@ -83,7 +83,7 @@ class Service:
         cls,
         root: Path,
         *,
-        limits: Limits | None = None,
+        limits: ServiceLimits | None = None,
         selector: Selector | None = None,
         backend: str | None = None,
         engine: Engine | None = None,
@@ -120,7 +120,7 @@ class Service:
             InputError: The share is none, or requests cannot be joined so.
         """
         engine = engine or Engine(backend or "cpp")
-        limits = engine.within(limits or Limits())
+        limits = engine.within(limits or ServiceLimits())
         if batch_requests > 1 and not engine.is_reproducible:
             raise InputError(
                 f"batch_requests is {batch_requests}, but answers that are joined have the bits of "
@@ -139,7 +139,7 @@ class Service:
         models = ModelStore(root / "models", engine, engine.weight_bytes(limits))
         measurements = Measurements(store)
         metrics = Metrics(graphs, models, following, lambda: measurements.queue.counts(), engine)
-        selection = Selection(graphs, models, following, engine, limits, metrics)
+        selection = VariantSelection(graphs, models, following, engine, limits, metrics)
         regret = RegretSamples(regret_rate, following, engine, limits, metrics)
         inference = Inference(selection, engine, limits, metrics, regret)
         joined = JoinedRuns(selection, inference, metrics, limits.loaded_bytes // _JOINED)
@@ -159,7 +159,7 @@ class Service:
             regret,
             measurements,
             Jobs(measurements, limits),
-            Lending(lambda: measurements.leases),
+            WorkLeases(lambda: measurements.leases),
             CostModels(shelf, measurements, following),
             following,
             metrics,

@@ -12,13 +12,13 @@ from re import Pattern
 
 from starlette.routing import compile_path
 
-from hetune.service.core.keys.scopes import Need, Scope
+from hetune.service.core.keys.scopes import KeyScope, Need
 
 _NOTHING: Need = None
-_INFER: Need = frozenset({Scope.infer})
-_PROFILE: Need = frozenset({Scope.profile})
-_EITHER: Need = frozenset({Scope.infer, Scope.profile})
-_METRICS: Need = frozenset({Scope.metrics})
+_INFER: Need = frozenset({KeyScope.infer})
+_PROFILE: Need = frozenset({KeyScope.profile})
+_EITHER: Need = frozenset({KeyScope.infer, KeyScope.profile})
+_METRICS: Need = frozenset({KeyScope.metrics})
 _ADMIN: Need = frozenset()
 
 NEEDS: Mapping[str, Need] = {

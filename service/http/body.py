@@ -14,7 +14,7 @@ from fastapi import HTTPException, Request
 
 from hetune.service.core.formats import arrow_stream, message
 from hetune.service.core.formats.container import Content
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.service import Service
 from hetune.service.http.receiving import Bodies, Held, announced, pieces
 
@@ -62,12 +62,12 @@ def media_of(request: Request, *allowed: Media) -> Media:
     raise HTTPException(415, f"send {' or '.join(m.value for m in allowed)} as Content-Type")
 
 
-def limit_of(media: Media, limits: Limits) -> int:
+def limit_of(media: Media, limits: ServiceLimits) -> int:
     """The most bytes of a body."""
     return limits.json_bytes if media is Media.JSON else limits.body_bytes
 
 
-async def read(request: Request, held: Held, most: int, limits: Limits) -> Content:
+async def read(request: Request, held: Held, most: int, limits: ServiceLimits) -> Content:
     """A body in memory, which is whoever's asks for it.
 
     Args:
@@ -118,7 +118,9 @@ async def to_file(
         yield Upload(media, path)
 
 
-async def chunks(request: Request, held: Held, most: int, limits: Limits) -> AsyncIterator[bytes]:
+async def chunks(
+    request: Request, held: Held, most: int, limits: ServiceLimits
+) -> AsyncIterator[bytes]:
     """A body in pieces of about a megabyte.
 
     Args:

@@ -21,7 +21,7 @@ _APART_SECONDS = 1.0
 _log = logging.getLogger("hetune.access")
 
 
-class Observed:
+class RequestObserver:
     """Counts, times and logs every request.
 
     Probes that go well are logged for debugging only. So are requests that are refused because too

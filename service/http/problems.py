@@ -86,7 +86,7 @@ _SCOPE = ' error="insufficient_scope"'
 _log = logging.getLogger(__name__)
 
 
-class Problem(Document):
+class ProblemDetails(Document):
     """Why a request was not served. The id is also in the header `X-Request-ID`, and in the log."""
 
     type: str
@@ -220,7 +220,7 @@ def _response(
     page: PageOfProblem | None = scope["state"].get(PAGE)
     if page is not None:
         return page(status, detail, scope, headers)
-    problem = Problem(
+    problem = ProblemDetails(
         type=kind,
         title=HTTPStatus(status).phrase,
         status=status,

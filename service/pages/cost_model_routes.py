@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from hetune.service.http.work import Work
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.pages.cards import Cells, Fact, Heading, Paragraph, Picture, parts_of
 from hetune.service.pages.forms import read_form
 from hetune.service.pages.render import page
@@ -16,7 +16,7 @@ _KINDS = {Heading: "heading", Fact: "fact", Paragraph: "text", Picture: "picture
 _PICTURE_HEADERS = {"Cache-Control": "private, max-age=3600", "X-Content-Type-Options": "nosniff"}
 
 
-def router(work: Work) -> APIRouter:
+def router(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/ui/cost-models", include_in_schema=False)
     service = work.service

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.variants.errors import MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
@@ -23,7 +23,7 @@ class NamedGraph:
     nodes: tuple[str, ...]
 
 
-def graph_of_lines(text: str, limits: Limits) -> NamedGraph:
+def graph_of_lines(text: str, limits: ServiceLimits) -> NamedGraph:
     """The graph of lines `source relation target`, or `source target` for a single relation.
 
     A node is a word, or a type and a word: `author:ann`. Types and relations are numbered as they

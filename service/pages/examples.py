@@ -8,7 +8,7 @@ import torch
 
 from hetune import generate
 from hetune.nn import HGT, RGAT, RGCN
-from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.models.models import Model, ModelStore
 from hetune.service.core.models.stack import describe
 from hetune.variants.frontend.nn import RelationalLayer
@@ -27,7 +27,7 @@ _SEED = 0
 _MOST_WEIGHTS = 1 << 28
 
 
-def draw_graph(name: str, size: str, limits: Limits) -> HeteroGraph:
+def draw_graph(name: str, size: str, limits: ServiceLimits) -> HeteroGraph:
     """A graph with the shape of a published one, and about so many edges; always the same.
 
     Raises:
@@ -47,7 +47,7 @@ def draw_model(
     width: int,
     layers: int,
     heads: int,
-    limits: Limits,
+    limits: ServiceLimits,
 ) -> Model:
     """A model for a graph with drawn weights, ELU between its layers; always the same.
 
@@ -72,7 +72,7 @@ def draw_model(
     return models.make(f"drawn {kind}", 1, *describe(modules))
 
 
-def draw_features(graph: HeteroGraph, width: int, limits: Limits) -> torch.Tensor:
+def draw_features(graph: HeteroGraph, width: int, limits: ServiceLimits) -> torch.Tensor:
     """Features of all nodes, float32 [N, width], normally distributed; always the same.
 
     Raises:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 from fastapi import HTTPException, Request
 
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.http.body import SMALL_BYTES, chunks
 from hetune.service.http.receiving import Bodies
 from hetune.variants.errors import MalformedError
@@ -61,7 +61,7 @@ class Form:
 
 
 async def read_form(
-    request: Request, limits: Limits, most: int = SMALL_BYTES, bodies: Bodies | None = None
+    request: Request, limits: ServiceLimits, most: int = SMALL_BYTES, bodies: Bodies | None = None
 ) -> Form:
     """The form that a request sends; bounded like a body in JSON.
 

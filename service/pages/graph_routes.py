@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from hetune.service.core.graphs.features import StoredFeatures
 from hetune.service.core.inference.answers import LayerReport
 from hetune.service.core.service import Service
-from hetune.service.http.work import Work
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.pages.distributions import GraphView, view_of
 from hetune.service.pages.render import page
 from hetune.variants.errors import HetuneError, InputError
@@ -36,7 +36,7 @@ class _Chosen:
     trouble: str
 
 
-def router(work: Work) -> APIRouter:
+def router(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/ui/graphs", include_in_schema=False)
     service = work.service

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 
-from hetune.service.http.work import Work
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.pages.access import HOME, LOGIN, local
 from hetune.service.pages.attempts import Attempts
 from hetune.service.pages.forms import read_form
@@ -23,7 +23,7 @@ _STATIC_HEADERS = {
 }
 
 
-def router(work: Work, sessions: Sessions) -> APIRouter:
+def router(work: Dispatcher, sessions: Sessions) -> APIRouter:
     """The routes."""
     routes = APIRouter(include_in_schema=False)
     service, attempts = work.service, Attempts()

@@ -13,8 +13,8 @@ from hetune.profiling.jobs.database import LARGEST_ID
 from hetune.profiling.jobs.records import State
 from hetune.service.core.formats.documents import parse_value
 from hetune.service.core.jobs.documents import JobRequest
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.routes.events import EventStream, job_events
-from hetune.service.http.work import Work
 from hetune.service.pages.forms import read_form
 from hetune.service.pages.render import page
 from hetune.variants.errors import MalformedError
@@ -27,7 +27,7 @@ _KEY_BYTES = 16
 Number = Annotated[int, Query(ge=0, le=LARGEST_ID)]
 
 
-def router(work: Work) -> APIRouter:
+def router(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/ui/jobs", include_in_schema=False)
     jobs, limits, models = work.service.jobs, work.service.limits, work.service.cost_models

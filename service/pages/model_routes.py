@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from hetune.service.core.models.models import Model
-from hetune.service.http.work import Work
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.pages.forms import read_form
 from hetune.service.pages.render import page
 from hetune.service.pages.trial import (
@@ -29,7 +29,7 @@ _SHOWN_APART = {"layer", "out_channels", "activation"}
 Version = Annotated[int | None, Query(ge=1, le=_LARGEST)]
 
 
-def router(work: Work) -> APIRouter:
+def router(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/ui/models", include_in_schema=False)
     service = work.service

@@ -11,8 +11,8 @@ from torch import Tensor
 from hetune.service.core.inference.answers import Answer
 from hetune.service.core.models.models import Model
 from hetune.service.core.service import Service
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.problems import status_of
-from hetune.service.http.work import Work
 from hetune.service.pages import examples
 from hetune.service.pages.edges import NamedGraph, graph_of_lines
 from hetune.service.pages.forms import Form, read_form
@@ -54,7 +54,7 @@ _DEFAULTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PlaygroundOutcome:
     """What came out.
 
     Attributes:
@@ -86,7 +86,7 @@ class Outcome:
     width: int
 
 
-def router(work: Work) -> APIRouter:
+def router(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/ui/playground", include_in_schema=False)
     service = work.service
@@ -129,7 +129,7 @@ def router(work: Work) -> APIRouter:
     return routes
 
 
-def _run(service: Service, form: Form) -> Outcome:
+def _run(service: Service, form: Form) -> PlaygroundOutcome:
     named = _graph(service, form)
     graph = named.graph
     model = _model(service, form, named)
@@ -143,7 +143,7 @@ def _run(service: Service, form: Form) -> Outcome:
     times = [_times(answer) for answer in answers]
     out = answers[0].out
     assert isinstance(out, Tensor)
-    return Outcome(
+    return PlaygroundOutcome(
         graph=graph.fingerprint,
         is_kept=is_kept,
         nodes=graph.num_nodes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from hetune.service.http.work import Work
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.pages import (
     cost_model_routes,
     graph_routes,
@@ -16,7 +16,7 @@ from hetune.service.pages import (
 from hetune.service.pages.sessions import Sessions
 
 
-def routers(work: Work, sessions: Sessions) -> tuple[APIRouter, ...]:
+def routers(work: Dispatcher, sessions: Sessions) -> tuple[APIRouter, ...]:
     """The routes of pages. They are for browsers, and no part of the API's description."""
     return (
         home_routes.router(work, sessions),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from hetune.service.core.inference.answers import CandidateReport, LayerReport, Report
+from hetune.service.core.inference.answers import CandidateReport, LayerReport, RunReport
 from hetune.service.core.models.models import Model
 from hetune.service.core.service import Service
 from hetune.service.pages.examples import draw_features
@@ -70,7 +70,7 @@ class LayerView:
         return max((max(pair) for pair in times), default=0.0)
 
 
-def layer_views(model: Model, graph: HeteroGraph, report: Report) -> tuple[LayerView, ...]:
+def layer_views(model: Model, graph: HeteroGraph, report: RunReport) -> tuple[LayerView, ...]:
     """What was chosen for each layer beside what else there was, with times of earlier runs.
 
     Args:

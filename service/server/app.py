@@ -26,7 +26,8 @@ from hetune.service.core.keys.access import Access
 from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.service import Service
 from hetune.service.http.asgi import App
-from hetune.service.http.observe import Observed
+from hetune.service.http.dispatcher import Dispatcher
+from hetune.service.http.observe import RequestObserver
 from hetune.service.http.oip import routes as oip
 from hetune.service.http.oip.documents import (
     IndexRequest,
@@ -35,7 +36,7 @@ from hetune.service.http.oip.documents import (
     LoadRequest,
     ProtocolError,
 )
-from hetune.service.http.problems import MEDIA_TYPE, Problem, add_handlers
+from hetune.service.http.problems import MEDIA_TYPE, ProblemDetails, add_handlers
 from hetune.service.http.routes import (
     catalogue,
     cost_models,
@@ -43,25 +44,22 @@ from hetune.service.http.routes import (
     graphs,
     inference,
     jobs,
+    leases,
     metrics,
     models,
 )
-from hetune.service.http.routes import work as work_routes
 from hetune.service.http.routes.access_schema import add_security
 from hetune.service.http.routes.examples import EXAMPLES
 from hetune.service.http.routes.models import NamedVersion
 from hetune.service.http.routes.requests import FeaturesDocument, InferDocument, SelectDocument
 from hetune.service.http.schema import add_examples, add_schemas, fails
-from hetune.service.http.work import Work
 from hetune.service.pages import routes as pages
 from hetune.service.pages.sessions import Sessions
-from hetune.service.server.ambiguous import Unambiguous
-from hetune.service.server.draining import Draining
-from hetune.service.server.following import follow
-from hetune.service.server.heads import Heads
-from hetune.service.server.layers import Failures, Guard, RequestIds
-from hetune.service.server.sampling import sample_regret
-from hetune.service.server.tracing import Traced
+from hetune.service.server.background import follow, sample_regret
+from hetune.service.server.heads import HeadRequests
+from hetune.service.server.layers import ErrorAnswers, Guard, RequestIds
+from hetune.service.server.refusals import AmbiguityCheck, Draining
+from hetune.service.server.tracing import RequestTracing
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -89,24 +87,24 @@ def application(
         key: One that allows everything, beside those in the service's folder; None for none.
             Without any, everybody is let in.
         hosts: Names that requests may call the service by; any if None.
-        stopping: As `Work.of` takes it.
+        stopping: As `Dispatcher.of` takes it.
         activity: Likewise.
         tracer: Makes spans of requests; None for none.
     """
     stopping = stopping or threading.Event()
     access = Access(service.keys, key)
     sessions = Sessions(access.is_good, lambda: access.is_open)
-    work = Work.of(service, stopping, activity)
+    work = Dispatcher.of(service, stopping, activity)
     app = routes(work, sessions)
     if not access.is_open:
         add_security(app)
     guarded: App = Draining(Guard(app, access, hosts, sessions), stopping)
-    guarded = Failures(Unambiguous(guarded), stopping)
-    observed: App = Observed(Heads(guarded), service.metrics)
-    return RequestIds(observed if tracer is None else Traced(observed, tracer))
+    guarded = ErrorAnswers(AmbiguityCheck(guarded), stopping)
+    observed: App = RequestObserver(HeadRequests(guarded), service.metrics)
+    return RequestIds(observed if tracer is None else RequestTracing(observed, tracer))
 
 
-def routes(work: Work, sessions: Sessions | None = None) -> FastAPI:
+def routes(work: Dispatcher, sessions: Sessions | None = None) -> FastAPI:
     """The routes alone."""
     service = work.service
 
@@ -143,15 +141,15 @@ def routes(work: Work, sessions: Sessions | None = None) -> FastAPI:
         jobs.router(work),
         cost_models.router(work),
         catalogue.router(work),
-        work_routes.router(work),
+        leases.router(work),
         metrics.router(service.metrics),
         *pages.routers(work, sessions or Sessions.of_open_service()),
     ):
-        app.include_router(part, responses=fails(Problem, MEDIA_TYPE))
+        app.include_router(part, responses=fails(ProblemDetails, MEDIA_TYPE))
     app.include_router(oip.router(work))
     add_schemas(
         app,
-        *(GraphDocument, EditDocument, ModelDescription, JobRequest, Problem),
+        *(GraphDocument, EditDocument, ModelDescription, JobRequest, ProblemDetails),
         *(FeaturesDocument, InferDocument, SelectDocument),
         *(InferenceRequest, InferenceResponse, IndexRequest, LoadRequest, ProtocolError),
         *(NamedVersion, ClaimRequest, MeasuredRequest, FailureRequest, ReleaseRequest),

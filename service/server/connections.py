@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 HEAD_SECONDS = 20.0
@@ -15,8 +14,6 @@ HEAD_BYTES = 1 << 16
 """The most that is received of a head after its first piece, or of the trailers of a body."""
 MOST_WAITING = 64
 """Requests that wait for the answer to one before them."""
-_AHEAD_BYTES = 1 << 18
-"""Of a body that are received before a route reads it."""
 
 
 class Connection(HttpToolsProtocol):
@@ -40,7 +37,6 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begins to wait."""
         super().connection_made(transport)  # type: ignore[arg-type]  # uvloop's is none by class
-        self.flow: _Flow = _Flow(self.transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
@@ -116,9 +112,7 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""
         self._has_told = True
-        self.flow.is_short = len(self.cycle.body) + len(body) <= _AHEAD_BYTES
         super().on_body(body)
-        self.flow.is_short = False
 
     # Who is slow.
 
@@ -146,21 +140,3 @@ class Connection(HttpToolsProtocol):
         self._timer = None
         if not self._is_serving:
             self.transport.close()
-
-
-class _Flow(FlowControl):
-    """uvicorn's, which would stop to receive a body after 64 KB, until a route reads on.
-
-    Each pause is two more turns of the event loop until the whole body is there, and where many ask
-    at the same time turns are long.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        super().__init__(transport)
-        self.is_short = False
-        """Whether the body that comes is short until now."""
-
-    def pause_reading(self) -> None:
-        """Stops, unless it is for a short body."""
-        if not self.is_short:
-            super().pause_reading()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hetune.service.http.asgi import App, Event, Receive, Scope, Send
 
 
-class Heads:
+class HeadRequests:
     """Lets requests for heads be answered as those by GET; sends no body.
 
     Args:

@@ -66,7 +66,7 @@ class RequestIds:
             request_id.reset(token)
 
 
-class Failures:
+class ErrorAnswers:
     """Makes an answer of an error that nobody has made one of. None goes further.
 
     Args:

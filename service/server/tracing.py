@@ -79,7 +79,7 @@ def open_tracing(environment: Mapping[str, str]) -> TracerProvider:
     return provider
 
 
-class Traced:
+class RequestTracing:
     """Traces every request but probes, as a part of its client's trace if it names one.
 
     The answer's header `traceparent` names the span. Spans hold templates of routes, statuses,

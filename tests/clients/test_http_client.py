@@ -21,7 +21,7 @@ import hetune
 from hetune import nn
 from hetune.clients import AsyncClient, Client
 from hetune.service.core.formats.message import Pieces
-from hetune.service.core.inference.answers import Report
+from hetune.service.core.inference.answers import RunReport
 from hetune.service.core.models.stack import describe
 from hetune.service.server.app import application
 from hetune.variants import errors
@@ -79,7 +79,7 @@ def test_answers_say_which_request_they_are_of(client):
 
 @pytest.mark.parametrize(("headers", "id"), [({"x-request-id": "r"}, "r"), ({}, "")], ids=range(2))
 def test_request_ids_are_those_of_the_answer(kind, headers, id):
-    report = Report(model="m", version=1, graph="0" * 32, layers=())
+    report = RunReport(model="m", version=1, graph="0" * 32, layers=())
     content = b"".join(Pieces(report.model_dump_json(), {"out/0": X}).views())
     transport = Script(httpx.Response(200, headers=headers, content=content)).transport
     with connected(kind, "http://elsewhere", transport=transport) as found:

@@ -16,7 +16,7 @@ from tests.clients._sockets import SECONDS, answering, playing
 from hetune.clients import Client
 from hetune.clients.http.call import ServiceCall
 from hetune.service.core.formats.message import Pieces
-from hetune.service.core.inference.answers import Answer, Report
+from hetune.service.core.inference.answers import Answer, RunReport
 from hetune.variants.errors import TooLargeError, UnreachableError
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -102,7 +102,7 @@ def test_tensors_are_sent_from_where_they_lie():
 @pytest.mark.parametrize("rows", [0, 1, 70_000, 700_001])
 def test_tensors_go_and_come_back_bit_by_bit(kind, rows):
     x, y = torch.randn(rows, 3), torch.randn(rows, 5)
-    report = Report(model="m", version=1, graph="0" * 32, layers=())
+    report = RunReport(model="m", version=1, graph="0" * 32, layers=())
     content = b"".join(Pieces(report.model_dump_json(), {"out/0": y}).views())
     bodies = []
 

@@ -7,7 +7,7 @@ import pytest
 
 import hetune
 from hetune.service.http.access import is_public
-from hetune.service.http.work import Work
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.server.app import routes
 
 from ._files import KUBERNETES, OWN, PINNED, compose, load, objects, pods
@@ -95,7 +95,7 @@ def test_probes_ask_routes_that_need_no_key(tmp_path):
     from hetune.service.core.service import Service
 
     service = Service.open(tmp_path, selector=Selector(), backend="torch")
-    known = routes(Work.of(service)).openapi()["paths"]
+    known = routes(Dispatcher.of(service)).openapi()["paths"]
     own = container("hetune")
     for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
         asked = own[kind]["httpGet"]

@@ -16,12 +16,12 @@ from hetune.profiling.jobs.records import Train
 from hetune.profiling.testing.jobs import measured
 from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.train import cards_folder
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.jobs.documents import JobRequest
 from hetune.service.core.service import Service
 
 HOSTILE = "<script>alert('&\"1')</script>"
-LIMITS = Limits(json_bytes=20_000, body_bytes=200_000, nodes=20_000, edges=50_000, types=500)
+LIMITS = ServiceLimits(json_bytes=20_000, body_bytes=200_000, nodes=20_000, edges=50_000, types=500)
 GRAPH = {"kind": "typed", "nodes": 30, "edges": 90}
 
 

@@ -6,9 +6,9 @@ from tests.service._routes import concrete, every_route
 from tests.service._serving import serving
 
 from hetune.service.core.keys.keys import FILE, Keys
-from hetune.service.core.keys.scopes import Scope
+from hetune.service.core.keys.scopes import KeyScope
 from hetune.service.http.access import NEEDS, is_public, needs_of
-from hetune.service.http.work import Work
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.pages import forms
 from hetune.service.pages.access import is_page, local
 from hetune.service.pages.sessions import COOKIE, SECONDS, Sessions
@@ -30,7 +30,7 @@ def closed(service):
 
 def places(service):
     """Method and path of every page, parameters filled in."""
-    for method, path in every_route(routes(Work.of(service))):
+    for method, path in every_route(routes(Dispatcher.of(service))):
         if is_page(path):
             yield method, concrete(path)
 
@@ -142,7 +142,7 @@ def scope(id, path="/"):
     return {"path": path, "headers": [(b"cookie", f"a=b; {COOKIE}={id}".encode())]}
 
 
-@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("scope", KeyScope)
 def test_a_session_opens_what_its_key_is_for(service, scope):
     keys = Keys(service.folder.root / FILE)
     secret = keys.create("mine", [scope])[1]
@@ -156,7 +156,7 @@ def test_a_session_opens_what_its_key_is_for(service, scope):
             if need is None:
                 continue
             found = client.request(method, path, headers=FORM if method == "POST" else {})
-            if scope is Scope.admin or scope in need:
+            if scope is KeyScope.admin or scope in need:
                 assert found.status_code not in (401, 403), path
             else:
                 assert found.status_code == 403, path

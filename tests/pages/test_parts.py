@@ -6,7 +6,7 @@ from tests.service._serving import tiny_graph
 
 import hetune
 from hetune.costmodel.evaluate.tables import Table
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.pages import figures
 from hetune.service.pages.cards import Cells, Fact, Heading, Paragraph, Picture, parts_of
 from hetune.service.pages.distributions import Bin, view_of
@@ -87,7 +87,7 @@ def test_a_graph_without_edges_has_no_plots(nodes):
 
 def test_a_graph_from_lines():
     text = "# a comment\na:1 r b:1\n\n  b:1 s a:2 \na:1 r a:2\nplain r b:1\n:x r b:\n"
-    named = graph_of_lines(text, Limits())
+    named = graph_of_lines(text, ServiceLimits())
     graph = named.graph
     assert named.nodes == ("a:1", "a:2", "b:1", "node:plain", "node::x", "node:b:")
     assert graph.ntype_names == ("a", "b", "node")
@@ -95,7 +95,7 @@ def test_a_graph_from_lines():
     assert graph.dst.tolist() == [2, 1, 1, 2, 5]
     assert graph.is_canonical  # r joins several pairs of types, and is split
     assert len(graph.etype_names) == 5
-    two = graph_of_lines("x y\ny x", Limits())
+    two = graph_of_lines("x y\ny x", ServiceLimits())
     assert two.nodes == ("x", "y")
     assert two.graph.etype_names == ("edge",)
 
@@ -114,7 +114,7 @@ def test_a_graph_from_lines():
 )
 def test_lines_that_are_no_graph(text, kind, says):
     with pytest.raises(kind, match=says):
-        graph_of_lines(text, Limits(nodes=3, edges=5, types=2))
+        graph_of_lines(text, ServiceLimits(nodes=3, edges=5, types=2))
 
 
 # Cards.

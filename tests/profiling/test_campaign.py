@@ -25,13 +25,12 @@ from hetune.profiling.campaign import (
     units,
     units_seconds,
 )
-from hetune.profiling.campaign.campaign import plan_of
 from hetune.profiling.campaign.cost import LEAST_VARIANTS, affordable_variants, problem_seconds
 from hetune.profiling.corpus import FAMILIES, build, recipe, size_of
 from hetune.profiling.jobs.queue import _digest
 from hetune.profiling.measure import problem as problem_module
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.measure.problem import units_of
+from hetune.profiling.measure.problem import plans_of, units_of
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.errors import CampaignError, GraphError
 from hetune.variants.frontend.presets import KERNELS, LAYERS
@@ -177,7 +176,7 @@ def test_kernels_are_problems_as_layers_are():
     assert len(asked) == len(set(asked))
     assert set(asked) == {(*one, width, width) for one in expected for width in (8, 16)}
     for problem in found:
-        plans = {plan_of(unit) for unit in units_of(problem)}
+        plans = set(plans_of(problem).values())
         assert (plans == {"vanilla"}) == (problem.layer in KERNELS)
 
 
@@ -241,13 +240,13 @@ def test_a_sample_measures_some_variants_of_what_is_costly():
     ]
     found: dict[ProblemSpec, list[str]] = {}
     for unit in units(campaign):
-        found.setdefault(unit.problem, []).append(plan_of(unit))
+        found.setdefault(unit.problem, []).append(plans_of(unit.problem)[unit.variant])
     assert costly
     assert not found.keys() & set(costly)
     parts = set()
     for problem, plans in found.items():
-        every = units_of(problem)
-        drawn, schedules = Counter(plans), Counter(plan_of(unit) for unit in every)
+        every = plans_of(problem).values()
+        drawn, schedules = Counter(plans), Counter(every)
         most = max(drawn.values())
         assert all(drawn[plan] >= min(most - 1, count) for plan, count in schedules.items())
         parts.add(len(plans) / len(every))
@@ -562,7 +561,7 @@ def test_a_job_s_digest_is_that_of_all_facts_and_keys_as_json():
 
 def test_a_thousand_graphs_have_the_same_programs_which_are_made_once(monkeypatch):
     made = []
-    monkeypatch.setattr(problem_module, "layer_program", lambda *asked: made.append(asked))
+    monkeypatch.setattr(problem_module, "preset_program", lambda *asked: made.append(asked))
     monkeypatch.setattr(problem_module, "variants_of", lambda program, device: ())
     for number in range(3):
         graph = recipe(f"g{number}", "typed", options={"nodes": 10 + number, "edges": 20})

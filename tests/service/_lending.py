@@ -11,7 +11,7 @@ import httpx
 
 from hetune.clients.http.leases import HttpLeases
 from hetune.profiling.jobs.leases import Leases
-from hetune.service.core.jobs.lending import Lending
+from hetune.service.core.jobs.work_leases import WorkLeases
 from hetune.service.http.asgi import App
 from hetune.service.server.app import application
 
@@ -26,7 +26,9 @@ class Bridge(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """The answer, read."""
-        return asyncio.run_coroutine_threadsafe(self._answer(request), self._loop).result(60)
+        content = request.read()  # what is sent may be pieces, which this loop does not wait for
+        whole = httpx.Request(request.method, request.url, headers=request.headers, content=content)
+        return asyncio.run_coroutine_threadsafe(self._answer(whole), self._loop).result(60)
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
         found = await self._transport.handle_async_request(request)
@@ -43,7 +45,7 @@ def lending_over_http(folder: Path) -> Iterator[Callable[[Leases], HttpLeases]]:
     thread.start()
 
     def lend(leases: Leases) -> HttpLeases:
-        app = application(replace(service, lending=Lending(lambda: leases)))
+        app = application(replace(service, lending=WorkLeases(lambda: leases)))
         return HttpLeases("http://service", transport=Bridge(app, loop))
 
     try:

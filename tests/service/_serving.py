@@ -19,7 +19,7 @@ import hetune
 from hetune import nn
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.jobs.measurements import Measurements
 from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.stack import describe
@@ -27,7 +27,7 @@ from hetune.service.core.service import Service
 from hetune.service.http.asgi import App
 from hetune.service.server.server import Server, bind, url_of
 
-LIMITS = Limits(json_bytes=20_000, body_bytes=200_000, nodes=1000, edges=5000, types=100)
+LIMITS = ServiceLimits(json_bytes=20_000, body_bytes=200_000, nodes=1000, edges=5000, types=100)
 
 
 def tiny_graph() -> hetune.HeteroGraph:
@@ -55,7 +55,7 @@ def tiny_features() -> torch.Tensor:
 
 
 def make_service(
-    folder: Path, backend: str = "torch", limits: Limits = LIMITS, **options: Any
+    folder: Path, backend: str = "torch", limits: ServiceLimits = LIMITS, **options: Any
 ) -> Service:
     """A service that keeps the model m."""
     engine = options.get("engine") or Engine(backend)

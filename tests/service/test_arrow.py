@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import hetune
 from hetune.service.core.formats.arrow_stream import MEDIA_TYPE, check, opened
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.arrow import graph_of_batches
 from hetune.service.server.app import application
 from hetune.variants.errors import GraphError, HetuneError, MalformedError, TooLargeError
@@ -283,7 +283,7 @@ def zeros(count):
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_what_is_compressed_counts_as_it_was_before(read, codec):
-    limits = Limits(edges=10**9, body_bytes=1_000_000)
+    limits = ServiceLimits(edges=10**9, body_bytes=1_000_000)
     content = stream(zeros(1_000_000), 10**9, compression=codec)
     assert len(content) < 100_000
     with pytest.raises(TooLargeError, match="16000000 bytes of decompressed buffers"):
@@ -319,8 +319,8 @@ def test_more_messages_than_can_be_meant(read):
     batch = content[len(head) : -8]
     many = head + batch * 70_000 + content[-8:]
     with pytest.raises(TooLargeError, match="messages"):
-        check(memoryview(many), Limits())
-    check(memoryview(head + batch * 1000 + content[-8:]), Limits())
+        check(memoryview(many), ServiceLimits())
+    check(memoryview(head + batch * 1000 + content[-8:]), ServiceLimits())
 
 
 @pytest.fixture(scope="module")

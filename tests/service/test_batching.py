@@ -14,7 +14,7 @@ from hetune import nn
 from hetune.clients import Client
 from hetune.costmodel.selector import Selector
 from hetune.service.core.inference import batching, joined
-from hetune.service.core.inference.run_request import Asked
+from hetune.service.core.inference.run_request import RunRequest
 from hetune.service.core.models.stack import describe
 from hetune.service.core.service import Service
 from hetune.service.server.app import application
@@ -86,7 +86,7 @@ def asked(service, name="some edges", seed=0, **options):
     """Reads a request on a graph, with features of its own."""
     graph = GRAPHS[name]
     x = torch.randn(graph.num_nodes, WIDTH, generator=torch.Generator().manual_seed(seed))
-    return Asked(service.graphs.add(graph), x, **options)
+    return RunRequest(service.graphs.add(graph), x, **options)
 
 
 def alone(service, request, model="deep"):
@@ -201,7 +201,7 @@ def test_threads_at_the_same_time(compiled):
 
 
 def test_nothing_is_by_default(service):
-    request = Asked(service.graphs.add(tiny_graph()), tiny_features())
+    request = RunRequest(service.graphs.add(tiny_graph()), tiny_features())
     service.batching.joined.after, service.batching.joined.gain = 1, 0.0
     assert joined_with(together(service, given([request] * 4), "m")) == [None] * 4
     assert value(service, SIZE) == 0

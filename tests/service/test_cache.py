@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 import hetune
 from hetune import nn
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.graphs import GraphStore, held_bytes
 from hetune.service.core.storage.cache import BytesCache
+from hetune.variants.graph.state import GraphSlot
 
 LIMIT = 10
 IDS = torch.tensor([0, 1])
@@ -86,7 +87,7 @@ def test_the_limit_holds_and_the_count_is_right(steps):
 
 
 def test_nobody_waits_for_a_graph_that_is_indexed(tmp_path):
-    store = GraphStore(tmp_path, Limits())
+    store = GraphStore(tmp_path, ServiceLimits())
     first, second = (hetune.HeteroGraph(IDS, IDS, num_nodes=n) for n in (2, 3))
     store.add(first)
     begun, held = threading.Event(), threading.Event()
@@ -96,7 +97,7 @@ def test_nobody_waits_for_a_graph_that_is_indexed(tmp_path):
         return held.wait(60)
 
     with ThreadPoolExecutor(2) as pool:
-        pool.submit(first.cached, "slow", build)
+        pool.submit(first.state.of, GraphSlot(), None, build)
         assert begun.wait(60)
         try:
             assert pool.submit(store.add, second).result(30) == second.fingerprint

@@ -1,7 +1,7 @@
 """What lies where: how long a device holds copies of graphs, and that devices' rows do not meet.
 
-There is no GPU. `NotedGround` copies as one does, and torch's fake tensors say whether what lies on
-different devices would meet.
+There is no GPU. `RecordedDevice` copies as one does, and torch's fake tensors say whether what lies
+on different devices would meet.
 """
 
 import gc
@@ -14,26 +14,26 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import hetune
 from hetune.service.core.graphs.graphs import indexed_bytes
 from hetune.service.core.models.copies import Copies
-from hetune.service.core.models.device import Gpu
+from hetune.service.core.models.device import GpuDevice
 from hetune.service.core.models.engine import Engine
 from hetune.variants.errors import TooLargeError
 from hetune.variants.graph import reach
 
-from ._ground import NotedGround
+from ._device import RecordedDevice
 from ._serving import make_service, tiny_features, tiny_graph
 
 X = tiny_features()
 
 
 @pytest.fixture
-def ground():
-    return NotedGround()
+def device():
+    return RecordedDevice()
 
 
 @pytest.fixture
-def service(tmp_path, ground):
+def service(tmp_path, device):
     """A service whose device is noted; what runs is the interpreter."""
-    return make_service(tmp_path / "data", engine=Engine("torch", ground))
+    return make_service(tmp_path / "data", engine=Engine("torch", device))
 
 
 # How long copies are held.
@@ -44,8 +44,8 @@ def graphs(count):
     return [hetune.generate("aifb", 0.01, seed) for seed in range(count)]
 
 
-def test_a_copy_goes_with_its_graph(ground):
-    copies = Copies(ground.place, 1 << 30)
+def test_a_copy_goes_with_its_graph(device):
+    copies = Copies(device.place, 1 << 30)
     graph = tiny_graph()
     assert copies.of(graph) is copies.of(graph)
     assert copies.nbytes == indexed_bytes(graph)
@@ -55,43 +55,43 @@ def test_a_copy_goes_with_its_graph(ground):
     assert (len(copies), copies.nbytes) == (0, 0)
 
 
-def test_over_the_limit_the_copy_used_longest_ago_goes(ground):
+def test_over_the_limit_the_copy_used_longest_ago_goes(device):
     first, second, third = graphs(3)
     size = max(map(indexed_bytes, (first, second, third)))
-    copies = Copies(ground.place, 2 * size)
+    copies = Copies(device.place, 2 * size)
     kept = copies.of(first)
     copies.of(second)
     assert copies.of(first) is kept
     copies.of(third)
     assert len(copies) == 2
     assert copies.of(first) is kept
-    ground.said.clear()
+    device.said.clear()
     copies.of(second)
-    assert ground.said == ["place"]
+    assert device.said == ["place"]
 
 
-def test_a_graph_over_the_limit_is_refused_before_it_is_copied(ground):
+def test_a_graph_over_the_limit_is_refused_before_it_is_copied(device):
     graph = tiny_graph()
-    copies = Copies(ground.place, indexed_bytes(graph) - 1)
+    copies = Copies(device.place, indexed_bytes(graph) - 1)
     with pytest.raises(TooLargeError, match="for a graph on the device"):
         copies.of(graph)
-    assert ground.said == []
+    assert device.said == []
 
 
-def test_copies_that_are_let_go_are_made_anew(ground):
-    copies = Copies(ground.place, 1 << 30)
+def test_copies_that_are_let_go_are_made_anew(device):
+    copies = Copies(device.place, 1 << 30)
     graph = tiny_graph()
     copies.of(graph)
     copies.clear()
     assert len(copies) == 0
     copies.of(graph)
-    assert ground.said == ["place", "place"]
+    assert device.said == ["place", "place"]
 
 
 # Devices do not meet: by torch's fake tensors, which have a device and no memory.
 
 
-class FakeGpu(Gpu):
+class FakeGpu(GpuDevice):
     """What it does to tensors is a GPU's."""
 
     architecture = None
@@ -100,7 +100,7 @@ class FakeGpu(Gpu):
         return 0.0
 
     def usage(self):
-        return replace(NotedGround().usage(), total=1 << 30)
+        return replace(RecordedDevice().usage(), total=1 << 30)
 
 
 class FakeLayer:

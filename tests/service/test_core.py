@@ -14,7 +14,7 @@ from hetune import nn
 from hetune.costmodel.selector import Selector
 from hetune.service.core.formats import message
 from hetune.service.core.formats.documents import parse
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs import graphs
 from hetune.service.core.graphs.document import GraphHeader, arrays_of, graph_of, header_of
 from hetune.service.core.graphs.files import GraphFiles
@@ -37,7 +37,7 @@ from hetune.variants.errors import (
 
 from ._serving import files_left
 
-SMALL = Limits(nodes=100, edges=100, types=10)
+SMALL = ServiceLimits(nodes=100, edges=100, types=10)
 
 
 # Messages.

@@ -15,10 +15,10 @@ from hetune.service.core.formats.message import MEDIA_TYPE, pack, unpack
 from hetune.service.core.models.engine import Engine
 from hetune.service.server.app import application
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.plan.sides import id_on
+from hetune.variants.plan.sides import run_on
 from hetune.variants.runtime.domain import Domain
 
-from ._ground import NotedGround
+from ._device import RecordedDevice
 from ._serving import asking, make_service, tiny_features, tiny_graph, tiny_layers
 
 pytest.importorskip("triton", reason="no triton: pip install 'hetune[triton]'")
@@ -27,13 +27,13 @@ BINARY = {"Content-Type": MEDIA_TYPE}
 
 
 @pytest.fixture(scope="module")
-def ground():
-    return NotedGround()
+def device():
+    return RecordedDevice()
 
 
 @pytest.fixture(scope="module")
-def service(ground, tmp_path_factory):
-    engine = Engine("triton", ground)
+def service(device, tmp_path_factory):
+    engine = Engine("triton", device)
     return make_service(tmp_path_factory.mktemp("data"), engine=engine)
 
 
@@ -77,15 +77,15 @@ def ask(http, tensors, document):
     return unpack(answer.content).tensors
 
 
-def test_a_run_equals_one_in_process(http, id, ground, wanted):
-    ground.said.clear()
+def test_a_run_equals_one_in_process(http, id, device, wanted):
+    device.said.clear()
     found = ask(http, {"x": X}, f'{{"graph": "{id}", "outputs": [0, 1]}}')
-    assert ground.said == ["place", "put", "fetch", "fetch"]
+    assert device.said == ["place", "put", "fetch", "fetch"]
     assert close(found["out/0"], wanted[0])
     assert close(found["out/1"], wanted[1])
-    ground.said.clear()
+    device.said.clear()
     ask(http, {"x": X}, f'{{"graph": "{id}"}}')
-    assert ground.said == ["put", "fetch"]
+    assert device.said == ["put", "fetch"]
 
 
 def test_the_same_variants_are_offered_and_run(service, http, id):
@@ -93,7 +93,7 @@ def test_the_same_variants_are_offered_and_run(service, http, id):
     model, side = service.models.get("m"), Domain(service.graphs.get(id)).side
     for layer, compiled in zip(chosen, model.compiled, strict=True):
         offered = {candidate["variant"] for candidate in layer["explanation"]["candidates"]}
-        assert offered == {id_on(each, side, compiled.variants) for each in compiled.variants}
+        assert offered == {v.id for v in run_on(tuple(compiled._promoted.values()), side)}
         assert layer["variant"] in offered
     ran = http.post("/v1/models/m/infer", json={"graph": id, "features": X.tolist()}).json()
     assert [layer["variant"] for layer in ran["layers"]] == [layer["variant"] for layer in chosen]
@@ -161,8 +161,8 @@ class Full(TritonBackend):
 
 
 def test_what_goes_wrong_on_the_device_is_told(tmp_path):
-    ground = NotedGround()
-    service = make_service(tmp_path / "data", engine=Engine(Full(), ground))
+    device = RecordedDevice()
+    service = make_service(tmp_path / "data", engine=Engine(Full(), device))
     inline = {"src": [0], "dst": [1], "etype": [0], "num_nodes": 2, "num_etypes": 2}
     body = {"graph": inline, "features": [[0.0] * 4] * 2}
     with asking(application(service)) as client:
@@ -170,9 +170,9 @@ def test_what_goes_wrong_on_the_device_is_told(tmp_path):
         assert answer.status_code == 503
         assert answer.json()["type"] == "urn:hetune:error:DeviceMemoryError"
         assert "rows of some nodes" in answer.json()["detail"]
-        assert ground.said[-1] == "release"
+        assert device.said[-1] == "release"
         assert client.get("/v1/health/ready").status_code == 200
-        ground.gone = True
+        device.gone = True
         for probe in ("/v1/health/ready", "/v2/health/ready"):
             gone = httpx.get(f"{client.base_url}{probe}", timeout=60)
             assert gone.status_code == 503

@@ -1,6 +1,6 @@
 """Layers on a device: what is copied and when, what fits, and what comes of its failures.
 
-There is no GPU. `NotedGround` copies as one does.
+There is no GPU. `RecordedDevice` copies as one does.
 """
 
 import weakref
@@ -13,9 +13,9 @@ import torch
 
 import hetune
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.graphs import indexed_bytes
-from hetune.service.core.models.device import Gpu, Host
+from hetune.service.core.models.device import GpuDevice, HostDevice
 from hetune.service.core.models.engine import Engine
 from hetune.service.core.service import Service
 from hetune.variants.backends.torch.backend import TorchBackend
@@ -28,7 +28,7 @@ from hetune.variants.errors import (
     VariantError,
 )
 
-from ._ground import NotedGround
+from ._device import RecordedDevice
 from ._serving import make_service, tiny_features, tiny_graph
 from .test_metrics import value
 
@@ -41,14 +41,14 @@ TRITON = pytest.mark.skipif(
 
 
 @pytest.fixture
-def ground():
-    return NotedGround()
+def device():
+    return RecordedDevice()
 
 
 @pytest.fixture
-def service(tmp_path, ground):
+def service(tmp_path, device):
     """A service whose device is noted; what runs is the interpreter."""
-    return make_service(tmp_path / "data", engine=Engine("torch", ground))
+    return make_service(tmp_path / "data", engine=Engine("torch", device))
 
 
 @pytest.fixture
@@ -60,47 +60,47 @@ def host(tmp_path):
 # What is copied.
 
 
-def test_a_graph_travels_once_features_and_rows_with_each_run(service, ground, host):
+def test_a_graph_travels_once_features_and_rows_with_each_run(service, device, host):
     id = service.graphs.add(tiny_graph())
     first = service.inference.run("m", id, X)
-    assert ground.said == ["place", "put", "fetch"]
+    assert device.said == ["place", "put", "fetch"]
     again = service.inference.run("m", id, X)
-    assert ground.said[3:] == ["put", "fetch"]
-    assert ground.holds(first)
-    assert ground.holds(again)
+    assert device.said[3:] == ["put", "fetch"]
+    assert device.holds(first)
+    assert device.holds(again)
     assert torch.equal(first.out, host.inference.run("m", tiny_graph(), X).out)
 
 
 @pytest.mark.parametrize("subset", ["full", "reach"])
 @pytest.mark.parametrize("nodes", [torch.tensor([4, 0, 4]), {"paper": torch.tensor([2])}])
-def test_of_some_nodes_only_their_rows_come_back(service, ground, host, nodes, subset):
+def test_of_some_nodes_only_their_rows_come_back(service, device, host, nodes, subset):
     asked = {"nodes": nodes, "subset": subset, "outputs": [0, 1]}
     found = service.inference.run("m", tiny_graph(), X, **asked)
     wanted = host.inference.run("m", tiny_graph(), X, **asked)
-    assert ground.said.count("put") == 1
-    assert ground.said.count("fetch") == 2
-    assert ground.holds(found)
+    assert device.said.count("put") == 1
+    assert device.said.count("fetch") == 2
+    assert device.holds(found)
     for number, rows in wanted.outputs.items():
         got = found.outputs[number]
         for name in rows if isinstance(rows, dict) else [...]:
             assert torch.equal(got[name], rows[name])
 
 
-def test_types_are_parts_of_what_came_back_as_a_whole(service, ground):
+def test_types_are_parts_of_what_came_back_as_a_whole(service, device):
     by_type = {"author": X[:3], "paper": X[3:]}
     found = service.inference.run("m", tiny_graph(), by_type)
     assert set(found.out) == {"author", "paper"}
-    assert ground.said.count("fetch") == 1
-    assert ground.holds(found)
+    assert device.said.count("fetch") == 1
+    assert device.holds(found)
 
 
-def test_features_that_are_kept_stay_the_host_s(service, ground):
+def test_features_that_are_kept_stay_the_host_s(service, device):
     id = service.graphs.add(tiny_graph())
     service.features.put(id, "base", X)
     kept = service.features.resolve(id, "base")
     one, other = (service.inference.run("m", id, kept).out for _ in range(2))
     assert torch.equal(one, other)
-    assert ground.said.count("put") == 2
+    assert device.said.count("put") == 2
     assert torch.equal(service.features.resolve(id, "base"), X)
 
 
@@ -144,9 +144,9 @@ class Recorder:
 
 @TRITON
 @pytest.mark.parametrize(("wanted", "recorded"), [(False, 0), (None, 0), (True, 1)])
-def test_runs_that_repeat_are_replayed_if_that_is_asked_for(tmp_path, ground, wanted, recorded):
+def test_runs_that_repeat_are_replayed_if_that_is_asked_for(tmp_path, device, wanted, recorded):
     """Left to hetune these are not: they start no more kernels than replaying them would."""
-    service = make_service(tmp_path / "data", engine=Engine("triton", ground, cuda_graph=wanted))
+    service = make_service(tmp_path / "data", engine=Engine("triton", device, cuda_graph=wanted))
     recorders = []
     for layer in service.models.get("m").compiled:
         layer._runs.recorder = Recorder()
@@ -158,14 +158,14 @@ def test_runs_that_repeat_are_replayed_if_that_is_asked_for(tmp_path, ground, wa
     assert not torch.equal(outs[2], outs[0])
 
 
-def test_a_sample_of_regret_runs_there_too(service, ground):
+def test_a_sample_of_regret_runs_there_too(service, device):
     id = service.graphs.add(tiny_graph())
     service.regret.rate = 1.0
     service.inference.run("m", id, X)
     sample = service.regret.take()
-    ground.said.clear()
+    device.said.clear()
     assert [sample.run(variant) for variant in sample.variants] == [1.0] * 3
-    assert ground.said == ["place"]
+    assert device.said == ["place"]
 
 
 def test_on_the_host_nothing_is_copied(host):
@@ -181,23 +181,23 @@ def test_on_the_host_nothing_is_copied(host):
 
 
 def test_limits_are_shares_of_the_device_s_memory():
-    engine = Engine("torch", NotedGround(total=1000))
+    engine = Engine("torch", RecordedDevice(total=1000))
     assert engine.most_bytes == 900
-    assert engine.within(Limits(run_bytes=10_000)).run_bytes == 300
-    assert engine.within(Limits(run_bytes=10)).run_bytes == 10
-    assert engine.weight_bytes(Limits()) == 75
-    assert Engine("torch", NotedGround(), most_bytes=60).within(Limits()).run_bytes == 20
+    assert engine.within(ServiceLimits(run_bytes=10_000)).run_bytes == 300
+    assert engine.within(ServiceLimits(run_bytes=10)).run_bytes == 10
+    assert engine.weight_bytes(ServiceLimits()) == 75
+    assert Engine("torch", RecordedDevice(), most_bytes=60).within(ServiceLimits()).run_bytes == 20
 
 
 @pytest.mark.parametrize(
     ("total", "text"), [(400, "features and outputs"), (3000, "a graph on the device")]
 )
 def test_what_would_not_fit_is_refused_before_it_is_copied(tmp_path, total, text):
-    ground = NotedGround(total)
-    service = make_service(tmp_path / "data", engine=Engine("torch", ground))
+    device = RecordedDevice(total)
+    service = make_service(tmp_path / "data", engine=Engine("torch", device))
     with pytest.raises(TooLargeError, match=text):
         service.inference.run("m", tiny_graph(), X)
-    assert ground.said == []
+    assert device.said == []
 
 
 # Failures.
@@ -222,8 +222,8 @@ class Failing(TorchBackend):
         return fail
 
 
-def failing(tmp_path, ground, error):
-    service = make_service(tmp_path / "data", engine=Engine(Failing(error), ground))
+def failing(tmp_path, device, error):
+    service = make_service(tmp_path / "data", engine=Engine(Failing(error), device))
     return service, service.graphs.add(tiny_graph())
 
 
@@ -237,23 +237,23 @@ def failing(tmp_path, ground, error):
     ids=["torch", "elsewhere", "driver"],
 )
 def test_out_of_memory_gives_back_what_is_kept_and_lives_on(
-    tmp_path, ground, caplog, monkeypatch, error
+    tmp_path, device, caplog, monkeypatch, error
 ):
-    service, id = failing(tmp_path, ground, error)
-    release, left = ground.release, []
+    service, id = failing(tmp_path, device, error)
+    release, left = device.release, []
 
     def noted_release():
         left.append(service.engine.backend.held())
         release()
 
-    monkeypatch.setattr(ground, "release", noted_release)
+    monkeypatch.setattr(device, "release", noted_release)
     service.engine.graph(hetune.generate("aifb", 0.01))
     with pytest.raises(DeviceMemoryError, match=r"cpu has no memory left.*device_memory"):
         service.inference.run("m", id, X)
     assert left == [None]  # what the run held has gone before
     assert "out of memory" in caplog.text
     assert len(service.engine.copies) == 0
-    assert ground.said[-1] == "release"
+    assert device.said[-1] == "release"
     service.engine.backend.error = None
     service.check_ready()
     assert service.inference.run("m", id, X).out.shape == (7, 4)
@@ -268,23 +268,23 @@ def test_out_of_memory_gives_back_what_is_kept_and_lives_on(
     ],
     ids=["torch", "triton", "driver"],
 )
-def test_a_device_that_fails_is_an_error_of_its_own(tmp_path, ground, error):
-    service, id = failing(tmp_path, ground, error)
+def test_a_device_that_fails_is_an_error_of_its_own(tmp_path, device, error):
+    service, id = failing(tmp_path, device, error)
     with pytest.raises(DeviceError, match="illegal memory access was encountered; restart"):
         service.inference.run("m", id, X)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), InputError("[CUDA] x"), ValueError()])
-def test_other_errors_are_what_they_are(tmp_path, ground, error):
-    service, id = failing(tmp_path, ground, error)
+def test_other_errors_are_what_they_are(tmp_path, device, error):
+    service, id = failing(tmp_path, device, error)
     with pytest.raises(type(error)) as info:
         service.inference.run("m", id, X)
     assert info.value is error
 
 
-def test_a_device_that_is_gone_makes_the_service_unready(service, ground):
+def test_a_device_that_is_gone_makes_the_service_unready(service, device):
     service.check_ready()
-    ground.gone = True
+    device.gone = True
     with pytest.raises(DeviceError, match=r"does not answer \(CUDA error: it has fallen off the"):
         service.check_ready()
 
@@ -292,7 +292,7 @@ def test_a_device_that_is_gone_makes_the_service_unready(service, ground):
 # What it is told.
 
 
-def test_metrics_tell_the_device_and_its_memory(service, ground):
+def test_metrics_tell_the_device_and_its_memory(service, device):
     id = service.graphs.add(tiny_graph())
     service.inference.run("m", id, X)
     assert value(service, "hetune_device_info", device="cpu", backend="torch") == 1
@@ -323,13 +323,13 @@ def test_without_a_gpu_there_is_no_engine_for_one(monkeypatch):
     with pytest.raises(InputError, match="cuda_graph is auto, which is for GPUs"):
         Engine.on("cpu", cuda_graph="auto")
     assert Engine.on("cpu").backend.name == "cpp"
-    assert isinstance(Engine.on("cpu").ground, Host)
+    assert isinstance(Engine.on("cpu").device, HostDevice)
 
 
 def test_only_what_is_compiled_is_built_ahead(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert (Engine("cpp").builds_for, Engine("torch").builds_for) == ("cpu", None)
-    gpu = Gpu(torch.device("cuda", 0))
+    gpu = GpuDevice(torch.device("cuda", 0))
     capability = 9, 0
     assert gpu.architecture == "cuda:sm_90"
     capability = 7, 5

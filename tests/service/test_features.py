@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import hetune
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs import files as graph_files
 from hetune.service.core.graphs.features import FeatureStore
 from hetune.service.core.graphs.graphs import GraphStore
@@ -29,7 +29,7 @@ def ring(nodes: int) -> hetune.HeteroGraph:
 
 def opened(root, **limits):
     """Stores over a folder."""
-    limit = Limits(**limits)
+    limit = ServiceLimits(**limits)
     graphs = GraphStore(root / "graphs", limit)
     return graphs, FeatureStore(graphs, limit)
 

@@ -1,11 +1,9 @@
 """Files with a flipped bit: what they say is right, or they are refused; the others go on."""
 
-import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
 import torch
-from safetensors.torch import load, save
 from tests.costmodel._synthetic import small_model
 
 from hetune.costmodel.calibration import Calibration, load_calibration
@@ -13,7 +11,7 @@ from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model import bundle
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.service.core.keys.keys import FILE, Keys
-from hetune.service.core.keys.scopes import Scope
+from hetune.service.core.keys.scopes import KeyScope
 from hetune.service.core.models.models import ModelStore
 from hetune.service.core.models.stack import describe
 from hetune.service.server.app import application
@@ -38,13 +36,6 @@ def flipped(path, step=STEP):
         path.write_bytes(changed)
         yield place
     path.write_bytes(content)
-
-
-def without_digest(path):
-    """A model's file as earlier releases wrote it."""
-    content = path.read_bytes()
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    path.write_bytes(save(load(content), {"document": header["__metadata__"]["document"]}))
 
 
 def fresh(service):
@@ -81,7 +72,7 @@ def test_an_alias_never_names_another_version(service, layers):
 
 def test_a_key_is_never_good_for_more_or_longer(tmp_path):
     keys = Keys(tmp_path / FILE)
-    _, secret = keys.create("one", [Scope.infer], timedelta(days=1))
+    _, secret = keys.create("one", [KeyScope.infer], timedelta(days=1))
     before = keys.find(secret)
     for place in flipped(keys.path, 3):
         try:
@@ -188,24 +179,3 @@ def test_damaged_aliases_of_cost_models_are_a_503(service, content):
         assert http.get("/ui/cost-models").status_code == 503
         assert http.get("/v1/models").status_code == 200
         assert http.get("/").status_code == 200
-
-
-# What earlier releases wrote.
-
-
-def test_a_model_without_a_digest_gets_one_when_it_is_loaded(service, layers):
-    description, weights = describe(layers)
-    [path] = service.models.folder.root.glob("model-m/1.safetensors")
-    without_digest(path)
-    before = path.stat().st_size
-    assert fresh(service).get("m").version == 1
-    assert path.stat().st_size > before
-    without_digest(path)
-    assert not service.models.add("m", 1, description, weights)  # still the same
-
-
-def test_an_alias_may_be_a_number_alone(service):
-    service.models.set_alias("m", "live", 1)
-    [path] = service.models.folder.root.glob("model-m/live.alias")
-    path.write_text("1")
-    assert service.models.get("m@live").version == 1

@@ -16,7 +16,7 @@ from tests.costmodel.test_shelf import model_of, report
 from hetune.costmodel.following import GIVEN
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.service.core.inference.selection import Selection
+from hetune.service.core.inference.selection import VariantSelection
 from hetune.service.core.models.stack import describe
 from hetune.service.core.service import Service
 from hetune.service.server.app import application
@@ -133,7 +133,7 @@ def test_all_layers_of_a_request_are_chosen_by_one_model(service):
     current = SimpleNamespace(selector=slow, model="either")
     selection = service.selection
     object.__setattr__(selection, "_active", lambda: current)
-    assert isinstance(selection, Selection)
+    assert isinstance(selection, VariantSelection)
     stop = threading.Event()
 
     def change():

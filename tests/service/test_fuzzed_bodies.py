@@ -13,7 +13,7 @@ from tests.full import FULL
 from tests.profiling._jobs_suite import MACHINE, some_units
 
 import hetune
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.http.access import NEEDS
 from hetune.service.http.problems import MEDIA_TYPE, STATUS
 from hetune.service.server.app import application
@@ -23,7 +23,9 @@ from ._mutations import FORM, bodies, mutated
 from ._serving import make_service, serving, tiny_features, tiny_graph
 
 COUNT = 10_000 if FULL else 300
-LIMITS = Limits(nodes=10_000, edges=50_000, types=2_000, json_bytes=1 << 20, body_bytes=4 << 20)
+LIMITS = ServiceLimits(
+    nodes=10_000, edges=50_000, types=2_000, json_bytes=1 << 20, body_bytes=4 << 20
+)
 GOOD = {200, 201, 204, 303, 307}
 BAD = {400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429}
 UNAVAILABLE = {504}

@@ -5,7 +5,7 @@ import pytest
 import hetune
 from hetune.profiling.testing.jobs import some_units
 from hetune.profiling.testing.records import MACHINE
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.jobs.campaigns import campaign_of
 from hetune.service.core.jobs.work_documents import ClaimRequest
 from hetune.service.core.models.stack import describe
@@ -74,7 +74,7 @@ def graph_named(etype, ntype="paper"):
 
 @pytest.mark.parametrize("name", ["a\nb", "\x1b]0;owned\x07", "\x7f", "a\x9b31m", "\x00"])
 def test_names_hold_no_control_characters(service, layers, name):
-    limits = Limits()
+    limits = ServiceLimits()
     campaign = {
         "name": name,
         "layers": ["rgcn"],

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from hetune.service.http.work import Work
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.server.app import application, routes
 
 from ._serving import asking, make_service, tiny_graph
@@ -48,7 +48,7 @@ def served(tmp_path_factory):
     service.graphs.add(tiny_graph())
     paths = [
         (method.upper(), path)
-        for path, methods in routes(Work.of(service)).openapi()["paths"].items()
+        for path, methods in routes(Dispatcher.of(service)).openapi()["paths"].items()
         for method in methods
         if "{" in path
     ]

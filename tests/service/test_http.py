@@ -16,9 +16,9 @@ import torch
 from hetune.service.core.formats.documents import parse
 from hetune.service.core.formats.message import MEDIA_TYPE, pack, unpack
 from hetune.service.core.models.description import ModelDescription
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.problems import status_of
 from hetune.service.http.routes.examples import EXAMPLES
-from hetune.service.http.work import Work
 from hetune.service.server.app import application, routes
 from hetune.variants import errors
 from hetune.variants.errors import InputError
@@ -570,7 +570,7 @@ def test_every_route_is_documented(service):
     documented = set(re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (/\S+)`", page))
     found = {
         (method.upper(), path)
-        for path, methods in routes(Work.of(service)).openapi()["paths"].items()
+        for path, methods in routes(Dispatcher.of(service)).openapi()["paths"].items()
         for method in methods
     }
     assert documented == found | {("GET", "/v1/openapi.json")}

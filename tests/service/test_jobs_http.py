@@ -372,7 +372,7 @@ def test_events_end_with_the_service(service, queue):
 
 
 def test_only_so_many_watch(service, queue, monkeypatch):
-    monkeypatch.setattr("hetune.service.http.work._WATCHING", 0)
+    monkeypatch.setattr("hetune.service.http.dispatcher._WATCHING", 0)
     job = queue.submit_units("mine", some_units(1))
     with serving(application(service)) as url:
         is_problem(httpx.get(f"{url}{JOBS}/{job.id}/events", timeout=60), 429, "BusyError")

@@ -9,7 +9,7 @@ import pytest
 
 from hetune.service.core.keys.access import Access
 from hetune.service.core.keys.keys import Keys
-from hetune.service.core.keys.scopes import Caller, Scope
+from hetune.service.core.keys.scopes import Caller, KeyScope
 from hetune.variants import errors
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
@@ -27,9 +27,9 @@ def keys(path):
 
 
 def test_a_key_is_found_by_its_secret_alone(keys, path):
-    made, secret = keys.create("ci", {Scope.profile, Scope.infer})
+    made, secret = keys.create("ci", {KeyScope.profile, KeyScope.infer})
     assert re.fullmatch(rf"hetune_{made.id}_[0-9a-f]{{64}}", secret)
-    assert (made.name, made.scopes) == ("ci", (Scope.infer, Scope.profile))
+    assert (made.name, made.scopes) == ("ci", (KeyScope.infer, KeyScope.profile))
     assert (made.created, made.expires, made.revoked) == (NOW, None, None)
     assert keys.find(secret) == Keys(path).find(secret) == made
     last = "0" if secret[-1] != "0" else "1"
@@ -38,7 +38,7 @@ def test_a_key_is_found_by_its_secret_alone(keys, path):
 
 
 def test_secrets_are_not_kept_and_nobody_else_reads_the_file(keys, path):
-    made, secret = keys.create("ci", [Scope.admin])
+    made, secret = keys.create("ci", [KeyScope.admin])
     text = path.read_text()
     assert secret not in text
     assert secret.rpartition("_")[2] not in text
@@ -49,9 +49,9 @@ def test_secrets_are_not_kept_and_nobody_else_reads_the_file(keys, path):
 def test_what_another_process_changes_is_seen_at_once(keys, path):
     assert keys.all() == ()
     other = Keys(path)
-    made, secret = other.create("one", [Scope.infer])
+    made, secret = other.create("one", [KeyScope.infer])
     assert keys.find(secret) == made
-    other.create("two", [Scope.infer])
+    other.create("two", [KeyScope.infer])
     assert [key.name for key in keys.all()] == ["one", "two"]
     revoked = other.revoke("one")
     assert keys.find(secret) == revoked
@@ -60,7 +60,7 @@ def test_what_another_process_changes_is_seen_at_once(keys, path):
 
 
 def test_a_file_that_is_as_it_was_is_not_read_again(keys, path, monkeypatch):
-    _, secret = keys.create("one", [Scope.infer])
+    _, secret = keys.create("one", [KeyScope.infer])
     assert keys.find(secret)
     monkeypatch.setattr(type(path), "open", lambda *_: pytest.fail("it is read"))
     assert keys.find(secret)
@@ -68,7 +68,7 @@ def test_a_file_that_is_as_it_was_is_not_read_again(keys, path, monkeypatch):
 
 def test_keys_made_at_the_same_time_are_all_there(path):
     def make(number):
-        Keys(path).create(f"k{number}", [Scope.infer])
+        Keys(path).create(f"k{number}", [KeyScope.infer])
 
     threads = [threading.Thread(target=make, args=(n,)) for n in range(8)]
     for thread in threads:
@@ -89,13 +89,13 @@ def test_keys_made_at_the_same_time_are_all_there(path):
     ],
 )
 def test_keys_expire(keys, after, trouble):
-    made, _ = keys.create("ci", [Scope.infer], DAY)
+    made, _ = keys.create("ci", [KeyScope.infer], DAY)
     assert made.expires == NOW + DAY
     assert made.trouble(NOW + after) == trouble
 
 
 def test_a_revoked_key_is_revoked_whenever_it_would_have_expired(keys):
-    made, _ = keys.create("ci", [Scope.infer], DAY)
+    made, _ = keys.create("ci", [KeyScope.infer], DAY)
     assert keys.revoke(made.id).trouble(NOW) == "was revoked on 2026-01-31 00:00 UTC"
     assert keys.all()[0].trouble(NOW + 2 * DAY) == "was revoked on 2026-01-31 00:00 UTC"
     with pytest.raises(errors.NotFoundError, match="could be revoked"):
@@ -103,26 +103,26 @@ def test_a_revoked_key_is_revoked_whenever_it_would_have_expired(keys):
 
 
 def test_a_name_is_free_again_once_its_key_is_revoked(keys):
-    keys.create("ci", [Scope.infer])
+    keys.create("ci", [KeyScope.infer])
     with pytest.raises(errors.ConflictError, match="'ci'"):
-        keys.create("ci", [Scope.admin])
+        keys.create("ci", [KeyScope.admin])
     keys.revoke("ci")
-    keys.create("ci", [Scope.admin])
-    assert [key.scopes for key in keys.all()] == [(Scope.infer,), (Scope.admin,)]
+    keys.create("ci", [KeyScope.admin])
+    assert [key.scopes for key in keys.all()] == [(KeyScope.infer,), (KeyScope.admin,)]
 
 
 @pytest.mark.parametrize(
     ("name", "scopes", "lasts", "message"),
     [
-        ("", [Scope.infer], None, "no name"),
-        ("a b", [Scope.infer], None, "no name"),
-        ("a\n", [Scope.infer], None, "no name"),
-        ("-a", [Scope.infer], None, "no name"),
-        ("a" * 65, [Scope.infer], None, "no name"),
-        ("root", [Scope.infer], None, "not 'root'"),
+        ("", [KeyScope.infer], None, "no name"),
+        ("a b", [KeyScope.infer], None, "no name"),
+        ("a\n", [KeyScope.infer], None, "no name"),
+        ("-a", [KeyScope.infer], None, "no name"),
+        ("a" * 65, [KeyScope.infer], None, "no name"),
+        ("root", [KeyScope.infer], None, "not 'root'"),
         ("a", [], None, "infer, profile, metrics, admin"),
-        ("a", [Scope.infer], timedelta(0), "already"),
-        ("a", [Scope.infer], timedelta.max, "too far"),
+        ("a", [KeyScope.infer], timedelta(0), "already"),
+        ("a", [KeyScope.infer], timedelta.max, "too far"),
     ],
     ids=range(9),
 )
@@ -138,9 +138,9 @@ def test_keys_that_are_not_made(keys, path, name, scopes, lasts, message):
     ids=range(6),
 )
 def test_a_damaged_file_lets_nobody_in_and_is_not_written_over(keys, path, content):
-    _, secret = keys.create("ci", [Scope.infer])
+    _, secret = keys.create("ci", [KeyScope.infer])
     path.write_bytes(content)
-    for use in (keys.all, lambda: keys.find(secret), lambda: keys.create("new", [Scope.infer])):
+    for use in (keys.all, lambda: keys.find(secret), lambda: keys.create("new", [KeyScope.infer])):
         with pytest.raises(errors.FolderError, match=r"keys\.json.*restore it"):
             use()
     assert path.read_bytes() == content
@@ -149,14 +149,14 @@ def test_a_damaged_file_lets_nobody_in_and_is_not_written_over(keys, path, conte
 def test_a_folder_that_cannot_be_used(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(errors.FolderError, match="cannot write the keys"):
-        Keys(tmp_path / "file" / "keys.json").create("ci", [Scope.infer])
+        Keys(tmp_path / "file" / "keys.json").create("ci", [KeyScope.infer])
     (tmp_path / "keys.json").mkdir()
     with pytest.raises(errors.FolderError, match="cannot read the keys"):
         Keys(tmp_path / "keys.json").all()
 
 
 def test_keys_are_there_whole_or_not_at_all(keys, path, monkeypatch):
-    keys.create("ci", [Scope.infer])
+    keys.create("ci", [KeyScope.infer])
     before = path.read_bytes()
 
     def full(*_):
@@ -178,7 +178,7 @@ def test_without_any_key_everybody_is_let_in(keys):
 
 def test_what_was_closed_stays_closed(keys, path):
     access = Access(keys)
-    keys.create("ci", [Scope.infer])
+    keys.create("ci", [KeyScope.infer])
     assert not access.is_open
     keys.revoke("ci")
     assert not access.is_open
@@ -190,7 +190,7 @@ def test_what_was_closed_stays_closed(keys, path):
 def test_the_root_key_needs_no_file(keys, path):
     path.parent.mkdir()
     path.write_bytes(b"damaged")
-    assert Access(keys, "sesame").caller("sesame") == Caller("root", frozenset({Scope.admin}))
+    assert Access(keys, "sesame").caller("sesame") == Caller("root", frozenset({KeyScope.admin}))
     with pytest.raises(errors.FolderError):
         Access(keys)
 
@@ -204,7 +204,7 @@ def test_root_keys_that_no_header_can_hold(keys, root):
     assert "same" not in str(caught.value)
 
 
-INFER, PROFILE, ADMIN = Scope.infer, Scope.profile, Scope.admin
+INFER, PROFILE, ADMIN = KeyScope.infer, KeyScope.profile, KeyScope.admin
 
 
 @pytest.mark.parametrize(

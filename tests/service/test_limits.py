@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from hetune.service.core.formats import limits
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 
 
 @pytest.mark.parametrize(
@@ -15,4 +15,4 @@ from hetune.service.core.formats.limits import Limits
 def test_shares_are_of_what_the_process_may_have(monkeypatch, machine, container, memory):
     monkeypatch.setattr(limits.psutil, "virtual_memory", lambda: SimpleNamespace(total=machine))
     monkeypatch.setattr(limits, "read_memory_limit", lambda: container)
-    assert (Limits().run_bytes, Limits().loaded_bytes) == (memory // 2, memory // 4)
+    assert (ServiceLimits().run_bytes, ServiceLimits().loaded_bytes) == (memory // 2, memory // 4)

@@ -5,7 +5,7 @@ import pytest
 
 from hetune.service.core.keys.access import SHORTEST, weakness
 from hetune.service.core.keys.keys import FILE, Keys
-from hetune.service.core.keys.scopes import Scope
+from hetune.service.core.keys.scopes import KeyScope
 from hetune.service.pages.attempts import MOST, SECONDS, Attempts
 from hetune.service.pages.sessions import Sessions
 from hetune.service.server.app import application
@@ -102,7 +102,7 @@ def test_weak_root_keys(key, said):
 
 def test_a_service_whose_keys_cannot_be_read_is_not_ready(service):
     keys = Keys(service.folder.root / FILE)
-    keys.create("one", [Scope.admin])
+    keys.create("one", [KeyScope.admin])
     whole = keys.path.read_bytes()
     with logged() as log, serving(application(service, key=ROOT)) as url:
 

@@ -100,7 +100,7 @@ def test_refusals_are_told_together(service, monkeypatch):
         scope = {"type": "http", "method": "POST", "path": path, "state": {}, "headers": []}
         await observed(scope, None, None)
 
-    observed = observe.Observed(app, service.metrics)
+    observed = observe.RequestObserver(app, service.metrics)
     with logged(logging.INFO) as log:
         for path, seconds in (
             *[("/refused", 0.0)] * 4,

@@ -19,7 +19,7 @@ from hetune.service.core.inference import gauges as told
 from hetune.service.core.jobs.documents import JobRequest
 from hetune.service.core.models.stack import describe
 from hetune.service.core.service import Service
-from hetune.service.http.work import Work
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.server.app import application, routes
 from hetune.variants.errors import CompileError, FolderError, MemoryLimitError
 from hetune.variants.registry.default import default_registry, override_default_registry
@@ -142,7 +142,7 @@ def test_the_dashboard_s_panels_have_names_and_places_of_their_own():
 def test_every_route_is_counted_under_its_template(service):
     found = [
         (method.upper(), path)
-        for path, methods in routes(Work.of(service)).openapi()["paths"].items()
+        for path, methods in routes(Dispatcher.of(service)).openapi()["paths"].items()
         for method in methods
     ]
     with serving(application(service)) as url:
@@ -377,7 +377,7 @@ def test_what_takes_long_to_look_up_is_not_waited_for(monkeypatch):
         assert answer.wait(30)
         return 7
 
-    found = told.Seldom(look)
+    found = told.CachedValue(look)
     assert [found.get(), found.get()] == [None, None]
     answer.set()
     monkeypatch.setattr(told, "_PATIENCE_SECONDS", 30)
@@ -395,7 +395,7 @@ def test_what_is_found_while_it_is_asked_for_is_not_looked_up_again(monkeypatch)
         assert answer.wait(30)
         return 7
 
-    found = told.Seldom(look)
+    found = told.CachedValue(look)
     assert found.get() is None
     thread = found._looking
 

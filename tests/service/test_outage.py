@@ -3,7 +3,7 @@
 import pytest
 
 from hetune.profiling.jobs.queue import JobQueue
-from hetune.service.core.storage.outage import Outage
+from hetune.service.core.storage.outage import OutageLog
 from hetune.service.server.app import application
 from hetune.variants.errors import StoreError
 
@@ -45,7 +45,7 @@ def test_it_is_told_once(service, monkeypatch):
 
 
 def test_what_began_before_it_failed_does_not_say_that_it_is_back(caplog):
-    outage = Outage(StoreError, "it cannot be used", "it answers again")
+    outage = OutageLog(StoreError, "it cannot be used", "it answers again")
     outage.note(StoreError("gone"))
     outage.watched(lambda: outage.note(StoreError("gone")))
     assert "again" not in caplog.text

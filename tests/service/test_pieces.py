@@ -8,8 +8,8 @@ import pytest
 from fastapi import Request
 
 from hetune.service.core.formats.message import MEDIA_TYPE, Pieces
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.routes import inference
-from hetune.service.http.work import Work
 from hetune.variants.errors import BusyError
 
 from ._serving import LIMITS, make_service, tiny_features
@@ -23,7 +23,7 @@ TENSORS = Pieces("{}", {"x": tiny_features().repeat(1 << 14, 2)})
     ("content", "wanted"), [(TEXT, "application/json"), (TENSORS, MEDIA_TYPE)], ids=["json", "st"]
 )
 def test_answers_of_runs_are_sent_in_pieces(tmp_path, monkeypatch, content, wanted):
-    work = Work.of(make_service(tmp_path, limits=replace(LIMITS, run_bytes=1 << 20)))
+    work = Dispatcher.of(make_service(tmp_path, limits=replace(LIMITS, run_bytes=1 << 20)))
     monkeypatch.setattr(inference, "_infer", lambda *_: content)
     headers = [(b"content-type", b"application/json"), (b"accept", wanted.encode())]
     scope = {"type": "http", "method": "POST", "headers": headers}

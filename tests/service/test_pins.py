@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import hetune
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs import files as graph_files
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.variants.errors import NotFoundError, TooLargeError
@@ -21,7 +21,7 @@ def ring(nodes: int) -> hetune.HeteroGraph:
 @pytest.fixture
 def store(tmp_path):
     """Has room for two rings of about 100."""
-    return GraphStore(tmp_path / "graphs", Limits(stored_bytes=5000))
+    return GraphStore(tmp_path / "graphs", ServiceLimits(stored_bytes=5000))
 
 
 def test_a_pinned_graph_outlives_those_that_came_later(store):

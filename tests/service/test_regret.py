@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from hetune.service.core.inference.regret import RegretSamples
-from hetune.service.http.work import Work
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.server.app import application
-from hetune.service.server.sampling import sample_regret
+from hetune.service.server.background import sample_regret
 from hetune.variants.errors import InputError
 
 from ._serving import serving, tiny_features, tiny_graph
@@ -42,7 +42,7 @@ def test_nothing_is_sampled_by_default(service, id):
     assert service.regret.rate == 0
     service.inference.run("m", id, X)
     assert not service.regret.is_waiting
-    asyncio.run(asyncio.wait_for(sample_regret(Work.of(service)), 60))
+    asyncio.run(asyncio.wait_for(sample_regret(Dispatcher.of(service)), 60))
 
 
 def test_a_sample_compares_the_chosen_variant_with_the_next_ones(service, id):
@@ -95,7 +95,7 @@ def test_an_idle_service_samples_and_answers_stay_the_same(service, id):
 
 
 def test_nothing_is_sampled_while_a_request_is_under_way(service, id, monkeypatch):
-    monkeypatch.setattr("hetune.service.server.sampling.LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("hetune.service.server.background.SAMPLE_SECONDS", 0.001)
     service.regret.rate = 1.0
     looked = threading.Event()
     take = service.regret.take
@@ -103,7 +103,7 @@ def test_nothing_is_sampled_while_a_request_is_under_way(service, id, monkeypatc
     service.inference.run("m", id, X)
 
     async def scenario():
-        work = Work.of(service)
+        work = Dispatcher.of(service)
         task = asyncio.create_task(sample_regret(work))
         with work.computing.entered():
             await asyncio.sleep(0.1)
@@ -117,12 +117,12 @@ def test_nothing_is_sampled_while_a_request_is_under_way(service, id, monkeypatc
 
 
 def test_a_request_ends_the_sample_that_is_under_way(service, id, monkeypatch):
-    monkeypatch.setattr("hetune.service.server.sampling.LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("hetune.service.server.background.SAMPLE_SECONDS", 0.001)
     service.regret.rate = 1.0
     service.inference.run("m", id, X)
 
     async def scenario():
-        work = Work.of(service)
+        work = Dispatcher.of(service)
         gate, runs = work.computing.entered(), []
         taken = service.regret.take()
         kind = type(taken)

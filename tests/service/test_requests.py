@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.formats.message import pack
 from hetune.service.http.body import Media
 from hetune.service.http.routes.requests import read_deadline, read_infer
@@ -27,7 +27,7 @@ def test_deadlines_are_read_before_all_else():
 
 
 def test_what_is_a_tensor_is_held_once():
-    request = read_infer(Media.JSON, json.dumps(BODY).encode(), Limits())
+    request = read_infer(Media.JSON, json.dumps(BODY).encode(), ServiceLimits())
     assert request.rows(1).tolist() == [[1], [2]]
     assert request.nodes.tolist() == [1]
     assert request.graph.num_nodes == 2

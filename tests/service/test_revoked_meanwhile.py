@@ -10,7 +10,7 @@ import pytest
 
 from hetune.profiling.testing.jobs import some_units
 from hetune.service.core.keys.keys import FILE, Keys
-from hetune.service.core.keys.scopes import Scope
+from hetune.service.core.keys.scopes import KeyScope
 from hetune.service.server.app import application
 from hetune.service.server.rechecking import while_allowed
 from hetune.variants.errors import AccessError
@@ -48,7 +48,7 @@ def read_on(stream, then):
 @pytest.mark.parametrize("how", ["revoked", "expired", "deleted"])
 def test_a_stream_of_events_ends_with_its_key(service, keys, how, monkeypatch):
     late = timedelta(days=2)
-    _, secret = keys.create("watcher", [Scope.profile], timedelta(days=1))
+    _, secret = keys.create("watcher", [KeyScope.profile], timedelta(days=1))
     job = service.measurements.queue.submit_units("mine", some_units(1))
     then = {
         "revoked": lambda: keys.revoke("watcher"),
@@ -68,8 +68,8 @@ def test_a_stream_of_events_ends_with_its_key(service, keys, how, monkeypatch):
 
 
 def test_others_streams_go_on(service, keys):
-    _, secret = keys.create("other", [Scope.profile])
-    _, watcher = keys.create("watcher", [Scope.profile])
+    _, secret = keys.create("other", [KeyScope.profile])
+    _, watcher = keys.create("watcher", [KeyScope.profile])
     job = service.measurements.queue.submit_units("mine", some_units(1))
     with serving(application(service, key="sesame")) as url:
         path = url + EVENTS.format(job.id)
@@ -94,11 +94,11 @@ def test_a_stream_of_an_open_service_ends_when_it_gets_a_key(service, keys):
     job = service.measurements.queue.submit_units("mine", some_units(1))
     path = EVENTS.format(job.id)
     with asking(application(service)) as client, client.stream("GET", path) as stream:
-        read_on(stream, lambda: keys.create("first", [Scope.admin]))
+        read_on(stream, lambda: keys.create("first", [KeyScope.admin]))
 
 
 def test_a_body_that_comes_slowly_is_refused_with_its_key(service, keys):
-    _, secret = keys.create("sender", [Scope.infer])
+    _, secret = keys.create("sender", [KeyScope.infer])
     with serving(application(service, key="sesame")) as url:
         connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
         connection.putrequest("POST", "/v1/graphs")

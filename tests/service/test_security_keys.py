@@ -12,10 +12,10 @@ import pytest
 
 from hetune.service.core.keys.access import Access
 from hetune.service.core.keys.keys import FILE, Keys
-from hetune.service.core.keys.scopes import Scope
+from hetune.service.core.keys.scopes import KeyScope
 from hetune.service.http import access
 from hetune.service.http.access import NEEDS, is_public, needs_of
-from hetune.service.http.work import Work
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.pages.access import is_page
 from hetune.service.pages.sessions import Sessions
 from hetune.service.server.app import application, routes
@@ -41,8 +41,8 @@ def site(tmp_path_factory):
     service = make_service(tmp_path_factory.mktemp("data"))
     path = service.folder.root / FILE
     keys = Keys(path)
-    secrets = {scope: keys.create(f"only-{scope}", [scope])[1] for scope in Scope}
-    admin = [Scope.admin]
+    secrets = {scope: keys.create(f"only-{scope}", [scope])[1] for scope in KeyScope}
+    admin = [KeyScope.admin]
     expired = Keys(path, lambda: LONG_AGO).create("expired", admin, timedelta(days=1))[1]
     revoked = keys.create("revoked", admin)[1]
     keys.revoke("revoked")
@@ -79,9 +79,9 @@ def is_refused(response, status, kind):
 
 
 def test_every_route_has_its_line_and_every_line_its_route(service):
-    assert {f"{method} {path}" for method, path in every_route(routes(Work.of(service)))} == set(
-        NEEDS
-    )
+    assert {
+        f"{method} {path}" for method, path in every_route(routes(Dispatcher.of(service)))
+    } == set(NEEDS)
 
 
 def test_only_health_is_public():
@@ -113,14 +113,14 @@ def test_long_paths_are_not_remembered():
     before = access._needs_again.cache_info().currsize
     assert needs_of("GET", path) == (frozenset(),)
     assert not is_public("GET", path)
-    assert needs_of("GET", f"/v1/models/{'a' * 1000}") == (frozenset({Scope.infer}),)
+    assert needs_of("GET", f"/v1/models/{'a' * 1000}") == (frozenset({KeyScope.infer}),)
     assert access._needs_again.cache_info().currsize == before
 
 
 @pytest.mark.parametrize(("method", "path"), GUARDED)
 def test_without_a_good_key_no_route_answers(site, method, path):
     path = concrete(path)
-    right, wrong = site.secrets[Scope.admin], site.secrets[Scope.admin][:-1]
+    right, wrong = site.secrets[KeyScope.admin], site.secrets[KeyScope.admin][:-1]
     given = [
         {},
         {"Authorization": ""},
@@ -147,12 +147,12 @@ def test_without_a_good_key_no_route_answers(site, method, path):
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("scope", KeyScope)
 def test_a_key_opens_what_it_is_for(site, method, path, scope):
     need = NEEDS[f"{method} {path}"]
     headers = bearer(site.secrets[scope])
     found = site.http.request(method, concrete(path), headers=headers)
-    if need is None or scope is Scope.admin or scope in need:
+    if need is None or scope is KeyScope.admin or scope in need:
         assert found.status_code not in (401, 403)
     else:
         assert f"the key only-{scope} is for {scope}: " in is_refused(found, 403, "ScopeError")
@@ -161,9 +161,9 @@ def test_a_key_opens_what_it_is_for(site, method, path, scope):
 def test_what_leads_nowhere_is_told_to_admins_only(site):
     for method, path in (("GET", "/nothing"), ("PUT", "/v1/models"), ("GET", "/v2/nothing")):
         is_refused(site.http.request(method, path), 401, "AccessError")
-        headers = bearer(site.secrets[Scope.infer])
+        headers = bearer(site.secrets[KeyScope.infer])
         is_refused(site.http.request(method, path, headers=headers), 403, "ScopeError")
-        headers = bearer(site.secrets[Scope.admin])
+        headers = bearer(site.secrets[KeyScope.admin])
         assert site.http.request(method, path, headers=headers).status_code in (404, 405)
 
 
@@ -174,7 +174,7 @@ def test_the_root_key_opens_everything(site):
 
 
 def test_the_description_says_what_each_route_needs(site, service):
-    headers = bearer(site.secrets[Scope.profile])
+    headers = bearer(site.secrets[KeyScope.profile])
     found = site.http.get("/v1/openapi.json", headers=headers).json()
     assert found["components"]["securitySchemes"]["key"] == {"type": "http", "scheme": "bearer"}
     needs = {}
@@ -250,7 +250,7 @@ def test_keys_are_compared_in_constant_time_only(site, monkeypatch):
         return compare(one, other)
 
     monkeypatch.setattr(hmac, "compare_digest", watched)
-    right = site.secrets[Scope.infer]
+    right = site.secrets[KeyScope.infer]
     for secret in ("x", "sesamf", right[:-1], f"hetune_{'0' * 16}_{'0' * 64}", f"{right[:-1]}g"):
         lengths.clear()
         assert site.http.get("/v1/models", headers=bearer(secret)).status_code == 401
@@ -261,7 +261,7 @@ def test_keys_are_compared_in_constant_time_only(site, monkeypatch):
 def test_a_running_service_sees_new_and_revoked_keys(service):
     keys = Keys(service.folder.root / FILE)
     with asking(application(service, key="sesame")) as http:
-        _, secret = keys.create("late", [Scope.infer])
+        _, secret = keys.create("late", [KeyScope.infer])
         assert http.get("/v1/models", headers=bearer(secret)).status_code == 200
         keys.revoke("late")
         told = is_refused(http.get("/v1/models", headers=bearer(secret)), 401, "AccessError")
@@ -275,7 +275,7 @@ def test_a_service_that_gets_a_key_is_closed_from_then_on(service):
     keys = Keys(service.folder.root / FILE)
     with asking(application(service)) as http:
         assert http.get("/v1/models").status_code == 200
-        keys.create("first", [Scope.infer])
+        keys.create("first", [KeyScope.infer])
         is_refused(http.get("/v1/models"), 401, "AccessError")
         keys.path.unlink()
         is_refused(http.get("/v1/models"), 401, "AccessError")
@@ -292,7 +292,7 @@ def test_a_service_whose_first_keys_are_damaged_is_closed(service):
 
 def test_where_the_keys_are_damaged_only_the_root_key_opens(service):
     keys = Keys(service.folder.root / FILE)
-    _, secret = keys.create("good", [Scope.admin])
+    _, secret = keys.create("good", [KeyScope.admin])
     with (
         logged() as log,
         serving(application(service, key="sesame")) as url,
@@ -318,7 +318,7 @@ def test_the_log_names_keys_and_holds_none(site):
             http.get("/v1/models", headers=bearer(secret))
             http.get(f"/v1/graphs/{secret}", params={"key": secret}, headers=bearer(secret))
         http.get("/v1/health/ready", headers=bearer(secrets[0]))
-    names = [*(f"only-{scope}" for scope in Scope), "expired", "revoked", "root", None]
+    names = [*(f"only-{scope}" for scope in KeyScope), "expired", "revoked", "root", None]
     expected = [name for name in names for _ in range(2)] + [None]
     assert [line.get("key") for line in log.requests] == expected
     assert log.requests[0]["message"].endswith(", key only-infer")
@@ -330,6 +330,6 @@ def test_the_log_names_keys_and_holds_none(site):
 def test_names_of_keys_are_no_labels(site):
     for secret in site.secrets.values():
         site.http.get("/v1/models", headers=bearer(secret))
-    found = site.http.get("/metrics", headers=bearer(site.secrets[Scope.metrics]))
+    found = site.http.get("/metrics", headers=bearer(site.secrets[KeyScope.metrics]))
     assert 'reason="ScopeError"' in found.text
     assert "only-" not in found.text

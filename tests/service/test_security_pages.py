@@ -6,9 +6,9 @@ from urllib.parse import parse_qsl
 import httpx
 import pytest
 
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.keys.keys import FILE, Keys
-from hetune.service.core.keys.scopes import Scope
+from hetune.service.core.keys.scopes import KeyScope
 from hetune.service.http.body import SMALL_BYTES
 from hetune.service.pages import forms
 from hetune.service.server.app import application
@@ -35,7 +35,7 @@ def log_in(http, key):
 
 def test_a_session_is_for_what_its_key_is_for(site):
     url, keys = site
-    _, secret = keys.create("reader", [Scope.infer])
+    _, secret = keys.create("reader", [KeyScope.infer])
     with browser(url) as http:
         assert log_in(http, secret).headers["location"] == "/ui/graphs"
         assert http.get("/ui/graphs").status_code == 200
@@ -48,7 +48,7 @@ def test_a_session_is_for_what_its_key_is_for(site):
 
 def test_a_session_ends_with_its_key(site):
     url, keys = site
-    _, secret = keys.create("short", [Scope.admin])
+    _, secret = keys.create("short", [KeyScope.admin])
     with browser(url) as http:
         log_in(http, secret)
         assert http.get("/ui/jobs").status_code == 200
@@ -76,7 +76,7 @@ def test_a_session_opens_pages_only(site):
 
 @pytest.mark.parametrize("path", ["/ui/login", "/ui/theme"])
 def test_forms_that_need_no_key_are_short(tmp_path, path):
-    app = application(make_service(tmp_path, limits=Limits()), key="sesame")
+    app = application(make_service(tmp_path, limits=ServiceLimits()), key="sesame")
     with serving(app) as url, browser(url) as http:
         assert http.post(path, data={"next": "x" * SMALL_BYTES}).status_code == 413
 
@@ -91,7 +91,7 @@ def test_forms_are_read_beside_the_event_loop(tmp_path, monkeypatch):
     monkeypatch.setattr(forms, "parse_qsl", noted)
     data = {"source": "drawn", "edges": "#" * 2 * SMALL_BYTES}
     with (
-        serving(application(make_service(tmp_path, limits=Limits()))) as url,
+        serving(application(make_service(tmp_path, limits=ServiceLimits()))) as url,
         browser(url) as http,
     ):
         assert http.post("/ui/playground", data=data).status_code == 400  # it names no shape

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hetune.clients.cli.serve import serve
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.settings import LIMITS, OPTIONS, Settings, variable_of
 from hetune.variants.errors import InputError
 
@@ -51,7 +51,7 @@ def test_an_option_before_the_environment_before_the_file_before_the_default(fil
 
 
 def test_without_anything_limits_are_the_defaults():
-    assert Settings.load().limits() == Limits()
+    assert Settings.load().limits() == ServiceLimits()
 
 
 def test_limits(file, monkeypatch):
@@ -60,7 +60,7 @@ def test_limits(file, monkeypatch):
     found = Settings.load(path, quota="2GB", memory_limit="1.5 kB").limits()
     assert (found.json_bytes, found.nodes, found.waiting) == (1 << 20, 7, 3)
     assert (found.stored_bytes, found.run_bytes) == (2_000_000_000, 1500)
-    assert found.edges == Limits().edges
+    assert found.edges == ServiceLimits().edges
 
 
 def test_paths_in_a_file_are_relative_to_it(file, tmp_path):
@@ -165,7 +165,7 @@ def test_secrets_are_not_shown(monkeypatch):
 
 
 def test_every_limit_can_be_set():
-    assert sorted(LIMITS.values()) == sorted(field.name for field in fields(Limits))
+    assert sorted(LIMITS.values()) == sorted(field.name for field in fields(ServiceLimits))
     assert set(LIMITS) <= set(Settings.model_fields)
 
 

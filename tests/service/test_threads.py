@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hetune.service.core.inference import selection
-from hetune.service.core.inference.joined import Part, _alone
+from hetune.service.core.inference.joined import JoinedPart, _alone
 from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.graph.threads import kernel_threads, used_threads, using_threads
 from hetune.variants.runtime import layer_runner
@@ -82,7 +82,7 @@ def test_samples_of_regret_run_as_the_layer_did(service, used):
 def test_separate_runs_are_tried_as_they_would_run(service, used, monkeypatch):
     report = service.selection.select("m", service.graphs.add(tiny_graph()))
     model = service.models.get("m")
-    part = Part(model, tiny_graph(), X, report.layers, frozenset({1}), by_type=False)
+    part = JoinedPart(model, tiny_graph(), X, report.layers, frozenset({1}), by_type=False)
     monkeypatch.setattr(selection, "ALONE_SECONDS", 0.0)  # counts for what is chosen from now on
     with torch.no_grad():
         assert torch.equal(_alone(part, X)[-1], service.inference.run("m", tiny_graph(), X).out)

@@ -22,10 +22,10 @@ from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.service.core.formats.documents import parse
-from hetune.service.core.jobs import lending as work
-from hetune.service.core.jobs.lending import Lending
+from hetune.service.core.jobs import work_leases as work
 from hetune.service.core.jobs.work_documents import LeaseDocument, MeasuredUnit, WantedDocument
-from hetune.service.http.routes import work as work_routes
+from hetune.service.core.jobs.work_leases import WorkLeases
+from hetune.service.http.routes import leases
 from hetune.service.server.app import application
 from hetune.variants.errors import AccessError, InputError, LeaseError, UnreachableError
 
@@ -189,7 +189,7 @@ def test_graphs_of_files_are_not_lent(http, queue, tmp_path):
 
 
 def test_a_worker_reads_no_file_that_a_service_names(service, queue, lender, monkeypatch):
-    monkeypatch.setattr("hetune.service.core.jobs.lending.reads_a_file", lambda lease: False)
+    monkeypatch.setattr("hetune.service.core.jobs.work_leases.reads_a_file", lambda lease: False)
     graph = GraphRecipe("f", "f", "file", (("path", "/etc/hostname"),))
     job = queue.submit_units("mine", [Unit(ProblemSpec(graph, "rgcn", 4, 4, 1, 1), "v", "p")])
     with pytest.raises(InputError, match="lends graphs of files"):
@@ -344,8 +344,8 @@ def test_a_database_that_hangs_keeps_no_upload_waiting(service, http, monkeypatc
         over.wait(60)
         return WantedDocument(wanted=True)
 
-    monkeypatch.setattr(Lending, "heartbeat", hang)
-    most = work_routes._MOST_ASKING
+    monkeypatch.setattr(WorkLeases, "heartbeat", hang)
+    most = leases._MOST_ASKING
     length = ("hetune_queue_length", {"queue": "requests of workers"})
     with ThreadPoolExecutor(most) as pool:
         try:

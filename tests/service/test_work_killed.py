@@ -9,7 +9,7 @@ from tests.full import FULL
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import Trains
-from hetune.service.core.jobs.lending import Lending
+from hetune.service.core.jobs.work_leases import WorkLeases
 from hetune.service.server.app import application
 
 from ._serving import serving
@@ -23,7 +23,7 @@ def run(service, mode, *arguments):
     """The script over a service whose leases are short."""
     store = service.measurements.store
     leases = Leases(store, seconds=2, attempts=1000, trains=Trains.NOTHING)
-    app = application(replace(service, lending=Lending(lambda: leases)))
+    app = application(replace(service, lending=WorkLeases(lambda: leases)))
     with serving(app) as url:
         done = subprocess.run(
             [sys.executable, str(SCRIPT), mode, store.place, *arguments, url],

@@ -17,7 +17,7 @@ from tests.profiling._jobs_suite import MACHINE, some_units
 
 import hetune
 from hetune.service.core.formats import container, documents
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.formats.message import MEDIA_TYPE
 from hetune.service.server.app import application
 
@@ -25,7 +25,7 @@ from ._measured import Watch, growth, response_time
 from ._serving import make_service, serving, tiny_features, tiny_graph
 
 SIZE = 8 << 20 if FULL else 2 << 20
-LIMITS = Limits()
+LIMITS = ServiceLimits()
 MOST_ERRORS = 20
 EDGES = '"src":[0,1],"dst":[1,2],"etype":[0,1],"num_nodes":3'
 GRAPH = '"graph":{' + EDGES + "}"

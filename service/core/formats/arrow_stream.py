@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.variants.errors import HetuneError, MalformedError
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
@@ -32,7 +32,7 @@ _FAILURES = (pa.ArrowException, OSError, ValueError)
 
 
 @contextmanager
-def opened(path: Path, limits: Limits) -> Iterator[pa.RecordBatchReader]:
+def opened(path: Path, limits: ServiceLimits) -> Iterator[pa.RecordBatchReader]:
     """The batches of a stream in a file, to be read one after the other and validated by the user.
 
     Errors of Arrow in the block are turned into ours.
@@ -61,7 +61,7 @@ def opened(path: Path, limits: Limits) -> Iterator[pa.RecordBatchReader]:
         raise _malformed(str(error).partition("\n")[0]) from None
 
 
-def check(content: memoryview, limits: Limits) -> None:
+def check(content: memoryview, limits: ServiceLimits) -> None:
     """Goes through the messages of a stream by what they say of themselves.
 
     Raises:
@@ -74,7 +74,7 @@ def check(content: memoryview, limits: Limits) -> None:
         raise _malformed("it ends early, or its metadata point out of it") from None
 
 
-def _check(content: memoryview, limits: Limits) -> None:
+def _check(content: memoryview, limits: ServiceLimits) -> None:
     at = rows = unpacked = count = 0
     while True:
         if content[at : at + 4] != _MARKER:

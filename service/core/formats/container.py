@@ -10,7 +10,6 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from io import BufferedReader
 from typing import TypeAlias
 
@@ -57,8 +56,6 @@ _NUMPY = {
 }
 _METADATA = "__metadata__"
 _MOST_DIMENSIONS = 16
-_OFTEN_BYTES = 1 << 12
-"""Headers up to this length are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +182,7 @@ def _checked(text: bytes, most: int) -> bytes:
 
 def _layout_of(text: bytes, left: int) -> _Layout:
     """What a header says of so many bytes that follow it."""
-    layout = _layout_again(text) if len(text) <= _OFTEN_BYTES else _layout(text)
+    layout = _layout(text)
     if layout.end != left:
         raise _malformed(f"its tensors take {layout.end} bytes, and {left} are there")
     return layout
@@ -210,10 +207,6 @@ def _layout(text: bytes) -> _Layout:
             raise _malformed(f"{entry.name!r} does not begin where the one before it ends")
         end = entry.end
     return _Layout(metadata, tuple(sorted(entries, key=lambda e: e.name)), end)
-
-
-_layout_again = lru_cache(maxsize=256)(_layout)
-"""Who asks for the same again and again sends the same header each time."""
 
 
 def _entry(name: str, given: object) -> _Entry:

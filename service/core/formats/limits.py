@@ -17,7 +17,7 @@ def _share_of_memory(parts: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServiceLimits:
     """Checked before memory is taken.
 
     Attributes:

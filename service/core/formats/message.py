@@ -44,12 +44,10 @@ class Message:
     Attributes:
         document: JSON text; "{}" if the container has none.
         tensors: By name.
-        is_checked: Whether it said its own digest, which is right.
     """
 
     document: str
     tensors: dict[str, Tensor]
-    is_checked: bool = False
 
     def group(self, name: str) -> Tensor | dict[str, Tensor] | None:
         """The tensor of that name, or those whose names start with it and a slash, by the rest.
@@ -202,7 +200,7 @@ def read(path: Path, *, is_own: bool = False, most: int = MOST_TENSORS) -> Messa
     document, digest = metadata.get(_DOCUMENT, "{}"), metadata.get(_DIGEST) if is_own else None
     if digest is not None and digest != digest_of(document, tensors):
         raise MalformedError("its content has another SHA-256 than it says")
-    return Message(document, tensors, digest is not None)
+    return Message(document, tensors)
 
 
 def read_document(path: Path) -> str:

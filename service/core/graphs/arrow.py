@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hetune.service.core.formats.documents import Count, parse
-from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.graphs.document import GraphHeader, graph_of
 from hetune.variants.errors import GraphError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -42,7 +42,7 @@ class ArrowHeader(GraphHeader):
 
 
 def graph_of_batches(
-    schema: pa.Schema, batches: Iterable[pa.RecordBatch], limits: Limits
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], limits: ServiceLimits
 ) -> HeteroGraph:
     """The graph of record batches, which are validated.
 
@@ -87,7 +87,7 @@ def graph_of_batches(
 class _Names:
     """Numbers of edge types by their names, dictionary by dictionary."""
 
-    def __init__(self, header: ArrowHeader, limits: Limits) -> None:
+    def __init__(self, header: ArrowHeader, limits: ServiceLimits) -> None:
         if header.canonical_etypes is not None and header.etype_names is None:
             raise MalformedError(
                 "etype has names, and there are canonical_etypes without any: give etype_names, "
@@ -192,7 +192,7 @@ def _place(entries: pa.Array) -> tuple[int, ...]:
     return (len(entries), entries.offset, *buffers)
 
 
-def _ntype(header: ArrowHeader, limits: Limits) -> Tensor:
+def _ntype(header: ArrowHeader, limits: ServiceLimits) -> Tensor:
     assert header.nodes is not None
     given = (header.num_nodes, header.num_ntypes, header.ntype_names)
     if any(each is not None for each in given):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hetune.service.core.formats.documents import Count, Document
 from hetune.service.core.formats.json_arrays import JsonArray
-from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.formats.number_fields import Integers
 from hetune.variants.errors import GraphError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -40,7 +40,7 @@ class GraphDocument(GraphHeader):
     etype: Integers | None = None
     ntype: Integers | None = None
 
-    def arrays(self, limits: Limits) -> dict[str, Tensor]:
+    def arrays(self, limits: ServiceLimits) -> dict[str, Tensor]:
         """The arrays as tensors of int32, or of int64 where ids need it.
 
         Raises:
@@ -63,7 +63,9 @@ class GraphDocument(GraphHeader):
         }
 
 
-def graph_of(header: GraphHeader, arrays: Mapping[str, Tensor], limits: Limits) -> HeteroGraph:
+def graph_of(
+    header: GraphHeader, arrays: Mapping[str, Tensor], limits: ServiceLimits
+) -> HeteroGraph:
     """The graph of a header and arrays.
 
     Args:
@@ -116,7 +118,7 @@ def arrays_of(graph: HeteroGraph) -> dict[str, Tensor]:
     return {name: getattr(graph, name) for name in ARRAYS}
 
 
-def _check_size(header: GraphHeader, arrays: Mapping[str, Tensor], limits: Limits) -> None:
+def _check_size(header: GraphHeader, arrays: Mapping[str, Tensor], limits: ServiceLimits) -> None:
     """What would be found from the largest id counts, too: one id may ask for gigabytes."""
     for name, array in arrays.items():
         check_limit(name, array.numel(), _longest(limits))
@@ -138,7 +140,7 @@ def _check_size(header: GraphHeader, arrays: Mapping[str, Tensor], limits: Limit
         check_limit(what, found, limits.types)
 
 
-def _longest(limits: Limits) -> int:
+def _longest(limits: ServiceLimits) -> int:
     return max(limits.nodes, limits.edges)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hetune.service.core.formats.documents import Count, Document
 from hetune.service.core.formats.json_arrays import JsonArray
-from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.formats.number_fields import Pair
 from hetune.variants.errors import GraphError, MalformedError
 from hetune.variants.graph.edit import Parallel, edited
@@ -62,7 +62,7 @@ class GraphEdit:
             {name: _ends(f"remove.{name[:64]}", ends) for name, ends in document.remove.items()},
         )
 
-    def apply(self, graph: HeteroGraph, limits: Limits) -> HeteroGraph:
+    def apply(self, graph: HeteroGraph, limits: ServiceLimits) -> HeteroGraph:
         """The edited graph.
 
         Raises:

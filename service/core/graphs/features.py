@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hetune.service.core.formats.documents import Document, parse
-from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.formats.message import Pieces, read, read_document
 from hetune.service.core.graphs.files import no_features
 from hetune.service.core.graphs.graphs import GraphStore
@@ -73,7 +73,7 @@ class FeatureStore:
         limits: What is accepted and held.
     """
 
-    def __init__(self, graphs: GraphStore, limits: Limits) -> None:
+    def __init__(self, graphs: GraphStore, limits: ServiceLimits) -> None:
         self._graphs, self._files, self._limits = graphs, graphs.files, limits
         self._loaded: BytesCache[Path, _Loaded] = BytesCache(
             limits.feature_bytes, lambda loaded: loaded.rows.nbytes

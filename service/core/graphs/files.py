@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import re
 import shutil
@@ -11,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from hetune.service.core.formats.message import Pieces
@@ -23,7 +21,6 @@ ID_PATTERN = r"[0-9a-f]{32}"
 FEATURES_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _SUFFIX = ".safetensors"
 _FEATURES = ".features"
-_TOUCHED_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -76,7 +73,6 @@ class GraphFiles:
         self.folder = Folder(root)
         self._quota = quota
         self.on_change: list[Callable[[Path], None]] = []
-        self._touched: tuple[tuple[str, str | None] | None, float] = (None, -math.inf)
 
     def path(self, graph: str, features: str | None = None) -> Path:
         """Where a graph is, or features of it.
@@ -153,13 +149,8 @@ class GraphFiles:
     def touch(self, graph: str, features: str | None = None) -> None:
         """Notes that a graph is used, and features of it: by the time of their modification.
 
-        The graph's is the later one: it takes its features along when it goes. What was the last
-        to be used is not noted again within a second.
+        The graph's is the later one: it takes its features along when it goes.
         """
-        last, at = self._touched
-        if last == (graph, features) and time.monotonic() - at < _TOUCHED_SECONDS:
-            return
-        self._touched = (graph, features), time.monotonic()
         for name in dict.fromkeys((features, None)):
             path = self.path(graph, name)
             try:
@@ -281,7 +272,6 @@ def no_features(graph: str, name: str) -> NotFoundError:
     )
 
 
-@lru_cache(maxsize=256)  # every run asks, and making paths takes a while
 def _graph_path(root: Path, graph: str) -> Path:
     if not re.fullmatch(ID_PATTERN, graph):
         raise NotFoundError(f"{graph[:64]!r} is no id of a graph: ids have 32 digits, 0-9 and a-f")

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from hetune.service.core.formats.documents import Document, parse
-from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.formats.message import Pieces, read
 from hetune.service.core.formats.safe_names import check_plain
 from hetune.service.core.graphs.document import GraphHeader, arrays_of, graph_of, header_of
@@ -83,7 +83,7 @@ class GraphStore:
         FolderError: The folder cannot be used.
     """
 
-    def __init__(self, root: Path, limits: Limits) -> None:
+    def __init__(self, root: Path, limits: ServiceLimits) -> None:
         self.files = GraphFiles(root, limits.stored_bytes)
         self._limits = limits
         self._loaded: BytesCache[Path, HeteroGraph] = BytesCache(limits.loaded_bytes, held_bytes)

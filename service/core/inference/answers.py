@@ -94,7 +94,7 @@ class BatchReport(Document):
     edges: int
 
 
-class Report(Document):
+class RunReport(Document):
     """An answer without its outputs.
 
     Attributes:
@@ -125,7 +125,7 @@ class Answer:
             does in-process.
     """
 
-    report: Report
+    report: RunReport
     outputs: Mapping[int, Rows]
     request_id: str = ""
 

@@ -16,10 +16,10 @@ from torch import Tensor
 from hetune.service.core.graphs.rows import features_of
 from hetune.service.core.inference.answers import Answer, LayerReport
 from hetune.service.core.inference.inference import Inference, outputs_of
-from hetune.service.core.inference.joined import JoinedRuns, Part
+from hetune.service.core.inference.joined import JoinedPart, JoinedRuns
 from hetune.service.core.inference.metrics import Metrics
-from hetune.service.core.inference.run_request import Asked
-from hetune.service.core.inference.selection import Selection
+from hetune.service.core.inference.run_request import RunRequest
+from hetune.service.core.inference.selection import VariantSelection
 from hetune.service.core.models.models import Model
 from hetune.variants.errors import HetuneError, InputError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -29,10 +29,10 @@ MOST_SIZE = 32_768
 """Nodes and edges of a joined graph. Above, kernels have enough to do with each graph alone."""
 MOST_BYTES = 4 << 20
 """Of a request's body: larger ones are not read ahead of their turn."""
-_OPTIONS = tuple(field.name for field in fields(Asked))
+_OPTIONS = tuple(field.name for field in fields(RunRequest))
 
 
-class Waiting:
+class WaitingRequest:
     """A request that waits for its turn, or is already being answered with another one.
 
     Args:
@@ -43,14 +43,14 @@ class Waiting:
 
     __slots__ = ("_asked", "_read", "answer", "is_taken", "joinable", "model")
 
-    def __init__(self, model: str, read: Callable[[], Asked], joinable: bool) -> None:
+    def __init__(self, model: str, read: Callable[[], RunRequest], joinable: bool) -> None:
         self.model, self.joinable = model, joinable
         self.answer: Answer | None = None
         self.is_taken = False
         self._read = read
-        self._asked: Asked | HetuneError | None = None
+        self._asked: RunRequest | HetuneError | None = None
 
-    def asked(self) -> Asked:
+    def asked(self) -> RunRequest:
         """The request, which is read once.
 
         Raises:
@@ -89,7 +89,7 @@ class Batching:
         self,
         inference: Inference,
         joined: JoinedRuns,
-        selection: Selection,
+        selection: VariantSelection,
         metrics: Metrics,
         *,
         requests: int = 1,
@@ -103,11 +103,13 @@ class Batching:
         self.joined = joined
         self._inference, self._selection, self._metrics = inference, selection, metrics
         self._requests, self._delay = requests, delay
-        self._waiting: dict[int, Waiting] = {}
+        self._waiting: dict[int, WaitingRequest] = {}
         self._changed = threading.Condition()
 
     @contextmanager
-    def waiting(self, model: str, read: Callable[[], Asked], size: int) -> Iterator[Waiting]:
+    def waiting(
+        self, model: str, read: Callable[[], RunRequest], size: int
+    ) -> Iterator[WaitingRequest]:
         """A request that waits until `answer` is called, or the end.
 
         Args:
@@ -115,7 +117,7 @@ class Batching:
             read: Reads the rest; called once, by whoever answers.
             size: Bytes that it reads.
         """
-        found = Waiting(model, read, self._requests > 1 and size <= MOST_BYTES)
+        found = WaitingRequest(model, read, self._requests > 1 and size <= MOST_BYTES)
         if not found.joinable:
             yield found
             return
@@ -128,7 +130,7 @@ class Batching:
             with self._changed:
                 self._waiting.pop(id(found), None)
 
-    def answer(self, waiting: Waiting) -> Answer:
+    def answer(self, waiting: WaitingRequest) -> Answer:
         """The answer to a request whose turn it is. Others may be answered by the way.
 
         Raises:
@@ -162,7 +164,7 @@ class Batching:
                     return count > 0
                 self._changed.wait(left)
 
-    def _answer_with_others(self, waiting: Waiting, asked: Asked) -> Answer | None:
+    def _answer_with_others(self, waiting: WaitingRequest, asked: RunRequest) -> Answer | None:
         """The request's answer, with those of others; None if it has to be answered alone."""
         parts = _Parts(self._selection)
         own = parts.part(waiting.model, asked)
@@ -197,7 +199,7 @@ class Batching:
         finally:
             self._give_back(taken)
 
-    def _take(self, model: str) -> list[Waiting]:
+    def _take(self, model: str) -> list[WaitingRequest]:
         """Those who wait for a model, who are nobody else's until they are given back."""
         with self._changed:
             found = [w for w in self._waiting.values() if w.model == model and not w.is_taken]
@@ -205,7 +207,7 @@ class Batching:
                 waiting.is_taken = True
         return found[: 2 * self._requests]
 
-    def _give_back(self, taken: Sequence[Waiting]) -> None:
+    def _give_back(self, taken: Sequence[WaitingRequest]) -> None:
         with self._changed:
             for waiting in taken:
                 waiting.is_taken = False
@@ -217,13 +219,13 @@ class Batching:
 class _Parts:
     """Makes parts of requests, and chooses but once for each graph."""
 
-    def __init__(self, selection: Selection) -> None:
+    def __init__(self, selection: VariantSelection) -> None:
         self._selection = selection
         self._known: dict[
             tuple[str, int | None, str], tuple[Model, HeteroGraph, tuple[LayerReport, ...]] | None
         ] = {}
 
-    def part(self, model: str, asked: Asked) -> Part | None:
+    def part(self, model: str, asked: RunRequest) -> JoinedPart | None:
         """The part of a request; None if it has to be answered alone.
 
         Raises:
@@ -239,7 +241,7 @@ class _Parts:
         if known is None:
             return None
         found, graph, layers = known
-        return Part(
+        return JoinedPart(
             found,
             graph,
             features_of(asked.features, graph, found.description.in_channels),
@@ -258,7 +260,9 @@ class _Parts:
         return found, given, self._selection.layers(found, graphs, expected_runs)
 
 
-def _chosen(found: Sequence[tuple[Waiting, Part]], most: int) -> Sequence[tuple[Waiting, Part]]:
+def _chosen(
+    found: Sequence[tuple[WaitingRequest, JoinedPart]], most: int
+) -> Sequence[tuple[WaitingRequest, JoinedPart]]:
     """Who is answered together: copies of the first one's graph if there are, else whoever fits.
 
     A power of two of them: fewer kinds of joined graphs come again more often.

@@ -31,7 +31,7 @@ _KEPT = {
 }
 
 
-class Kept(Collector):
+class StoreGauges(Collector):
     """What is kept; NaN where it cannot be looked up."""
 
     def __init__(self, graphs: GraphStore, models: ModelStore) -> None:
@@ -57,7 +57,7 @@ class Kept(Collector):
         return len(sizes), sum(sizes), versions
 
 
-class Chooses(Collector):
+class SelectorGauges(Collector):
     """Which cost model chooses, as a label; and whether a champion was refused."""
 
     def __init__(self, following: Following | Given) -> None:
@@ -80,7 +80,7 @@ class Chooses(Collector):
         return iter((chooses, refused))
 
 
-class Computes(Collector):
+class DeviceGauges(Collector):
     """What runs layers, and where; and how a GPU's memory is used."""
 
     def __init__(self, engine: Engine) -> None:
@@ -98,7 +98,7 @@ class Computes(Collector):
         """Values; NaN for the host's memory, and where the device does not answer."""
         info, memory = self.describe()
         engine = self._engine
-        info.add_metric([str(engine.ground.device), engine.backend.name], 1)
+        info.add_metric([str(engine.device.torch_device), engine.backend.name], 1)
         usage = engine.usage()
         copies = math.nan if engine.copies is None else engine.copies.nbytes
         memory.add_metric(["graphs"], copies)
@@ -107,11 +107,11 @@ class Computes(Collector):
         return iter((info, memory))
 
 
-class Registered(Collector):
+class RegistryGauges(Collector):
     """The registry of compiled kernels: what is in its folder, and what this process asked it."""
 
     def __init__(self) -> None:
-        self._size = Seldom(lambda: default_registry().size())
+        self._size = CachedValue(lambda: default_registry().size())
 
     def describe(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
         """Names and help."""
@@ -135,11 +135,11 @@ class Registered(Collector):
         yield loads
 
 
-class Queued(Collector):
+class JobGauges(Collector):
     """Profiling jobs by state; NaN where the database does not say."""
 
     def __init__(self, counts: Callable[[], dict[State, int]]) -> None:
-        self._counts = Seldom(counts)
+        self._counts = CachedValue(counts)
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """Name and help."""
@@ -154,7 +154,7 @@ class Queued(Collector):
         yield family
 
 
-class Seldom(Generic[T]):
+class CachedValue(Generic[T]):
     """A value that is looked up at most every few seconds, by one thread, and not waited for long.
 
     Args:

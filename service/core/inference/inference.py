@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.graphs.rows import (
     Nodes,
     Rows,
@@ -21,15 +21,15 @@ from hetune.service.core.graphs.rows import (
     pick,
     reached,
 )
-from hetune.service.core.inference.answers import Answer, LayerReport, Report
+from hetune.service.core.inference.answers import Answer, LayerReport, RunReport
 from hetune.service.core.inference.deadline import check_deadline
 from hetune.service.core.inference.metrics import Metrics
 from hetune.service.core.inference.regret import RegretSamples
-from hetune.service.core.inference.selection import Selection
+from hetune.service.core.inference.selection import VariantSelection
 from hetune.service.core.inference.steps import step
-from hetune.service.core.inference.subset import Plan, Subset, planned
+from hetune.service.core.inference.subset import Subset, SubsetPlan, planned
 from hetune.service.core.models.engine import Engine
-from hetune.service.core.models.jumping import join
+from hetune.service.core.models.jumping_knowledge import join
 from hetune.service.core.models.models import Model
 from hetune.variants.errors import InputError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -48,7 +48,7 @@ class _Run:
 
     model: Model
     graph: HeteroGraph
-    plan: Plan
+    plan: SubsetPlan
     nodes: Nodes | None
     by_type: bool
     needed: frozenset[int]
@@ -72,9 +72,9 @@ class Inference:
 
     def __init__(
         self,
-        selection: Selection,
+        selection: VariantSelection,
         engine: Engine,
-        limits: Limits,
+        limits: ServiceLimits,
         metrics: Metrics,
         regret: RegretSamples,
     ) -> None:
@@ -161,7 +161,7 @@ class Inference:
             self._regret.offer(found, given, [layer.variant for layer in plan.layers])
         if joined in wanted:
             kept[joined] = join([kept[number] for number in range(joined)], found.description)
-        report = Report(
+        report = RunReport(
             model=found.name,
             version=found.version,
             graph=given.fingerprint,
@@ -197,9 +197,9 @@ class Inference:
         if number == 0:
             x = engine.put(x)
         with using_threads(layer.threads):
-            start = engine.ground.now()
+            start = engine.device.now()
             out = model.compiled[number](x, graph, variant=layer.variant)
-            seconds = engine.ground.now() - start
+            seconds = engine.device.now() - start
             threads = used_threads()
             out = model.finishes[number](out)
         return out if part is None else part.needed(out), seconds, threads
@@ -207,7 +207,7 @@ class Inference:
     def _rows(self, run: _Run, number: int, out: Tensor) -> Rows:
         """The rows to give, of those that a layer gave."""
         if run.nodes is None:  # types' rows are parts of one tensor
-            return pick(self._engine.ground.fetch(out), run.graph, None, run.by_type)
+            return pick(self._engine.device.fetch(out), run.graph, None, run.by_type)
         if run.plan.steps is None:
             return self._engine.fetch(pick(out, run.graph, run.nodes, run.by_type))
         among = run.plan.steps[number].nodes

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from hetune.service.core.graphs.graphs import held_bytes
 from hetune.service.core.graphs.rows import pick
-from hetune.service.core.inference.answers import Answer, BatchReport, LayerReport, Report
+from hetune.service.core.inference.answers import Answer, BatchReport, LayerReport, RunReport
 from hetune.service.core.inference.inference import Inference
 from hetune.service.core.inference.metrics import Metrics
-from hetune.service.core.inference.selection import Selection
+from hetune.service.core.inference.selection import VariantSelection
 from hetune.service.core.inference.steps import step
-from hetune.service.core.models.jumping import join
+from hetune.service.core.models.jumping_knowledge import join
 from hetune.service.core.models.models import Model
 from hetune.service.core.storage.cache import BytesCache
 from hetune.variants.errors import HetuneError
@@ -29,7 +29,6 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import used_threads, using_threads
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.program.nodes import ALL_EDGES
 from hetune.variants.runtime.domain import split_relations
 
 _log = logging.getLogger(__name__)
@@ -40,7 +39,7 @@ _ARE_GOOD = GraphSlot[tuple[tuple[str, ...], int], bool]()
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class JoinedPart:
     """A request that may be answered by a run with others.
 
     Attributes:
@@ -69,7 +68,7 @@ class Part:
         """Nodes and edges."""
         return self.graph.num_nodes + self.graph.num_edges
 
-    def joins(self, other: Part) -> bool:
+    def joins(self, other: JoinedPart) -> bool:
         """Whether one run may answer both, as far as can be told without their graphs."""
         names = (self.graph.ntype_names, self.graph.etype_names)
         return (
@@ -98,7 +97,7 @@ class JoinedRuns:
     """
 
     def __init__(
-        self, selection: Selection, inference: Inference, metrics: Metrics, held: int
+        self, selection: VariantSelection, inference: Inference, metrics: Metrics, held: int
     ) -> None:
         self.after, self.gain = 3, 1.1
         self._selection, self._inference, self._metrics = selection, inference, metrics
@@ -108,7 +107,7 @@ class JoinedRuns:
         self._came: OrderedDict[tuple[str, ...], int] = OrderedDict()
         self._mutex = threading.Lock()
 
-    def run(self, parts: Sequence[Part]) -> tuple[Answer, ...] | None:
+    def run(self, parts: Sequence[JoinedPart]) -> tuple[Answer, ...] | None:
         """An answer to each request, with the same bits as its own run would give.
 
         Args:
@@ -144,7 +143,7 @@ class JoinedRuns:
         }
         return tuple(answers[i] for i in range(len(parts)))
 
-    def _ready(self, parts: Sequence[Part]) -> Blocks | None:
+    def _ready(self, parts: Sequence[JoinedPart]) -> Blocks | None:
         key = tuple(part.graph.fingerprint for part in parts)
         blocks = self._blocks.get(key)
         if blocks is None:
@@ -169,7 +168,7 @@ class JoinedRuns:
                 self._came.popitem(last=False)
             return count
 
-    def _try(self, parts: Sequence[Part], blocks: Blocks) -> bool:
+    def _try(self, parts: Sequence[JoinedPart], blocks: Blocks) -> bool:
         """Whether a joined run fits the limits, and is the same as separate ones but faster."""
         model, variants = parts[0].model, parts[0].variants
         graphs = [part.graph for part in parts]
@@ -200,7 +199,7 @@ class JoinedRuns:
         return apart / together > self.gain
 
 
-def _alone(part: Part, x: Tensor) -> list[Tensor]:
+def _alone(part: JoinedPart, x: Tensor) -> list[Tensor]:
     """What each layer of a request's own run gives for other features."""
     model, outs = part.model, []
     with torch.no_grad():
@@ -248,17 +247,11 @@ def _same_bits(one: Tensor, other: Tensor) -> bool:
 
 def _is_hybrid(model: Model, variants: Sequence[str]) -> bool:
     """Whether a variant goes by the sides of relations."""
-    plans = (
-        variant.plan
+    return any(
+        variant.choices.plan.program.is_hybrid
         for module, chosen in zip(model.modules, variants, strict=True)
         for variant in variants_of(module.adapter().program)
         if variant.id == chosen
-    )
-    return any(
-        kernel.rows.group != ALL_EDGES
-        for plan in plans
-        for launch in plan.launches
-        for kernel in launch.kernels
     )
 
 
@@ -274,13 +267,13 @@ def _same_sides(graphs: Sequence[HeteroGraph], joined: HeteroGraph) -> bool:
 
 
 def _answer(
-    part: Part, outs: Mapping[int, Tensor], seconds: Sequence[float], batch: BatchReport
+    part: JoinedPart, outs: Mapping[int, Tensor], seconds: Sequence[float], batch: BatchReport
 ) -> Answer:
     count = len(part.layers)
     kept = {number: pick(out, part.graph, None, part.by_type) for number, out in outs.items()}
     if count in part.wanted:
         kept[count] = join([kept[number] for number in range(count)], part.model.description)
-    report = Report(
+    report = RunReport(
         model=part.model.name,
         version=part.model.version,
         graph=part.graph.fingerprint,

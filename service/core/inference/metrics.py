@@ -12,7 +12,13 @@ from hetune.costmodel.following import Following, Given
 from hetune.profiling.jobs.records import State
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.inference.answers import LayerReport
-from hetune.service.core.inference.gauges import Chooses, Computes, Kept, Queued, Registered
+from hetune.service.core.inference.gauges import (
+    DeviceGauges,
+    JobGauges,
+    RegistryGauges,
+    SelectorGauges,
+    StoreGauges,
+)
 from hetune.service.core.models.engine import Engine
 from hetune.service.core.models.models import ModelStore
 
@@ -127,11 +133,11 @@ class Metrics:
             "hetune_queue_length", "What waits or is under way", ("queue",), registry=registry
         )
         told = (
-            Kept(graphs, models),
-            Chooses(following),
-            Registered(),
-            Queued(jobs),
-            Computes(engine),
+            StoreGauges(graphs, models),
+            SelectorGauges(following),
+            RegistryGauges(),
+            JobGauges(jobs),
+            DeviceGauges(engine),
         )
         for collector in told:
             registry.register(collector)

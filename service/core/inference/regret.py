@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from hetune.costmodel.following import Following, Given
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.inference.metrics import Metrics
 from hetune.service.core.inference.selection import threads_for
 from hetune.service.core.models.engine import Engine
@@ -26,7 +26,7 @@ _FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sample:
+class RegretSample:
     """A layer on a graph, and the variants to compare. In steps, so that requests can come between.
 
     The graph is a copy without indexes, so that nobody waits for what is being prepared on it;
@@ -57,9 +57,9 @@ class Sample:
         threads = using_threads(self.threads, exactly=True)
         with engine.guarded(), torch.no_grad(), threads:
             graph = engine.graph(self._graph)
-            start = engine.ground.now()
+            start = engine.device.now()
             layer(self._x, graph, variant=variant)
-            return engine.ground.now() - start
+            return engine.device.now() - start
 
 
 class RegretSamples:
@@ -81,7 +81,7 @@ class RegretSamples:
         rate: float,
         following: Following | Given,
         engine: Engine,
-        limits: Limits,
+        limits: ServiceLimits,
         metrics: Metrics,
     ) -> None:
         if not 0 <= rate <= 1:
@@ -109,7 +109,7 @@ class RegretSamples:
             number = self._random.randrange(len(variants))
             self._offered = model, graph, number, variants[number]
 
-    def take(self) -> Sample | None:
+    def take(self) -> RegretSample | None:
         """What is to be run again; None if nothing is, or nothing that should be.
 
         Left out is what has no runner-up, would take more memory than a run may, or keep a request
@@ -140,9 +140,11 @@ class RegretSamples:
         x = self._engine.put(torch.randn(graph.num_nodes, width))
         variants = chosen, *others[:_RUNNERS_UP]
         engine = self._engine
-        return Sample(module.kind, variants, threads, engine, model, number, graph.unindexed(), x)
+        return RegretSample(
+            module.kind, variants, threads, engine, model, number, graph.unindexed(), x
+        )
 
-    def note(self, sample: Sample, seconds: dict[str, list[float]]) -> float:
+    def note(self, sample: RegretSample, seconds: dict[str, list[float]]) -> float:
         """Notes what was measured, and gives the chosen variant's median over the least one.
 
         Args:

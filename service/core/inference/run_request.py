@@ -13,7 +13,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RunRequest:
     """What `Inference.run` takes beside the model, and what it says of it."""
 
     graph: HeteroGraph | str

@@ -12,13 +12,13 @@ import torch
 from hetune.costmodel.explain import Explanation
 from hetune.costmodel.following import Following, Given
 from hetune.costmodel.selector import LEARNED, Selector
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.graphs import GraphStore
-from hetune.service.core.inference.answers import LayerReport, Report, explained
+from hetune.service.core.inference.answers import LayerReport, RunReport, explained
 from hetune.service.core.inference.metrics import Metrics
 from hetune.service.core.inference.steps import step
 from hetune.service.core.models.engine import Engine
-from hetune.service.core.models.fits import check_fits
+from hetune.service.core.models.graph_check import check_fits
 from hetune.service.core.models.models import Model, ModelStore
 from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.frontend.nn import RelationalLayer
@@ -33,7 +33,7 @@ _ONCE = 1.0
 """Runs that a graph which is not kept is prepared for."""
 
 
-class Selection:
+class VariantSelection:
     """Chooses without running.
 
     Args:
@@ -51,7 +51,7 @@ class Selection:
         models: ModelStore,
         following: Following | Given,
         engine: Engine,
-        limits: Limits,
+        limits: ServiceLimits,
         metrics: Metrics,
     ) -> None:
         self._graphs, self._models, self._engine = graphs, models, engine
@@ -65,7 +65,7 @@ class Selection:
         version: int | None = None,
         memory_limit: int | None = None,
         explain: bool = False,
-    ) -> Report:
+    ) -> RunReport:
         """What would be chosen, and why.
 
         Args:
@@ -87,7 +87,7 @@ class Selection:
             layers = self.layers(
                 found, graphs, expected_runs, memory_limit=memory_limit, explain=explain
             )
-        return Report(
+        return RunReport(
             model=found.name, version=found.version, graph=given.fingerprint, layers=layers
         )
 

@@ -28,7 +28,7 @@ one machine."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SubsetPlan:
     """What to run.
 
     Attributes:
@@ -49,7 +49,7 @@ def planned(
     outputs: Collection[int],
     subset: Subset,
     layers: Layers,
-) -> Plan:
+) -> SubsetPlan:
     """What to run for rows of some nodes.
 
     Args:
@@ -68,10 +68,10 @@ def planned(
     if nodes is None:
         if subset == "reach":
             raise InputError("subset is 'reach', but nodes are missing: name those to compute")
-        return Plan(layers((graph,) * depth, False))
+        return SubsetPlan(layers((graph,) * depth, False))
     if subset == "full":
         whole = layers((graph,) * depth, False)
-        return Plan(whole, None, SubsetReport(how="full", reason="as asked for"))
+        return SubsetPlan(whole, None, SubsetReport(how="full", reason="as asked for"))
     if subset == "reach":
         steps = reach(graph, nodes, depth, outputs=outputs)
         assert steps is not None
@@ -81,7 +81,7 @@ def planned(
 
 def _cheaper(
     graph: HeteroGraph, nodes: Tensor, depth: int, outputs: Collection[int], layers: Layers
-) -> Plan:
+) -> SubsetPlan:
     failure: MemoryLimitError | TooLargeError | None = None
     whole: tuple[LayerReport, ...] = ()
     seconds = math.inf
@@ -94,10 +94,12 @@ def _cheaper(
     steps = reach(graph, nodes, depth, outputs=outputs, most_edges=most_edges)
     if steps is None:
         reason = "the nodes depend on too much of the graph for it to be cut out in that time"
-        return Plan(whole, None, SubsetReport(how="full", reason=reason, full_seconds=seconds))
+        return SubsetPlan(
+            whole, None, SubsetReport(how="full", reason=reason, full_seconds=seconds)
+        )
     if _cutting(steps) >= seconds:
         reason = "cutting out what the nodes depend on would take longer than the whole run"
-        return Plan(whole, None, _report("full", reason, seconds, None, steps))
+        return SubsetPlan(whole, None, _report("full", reason, seconds, None, steps))
     known = None if failure else seconds
     try:
         plan = _reached(steps, layers, "predicted to be faster than the whole run", known)
@@ -105,22 +107,22 @@ def _cheaper(
         if failure is not None:
             raise failure from None
         reason = "what the nodes depend on does not fit the memory limit by itself"
-        return Plan(whole, None, _report("full", reason, seconds, None, steps))
+        return SubsetPlan(whole, None, _report("full", reason, seconds, None, steps))
     assert plan.report is not None
     predicted = plan.report.reach_seconds
     assert predicted is not None
     if predicted < seconds:
         return plan
     reason = "the whole run is predicted to be faster"
-    return Plan(whole, None, _report("full", reason, seconds, predicted, steps))
+    return SubsetPlan(whole, None, _report("full", reason, seconds, predicted, steps))
 
 
 def _reached(
     steps: tuple[ReachStep, ...], layers: Layers, reason: str, whole: float | None
-) -> Plan:
+) -> SubsetPlan:
     chosen = layers(tuple(step.graph for step in steps), True)
     predicted = _total(chosen) + _cutting(steps)
-    return Plan(chosen, steps, _report("reach", reason, whole, predicted, steps))
+    return SubsetPlan(chosen, steps, _report("reach", reason, whole, predicted, steps))
 
 
 def _report(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hetune.profiling import campaign as campaigns
 from hetune.profiling.campaign import Campaign
 from hetune.profiling.corpus import size_of, whole
-from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.formats.safe_names import check_plain
 from hetune.variants.errors import CampaignError, MalformedError
 from hetune.variants.frontend.presets import MOST_WIDTH
@@ -25,7 +25,7 @@ _MOST_RECIPE = 4_000
 _WHERE = "the campaign"
 
 
-def campaign_of(asked: str | Mapping[str, object], limits: Limits) -> Campaign:
+def campaign_of(asked: str | Mapping[str, object], limits: ServiceLimits) -> Campaign:
     """The campaign that a request asks for.
 
     Args:
@@ -87,7 +87,7 @@ def _check_combinations(campaign: Campaign) -> None:
     check_limit("problems", each * len(campaign.graphs), MOST_PROBLEMS)
 
 
-def _check_graphs(campaign: Campaign, limits: Limits) -> None:
+def _check_graphs(campaign: Campaign, limits: ServiceLimits) -> None:
     """A part is drawn from a whole, which has to fit, too."""
     for graph in campaign.graphs:
         check_limit("characters to describe a graph", len(repr(graph)), _MOST_RECIPE)
@@ -96,7 +96,7 @@ def _check_graphs(campaign: Campaign, limits: Limits) -> None:
         check_limit("edges", edges, limits.edges)
 
 
-def _check_cost(campaign: Campaign, limits: Limits) -> None:
+def _check_cost(campaign: Campaign, limits: ServiceLimits) -> None:
     for text in (campaign.name, campaign.variants):
         check_limit("characters of a name", len(text), _MOST_TEXT)
     widths = [width for pair in campaign.widths for width in pair]

@@ -9,7 +9,7 @@ from hetune.costmodel.fingerprint import is_digest
 from hetune.profiling.jobs.queue import MOST_LISTED
 from hetune.profiling.jobs.records import Job, LogLine, State
 from hetune.profiling.jobs.results import MOST_RESULTS, Result, results
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.jobs.campaigns import campaign_of
 from hetune.service.core.jobs.documents import (
     JobDocument,
@@ -36,7 +36,7 @@ class Jobs:
         limits: What campaigns may ask for.
     """
 
-    def __init__(self, measurements: Measurements, limits: Limits) -> None:
+    def __init__(self, measurements: Measurements, limits: ServiceLimits) -> None:
         self._measurements, self._limits = measurements, limits
 
     def submit(self, request: JobRequest) -> JobDocument:

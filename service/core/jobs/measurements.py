@@ -10,7 +10,7 @@ from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import Trains
 from hetune.profiling.store.connect import check_place
 from hetune.profiling.store.store import Store
-from hetune.service.core.storage.outage import Outage
+from hetune.service.core.storage.outage import OutageLog
 from hetune.variants.errors import StoreError
 
 _CLOSE_SECONDS = 1.0
@@ -28,7 +28,7 @@ class Measurements:
 
     def __init__(self, url: str | Path | None = None) -> None:
         self._url = url
-        self.outage = Outage(
+        self.outage = OutageLog(
             StoreError,
             "the database of jobs and measurements cannot be used",
             "the database answers again",

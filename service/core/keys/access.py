@@ -6,13 +6,13 @@ import hmac
 import re
 
 from hetune.service.core.keys.keys import ROOT, Keys, digest_of
-from hetune.service.core.keys.scopes import Caller, Scope
+from hetune.service.core.keys.scopes import Caller, KeyScope
 from hetune.variants.errors import AccessError, FolderError, InputError
 
 _FORM = re.compile(r"[!-~]([ -~]*[!-~])?")
 SHORTEST = 16
 """Characters of a root key that is not guessed."""
-_ROOT = Caller(ROOT, frozenset({Scope.admin}))
+_ROOT = Caller(ROOT, frozenset({KeyScope.admin}))
 
 
 class Access:

@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from pydantic import AwareDatetime
 
 from hetune.service.core.formats.documents import Document, parse
-from hetune.service.core.keys.scopes import Scope
+from hetune.service.core.keys.scopes import KeyScope
 from hetune.variants.errors import (
     ConflictError,
     FolderError,
@@ -57,7 +57,7 @@ class Key(Document):
 
     id: str
     name: str
-    scopes: tuple[Scope, ...]
+    scopes: tuple[KeyScope, ...]
     digest: str
     created: AwareDatetime
     expires: AwareDatetime | None = None
@@ -152,7 +152,7 @@ class Keys:
         return found if right else None
 
     def create(
-        self, name: str, scopes: Collection[Scope], lasts: timedelta | None = None
+        self, name: str, scopes: Collection[KeyScope], lasts: timedelta | None = None
     ) -> tuple[Key, str]:
         """Makes a key; gives it, and its secret, which nobody can find out later.
 
@@ -172,7 +172,7 @@ class Keys:
                 f"underscores, and not {ROOT!r}"
             )
         if not scopes:
-            raise InputError(f"a key needs a scope: one or more of {', '.join(Scope)}")
+            raise InputError(f"a key needs a scope: one or more of {', '.join(KeyScope)}")
         now = self.now()
         try:
             expires = None if lasts is None else now + lasts
@@ -185,7 +185,7 @@ class Keys:
         key = Key(
             id=id,
             name=name,
-            scopes=tuple(scope for scope in Scope if scope in scopes),
+            scopes=tuple(scope for scope in KeyScope if scope in scopes),
             digest=digest_of(secret),
             created=now,
             expires=expires,

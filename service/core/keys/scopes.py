@@ -10,7 +10,7 @@ from typing import TypeAlias
 from hetune.variants.errors import AccessError, ScopeError
 
 
-class Scope(StrEnum):
+class KeyScope(StrEnum):
     """What a key is for. Each allows what it says and nothing else; admin allows everything."""
 
     infer = "infer"
@@ -19,7 +19,7 @@ class Scope(StrEnum):
     admin = "admin"
 
 
-Need: TypeAlias = frozenset[Scope] | None
+Need: TypeAlias = frozenset[KeyScope] | None
 """Scopes of which any one is enough, beside admin; None if not even a key is needed."""
 
 
@@ -34,7 +34,7 @@ class Caller:
     """
 
     name: str
-    scopes: frozenset[Scope]
+    scopes: frozenset[KeyScope]
     trouble: str | None = None
 
     def check(self, needs: Collection[Need]) -> None:
@@ -46,15 +46,15 @@ class Caller:
         """
         if self.trouble is not None:
             raise AccessError(f"the key {self.name} {self.trouble}: ask for a new one")
-        if Scope.admin in self.scopes:
+        if KeyScope.admin in self.scopes:
             return
         for need in needs:
             if need is not None and need.isdisjoint(self.scopes):
                 raise ScopeError(
                     f"the key {self.name} is for {_words(self.scopes)}: this needs one for "
-                    f"{_words(need | {Scope.admin}, ' or ')}"
+                    f"{_words(need | {KeyScope.admin}, ' or ')}"
                 )
 
 
-def _words(scopes: Collection[Scope], between: str = " and ") -> str:
-    return between.join(scope for scope in Scope if scope in scopes)
+def _words(scopes: Collection[KeyScope], between: str = " and ") -> str:
+    return between.join(scope for scope in KeyScope if scope in scopes)

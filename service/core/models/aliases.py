@@ -19,7 +19,7 @@ _VERSION = "version"
 _log = logging.getLogger(__name__)
 
 
-class Aliases:
+class ModelAliases:
     """The aliases of models, a file each beside the versions.
 
     Args:
@@ -103,10 +103,8 @@ class Aliases:
         with self._folder.io("read"):
             text = path.read_text("ascii", "replace")
         try:
-            record = unsealed(json.loads(text))
-            # Earlier releases wrote the number alone.
-            version = record[_VERSION] if isinstance(record, dict) else record
-        except (ValueError, KeyError, RecursionError):
+            version = unsealed(json.loads(text))[_VERSION]
+        except (ValueError, KeyError, TypeError, RecursionError):
             version = None
         if type(version) is not int:
             raise FolderError(

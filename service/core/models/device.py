@@ -1,4 +1,4 @@
-"""What layers run on: a device's memory and its clock, and nothing of what is computed there."""
+"""Devices that layers run on: their memory and their clock, and nothing of what is computed."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Usage:
     total: int
 
 
-class Ground(Protocol):
+class ComputeDevice(Protocol):
     """A device that tensors are brought to and fetched from."""
 
     @property
-    def device(self) -> torch.device:
+    def torch_device(self) -> torch.device:
         """Where its tensors lie."""
         ...
 
@@ -79,10 +79,10 @@ class Ground(Protocol):
         ...
 
 
-class Host:
+class HostDevice:
     """This machine's own memory and processors."""
 
-    device = torch.device("cpu")
+    torch_device = torch.device("cpu")
     is_host = True
     architecture = None
 
@@ -112,7 +112,7 @@ class Host:
         """It is there."""
 
 
-class Gpu:
+class GpuDevice:
     """A GPU of this machine. All is done on its default stream, in the order of the calls.
 
     Args:
@@ -122,23 +122,23 @@ class Gpu:
     is_host = False
 
     def __init__(self, device: torch.device) -> None:
-        self.device = device
+        self.torch_device = device
 
     @property
     def architecture(self) -> str | None:
         """What Triton compiles for; None for a GPU that is too old for it to do so ahead."""
-        major, minor = torch.cuda.get_device_capability(self.device)
+        major, minor = torch.cuda.get_device_capability(self.torch_device)
         capability = 10 * major + minor
         return f"cuda:sm_{capability}" if capability >= OLDEST else None
 
     def put(self, rows: Tensor) -> Tensor:
         """Rows of the host on the device; the host may go on, and change what it gave."""
         # The driver has read all of memory that is not pinned before the call returns.
-        return rows.to(self.device, non_blocking=True)
+        return rows.to(self.torch_device, non_blocking=True)
 
     def place(self, graph: HeteroGraph) -> HeteroGraph:
         """A copy of the host's graph on the device."""
-        return graph.to(self.device)
+        return graph.to(self.torch_device)
 
     def fetch(self, rows: Tensor) -> Tensor:
         """Rows of the device on the host, once they are computed."""
@@ -146,20 +146,20 @@ class Gpu:
 
     def now(self) -> float:
         """Seconds, once all that was started has ended."""
-        torch.cuda.synchronize(self.device)
+        torch.cuda.synchronize(self.torch_device)
         return time.perf_counter()
 
     def usage(self) -> Usage:
         """How its memory is used; costs no word with the device."""
         return Usage(
-            torch.cuda.memory_allocated(self.device),
-            torch.cuda.memory_reserved(self.device),
-            torch.cuda.get_device_properties(self.device).total_memory,
+            torch.cuda.memory_allocated(self.torch_device),
+            torch.cuda.memory_reserved(self.torch_device),
+            torch.cuda.get_device_properties(self.torch_device).total_memory,
         )
 
     def release(self) -> None:
         """Gives back what torch keeps for later."""
-        with torch.cuda.device(self.device):  # or it would begin to use the first one
+        with torch.cuda.device(self.torch_device):  # or it would begin to use the first one
             torch.cuda.empty_cache()
 
     def check(self) -> None:
@@ -168,4 +168,4 @@ class Gpu:
         Raises:
             RuntimeError: It does not answer.
         """
-        torch.cuda.mem_get_info(self.device)
+        torch.cuda.mem_get_info(self.torch_device)

@@ -12,11 +12,11 @@ from typing import Literal, Self, TypeAlias
 import torch
 from torch import Tensor
 
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.graphs.rows import Rows
 from hetune.service.core.models.copies import Copies
-from hetune.service.core.models.device import Gpu, Ground, Host, Usage
-from hetune.service.core.models.finish import Finish
+from hetune.service.core.models.device import ComputeDevice, GpuDevice, HostDevice, Usage
+from hetune.service.core.models.epilogue import Epilogue
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.triton.driver import DriverError
 from hetune.variants.errors import (
@@ -53,14 +53,14 @@ class Engine:
 
     Args:
         backend: "cpp", "triton" or "torch", or a backend.
-        ground: The device; the host if None.
+        device: The device; the host if None.
         cuda_graph: Whether runs that repeat are replayed as CUDA graphs, as `hetune.compile` takes
             it.
         most_bytes: To be held on a device that is not the host; nine tenths of its memory if None.
 
     Attributes:
         backend: What runs layers.
-        ground: Where.
+        device: Where.
         cuda_graph: Whether runs that repeat are replayed; None: where that should be faster.
         copies: Graphs that are there; None on the host, where no copies are needed.
     """
@@ -68,21 +68,21 @@ class Engine:
     def __init__(
         self,
         backend: str | Backend = "cpp",
-        ground: Ground | None = None,
+        device: ComputeDevice | None = None,
         *,
         cuda_graph: bool | None = False,
         most_bytes: int | None = None,
     ) -> None:
         self.backend = backend_named(backend)
-        self.ground: Ground = Host() if ground is None else ground
+        self.device: ComputeDevice = HostDevice() if device is None else device
         self.cuda_graph = cuda_graph
-        usage = self.ground.usage()
+        usage = self.device.usage()
         if most_bytes is None and usage is not None:
             most_bytes = int(_USED * usage.total)
-        self._most_bytes = None if self.ground.is_host else most_bytes
+        self._most_bytes = None if self.device.is_host else most_bytes
         self.copies: Copies | None = None
         if self._most_bytes is not None:
-            self.copies = Copies(self.ground.place, self._most_bytes // _GRAPHS)
+            self.copies = Copies(self.device.place, self._most_bytes // _GRAPHS)
 
     @classmethod
     def on(
@@ -114,7 +114,10 @@ class Engine:
                 )
             return cls(backend or "cpp")
         return cls(
-            backend or "triton", Gpu(found), cuda_graph=_RECORDED[cuda_graph], most_bytes=most_bytes
+            backend or "triton",
+            GpuDevice(found),
+            cuda_graph=_RECORDED[cuda_graph],
+            most_bytes=most_bytes,
         )
 
     @property
@@ -130,20 +133,20 @@ class Engine:
     @property
     def builds_for(self) -> str | None:
         """What kernels are compiled for ahead of time, as `build` takes it; None: they are not."""
-        return "cpu" if self.backend.name == "cpp" else self.ground.architecture
+        return "cpu" if self.backend.name == "cpp" else self.device.architecture
 
     @property
     def most_bytes(self) -> int | None:
         """To be held on the device; None for the host."""
         return self._most_bytes
 
-    def within(self, limits: Limits) -> Limits:
+    def within(self, limits: ServiceLimits) -> ServiceLimits:
         """Limits that hold on the device, too."""
         if self._most_bytes is None:
             return limits
         return replace(limits, run_bytes=min(limits.run_bytes, self._most_bytes // _RUNS))
 
-    def weight_bytes(self, limits: Limits) -> int:
+    def weight_bytes(self, limits: ServiceLimits) -> int:
         """Bytes of weights to hold."""
         if self._most_bytes is None:
             return limits.loaded_bytes
@@ -164,25 +167,25 @@ class Engine:
             DeviceError: The device fails, or has no memory left.
         """
         with self.guarded():
-            moved = module.to(self.ground.device)
+            moved = module.to(self.device.torch_device)
         # Whoever runs it names the variant: no cost model is asked here, or kept.
         return compile(
             moved, backend=self.backend, cuda_graph=self.cuda_graph, vocabulary=vocabulary
         )
 
-    def finishes(self, found: tuple[Finish, ...]) -> tuple[Finish, ...]:
+    def finishes(self, found: tuple[Epilogue, ...]) -> tuple[Epilogue, ...]:
         """What follows layers; its parameters move to the device.
 
         Raises:
             DeviceError: The device fails, or has no memory left.
         """
-        device = self.ground.device
+        device = self.device.torch_device
         with self.guarded():
             return tuple(finish.to(device) for finish in found)
 
     def put(self, rows: Tensor) -> Tensor:
         """Rows of the host, on the device."""
-        return self.ground.put(rows)
+        return self.device.put(rows)
 
     def graph(self, graph: HeteroGraph) -> HeteroGraph:
         """The host's graph on the device, where it is copied to but once.
@@ -195,8 +198,8 @@ class Engine:
     def fetch(self, rows: Rows) -> Rows:
         """Rows of the device, on the host."""
         if isinstance(rows, Tensor):
-            return self.ground.fetch(rows)
-        return {name: self.ground.fetch(part) for name, part in rows.items()}
+            return self.device.fetch(rows)
+        return {name: self.device.fetch(part) for name, part in rows.items()}
 
     # When it fails.
 
@@ -218,23 +221,23 @@ class Engine:
             reason = _first_line(error)
             if not (is_full or "out of memory" in reason):
                 raise DeviceError(
-                    f"{self.ground.device} fails: {reason}; restart the service if it does not "
-                    "become ready again"
+                    f"{self.device.torch_device} fails: {reason}; restart the service if it does "
+                    "not become ready again"
                 ) from error
             traceback.clear_frames(error.__traceback__)  # they hold what the run has computed
-            _log.error("%s is out of memory: %s", self.ground.device, reason)
+            _log.error("%s is out of memory: %s", self.device.torch_device, reason)
             self.release()
             raise DeviceMemoryError(
-                f"{self.ground.device} has no memory left for this: ask again, for less (rows of "
-                "some nodes, a lower memory_limit) or later; whoever runs the service may set "
-                "device_memory lower, or end what else is on the GPU"
+                f"{self.device.torch_device} has no memory left for this: ask again, for less "
+                "(rows of some nodes, a lower memory_limit) or later; whoever runs the service may "
+                "set device_memory lower, or end what else is on the GPU"
             ) from None
 
     def release(self) -> None:
         """Gives back what is kept on the device for later, but for weights."""
         if self.copies is not None:
             self.copies.clear()
-        self.ground.release()
+        self.device.release()
 
     def check_compiler(self) -> None:
         """Checks that kernels can be compiled, where that is what runs layers.
@@ -259,17 +262,17 @@ class Engine:
             except RegistryError as error:
                 raise NotReadyError(str(error)) from error
         try:
-            self.ground.check()
+            self.device.check()
         except RuntimeError as error:
             raise DeviceError(
-                f"{self.ground.device} does not answer ({_first_line(error)}): restart the "
+                f"{self.device.torch_device} does not answer ({_first_line(error)}): restart the "
                 "service, and look at what the driver says (nvidia-smi)"
             ) from error
 
     def usage(self) -> Usage | None:
         """How the device's memory is used; None for the host's, or if it does not say."""
         try:
-            return self.ground.usage()
+            return self.device.usage()
         except RuntimeError:
             return None
 

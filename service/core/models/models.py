@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
 from pathlib import Path
 
 from torch import Tensor
@@ -14,18 +14,16 @@ from torch import Tensor
 from hetune.service.core.formats.documents import parse
 from hetune.service.core.formats.message import Message, digest_of, pack, read
 from hetune.service.core.formats.safe_names import check_plain
-from hetune.service.core.models.aliases import SEPARATOR, Aliases
+from hetune.service.core.models.aliases import SEPARATOR, ModelAliases
 from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.models.engine import Engine
-from hetune.service.core.models.finish import Finish
+from hetune.service.core.models.epilogue import Epilogue
 from hetune.service.core.models.stack import finishes_of, modules_of
 from hetune.service.core.storage.cache import BytesCache
 from hetune.service.core.storage.folder import Folder
-from hetune.service.core.storage.version_files import Listed
 from hetune.variants.errors import (
     ConflictError,
     FolderError,
-    HetuneError,
     InputError,
     MalformedError,
     NotFoundError,
@@ -58,7 +56,7 @@ class Model:
     description: ModelDescription
     modules: tuple[RelationalLayer, ...]
     compiled: tuple[CompiledLayer, ...]
-    finishes: tuple[Finish, ...]
+    finishes: tuple[Epilogue, ...]
     nbytes: int
 
 
@@ -76,11 +74,8 @@ class ModelStore:
 
     def __init__(self, root: Path, engine: Engine, loaded_bytes: int) -> None:
         self.folder = Folder(root)
-        self._aliases = Aliases(self.folder)
+        self._aliases = ModelAliases(self.folder)
         self._engine = engine
-        self._listed = Listed(_ENDING)
-        # Every run asks, and making paths takes a while.
-        self._folder_of = lru_cache(maxsize=256)(partial(_folder, root))
         self._loaded: BytesCache[tuple[str, int, int], Model] = BytesCache(
             loaded_bytes, lambda model: model.nbytes
         )
@@ -250,19 +245,35 @@ class ModelStore:
             self._loaded.discard((name, version, self._stamp(name, version)))
             self.folder.remove(path)
 
+    def _folder_of(self, name: str) -> Path:
+        if not re.fullmatch(NAME_PATTERN, name):
+            raise MalformedError(
+                f"{name[:64]!r} is no name of a model: take up to 64 letters, digits, dots, dashes "
+                "and underscores, first a letter or digit"
+            )
+        return self.folder.root / f"{_PREFIX}{name}"
+
     def _path(self, name: str, version: int) -> Path:
         folder = self._folder_of(name)
         _check_version(version)
         return folder / f"{version}{_ENDING}"
 
-    def _stamps(self, name: str) -> Mapping[int, int]:
-        """What tells each version from one that was there before it under the same number."""
-        found: Mapping[int, int] = {}
-        with self.folder.io("read"), suppress(FileNotFoundError):
-            found = self._listed.of(self._folder_of(name))
+    def _stamps(self, name: str) -> dict[int, int]:
+        """What tells each version from one that was there before it under the same number.
+
+        That is when its file came there, in nanoseconds since 1970; versions ascend.
+        """
+        folder = self._folder_of(name)
+        found: dict[int, int] = {}
+        with self.folder.io("read"), suppress(FileNotFoundError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(_ENDING):
+                    with suppress(FileNotFoundError):  # another process has just removed it
+                        number = int(entry.name.removesuffix(_ENDING))
+                        found[number] = entry.stat().st_mtime_ns
         if not found:
             raise NotFoundError(f"there is no model {name}: give it to the service first")
-        return found
+        return dict(sorted(found.items()))
 
     def _stamp(self, name: str, version: int) -> int:
         return _stamp_of(self._stamps(name), name, version)
@@ -271,12 +282,9 @@ class ModelStore:
         message = self._kept(name, version)
         try:
             description = parse(ModelDescription, message.document)
-            found = self.make(name, version, description, message.tensors)
+            return self.make(name, version, description, message.tensors)
         except (MalformedError, InputError) as error:
             raise _damaged(name, version, error) from error
-        if not message.is_checked:
-            self._add_digest(name, version)
-        return found
 
     def _kept(self, name: str, version: int) -> Message:
         """A version's file, which is checked by its digest."""
@@ -287,21 +295,6 @@ class ModelStore:
             raise _unknown(name, version) from None
         except MalformedError as error:
             raise _damaged(name, version, error) from error
-
-    def _add_digest(self, name: str, version: int) -> None:
-        """Writes a version again that an earlier release wrote, which keeps no digest."""
-        with suppress(HetuneError), self.folder.locked():  # in a folder that is read only it stays
-            kept = self._kept(name, version)
-            self.folder.publish(pack(kept.document, kept.tensors), self._path(name, version))
-
-
-def _folder(root: Path, name: str) -> Path:
-    if not re.fullmatch(NAME_PATTERN, name):
-        raise MalformedError(
-            f"{name[:64]!r} is no name of a model: take up to 64 letters, digits, dots, dashes "
-            "and underscores, first a letter or digit"
-        )
-    return root / f"{_PREFIX}{name}"
 
 
 def _check_version(version: int) -> None:

@@ -20,7 +20,12 @@ from hetune.service.core.models.description import (
     RgatLayer,
     RgcnLayer,
 )
-from hetune.service.core.models.finish import PARAMETERS, Finish, activation_of, normalization_of
+from hetune.service.core.models.epilogue import (
+    PARAMETERS,
+    Epilogue,
+    activation_of,
+    normalization_of,
+)
 from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.vocabulary import Vocabulary, VocabularyLike
@@ -69,7 +74,9 @@ def modules_of(
     return found  # type: ignore[return-value]
 
 
-def finishes_of(description: ModelDescription, weights: Mapping[str, Tensor]) -> tuple[Finish, ...]:
+def finishes_of(
+    description: ModelDescription, weights: Mapping[str, Tensor]
+) -> tuple[Epilogue, ...]:
     """What follows each layer.
 
     Args:
@@ -77,7 +84,7 @@ def finishes_of(description: ModelDescription, weights: Mapping[str, Tensor]) ->
         weights: What `modules_of` took.
     """
     return tuple(
-        Finish(
+        Epilogue(
             layer.activation,
             layer.normalization,
             {key: weights[name] for key, name in _parameters(description, number).items()},

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from hetune.service.core.storage.outage import Outage
+from hetune.service.core.storage.outage import OutageLog
 from hetune.variants.errors import DiskFullError, FolderError, HetuneError
 from hetune.variants.registry.whole import ROOM, sync_folder
 
@@ -42,7 +42,7 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._full = Outage(
+        self._full = OutageLog(
             DiskFullError, f"the folder {root} is full", f"there is space again for {root}"
         )
         with self.io("create", may_miss=False):
@@ -128,14 +128,31 @@ class Folder:
             path.unlink()
             sync_folder(path.parent)
 
-    def io(self, verb: str, *, may_miss: bool = True) -> _Translated:
+    @contextmanager
+    def io(self, verb: str, *, may_miss: bool = True) -> Iterator[None]:
         """Turns the system's errors into ours, but for a file that is not there and may be missing.
 
         Raises:
             DiskFullError: There is no space.
             FolderError: Anything else is in the way.
         """
-        return _Translated(self.root, verb, may_miss, self._full)
+        try:
+            yield
+        except OSError as error:
+            is_missing = may_miss and isinstance(error, FileNotFoundError)
+            if is_missing or isinstance(error, HetuneError):
+                raise
+            if error.errno in _FULL:
+                full = DiskFullError(
+                    "no space is left on the service's disk: delete graphs or models that are not "
+                    "needed, or free some space"
+                )
+                self._full.note(full)
+                raise full from error
+            raise FolderError(
+                f"cannot {verb} the folder {self.root} ({error.strerror or error}): make it "
+                "writable, free some space, or name another one"
+            ) from error
 
     def _write_little(self) -> None:
         with self.staged() as path:
@@ -161,32 +178,3 @@ class Folder:
         for path in self._staging.iterdir():
             if path.name.partition("-")[0] not in held:
                 path.unlink(missing_ok=True)
-
-
-class _Translated:
-    """What `Folder.io` gives. Every request enters some, and generators take longer."""
-
-    __slots__ = ("_full", "_may_miss", "_root", "_verb")
-
-    def __init__(self, root: Path, verb: str, may_miss: bool, full: Outage) -> None:
-        self._root, self._verb, self._may_miss, self._full = root, verb, may_miss, full
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, OSError) or isinstance(error, HetuneError):
-            return
-        if self._may_miss and isinstance(error, FileNotFoundError):
-            return
-        if error.errno in _FULL:
-            full = DiskFullError(
-                "no space is left on the service's disk: delete graphs or models that are not "
-                "needed, or free some space"
-            )
-            self._full.note(full)
-            raise full from error
-        raise FolderError(
-            f"cannot {self._verb} the folder {self._root} ({error.strerror or error}): make it "
-            "writable, free some space, or name another one"
-        ) from error

@@ -14,7 +14,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class Outage:
+class OutageLog:
     """Notices when something fails and works again. Safe with several threads.
 
     Args:

@@ -6,7 +6,7 @@ import asyncio
 
 from fastapi import HTTPException, Request
 
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.http.asgi import header
 from hetune.service.http.body import chunks
 from hetune.service.http.oip.compression import CODINGS, Coding, Decompressor
@@ -20,7 +20,7 @@ def json_length(request: Request) -> str | None:
     return header(request.scope, _LENGTH)
 
 
-async def read_body(request: Request, held: Held, limits: Limits) -> bytearray:
+async def read_body(request: Request, held: Held, limits: ServiceLimits) -> bytearray:
     """A body, decompressed. It is JSON alone unless its length is given.
 
     Args:

@@ -8,22 +8,22 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from hetune.service.core.inference.batching import Waiting
-from hetune.service.core.inference.run_request import Asked as Run
-from hetune.service.core.models.fits import check_fits
+from hetune.service.core.inference.batching import WaitingRequest
+from hetune.service.core.inference.run_request import RunRequest
+from hetune.service.core.models.graph_check import check_fits
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.oip import statistics
 from hetune.service.http.oip.body import json_length, read_body
 from hetune.service.http.oip.compression import accepted, compress
 from hetune.service.http.oip.documents import InferenceRequest, InferenceResponse
 from hetune.service.http.oip.inputs import ADVICE, inputs_of, nodes_of
 from hetune.service.http.oip.outputs import write_answer
-from hetune.service.http.oip.request import Asked, read_request
+from hetune.service.http.oip.request import ProtocolRequest, read_request
 from hetune.service.http.oip.statistics import Laps, Statistics
 from hetune.service.http.pieces import PiecesResponse
 from hetune.service.http.schema import BYTES, Responses, holds
-from hetune.service.http.work import Work
 from hetune.variants.graph.hetero import HeteroGraph
 
 BINARY_TYPE = "application/octet-stream"
@@ -43,7 +43,7 @@ ANSWERS: Responses = {
 
 
 async def infer(
-    work: Work, counters: Statistics, name: str, version: int, request: Request
+    work: Dispatcher, counters: Statistics, name: str, version: int, request: Request
 ) -> Response:
     """Runs a version of a model on the graph and the features of a request."""
     service, arrived = work.service, time.monotonic()
@@ -56,7 +56,7 @@ async def infer(
             deadline = None if asked.seconds is None else arrived + asked.seconds
             laps.lap(statistics.INPUT)
 
-            def read() -> Run:
+            def read() -> RunRequest:
                 laps.lap(statistics.QUEUE)
                 found = _run_of(service, name, version, asked, deadline)
                 laps.lap(statistics.INPUT)
@@ -77,12 +77,14 @@ async def infer(
     return PiecesResponse(content, kind, work.computing, headers)
 
 
-def _run_of(service: Service, name: str, version: int, asked: Asked, deadline: float | None) -> Run:
+def _run_of(
+    service: Service, name: str, version: int, asked: ProtocolRequest, deadline: float | None
+) -> RunRequest:
     model = service.models.get(name, version)
     graph, features = inputs_of(asked, model.description, service.limits, service.features)
     if isinstance(graph, HeteroGraph):
         check_fits(model, graph, ADVICE)
-    return Run(
+    return RunRequest(
         graph,
         features,
         version=version,
@@ -93,7 +95,7 @@ def _run_of(service: Service, name: str, version: int, asked: Asked, deadline: f
 
 
 def _answer(
-    service: Service, waiting: Waiting, asked: Asked, laps: Laps
+    service: Service, waiting: WaitingRequest, asked: ProtocolRequest, laps: Laps
 ) -> tuple[bytes, int | None]:
     is_answered = waiting.answer is not None  # by another request's run
     laps.lap(statistics.INFER if is_answered else statistics.QUEUE)

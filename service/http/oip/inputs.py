@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import Tensor
 
-from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.graphs.features import Features, FeatureStore
 from hetune.service.core.graphs.rows import Nodes
 from hetune.service.core.models.description import ModelDescription
-from hetune.service.core.models.fits import Advice
+from hetune.service.core.models.graph_check import Advice
 from hetune.service.http.oip.names import name_of, output_type, triple
-from hetune.service.http.oip.request import Asked, Key
+from hetune.service.http.oip.request import Key, ProtocolRequest
 from hetune.variants.errors import GraphError, InputError, MalformedError
 from hetune.variants.graph import from_edge_index_dict
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
@@ -35,7 +35,10 @@ _INTEGERS = (torch.int16, torch.int32, torch.int64)
 
 
 def inputs_of(
-    asked: Asked, description: ModelDescription, limits: Limits, stored: FeatureStore
+    asked: ProtocolRequest,
+    description: ModelDescription,
+    limits: ServiceLimits,
+    stored: FeatureStore,
 ) -> tuple[HeteroGraph | str, Features]:
     """A graph, or the id of one that is kept; and features, by node type if the tensors are.
 
@@ -81,7 +84,7 @@ def inputs_of(
     return _flat_graph(flat, features.shape[0], description, limits), features
 
 
-def _stored(asked: Asked, name: str, stored: FeatureStore) -> tuple[str, Features]:
+def _stored(asked: ProtocolRequest, name: str, stored: FeatureStore) -> tuple[str, Features]:
     if asked.graph_id is None:
         raise MalformedError("there are features by name: give the graph_id that has them, too")
     if any(what in _GRAPH for what, _ in asked.tensors):
@@ -89,7 +92,7 @@ def _stored(asked: Asked, name: str, stored: FeatureStore) -> tuple[str, Feature
     return asked.graph_id, stored.get(asked.graph_id, name)
 
 
-def nodes_of(asked: Asked, features: Features) -> Nodes | None:
+def nodes_of(asked: ProtocolRequest, features: Features) -> Nodes | None:
     """Whose rows to give; None for all.
 
     By node type these are of the types whose outputs are asked for; if none are, of those that
@@ -126,7 +129,7 @@ def nodes_of(asked: Asked, features: Features) -> Nodes | None:
 
 
 def _flat_graph(
-    given: Mapping[str, Tensor], nodes: int, description: ModelDescription, limits: Limits
+    given: Mapping[str, Tensor], nodes: int, description: ModelDescription, limits: ServiceLimits
 ) -> HeteroGraph:
     edges = _edge_index("edge_index", given.get("edge_index"))
     check_limit("nodes", nodes, limits.nodes)
@@ -150,7 +153,7 @@ def _typed_graph(
     given: Mapping[Key, Tensor],
     features: Mapping[str, Tensor],
     description: ModelDescription,
-    limits: Limits,
+    limits: ServiceLimits,
 ) -> HeteroGraph:
     edges = {
         triple(types): _edge_index("/".join((what, *types)), tensor)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.models.models import ModelStore
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.oip.documents import (
     ModelConfig,
     ModelMetadata,
@@ -19,7 +20,6 @@ from hetune.service.http.oip.inference import ANSWERS, REQUEST, infer
 from hetune.service.http.oip.metadata import config_of, metadata_of
 from hetune.service.http.oip.statistics import Statistics
 from hetune.service.http.parameters import ModelName, VersionNumber
-from hetune.service.http.work import Work
 from hetune.variants.errors import NotFoundError
 
 
@@ -65,7 +65,7 @@ def numbered(models: ModelStore) -> Callable[..., Located]:
     return find
 
 
-def model_routes(work: Work, counters: Statistics, find: Callable[..., Located]) -> APIRouter:
+def model_routes(work: Dispatcher, counters: Statistics, find: Callable[..., Located]) -> APIRouter:
     """The routes.
 
     Args:

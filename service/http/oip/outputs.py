@@ -11,12 +11,12 @@ from hetune.service.core.formats.limits import check_limit
 from hetune.service.core.inference.answers import Answer
 from hetune.service.http.oip.framing import Buffer, join
 from hetune.service.http.oip.names import OUT, name_of
-from hetune.service.http.oip.request import Asked, Wanted
+from hetune.service.http.oip.request import ProtocolRequest, RequestedOutput
 from hetune.service.http.oip.tensors import FEATURES, to_bytes
 from hetune.variants.errors import InputError, MalformedError
 
 
-def write_answer(answer: Answer, asked: Asked, most: int) -> tuple[bytes, int | None]:
+def write_answer(answer: Answer, asked: ProtocolRequest, most: int) -> tuple[bytes, int | None]:
     """The body of an answer, and the length of its JSON; None if it is nothing else.
 
     Args:
@@ -32,7 +32,7 @@ def write_answer(answer: Answer, asked: Asked, most: int) -> tuple[bytes, int | 
     found = _named(answer)
     wanted = asked.outputs
     if wanted is None:
-        wanted = tuple(Wanted(name, asked.binary) for name in found)
+        wanted = tuple(RequestedOutput(name, asked.binary) for name in found)
     outputs: list[dict[str, Any]] = []
     parts: list[Buffer] = []
     numbers = 0

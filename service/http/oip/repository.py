@@ -10,17 +10,17 @@ from fastapi import APIRouter, Request, Response
 from hetune.service.core.formats.documents import D, parse
 from hetune.service.core.models.models import ModelStore
 from hetune.service.http.body import SMALL_BYTES
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.oip.body import read_body
 from hetune.service.http.oip.documents import IndexEntry, IndexRequest, LoadRequest
 from hetune.service.http.parameters import ModelName
 from hetune.service.http.schema import takes
-from hetune.service.http.work import Work
 from hetune.variants.errors import InputError
 
 _HELD, _ON_DEMAND = "in memory", "on disk: loaded when it is asked for"
 
 
-def repository_routes(work: Work) -> APIRouter:
+def repository_routes(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/v2/repository")
     models = work.service.models

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 from torch import Tensor
 
 from hetune.service.core.formats.documents import parse
-from hetune.service.core.formats.limits import Limits, check_limit
+from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.inference.subset import Subset
 from hetune.service.http.oip.documents import (
     MOST_INPUTS,
@@ -31,7 +31,7 @@ _REFUSED = ("shared_memory_region", "classification")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedOutput:
     """An output that is asked for.
 
     Attributes:
@@ -44,7 +44,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ProtocolRequest:
     """A request.
 
     Attributes:
@@ -64,11 +64,11 @@ class Asked:
     seconds: float | None
     subset: Subset
     tensors: dict[Key, Tensor]
-    outputs: tuple[Wanted, ...] | None
+    outputs: tuple[RequestedOutput, ...] | None
     binary: bool
 
 
-def read_request(body: Buffer, header: str | None, limits: Limits) -> Asked:
+def read_request(body: Buffer, header: str | None, limits: ServiceLimits) -> ProtocolRequest:
     """Reads a request.
 
     Args:
@@ -94,7 +94,7 @@ def read_request(body: Buffer, header: str | None, limits: Limits) -> Asked:
         raise MalformedError(
             f"timeout is {str(timeout)[:32]}: give microseconds, less than 2^63, or 0 for none"
         )
-    return Asked(
+    return ProtocolRequest(
         document.id,
         parameter(given, "graph_id", str),
         parameter(given, "features", str),
@@ -146,17 +146,17 @@ def _tensors(document: InferenceRequest, data: memoryview) -> dict[Key, Tensor]:
     return found
 
 
-def _outputs(document: InferenceRequest, binary: bool) -> tuple[Wanted, ...] | None:
+def _outputs(document: InferenceRequest, binary: bool) -> tuple[RequestedOutput, ...] | None:
     if not document.outputs:
         return None
-    found: dict[str, Wanted] = {}
+    found: dict[str, RequestedOutput] = {}
     for asked in document.outputs:
         parameters = asked.parameters or {}
         _check_known(asked.name, parameters)
         own = parameter(parameters, "binary_data", bool)
         if asked.name in found:
             raise MalformedError(f"the output {asked.name[:64]!r} is asked for twice")
-        found[asked.name] = Wanted(asked.name, binary if own is None else own)
+        found[asked.name] = RequestedOutput(asked.name, binary if own is None else own)
     return tuple(found.values())
 
 

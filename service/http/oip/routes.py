@@ -5,16 +5,16 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from hetune.service.http.body import JSON_TYPE
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.oip.documents import ProtocolError
 from hetune.service.http.oip.models import all_statistics, latest, model_routes, numbered
 from hetune.service.http.oip.repository import repository_routes
 from hetune.service.http.oip.server import server_routes
 from hetune.service.http.oip.statistics import Statistics
 from hetune.service.http.schema import fails
-from hetune.service.http.work import Work
 
 
-def router(work: Work) -> APIRouter:
+def router(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(
         tags=["Open Inference Protocol"],

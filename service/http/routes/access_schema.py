@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from hetune.service.core.keys.scopes import Need, Scope
+from hetune.service.core.keys.scopes import KeyScope, Need
 from hetune.service.http.access import NEEDS
 from hetune.service.http.schema import amend
 
@@ -32,4 +32,4 @@ def _security_of(need: Need) -> list[dict[str, list[str]]]:
     """The alternatives: a key for any one of these."""
     if need is None:
         return []
-    return [{_SCHEME: [scope]} for scope in Scope if scope in need or scope is Scope.admin]
+    return [{_SCHEME: [scope]} for scope in KeyScope if scope in need or scope is KeyScope.admin]

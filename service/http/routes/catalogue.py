@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from hetune.service.core.formats.documents import Document
-from hetune.service.http.work import Work
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.variants.frontend.presets import preset_program
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.registry import default_registry
@@ -36,7 +36,7 @@ class Kernels(Document):
     kernels: tuple[Kernel, ...]
 
 
-def router(work: Work) -> APIRouter:
+def router(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/v1", tags=["variants"])
     target = work.service.engine.target

@@ -12,7 +12,7 @@ from hetune.service.core.cost_models.documents import (
     PromotedModel,
     RolledBack,
 )
-from hetune.service.http.work import Work
+from hetune.service.http.dispatcher import Dispatcher
 
 _PAGE_HEADERS = {
     # Styles and pictures that the page itself holds, and nothing else, from nowhere.
@@ -26,7 +26,7 @@ _PAGE_HEADERS = {
 }
 
 
-def router(work: Work) -> APIRouter:
+def router(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/v1/cost-models", tags=["cost models"])
     models = work.service.cost_models

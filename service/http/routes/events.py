@@ -14,8 +14,8 @@ from fastapi.responses import StreamingResponse
 from hetune.service.core.formats.documents import Document
 from hetune.service.core.jobs.documents import JobDocument
 from hetune.service.http.asgi import Receive, Scope, Send
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.gate import Gate
-from hetune.service.http.work import Work
 from hetune.variants.errors import HetuneError, StoreError
 
 MEDIA_TYPE = "text/event-stream"
@@ -49,7 +49,7 @@ class EventStream(StreamingResponse):
 
 
 async def job_events(
-    work: Work, id: int, after: int, left: Callable[[], Awaitable[bool]]
+    work: Dispatcher, id: int, after: int, left: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[bytes]:
     """What happens to a job: `log` for each line, `job` for each change of its state and progress.
 

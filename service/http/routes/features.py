@@ -8,10 +8,10 @@ from hetune.service.core.formats.documents import Document, parse
 from hetune.service.core.formats.message import read as read_container
 from hetune.service.core.graphs.features import Features, StoredFeatures
 from hetune.service.http.body import Media, Upload
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.parameters import FeaturesName, GraphId
 from hetune.service.http.routes.requests import FeaturesDocument
 from hetune.service.http.schema import takes
-from hetune.service.http.work import Work
 from hetune.variants.errors import MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
@@ -25,7 +25,7 @@ class FeatureList(Document):
     features: tuple[StoredFeatures, ...]
 
 
-def router(work: Work) -> APIRouter:
+def router(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/v1/graphs/{id}/features", tags=["features"])
     service = work.service

@@ -9,16 +9,16 @@ from torch import Tensor
 
 from hetune.service.core.formats.arrow_stream import opened
 from hetune.service.core.formats.documents import Document, parse
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.formats.message import read as read_container
 from hetune.service.core.graphs.arrow import graph_of_batches
 from hetune.service.core.graphs.document import GraphDocument, GraphHeader, graph_of
 from hetune.service.core.graphs.edit import EditDocument, EditHeader, GraphEdit
 from hetune.service.core.graphs.graphs import GraphStatistics, statistics
 from hetune.service.http.body import Media, Upload
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.parameters import GraphId
 from hetune.service.http.schema import takes
-from hetune.service.http.work import Work
 from hetune.variants.errors import MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
@@ -49,7 +49,7 @@ class GraphList(Document):
     graphs: tuple[GraphEntry, ...]
 
 
-def router(work: Work) -> APIRouter:
+def router(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/v1/graphs", tags=["graphs"])
     service = work.service
@@ -126,7 +126,7 @@ def router(work: Work) -> APIRouter:
     return routes
 
 
-def _read(upload: Upload, limits: Limits) -> HeteroGraph:
+def _read(upload: Upload, limits: ServiceLimits) -> HeteroGraph:
     if upload.media is Media.JSON:
         document = parse(GraphDocument, upload.path.read_bytes())
         return graph_of(document, document.arrays(limits), limits)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
-from functools import cached_property
 
 from fastapi import APIRouter, Request, Response
 from torch import Tensor
@@ -15,23 +14,22 @@ from hetune.service.core.formats.container import LENGTH_BYTES, MOST_HEADER, Con
 from hetune.service.core.formats.limits import check_limit
 from hetune.service.core.formats.message import MEDIA_TYPE, Pieces, grouped
 from hetune.service.core.graphs.rows import Rows
-from hetune.service.core.inference.answers import Answer, Report
-from hetune.service.core.inference.batching import Waiting
-from hetune.service.core.inference.run_request import Asked
+from hetune.service.core.inference.answers import Answer, RunReport
+from hetune.service.core.inference.batching import WaitingRequest
+from hetune.service.core.inference.run_request import RunRequest
 from hetune.service.core.service import Service
 from hetune.service.http.body import JSON_TYPE, Media, limit_of, media_of
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.parameters import ModelReference
 from hetune.service.http.pieces import PiecesResponse
 from hetune.service.http.routes.requests import (
     InferDocument,
-    InferRequest,
     SelectDocument,
     read_deadline,
     read_infer,
     read_select,
 )
 from hetune.service.http.schema import gives, takes
-from hetune.service.http.work import Work
 from hetune.variants.errors import InputError
 
 INFER = "/v1/models/{name}/infer"
@@ -39,13 +37,13 @@ INFER = "/v1/models/{name}/infer"
 _BODIES = (Media.JSON, Media.SAFETENSORS)
 
 
-class InferAnswer(Report):
+class InferAnswer(RunReport):
     """What ran, and rows of its outputs: by the layer's number; of nodes, or by node type."""
 
     outputs: dict[str, list[list[float]] | dict[str, list[list[float]]]]
 
 
-def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
+def endpoint(work: Dispatcher) -> Callable[[str, Request], Awaitable[Response]]:
     """What answers at `INFER`."""
     service = work.service
 
@@ -55,17 +53,23 @@ def endpoint(work: Work) -> Callable[[str, Request], Awaitable[Response]]:
         media = media_of(request, *_BODIES)
         wanted = _answered(request.headers.get("accept", ""), media)
         async with work.asked(request, limit_of(media, service.limits)) as body:
-            given = _Given(service, name, media, body, arrived)
-            early = given.seems_to_have_deadline()
-            deadline = await asyncio.to_thread(given.deadline) if early else None
-            with service.batching.waiting(name, given.asked, len(body)) as waiting:
+            deadline: float | None = None
+            if _may_have_deadline(media, body):
+                seconds = await asyncio.to_thread(read_deadline, media, body)
+                deadline = None if seconds is None else arrived + seconds
+
+            def read() -> RunRequest:
+                found = read_infer(media, body, service.limits)
+                return found.resolved(service, name, arrived)
+
+            with service.batching.waiting(name, read, len(body)) as waiting:
                 content = await work.compute(lambda: _infer(service, waiting, wanted), deadline)
         return PiecesResponse(content, wanted.value, work.computing)
 
     return infer
 
 
-def router(work: Work) -> APIRouter:
+def router(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["inference"])
     service = work.service
@@ -79,7 +83,7 @@ def router(work: Work) -> APIRouter:
         "/v1/models/{name}/select",
         openapi_extra=takes(SelectDocument, safetensors=True),
     )
-    async def select(name: ModelReference, request: Request) -> Report:
+    async def select(name: ModelReference, request: Request) -> RunReport:
         """What would be chosen for a model on a graph, and why; nothing is run."""
         media = media_of(request, *_BODIES)
         async with work.asked(request, limit_of(media, service.limits)) as body:
@@ -96,67 +100,15 @@ def _answered(accept: str, media: Media) -> Media:
     return Media.JSON if JSON_TYPE in types else media
 
 
-class _Given:
-    """A request, which is read once.
-
-    Args:
-        service: Where it has come.
-        model: The name of the model that is to run.
-        media: What it is.
-        body: Its body.
-        arrived: When it came, by `time.monotonic()`.
-    """
-
-    def __init__(
-        self, service: Service, model: str, media: Media, body: Content, arrived: float
-    ) -> None:
-        self._service, self._model = service, model
-        self._media, self._body, self._arrived = media, body, arrived
-
-    def seems_to_have_deadline(self) -> bool:
-        """Whether that has to be read before its turn."""
-        document = self._body
-        if self._media is Media.SAFETENSORS:
-            length = int.from_bytes(document[:LENGTH_BYTES], "little")
-            document = document[: LENGTH_BYTES + min(length, MOST_HEADER)]
-        return b"deadline_seconds" in bytes(document)
-
-    def deadline(self) -> float | None:
-        """Time of `time.monotonic()` after which nobody waits for the answer; None if it says none.
-
-        Raises:
-            MalformedError: It cannot be read so far.
-        """
-        return self._until(read_deadline(self._media, self._body))
-
-    def _until(self, seconds: float | None) -> float | None:
-        return None if seconds is None else self._arrived + seconds
-
-    @cached_property
-    def _request(self) -> InferRequest:
-        return read_infer(self._media, self._body, self._service.limits)
-
-    def asked(self) -> Asked:
-        """What it asks for."""
-        request = self._request
-        header = request.header
-        description = self._service.models.get(self._model, header.version).description
-        features = request.rows(description.in_channels)
-        return Asked(
-            request.graph,
-            self._service.features.resolve(request.graph, features),
-            version=header.version,
-            nodes=request.nodes,
-            subset=header.subset,
-            outputs=header.outputs,
-            variants=header.variants,
-            memory_limit=header.memory_limit,
-            explain=header.explain,
-            deadline=self._until(header.deadline_seconds),
-        )
+def _may_have_deadline(media: Media, body: Content) -> bool:
+    """Whether a deadline has to be read before the request's turn."""
+    if media is Media.SAFETENSORS:
+        length = int.from_bytes(body[:LENGTH_BYTES], "little")
+        body = body[: LENGTH_BYTES + min(length, MOST_HEADER)]
+    return b"deadline_seconds" in bytes(body)
 
 
-def _infer(service: Service, waiting: Waiting, wanted: Media) -> bytes | Pieces:
+def _infer(service: Service, waiting: WaitingRequest, wanted: Media) -> bytes | Pieces:
     answer = service.batching.answer(waiting)
     if wanted is Media.JSON:
         return _as_json(answer, service.limits.json_elements)
@@ -166,7 +118,7 @@ def _infer(service: Service, waiting: Waiting, wanted: Media) -> bytes | Pieces:
     return Pieces(answer.report.model_dump_json(), tensors)
 
 
-def _select(service: Service, name: str, media: Media, body: Content) -> Report:
+def _select(service: Service, name: str, media: Media, body: Content) -> RunReport:
     header, graph = read_select(media, body, service.limits)
     return service.selection.select(
         name,

@@ -19,15 +19,15 @@ from hetune.service.core.jobs.documents import (
     JobResults,
 )
 from hetune.service.http.body import Media, media_of
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.routes.events import MEDIA_TYPE, EventStream, job_events
 from hetune.service.http.schema import takes
-from hetune.service.http.work import Work
 from hetune.variants.errors import InputError, MalformedError
 
 After = Annotated[int, Query(ge=0, le=LARGEST_ID)]
 
 
-def router(work: Work) -> APIRouter:
+def router(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/v1/profiling/jobs", tags=["profiling"])
     jobs, limits = work.service.jobs, work.service.limits

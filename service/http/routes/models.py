@@ -11,9 +11,9 @@ from hetune.service.core.formats.message import read as read_container
 from hetune.service.core.models.description import ModelDescription
 from hetune.service.core.models.models import ModelStore
 from hetune.service.http.body import SMALL_BYTES, Media, Upload, media_of
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.parameters import AliasName, ModelName, VersionNumber
 from hetune.service.http.schema import takes
-from hetune.service.http.work import Work
 
 
 class ModelVersions(Document):
@@ -44,7 +44,7 @@ class ModelVersion(Document):
     description: ModelDescription
 
 
-def router(work: Work) -> APIRouter:
+def router(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/v1/models", tags=["models"])
     models = work.service.models

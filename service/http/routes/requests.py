@@ -19,7 +19,7 @@ from hetune.service.core.formats.documents import (
     parse,
 )
 from hetune.service.core.formats.json_arrays import JsonArray
-from hetune.service.core.formats.limits import Limits
+from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.formats.message import unpack
 from hetune.service.core.formats.number_fields import (
     Few,
@@ -31,7 +31,9 @@ from hetune.service.core.formats.number_fields import (
 from hetune.service.core.graphs.document import GraphDocument, GraphHeader, graph_of
 from hetune.service.core.graphs.features import Features
 from hetune.service.core.graphs.rows import Nodes
+from hetune.service.core.inference.run_request import RunRequest
 from hetune.service.core.inference.subset import Subset
+from hetune.service.core.service import Service
 from hetune.service.http.body import Media
 from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
@@ -160,6 +162,35 @@ class InferRequest:
             for name, rows in given.items()
         }
 
+    def resolved(self, service: Service, model: str, arrived: float) -> RunRequest:
+        """What a model is to run, with features that are kept under a name.
+
+        Args:
+            service: Where the model and features by name are.
+            model: The model's name.
+            arrived: When the request came, by `time.monotonic()`.
+
+        Raises:
+            NotFoundError: There is no such model, or no such features.
+            InputError: As `rows` does.
+        """
+        header = self.header
+        description = service.models.get(model, header.version).description
+        features = self.rows(description.in_channels)
+        seconds = header.deadline_seconds
+        return RunRequest(
+            self.graph,
+            service.features.resolve(self.graph, features),
+            version=header.version,
+            nodes=self.nodes,
+            subset=header.subset,
+            outputs=header.outputs,
+            variants=header.variants,
+            memory_limit=header.memory_limit,
+            explain=header.explain,
+            deadline=None if seconds is None else arrived + seconds,
+        )
+
 
 def read_deadline(media: Media, body: Content) -> float | None:
     """Seconds that a request to run has, if it says so; the rest of it is left to its turn.
@@ -171,7 +202,7 @@ def read_deadline(media: Media, body: Content) -> float | None:
     return parse(_Deadline, text).deadline_seconds
 
 
-def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
+def read_infer(media: Media, body: Content, limits: ServiceLimits) -> InferRequest:
     """Reads a request to run.
 
     Raises:
@@ -204,7 +235,7 @@ def read_infer(media: Media, body: Content, limits: Limits) -> InferRequest:
 
 
 def read_select(
-    media: Media, body: Content, limits: Limits
+    media: Media, body: Content, limits: ServiceLimits
 ) -> tuple[SelectHeader, HeteroGraph | str]:
     """Reads a request to choose.
 
@@ -231,7 +262,7 @@ def _check_one(features: object, x: object) -> None:
         )
 
 
-def _given(graph: str | GraphHeader, limits: Limits) -> HeteroGraph | str:
+def _given(graph: str | GraphHeader, limits: ServiceLimits) -> HeteroGraph | str:
     if isinstance(graph, GraphDocument):
         return graph_of(graph, graph.arrays(limits), limits)
     assert isinstance(graph, str)
@@ -239,7 +270,7 @@ def _given(graph: str | GraphHeader, limits: Limits) -> HeteroGraph | str:
 
 
 def _contained(
-    graph: str | GraphHeader, arrays: Tensor | dict[str, Tensor] | None, limits: Limits
+    graph: str | GraphHeader, arrays: Tensor | dict[str, Tensor] | None, limits: ServiceLimits
 ) -> HeteroGraph | str:
     if isinstance(graph, str):
         if arrays is not None:

@@ -1,18 +1,48 @@
-"""Requests that two programs may read differently: refused, so that a proxy's view is ours."""
+"""Refuses ambiguous requests, and those to a service that stops."""
 
 from __future__ import annotations
 
+import threading
+
 from hetune.service.http.asgi import App, Receive, Scope, Send
-from hetune.service.http.problems import routing_problem
+from hetune.service.http.problems import routing_problem, stopping_problem
 
 _BOTH = {b"content-length", b"transfer-encoding"}
 _SINGLE = (b"origin", b"sec-fetch-site", b"content-type")
 """Of two, `header` would see none. So it does of two keys or cookies, which let nobody in."""
 _BAD = 400
+STILL_ANSWERED = frozenset({"/healthz", "/v1/health/live", "/v2/health/live"})
+"""Who stops is alive, but not ready any more."""
 
 
-class Unambiguous:
-    """Refuses requests that say two things at once, or not what they must; ends their connections.
+class Draining:
+    """Refuses requests from when the service is told to stop.
+
+    Args:
+        app: What answers until then.
+        stopping: Set when the service is told.
+    """
+
+    def __init__(self, app: App, stopping: threading.Event) -> None:
+        self._app, self._stopping = app, stopping
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves an ASGI event."""
+        is_refused = (
+            scope["type"] == "http"
+            and self._stopping.is_set()
+            and scope["path"] not in STILL_ANSWERED
+        )
+        if not is_refused:
+            await self._app(scope, receive, send)
+            return
+        await stopping_problem(scope)(scope, receive, send)
+
+
+class AmbiguityCheck:
+    """Refuses requests that two programs may read differently, so that a proxy's view is ours.
+
+    They say two things at once, or not what they must; their connections end.
 
     That is: the length of the body twice, two hosts or none, two of another header that says who
     asks or what is sent, and a line without a version.

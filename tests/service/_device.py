@@ -2,10 +2,10 @@
 
 import torch
 
-from hetune.service.core.models.device import Host, Usage
+from hetune.service.core.models.device import HostDevice, Usage
 
 
-class NotedGround(Host):
+class RecordedDevice(HostDevice):
     """On the CPU, where everything is copied all the same.
 
     Args:

@@ -31,7 +31,7 @@ _LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Dispatcher:
     """What routes need.
 
     Attributes:

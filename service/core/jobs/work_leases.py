@@ -31,7 +31,7 @@ _FILE = (
 )
 
 
-class Lending:
+class WorkLeases:
     """What `Leases` does, for who knows a lease by its unit and its token.
 
     Trainings are not lent: they need all measurements, and the shelf. Every method also raises

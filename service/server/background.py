@@ -1,4 +1,4 @@
-"""Runs layers again while nothing else is to be done, to see what choices have lost."""
+"""What is done beside requests: following the champion, and sampling what choices have lost."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import asyncio
 import functools
 import logging
 
-from hetune.service.core.inference.regret import ROUNDS, RegretSamples, Sample
-from hetune.service.http.work import Work
+from hetune.costmodel.following import Following, Given
+from hetune.service.core.inference.regret import ROUNDS, RegretSample, RegretSamples
+from hetune.service.http.dispatcher import Dispatcher
 
-LOOK_SECONDS = 0.2
+FOLLOW_SECONDS, SAMPLE_SECONDS = 0.5, 0.2
 _log = logging.getLogger(__name__)
 
 
-async def sample_regret(work: Work) -> None:
+async def follow(following: Following | Given) -> None:
+    """Looks again and again, in a thread beside the event loop, until it is cancelled."""
+    while True:
+        await asyncio.sleep(FOLLOW_SECONDS)
+        await asyncio.to_thread(following.refresh)
+
+
+async def sample_regret(work: Dispatcher) -> None:
     """Looks for something to run again, until it is cancelled; ends at once where nothing may be.
 
     Nothing begins while a request is under way. One that comes meanwhile waits for one run of one
@@ -21,7 +29,7 @@ async def sample_regret(work: Work) -> None:
     """
     regret = work.service.regret
     while regret.rate > 0:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(SAMPLE_SECONDS)
         if not regret.is_waiting or not work.is_quiet():
             continue
         try:
@@ -32,7 +40,7 @@ async def sample_regret(work: Work) -> None:
             _log.warning("a sample of regret failed: %s", error)
 
 
-async def _measure(work: Work, regret: RegretSamples, sample: Sample) -> None:
+async def _measure(work: Dispatcher, regret: RegretSamples, sample: RegretSample) -> None:
     for variant in sample.variants:
         if not work.is_quiet():
             return

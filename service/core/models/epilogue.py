@@ -34,7 +34,7 @@ _SERVED = (nn.ReLU, nn.ELU, nn.GELU, nn.Tanh, nn.LayerNorm, nn.BatchNorm1d)
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class Epilogue:
     """What follows a layer.
 
     Attributes:
@@ -57,7 +57,7 @@ class Finish:
         """Whether nothing is rounded: else a row may differ with the rows that it is among."""
         return self.normalization == "none" and self.activation in ("none", "relu")
 
-    def to(self, device: torch.device) -> Finish:
+    def to(self, device: torch.device) -> Epilogue:
         """The same with its parameters on a device."""
         moved = {name: tensor.to(device) for name, tensor in self.parameters.items()}
         return replace(self, parameters=moved)

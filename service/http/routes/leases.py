@@ -23,9 +23,9 @@ from hetune.service.core.jobs.work_documents import (
     WantedDocument,
 )
 from hetune.service.http.body import SMALL_BYTES, Media, media_of
+from hetune.service.http.dispatcher import Dispatcher
 from hetune.service.http.gate import Gate
 from hetune.service.http.schema import takes
-from hetune.service.http.work import Work
 
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")
@@ -34,7 +34,7 @@ _MOST_GIVING = 2
 Number = Annotated[int, Path(ge=1, le=LARGEST_ID)]
 
 
-def router(work: Work) -> APIRouter:
+def router(work: Dispatcher) -> APIRouter:
     """The routes."""
     routes = APIRouter(prefix="/v1/leases", tags=["profiling"])
     lending = work.service.lending
