@@ -40,7 +40,7 @@ from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.toolkit import interpreting
 from hetune.variants.exhaustion import is_out_of_memory
 from hetune.variants.frontend.adapt import adapt
-from hetune.variants.plan.variants import SHARED_OUT, is_usual
+from hetune.variants.plan.variants import BY_EDGES, Variant
 from hetune.variants.registry import BuildReport
 from hetune.variants.runtime.backends import backend_named
 from hetune.variants.runtime.build import build
@@ -185,7 +185,7 @@ class Cell:
         """All plans, in up to two schedules, by what they take, and the fastest that is right."""
         plans: dict[str, Any] = {}
         watch = stopwatch(self.cells.device)
-        for variant in filter(each_plan, layer.variants):
+        for variant in plans_of(layer):
             plans[variant] = self._guarded(
                 lambda v=variant: self._plan(_call(layer, problem, v), problem, want, watch)
             )
@@ -263,9 +263,14 @@ class Cell:
         return record
 
 
-def each_plan(variant: str) -> bool:
-    """Whether it is its plan's variant in the usual schedule, or shared out by edges."""
-    return is_usual(variant, "cuda") or variant.endswith(f"/{SHARED_OUT}")
+def each_plan(variant: Variant) -> bool:
+    """Whether it is its plan's variant in the default schedule, or shared out by edges."""
+    return variant.has_default_schedule or variant.choices.schedule == BY_EDGES
+
+
+def plans_of(layer: CompiledLayer) -> list[str]:
+    """Ids of the variants that `each_plan` keeps."""
+    return [variant.id for variant in layer._promoted.values() if each_plan(variant)]
 
 
 def _repeated(run: Run) -> Run:
@@ -279,7 +284,7 @@ def compile_ahead(
     module: nn.Module,
     device: str,
     precisions: Sequence[str] = ("ieee",),
-    keep: Callable[[str], bool] = each_plan,
+    keep: Callable[[Variant], bool] = each_plan,
 ) -> list[BuildReport]:
     """Compiles a layer's kernels for this card, many at once, but for those that are there."""
     if device == "cpu":

@@ -35,11 +35,10 @@ from hetune.profiling.corpus import build
 from hetune.profiling.measure.inputs import random_inputs
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.backends.cpp.backend import CppBackend
-from hetune.variants.frontend.presets import preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads
-from hetune.variants.plan.sides import usual
+from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.runtime.calls import Calls, Policy
 from hetune.variants.runtime.domain import Domain
@@ -86,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> dict[str, Any]:
     """An input's record: medians in milliseconds, as a compiled layer selects."""
     graph = build(spec.graph)
-    program = preset_program(spec.layer, spec.d_in, spec.d_out, spec.heads)
+    program = spec.program.program
     variants, policy = variants_of(program), Policy(selector, expected_runs=math.inf)
     threads = kernel_threads()
 
@@ -100,7 +99,7 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> dict[str, An
 
     chosen = choose(graph)  # also warms up
     inputs = random_inputs(program, Domain(graph), 0)
-    first = usual(variants, Domain(graph).side)
+    first = default_variant(variants, Domain(graph).side)
     times: dict[str, list[float]] = {name: [] for name in _TIMES}
 
     def prepared(variant: Variant, on: HeteroGraph) -> functools.partial[object]:
@@ -130,11 +129,11 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> dict[str, An
     calls = _calls_until_asked(variants, graph, Policy(selector))
     return {
         "graph": spec.graph.name,
-        "layer": spec.layer,
+        "layer": spec.program.label,
         "variant": chosen.id,
         "calls": calls,
-        "d_in": spec.d_in,
-        "d_out": spec.d_out,
+        "d_in": spec.program.d_in,
+        "d_out": spec.program.d_out,
         **{f"{name}_ms": round(seconds * 1e3, 4) for name, seconds in medians.items()},
         **{f"{name}_runs": round(medians[name] / medians["run"], 4) for name in _IN_RUNS},
         "paid": round(medians["new"] / (medians["default"] * calls), 4),

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from _gpu import card, commit, missing
 from _gpu_graphs import LARGE, REAL, TIMED, graph_named
-from _gpu_peers import Cells, compile_ahead, each_plan
+from _gpu_peers import Cells, compile_ahead, each_plan, plans_of
 from _gpu_report import peers_lines, roofline_lines
 from _gpu_roofline import Roofline
 from _gpu_serve import Serving
@@ -40,6 +40,7 @@ from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.precision import PRECISIONS
 from hetune.variants.backends.triton.toolkit import interpreting
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.testing.conformance import (
     TOLERANCE,
@@ -132,7 +133,7 @@ class Check:
             backend = TritonBackend(precision)
             layer = compile_layer(module, backend=backend)
             with torch.no_grad():
-                out = layer(x, at, variant=next(v for v in layer.variants if each_plan(v)))
+                out = layer(x, at, variant=plans_of(layer)[0])
             found[f"error_{precision}"] = relative_error(out.flatten(1), expected)
         return found
 
@@ -164,7 +165,7 @@ class Check:
         expected = interpreted(module, x, at)
         streams = [torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()]
         worst = 0.0
-        for variant in filter(each_plan, layer.variants):
+        for variant in plans_of(layer):
             results = []
             for turn in range(6):
                 stream = streams[turn % len(streams)]
@@ -211,7 +212,7 @@ class Check:
         return module.to(self.device), made
 
 
-def _every(variant: str) -> bool:
+def _every(variant: Variant) -> bool:
     return True
 
 

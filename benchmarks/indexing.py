@@ -19,7 +19,7 @@ from hetune.variants.frontend.presets import preset_programs
 from hetune.variants.graph import cuts
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.plan.sides import usual
+from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
@@ -66,7 +66,7 @@ def measure(graph: HeteroGraph, rounds: int) -> dict[str, Any]:
 def measure_hybrid(graph: HeteroGraph, rounds: int) -> dict[str, Any]:
     """Seconds until RGCN's default plan is ready to run on a graph that is not indexed."""
     (program,) = preset_programs("rgcn", 64)
-    variant = usual(variants_of(program))
+    variant = default_variant(variants_of(program))
 
     def ready() -> Executable:
         fresh = graph.unindexed()  # a domain does not keep its graph

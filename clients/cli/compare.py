@@ -14,6 +14,7 @@ from hetune.profiling.measure.rounds import interleave
 from hetune.profiling.measure.timing import Timing
 from hetune.variants.errors import CompileError, VariantError
 from hetune.variants.graph.threads import kernel_threads, using_threads
+from hetune.variants.plan.choices import VANILLA
 from hetune.variants.plan.variants import Variant
 from hetune.variants.registry import default_registry
 from hetune.variants.runtime.build import sources_of
@@ -102,17 +103,12 @@ def candidates(
     if top is not None:
         best: dict[str, hetune.Candidate] = {}
         for candidate in fitting:
-            best.setdefault(plan_of(candidate.id), candidate)
-        vanilla = [best["vanilla"]] if "vanilla" in best else []
+            best.setdefault(candidate.plan, candidate)
+        vanilla = [best[VANILLA]] if VANILLA in best else []
         fitting = [*list(best.values())[:top], *vanilla]
     wanted = list(dict.fromkeys([by_id[chosen], *fitting]))
     kept = list(_affordable(wanted, free))
     return tuple(kept), len(wanted) - len(kept)
-
-
-def plan_of(variant_id: str) -> str:
-    """The plan's part of a variant's id."""
-    return variant_id.rpartition("/")[0]
 
 
 def _affordable(wanted: list[hetune.Candidate], free: int) -> Iterator[hetune.Candidate]:

@@ -40,6 +40,7 @@ from hetune.clients.cli.options import (
     use_threads,
 )
 from hetune.clients.cli.sources import GraphSource, LayerSource
+from hetune.variants.plan.choices import VANILLA
 
 
 def run(
@@ -211,7 +212,7 @@ def _verdict(comparison: Comparison) -> list[str]:
 
 def _add_row(rows: Any, name: str, outcome: RunOutcome) -> None:
     comparison = outcome.comparison
-    vanilla = [row for row in comparison.rows if row.candidate.id.startswith("vanilla/")]
+    vanilla = [row for row in comparison.rows if row.candidate.plan == VANILLA]
     rows.add_row(
         name,
         f"{outcome.graph.num_edges:,}",

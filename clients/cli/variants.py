@@ -12,7 +12,6 @@ from rich.table import Table
 
 import hetune
 from hetune.clients.cli import console
-from hetune.clients.cli.compare import plan_of
 from hetune.clients.cli.device import RunDevice
 from hetune.clients.cli.layer_run import LayerRun, prepare
 from hetune.clients.cli.options import (
@@ -40,16 +39,9 @@ from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.presets import preset_programs
 from hetune.variants.kernel.text import show as show_launch
 from hetune.variants.kernel.text import show_schedule
-from hetune.variants.passes.enumerate import alternatives
 from hetune.variants.passes.pipeline import Pass
-from hetune.variants.plan.variants import (
-    SEPARATE_PRODUCTS,
-    SEPARATE_SUMS,
-    Variant,
-    device_of,
-    variants_of,
-)
-from hetune.variants.program.nodes import Program
+from hetune.variants.plan.choices import PlanChoices, schedule_id
+from hetune.variants.plan.variants import Variant, device_of, variants_of
 from hetune.variants.program.text import show as show_program
 
 
@@ -73,7 +65,7 @@ def variants(
     program = preset_programs(layer.value, width, heads)[0]
     found = variants_of(program, device.value)
     if show is None:
-        _list(program, found)
+        _list(found)
         return
     by_id = {variant.id: variant for variant in found}
     if show not in by_id:
@@ -157,24 +149,22 @@ def _launches(explained: hetune.Explanation) -> Table:
     return rows
 
 
-def _list(program: Program, found: tuple[Variant, ...]) -> None:
-    passes = {alternative.id: alternative.passes for alternative in alternatives(program)}
+def _list(found: tuple[Variant, ...]) -> None:
     schedules = "blocks" if device_of(found) == "cpu" else "schedules"
     rows = console.table(
         *("plan", "launches", "kernels", schedules, "passes"), left=("plan", schedules, "passes")
     )
-    plans: dict[str, list[Variant]] = {}
+    plans: dict[PlanChoices, list[Variant]] = {}
     for variant in found:
-        plans.setdefault(plan_of(variant.id), []).append(variant)
-    for name, members in plans.items():
-        pipeline = passes[name.removesuffix(SEPARATE_SUMS).removesuffix(SEPARATE_PRODUCTS)]
+        plans.setdefault(variant.choices.plan, []).append(variant)
+    for plan, members in plans.items():
         launches = members[0].plan.launches
         rows.add_row(
-            name,
+            plan.id,
             str(len(launches)),
             str(sum(len(launch.kernels) for launch in launches)),
-            " ".join(variant.id.rpartition("/")[2] for variant in members),
-            ", ".join(pass_text(step) for step in pipeline) or "none",
+            " ".join(schedule_id(variant.choices.schedule) for variant in members),
+            ", ".join(pass_text(step) for step in plan.program.passes) or "none",
         )
     out = console.out()
     out.print(rows)
@@ -198,9 +188,13 @@ def _show(variant: Variant, source: bool) -> None:
 def pass_text(step: Pass) -> str:
     """A pass as its name and the options that are not defaults, such as "compact(s)"."""
     name = re.sub(r"(?<!^)(?=[A-Z])", "-", type(step).__name__).lower()
-    options = [
-        str(getattr(step, f.name))
+    values = (
+        getattr(step, f.name)
         for f in fields(step)  # type: ignore[arg-type]
         if getattr(step, f.name) != f.default
+    )
+    options = [
+        " ".join(map(pass_text, value)) if isinstance(value, tuple) else str(value)
+        for value in values
     ]
     return f"{name}({', '.join(options)})" if options else name

@@ -11,7 +11,8 @@ from hetune.costmodel.features import graph_native
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.state import GraphSlot
-from hetune.variants.plan.sides import Side, side_of
+from hetune.variants.plan.choices import Side
+from hetune.variants.plan.sides import side_of
 
 CACHED_ROWS_BITS = (6, 9, 12, 15, 18)
 CACHED_ROWS = tuple(1 << bits for bits in CACHED_ROWS_BITS)

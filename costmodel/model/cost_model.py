@@ -25,7 +25,7 @@ from hetune.costmodel.model.manifest import FORMAT, FittedFamily, Manifest, Trai
 from hetune.costmodel.model.preparation import fit_preparation
 from hetune.costmodel.model.regressor import Target
 from hetune.costmodel.model.rows import Rows, Weighting
-from hetune.costmodel.model.ties import LEAST_TIES, tie_of, unless_tied, usual_of
+from hetune.costmodel.model.ties import LEAST_TIES, default_of, tie_of, unless_tied
 from hetune.costmodel.model.train import FamilyModel, HeldOut
 from hetune.costmodel.version import code_version
 from hetune.variants.errors import ModelError
@@ -234,7 +234,7 @@ class CostModel:
         Takes what `totals` takes.
         """
         seconds = list(self.totals(problem, machine).values())
-        chosen = unless_tied(seconds, usual_of(problem), self.tie)
+        chosen = unless_tied(seconds, default_of(problem), self.tie)
         return problem.candidates[chosen].variant
 
     def prepare_seconds(self, amounts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -247,7 +247,7 @@ class CostModel:
 
     @property
     def tie(self) -> float:
-        """How many times as long as the least one the usual variant's prediction may be.
+        """How many times as long as the least one the default variant's prediction may be.
 
         No less than `LEAST_TIES`: models of before that was known have learned less.
         """
@@ -314,8 +314,8 @@ def _places(families: tuple[str, ...]) -> tuple[tuple[str, NDArray[np.intp]], ..
 
 def _order(problem: Problem) -> tuple[object, ...]:
     """The same for the same problems, however they are stored."""
-    widths = problem.d_in, problem.d_out, problem.heads, problem.threads
-    return problem.family, problem.graph, problem.layer, *widths, problem.graph_fingerprint
+    what = problem.program.label, problem.program.digest, problem.threads
+    return problem.family, problem.graph, *what, problem.graph_fingerprint
 
 
 def _targets(target: Target | str, folds: int) -> list[Target]:

@@ -97,7 +97,7 @@ class Manifest:
         created_at: When, in UTC, ISO 8601.
         files: SHA-256 of each file of the bundle; empty until it is saved.
         device: What the variants are made for whose launches it predicts.
-        tie: The factor within which its predictions cannot tell the usual variant from a faster
+        tie: The factor within which its predictions cannot tell the default variant from a faster
             one: `ties.tie_of`.
     """
 
@@ -228,8 +228,8 @@ def _text(value: Any) -> str:
 
 def _digest(problem: Problem) -> str:
     facts: list[list[Any]] = [
-        [problem.graph, problem.family, problem.layer, problem.d_in, problem.d_out],
-        [problem.heads, problem.threads, problem.machine],
+        [problem.graph, problem.family, problem.program.digest],
+        [problem.threads, problem.machine],
         [[c.variant, [launch.family for launch in c.launches]] for c in problem.candidates],
     ]
     if problem.device != "cpu":

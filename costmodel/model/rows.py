@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates, device_of, features_of
 from hetune.costmodel.model.overhead import Overhead
-from hetune.costmodel.model.ties import unless_tied, usual_of
+from hetune.costmodel.model.ties import default_of, unless_tied
 from hetune.variants.errors import ModelError
 from hetune.variants.plan.variants import Device
 
@@ -38,14 +38,14 @@ class Candidates:
         owners: The variant of each of them; int64 [launches].
         launches: How many each variant runs; float64 [variants].
         seconds: Measured time of a whole run; float64 [variants].
-        usual: Which of them is the layer's usual variant; None if that was not measured.
+        default: Which of them is the layer's default variant; None if that was not measured.
     """
 
     rows: NDArray[np.int64]
     owners: NDArray[np.int64]
     launches: NDArray[np.float64]
     seconds: NDArray[np.float64]
-    usual: int | None
+    default: int | None
 
     def totals(self, by_row: NDArray[np.float64], overhead: Overhead) -> NDArray[np.float64]:
         """Time of each variant, from that of each row and what goes beyond the rows."""
@@ -54,7 +54,7 @@ class Candidates:
 
     def regret(self, by_row: NDArray[np.float64], overhead: Overhead, tie: float = 1.0) -> float:
         """Measured time of the variant that would be chosen, by that of the fastest."""
-        chosen = unless_tied(self.totals(by_row, overhead), self.usual, tie)
+        chosen = unless_tied(self.totals(by_row, overhead), self.default, tie)
         return float(self.seconds[chosen] / self.seconds.min())
 
 
@@ -161,7 +161,7 @@ class _Collected:
             self._owners,
             np.array([len(c.launches) for c in candidates], dtype=np.float64),
             np.array([c.seconds for c in candidates]),
-            usual_of(self._problem),
+            default_of(self._problem),
         )
 
 
@@ -188,8 +188,8 @@ def _check(problems: Sequence[Problem], device: Device) -> None:
         ran = all(candidate.launches for candidate in problem.candidates)
         if not problem.candidates or not ran or not all(0 < t < np.inf for t in times):
             raise ModelError(
-                f"the measurements of {problem.layer} on {problem.graph} hold a variant without "
-                "launches, or a time that is not a positive number: leave that variant out"
+                f"the measurements of {problem} hold a variant without launches, or a time that is "
+                "not a positive number: leave that variant out"
             )
 
 

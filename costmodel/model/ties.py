@@ -1,16 +1,15 @@
-"""When predictions cannot tell: then the usual variant of a layer is as good a choice as any.
+"""When predictions cannot tell: then the default variant of a layer is as good a choice as any.
 
-A variant that is predicted to be a little faster than the usual one is slower about as often as it
-is faster, and the usual one is never far from the best. So another variant has to be predicted to
-be faster by more than a factor, the *tie*, which is learned: the largest that costs next to nothing
-on graph families that were held out. These were measured in the same hours, though. Where cores are
-virtual, what they take to fetch rows from each other changes later on, and with it the order of
-variants; so the tie has a floor.
+A variant that is predicted to be a little faster than the default one is slower about as often as
+it is faster, and the default one is never far from the best. So another variant has to be predicted
+to be faster by more than a factor, the *tie*, which is learned: the largest that costs next to
+nothing on graph families that were held out. These were measured in the same hours, though. Where
+cores are virtual, what they take to fetch rows from each other changes later on, and with it the
+order of variants; so the tie has a floor.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -20,9 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hetune.costmodel.data import Problem
 from hetune.costmodel.features.graph import side
-from hetune.variants.errors import InputError
-from hetune.variants.frontend.presets import preset_program
-from hetune.variants.plan.sides import Side, usual
+from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import Device, variants_of
 
 _TIES = tuple(1 + percent / 100 for percent in range(21))
@@ -33,17 +30,17 @@ So a tie is no less, whatever a model has learned.
 """
 
 
-def unless_tied(seconds: ArrayLike, usual: int | None, tie: float) -> int:
-    """The position of the least time, or of the usual variant's where the two are tied.
+def unless_tied(seconds: ArrayLike, default: int | None, tie: float) -> int:
+    """The position of the least time, or of the default variant's where the two are tied.
 
     Args:
         seconds: Of each variant; float64 [variants].
-        usual: Position of the usual variant; None if it is not among them.
+        default: Position of the default variant; None if it is not among them.
         tie: How many times as long as the least it may take.
     """
     times = np.asarray(seconds)
     best = int(times.argmin())
-    return best if usual is None or times[usual] > tie * times[best] else usual
+    return best if default is None or times[default] > tie * times[best] else default
 
 
 def tie_of(regrets: Callable[[float], NDArray[np.float64]], device: Device) -> float:
@@ -65,21 +62,12 @@ def tie_of(regrets: Callable[[float], NDArray[np.float64]], device: Device) -> f
     return max(found, LEAST_TIES[device])
 
 
-def usual_of(problem: Problem) -> int | None:
-    """The position of the usual variant among a problem's candidates; None if not measured.
+def default_of(problem: Problem) -> int | None:
+    """The position of the default variant among a problem's candidates; None if not measured.
 
     The times are not looked at.
     """
-    layer = problem.layer, problem.d_in, problem.d_out, problem.heads
-    wanted = _usual(*layer, problem.device, side(problem.graph_features))
+    variants = variants_of(problem.program.program, problem.device)
+    wanted = default_variant(variants, side(problem.graph_features)).id
     found = (i for i, c in enumerate(problem.candidates) if c.variant == wanted)
     return next(found, None)
-
-
-@functools.lru_cache(maxsize=256)
-def _usual(layer: str, d_in: int, d_out: int, heads: int, device: Device, on: Side) -> str | None:
-    try:
-        program = preset_program(layer, d_in, d_out, heads)
-    except InputError:
-        return None
-    return usual(variants_of(program, device), on).id

@@ -13,7 +13,8 @@ from _gpu_peers import Cell, Cells
 from _gpu_report import peers_lines
 from _peers.problem import Candidate
 
-from hetune.variants.plan.variants import SHARED_OUT, USUAL
+from hetune.variants.plan.choices import schedule_id
+from hetune.variants.plan.variants import BY_EDGES, DEFAULT_SCHEDULES, Variant
 
 GRAPH = "duplicate edges"
 
@@ -24,16 +25,16 @@ def cell(unit_s: float = 3600.0, **options) -> Cell:
 
 
 def test_a_cell_has_every_plan_and_every_peer(monkeypatch):
-    usual = _gpu_peers.each_plan
+    default = _gpu_peers.each_plan
     some = {"vanilla", "hybrid"}  # an interpreter takes seconds for each
 
-    def keep(variant: str) -> bool:
-        return usual(variant) and variant.rpartition("/")[0] in some
+    def keep(variant: Variant) -> bool:
+        return default(variant) and variant.plan_id in some
 
     monkeypatch.setattr(_gpu_peers, "each_plan", keep)
     found = cell().measure(compiled=False)
     assert found["reference"] == "PyG"
-    schedules = {USUAL["cuda"], SHARED_OUT}
+    schedules = {schedule_id(DEFAULT_SCHEDULES["cuda"]), schedule_id(BY_EDGES)}
     assert set(found["plans"]) == {f"{plan}/{schedule}" for plan in some for schedule in schedules}
     assert found["best_plan"] in found["plans"]
     known = {c["name"]: c for c in found["candidates"]}
@@ -61,7 +62,7 @@ def _rarely(monkeypatch) -> None:
 @pytest.fixture
 def one_plan(monkeypatch) -> None:
     """Of hetune's plans only one is looked at."""
-    monkeypatch.setattr(_gpu_peers, "each_plan", lambda variant: variant == "vanilla/t64-e1024")
+    monkeypatch.setattr(_gpu_peers, "each_plan", lambda variant: variant.id == "vanilla/t64-e1024")
 
 
 def fails(error: BaseException):

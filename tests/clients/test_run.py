@@ -139,7 +139,9 @@ def test_a_single_kernel_is_no_layer(hetune, graph_file):
 def test_the_best_of_each_plan_and_vanilla_are_timed(top):
     rows = [("hybrid/b1", 1.0), ("hybrid/b2", 2.0), ("src/b1", 3.0), ("dst/b1", 4.0)]
     rows += [("vanilla/b1", 5.0), ("vanilla/b2", 6.0)]
-    everything = tuple(library.Candidate(name, seconds, 8) for name, seconds in rows)
+    everything = tuple(
+        library.Candidate(name, name.partition("/")[0], seconds, 8) for name, seconds in rows
+    )
     timed, left_out = compare.candidates(everything, "hybrid/b2", top, None, 1 << 30)
     ids = [candidate.id for candidate in timed]
     assert ids[0] == "hybrid/b2"
@@ -151,8 +153,8 @@ def test_the_best_of_each_plan_and_vanilla_are_timed(top):
 
 
 def test_variants_that_need_more_than_the_free_memory_are_left_out():
-    huge = tuple(library.Candidate(f"{plan}/b1", 1.0, 1 << 60) for plan in ("src", "dst"))
-    everything = (*huge, library.Candidate("vanilla/b1", 9.0, 8))
+    huge = tuple(library.Candidate(f"{plan}/b1", plan, 1.0, 1 << 60) for plan in ("src", "dst"))
+    everything = (*huge, library.Candidate("vanilla/b1", "vanilla", 9.0, 8))
     timed, left_out = compare.candidates(everything, "src/b1", 6, None, 1 << 30)
     assert ([c.id for c in timed], left_out) == (["src/b1", "vanilla/b1"], 1)
 

@@ -38,7 +38,7 @@ def compile_ahead() -> Callable[[Iterable[tuple[str, int, int]]], None]:
             variant
             for shape in sorted(missing)
             for variant in variants_of(adapt(make(shape[0], matrix_graph(), *shape[1:])).program)
-            if chosen(*shape)(variant.id)
+            if chosen(*shape)(variant)
         ]
         report = default_registry().build(sources_of(variants))
         assert not report.failed, report.failed

@@ -16,8 +16,7 @@ from itertools import product
 from tests.full import FULL
 
 from hetune.variants.frontend.adapt import adapt
-from hetune.variants.passes.enumerate import EDGE_SCORES
-from hetune.variants.plan.variants import BLOCK_NODES, variants_of
+from hetune.variants.plan.variants import BLOCK_NODES, Variant, variants_of
 from hetune.variants.testing.layers import LAYERS, WIDTHS
 
 from .cases import matrix_graph
@@ -27,21 +26,23 @@ DENSE = (7, 64)
 """Widths at which every plan runs."""
 
 
-def chosen(name: str, width: int, heads: int) -> Callable[[str], bool]:
-    """Which variants of a layer run, by id."""
+def chosen(name: str, width: int, heads: int) -> Callable[[Variant], bool]:
+    """Which variants of a layer run."""
     if FULL:
         return lambda variant: True
     kept = None if _is_dense(name, width, heads) else _turns(name)[width, heads]
 
-    def keep(variant: str) -> bool:
-        return kept is None or variant.rpartition("/")[0] in kept
+    def keep(variant: Variant) -> bool:
+        return kept is None or variant.plan_id in kept
 
     return keep
 
 
-def each_plan(variant: str) -> bool:
+def each_plan(variant: Variant) -> bool:
     """One block size for each plan: for the interpreter, and for graphs of a single block."""
-    return variant.endswith(f"/b{BLOCK_NODES[0]}") or EDGE_SCORES in variant
+    sites = variant.choices.plan.program.sites
+    scores_edges = any(site.choices.edge_scores for site in sites)
+    return scores_edges or variant.choices.schedule.block_nodes == BLOCK_NODES[0]
 
 
 def _is_dense(name: str, width: int, heads: int) -> bool:
@@ -63,4 +64,4 @@ def _turns(name: str) -> dict[tuple[int, int], set[str]]:
 def _plans(name: str, width: int, heads: int) -> list[str]:
     """Which plans there are depends on the width."""
     program = adapt(make(name, matrix_graph(), width, heads)).program
-    return list(dict.fromkeys(v.id.rpartition("/")[0] for v in variants_of(program)))
+    return list(dict.fromkeys(v.plan_id for v in variants_of(program)))

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from hetune.variants.graph.blocks import block_diagonal
+from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.compiled import compile
 from hetune.variants.testing.conformance import features
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
@@ -54,8 +55,9 @@ def test_rows_have_the_bits_that_they_have_alone(group, shape, compile_ahead):
     blocks = block_diagonal(graphs)
     xs = [features(module, graph, seed) for seed, graph in enumerate(graphs)]
     ran = 0
-    for variant in filter(chosen(*shape), layer.variants):
-        if group == "several" and "hybrid" in variant:
+    for each in filter(chosen(*shape), variants_of(module.adapter().program)):
+        variant = each.id
+        if group == "several" and each.choices.plan.program.is_hybrid:
             continue  # a relation's side is that of all graphs together
         with torch.no_grad():
             found = blocks.split(layer(blocks.stacked(xs), blocks.graph, variant=variant))

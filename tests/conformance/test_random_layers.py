@@ -21,7 +21,7 @@ from hetune.variants.frontend.trace import (
     tanh,
 )
 from hetune.variants.kernel.nodes import Schedule
-from hetune.variants.passes.enumerate import alternatives
+from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.plan.lower import lower
 from hetune.variants.program.interpret import interpret
 from hetune.variants.program.text import show

@@ -1,4 +1,4 @@
-"""When predictions cannot tell, the usual variant runs; how far that goes is learned."""
+"""When predictions cannot tell, the default variant runs; how far that goes is learned."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import pytest
 
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import Manifest
-from hetune.costmodel.model.ties import tie_of, unless_tied, usual_of
-from hetune.variants.frontend.presets import preset_program
-from hetune.variants.plan.sides import usual
+from hetune.costmodel.model.ties import default_of, tie_of, unless_tied
+from hetune.variants.frontend.presets import labeled_preset, preset_program
+from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import variants_of
 
 from ._judged import problem
 from ._synthetic import FINGERPRINT, MACHINE, problems, small_model
 
-USUAL = usual(variants_of(preset_program("rgcn", 64, 64))).id
+DEFAULT = default_variant(variants_of(preset_program("rgcn", 64, 64))).id
 PROBLEMS = 100
 
 
 @pytest.mark.parametrize(
-    ("seconds", "usual", "tie", "expected"),
+    ("seconds", "default", "tie", "expected"),
     [
         ((1.0, 1.04), 1, 1.05, 1),
         ((1.0, 1.06), 1, 1.05, 0),
@@ -32,10 +32,10 @@ PROBLEMS = 100
         ((1.04, 1.0, 1.02), None, 1.05, 1),
     ],
 )
-def test_the_usual_variant_runs_unless_another_is_faster_by_more_than_the_tie(
-    seconds, usual, tie, expected
+def test_the_default_variant_runs_unless_another_is_faster_by_more_than_the_tie(
+    seconds, default, tie, expected
 ):
-    assert unless_tied(seconds, usual, tie) == expected
+    assert unless_tied(seconds, default, tie) == expected
 
 
 def losing(slope: float, free: float = 1.0):
@@ -62,27 +62,26 @@ def test_on_a_cpu_a_tie_is_no_less_than_what_sessions_differ_by():
     assert tie_of(losing(100.0, free=1.15), "cpu") == 1.15
 
 
-def test_the_usual_variant_of_a_problem_is_that_of_its_layer():
-    assert usual_of(problem({"a": 1.0, USUAL: 2.0})) == 1
-    assert usual_of(problem({"a": 1.0, "b": 2.0})) is None
-    assert usual_of(problem({"a": 1.0, USUAL: 2.0}, layer="no such")) is None
+def test_the_default_variant_of_a_problem_is_that_of_its_layer():
+    assert default_of(problem({"a": 1.0, DEFAULT: 2.0})) == 1
+    assert default_of(problem({"a": 1.0, "b": 2.0})) is None
 
 
 @pytest.mark.parametrize(("share", "plan"), [(0.0, "dst+separate-sums"), (1.0, "src")])
-def test_the_usual_variant_on_one_side_is_the_plan_of_that_side(share, plan):
-    times = {USUAL: 1.0, f"{plan}/b256": 1.0, f"{plan}/b1024": 1.1, f"{plan}/b4096": 1.2}
-    assert usual_of(problem(times, share=share)) == 2
-    assert usual_of(problem({USUAL: 1.0}, share=share)) is None
+def test_the_default_variant_on_one_side_is_the_plan_of_that_side(share, plan):
+    times = {DEFAULT: 1.0, f"{plan}/b256": 1.0, f"{plan}/b1024": 1.1, f"{plan}/b4096": 1.2}
+    assert default_of(problem(times, share=share)) == 2
+    assert default_of(problem({DEFAULT: 1.0}, share=share)) is None
 
 
-def with_usual(numbers, tie):
-    """Problems whose fifth candidate is the usual one, and a model with a tie."""
+def with_default(numbers, tie):
+    """Problems whose fifth candidate is the default one, and a model with a tie."""
     renamed = [
         dataclasses.replace(
             each,
-            layer="rgcn",
+            program=labeled_preset("rgcn", 64, 64),
             candidates=tuple(
-                dataclasses.replace(c, variant=USUAL) if i == 4 else c
+                dataclasses.replace(c, variant=DEFAULT) if i == 4 else c
                 for i, c in enumerate(each.candidates)
             ),
         )
@@ -94,16 +93,16 @@ def with_usual(numbers, tie):
 
 @pytest.mark.parametrize("tie", [1.0, 1.3, 1e9])
 def test_a_model_chooses_by_its_tie(tie):
-    wanted, model = with_usual(problems(graph_families=4, widths=(64,), seed=3), tie)
+    wanted, model = with_default(problems(graph_families=4, widths=(64,), seed=3), tie)
     for each in wanted:
         totals = model.totals(each)
         best = min(totals, key=totals.__getitem__)
-        expected = USUAL if totals[USUAL] <= max(tie, 1.12) * totals[best] else best
+        expected = DEFAULT if totals[DEFAULT] <= max(tie, 1.12) * totals[best] else best
         assert model.choose(each) == expected
 
 
 def test_a_model_learns_its_tie_and_keeps_it():
-    wanted, _ = with_usual(problems(graph_families=6, widths=(64,)), 1.0)
+    wanted, _ = with_default(problems(graph_families=6, widths=(64,)), 1.0)
     model = CostModel.fit(wanted, MACHINE, FINGERPRINT, target="roofline-ratio", folds=2)
     assert 1.12 <= model.manifest.tie <= 1.2
     assert Manifest.from_json(model.manifest.as_json()) == model.manifest

@@ -14,9 +14,9 @@ from hetune.variants.frontend.kernels import (
 )
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.frontend.trace import dot, etype, layer_program, node, softmax
-from hetune.variants.passes.enumerate import alternatives
 from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
 from hetune.variants.passes.pipeline import clean, run_passes
+from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.program.nodes import End
 from hetune.variants.program.text import show
 from hetune.variants.program.verify import verify
@@ -74,7 +74,7 @@ def test_each_is_one_of_a_kind(name):
     assert ways == alternatives(PROGRAMS[name])
     for way in ways:
         verify(way.program)
-        assert run_passes(way.passes, clean(PROGRAMS[name])) == way.program
+        assert run_passes(way.choices.passes, clean(PROGRAMS[name])) == way.program
 
 
 IDS = {

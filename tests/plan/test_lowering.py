@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hetune.variants.kernel.verify import verify
-from hetune.variants.passes.enumerate import alternatives
+from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.plan.lower import lower
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.interpret import interpret

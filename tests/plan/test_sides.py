@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
-from hetune.variants.plan.sides import depends_on_side, id_on, run_on, side_of, usual
-from hetune.variants.plan.variants import DEVICES, SHARED_OUT, plan_of, variants_of
+from hetune.variants.plan.choices import Form
+from hetune.variants.plan.sides import default_variant, run_on, side_of
+from hetune.variants.plan.variants import BY_EDGES, DEVICES, variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.table import CandidateTable
@@ -22,28 +23,34 @@ def test_a_side_has_all_edges(share, side):
     assert side_of(share) == side
 
 
-KNOWN = {"src/b256", "dst+separate-sums/b256", "dst/b256", "src+scores-dst/b256"}
+def ids(layer, side, device="cpu"):
+    variants = variants_of(PROGRAMS[layer], device)
+    return {v.id: run.id for v, run in zip(variants, run_on(variants, side), strict=True)}
 
 
 @pytest.mark.parametrize(
-    ("variant", "side", "runs"),
+    ("layer", "variant", "side", "runs"),
     [
-        ("hybrid/b256", "dst", "dst/b256"),
-        ("hybrid/b256", "src", "src/b256"),
-        ("hybrid/b256", "", "hybrid/b256"),
-        ("hybrid+separate-sums/b256", "dst", "dst+separate-sums/b256"),
-        ("hybrid+separate-sums/b256", "src", "src/b256"),
-        ("hybrid+separate-products/b256", "src", "src/b256"),
-        ("hybrid+separate-products/b256", "dst", "hybrid+separate-products/b256"),
-        ("src+scores-hybrid/b256", "dst", "src+scores-dst/b256"),
-        ("hybrid/b1024", "dst", "hybrid/b1024"),
-        ("src+separate-sums/b256", "src", "src+separate-sums/b256"),
-        ("vanilla/b256", "dst", "vanilla/b256"),
+        ("rgcn", "hybrid/b256", "dst", "dst/b256"),
+        ("rgcn", "hybrid/b256", "src", "src/b256"),
+        ("rgcn", "hybrid/b256", "", "hybrid/b256"),
+        ("rgcn", "hybrid+separate-sums/b256", "dst", "dst+separate-sums/b256"),
+        ("rgcn", "hybrid+separate-sums/b256", "src", "src/b256"),
+        ("rgcn", "hybrid+separate-products/b256", "src", "src/b256"),
+        ("rgcn", "hybrid+separate-products/b256", "dst", "hybrid+separate-products/b256"),
+        ("rgcn", "vanilla/b256", "dst", "vanilla/b256"),
+        ("rgcn", "dst+separate-sums/b256", "src", "dst+separate-sums/b256"),
+        ("hgt", "src+scores-hybrid+folded/b256", "dst", "src+scores-dst+folded/b256"),
+        ("hgt", "hybrid+scores-src+folded/b1024", "src", "src+scores-src+folded/b1024"),
     ],
 )
-def test_ids_of_hybrid_plans_stand_for_the_plan_of_the_side(variant, side, runs):
-    assert id_on(variant, side, {variant, *KNOWN}) == runs
-    assert runs == variant or depends_on_side(variant)
+def test_hybrid_plans_stand_for_the_plan_of_the_side(layer, variant, side, runs):
+    assert ids(layer, side)[variant] == runs
+
+
+def test_a_hybrid_plan_runs_itself_where_there_is_no_plan_of_the_side():
+    variants = tuple(v for v in variants_of(PROGRAMS["rgcn"]) if v.choices.plan.program.is_hybrid)
+    assert run_on(variants, "dst") == variants
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -91,22 +98,22 @@ def test_a_table_has_what_runs_once_and_knows_where():
     assert {table.variants[table.place_of[v.id]] for v in variants} == set(runs)
     for asked, found in zip(variants, runs, strict=True):
         assert table.variants[table.place_of[asked.id]] is found
-    hybrid = [v.id for v in table.variants if plan_of(v.id).startswith("hybrid")]
-    assert all(id.endswith("+separate-products/b256") for id in hybrid)
+    hybrid = [v for v in table.variants if v.choices.plan.program.is_hybrid]
+    assert all(v.choices.plan.form is Form.SEPARATE_PRODUCTS for v in hybrid)
     graph = typed_graph((5, 200), ONE_SIDED["dst"])
     assert len(table.columns(Domain(graph))) == len(table.launches)
 
 
 @pytest.mark.parametrize("side", ["", *ONE_SIDED])
 @pytest.mark.parametrize("layer", PROGRAMS)
-def test_the_usual_variant_of_a_table_is_one_that_runs(layer, side):
-    """Also where the usual schedule is missing, and a hybrid plan in another one is usual."""
+def test_the_default_variant_of_a_table_is_one_that_runs(layer, side):
+    """Also where the default schedule is missing, and a hybrid plan in another one is it."""
     variants = tuple(
-        v for v in variants_of(PROGRAMS[layer], "cuda") if not v.id.endswith(f"/{SHARED_OUT}")
+        v for v in variants_of(PROGRAMS[layer], "cuda") if v.choices.schedule != BY_EDGES
     )
-    hybrid = usual(variants, side)
+    hybrid = default_variant(variants, side)
     assert hybrid.id.startswith("hybrid")
     table = CandidateTable.of(variants, side)
-    found = table.variants[table.usual]
-    assert found.id == id_on(hybrid.id, side, {v.id for v in variants})
+    found = table.variants[table.default]
+    assert found is run_on(variants, side)[variants.index(hybrid)]
     assert found.id.startswith(side or "hybrid")

@@ -13,12 +13,19 @@ from tests.costmodel import _synthetic
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem, count_graphs
 from hetune.costmodel.features.graph import NAMES
 from hetune.costmodel.model.rows import Rows
-from hetune.profiling.records import PROTOCOLS, LaunchRecord, Status
+from hetune.profiling.records import PROTOCOLS, LaunchRecord, Measurement, Status
 from hetune.profiling.store.problems import problems, select
 from hetune.profiling.store.store import ALL, Store
 from hetune.profiling.store.summary import standard_error
-from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
+from hetune.profiling.testing.records import (
+    MACHINE,
+    OTHER_MACHINE,
+    OTHER_PROGRAM,
+    PROGRAM,
+    measurement,
+)
 from hetune.variants.errors import StoreError
+from hetune.variants.frontend.presets import labeled_preset
 
 from ._filled import fill
 
@@ -37,10 +44,7 @@ def test_samples_become_lower_quartiles(store):
             graph="hub",
             family="hubs",
             graph_features=one.graph_features,
-            layer="rgat",
-            d_in=32,
-            d_out=64,
-            heads=2,
+            program=PROGRAM,
             threads=2,
             machine=MACHINE.digest,
             candidates=(
@@ -70,19 +74,28 @@ def test_samples_become_lower_quartiles(store):
     )
 
 
+DST = "dst+weights-first/b256"
+
+
+def hybrid(blocks: int, *samples: float, **changes) -> Measurement:
+    """One of a variant of RGAT, which records are of."""
+    made = replace(measurement(blocks, samples=samples), **changes)
+    return replace(made, variant=f"hybrid+weights-first/b{blocks}")
+
+
 @pytest.mark.parametrize(("share", "seconds"), [(0.0, 9.0), (0.5, 1.0), (1.0, 1.0)])
 def test_on_graphs_of_one_side_hybrid_plans_have_the_times_of_that_side_s(store, share, seconds):
     """Though they were measured by themselves, as they were run then."""
     features = [1.0] * len(NAMES)
     features[NAMES.index("src_side_edge_share")] = share
-    hybrid = replace(measurement(1, samples=(1.0,)), graph_features=tuple(features))
+    both = replace(hybrid(256, 1.0), graph_features=tuple(features))
     launch = (LaunchRecord("k", "product", (4.0,), (8.0,)),)
-    side = replace(hybrid, unit="dst", variant="dst/b1", samples=(9.0,), launches=launch)
-    store.add([hybrid, side], MACHINE)
+    side = replace(both, unit="dst", variant=DST, samples=(9.0,), launches=launch)
+    store.add([both, side], MACHINE)
     [problem] = problems(store)
     found = {c.variant: c for c in problem.candidates}
-    assert {name: c.seconds for name, c in found.items()} == {"hybrid/b1": seconds, "dst/b1": 9.0}
-    assert (found["hybrid/b1"].launches == found["dst/b1"].launches) is (share == 0)
+    assert {name: c.seconds for name, c in found.items()} == {both.variant: seconds, DST: 9.0}
+    assert (found[both.variant].launches == found[DST].launches) is (share == 0)
 
 
 def test_variants_that_run_the_same_code_on_the_same_blocks_share_their_samples(store):
@@ -90,31 +103,33 @@ def test_variants_that_run_the_same_code_on_the_same_blocks_share_their_samples(
         return (LaunchRecord(f"k{blocks}", "fused", (3.0, blocks), samples),)
 
     given = [
-        measurement(1, samples=(1.0, 5.0), launches=launch(8, 0.5, 2.0)),
-        measurement(2, samples=(2.0,), launches=launch(8, 0.75)),  # a larger size of blocks
-        measurement(3, samples=(4.0,), launches=launch(16, 3.0)),
+        hybrid(256, 1.0, 5.0, launches=launch(8, 0.5, 2.0)),
+        hybrid(1024, 2.0, launches=launch(8, 0.75)),  # a larger size of blocks
+        hybrid(4096, 4.0, launches=launch(16, 3.0)),
     ]
-    other_plan = replace(given[0], unit="another", variant="dst/b1", samples=(9.0, 9.0))
+    other_plan = replace(given[0], unit="another", variant=DST, samples=(9.0, 9.0))
     store.add([*given, other_plan], MACHINE)
     [problem] = problems(store, share=0.5)
+    first, second, third = (one.variant for one in given)
     assert {c.variant: c.seconds for c in problem.candidates} == {
-        "hybrid/b1": 2.0, "hybrid/b2": 2.0, "hybrid/b3": 4.0, "dst/b1": 9.0,
+        first: 2.0, second: 2.0, third: 4.0, DST: 9.0,
     }  # fmt: skip
     launches = {c.variant: c.launches[0].seconds for c in problem.candidates}
-    assert launches["hybrid/b1"] == launches["hybrid/b2"] == 0.75
+    assert launches[first] == launches[second] == 0.75
     # A GPU's columns do not tell all of its schedules apart.
     changes = {"device": "cuda", "protocol": PROTOCOLS["cuda"]}
     on_gpu = [replace(one, unit=f"cuda{one.unit}", **changes) for one in given]
     store.add(on_gpu, MACHINE)
     [problem] = problems(store, device="cuda", share=0.5)
-    assert [c.seconds for c in problem.candidates] == [3.0, 2.0, 4.0]
+    found = {c.variant: c.seconds for c in problem.candidates}
+    assert [found[one.variant] for one in on_gpu] == [3.0, 2.0, 4.0]
 
 
 def test_samples_of_variants_that_were_measured_together_count_once(store):
     launches = (LaunchRecord("k", "fused", (3.0, 8.0), (0.5, 0.6, 0.7)),)
-    first = measurement(1, samples=(1.0, 5.0, 6.0), launches=launches)
-    others = measurement(2, samples=(2.0,), launches=launches)
-    together = replace(first, unit="together", variant="hybrid/b4")
+    first = hybrid(256, 1.0, 5.0, 6.0, launches=launches)
+    others = hybrid(1024, 2.0, launches=launches)
+    together = replace(first, unit="together", variant="hybrid+weights-first/b4096")
     store.add([first, others, together], MACHINE)
     [problem] = problems(store, share=0.5)
     assert [c.seconds for c in problem.candidates] == [3.5, 3.5, 3.5]
@@ -150,10 +165,7 @@ def test_one_sample_has_no_error():
     [
         {"family": "roads"},
         {"graph_fingerprint": "0" * 64},
-        {"layer": "hgt"},
-        {"d_in": 64},
-        {"d_out": 32},
-        {"heads": 1},
+        {"program": OTHER_PROGRAM},
         {"threads": 1},
     ],
     ids=lambda changes: next(iter(changes)),
@@ -188,7 +200,7 @@ def test_only_what_ended_well_counts(store):
 def test_what_models_cannot_learn_from_is_left_out_and_counted(changes, store, caplog):
     seconds = (0.0, 1.0, 1.0, 1.0, 1.0)
     one_zero = measurement(4, launches=(LaunchRecord("k4", "product", (4.0,), seconds),))
-    bad = [measurement(2, **changes), measurement(3, layer="hgt", **changes)]
+    bad = [measurement(2, **changes), measurement(3, program=OTHER_PROGRAM, **changes)]
     store.add([measurement(1), *bad, one_zero], MACHINE)
     with caplog.at_level(logging.WARNING):
         [found] = problems(store)
@@ -233,10 +245,10 @@ def test_devices_are_not_mixed(store):
 
 
 def test_single_kernels_count_where_they_are_named(store):
-    store.add([measurement(1), measurement(2, layer="linear")], MACHINE)
-    assert [p.layer for p in problems(store)] == ["rgat"]
-    assert [p.layer for p in problems(store, layers=["linear"])] == ["linear"]
-    assert [p.layer for p in problems(store, layers=["rgat", "linear"])] == ["linear", "rgat"]
+    linear = labeled_preset("linear", 32, 64)
+    store.add([measurement(1), measurement(2, program=linear)], MACHINE)
+    assert [p.program for p in problems(store)] == [PROGRAM]
+    assert [p.program for p in problems(store, programs=[linear])] == [PROGRAM, linear]
 
 
 def test_the_newest_code_of_a_variant_counts(store):
@@ -316,7 +328,11 @@ def test_machines_are_not_mixed(store):
 def test_the_order_of_measuring_does_not_matter(tmp_path):
     found = []
     batch = [
-        measurement(n, layer=("hgt", "rgcn")[n % 2], d_in=n % 3, graph_fingerprint=f"{n % 4 // 2}")
+        measurement(
+            n,
+            program=labeled_preset(("hgt", "rgcn")[n % 2], 1 + n % 3, 4),
+            graph_fingerprint=f"{n % 4 // 2}",
+        )
         for n in range(24)
     ]
     for number, order in enumerate((batch, batch[::-1])):

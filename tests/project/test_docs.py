@@ -72,6 +72,7 @@ def examples(document: Path) -> list[str]:
         ("docs/library.md", ("torch_geometric", "dgl")),
         ("docs/mini-batches.md", ()),
         ("docs/schedules.md", ()),
+        ("docs/adding-a-layer.md", ()),
         ("docs/service.md", ()),
     ],
 )

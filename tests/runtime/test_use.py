@@ -13,8 +13,8 @@ import pytest
 from hetune.variants.errors import MemoryLimitError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.graph.threads import using_threads
-from hetune.variants.plan.sides import usual
-from hetune.variants.plan.variants import DEVICES, SEPARATE_SUMS, plan_of, variants_of
+from hetune.variants.plan.sides import default_variant
+from hetune.variants.plan.variants import DEVICES, variants_of
 from hetune.variants.runtime.calls import PATIENCE, Calls, Policy, about_seconds
 from hetune.variants.runtime.choice import choose, chosen, contenders
 from hetune.variants.runtime.domain import Domain
@@ -40,8 +40,8 @@ class Told:
         seconds = np.array([*self.seconds, *[99.0] * (count - len(self.seconds))])
         prepare = np.array([*self.prepare, *[0.0] * (count - len(self.prepare))])
         launches = np.zeros(len(table.launches))
-        usual, tie = table.usual, self.tie
-        return Prices(seconds, launches, prepare, "the test", usual=usual, tie=tie)
+        default, tie = table.default, self.tie
+        return Prices(seconds, launches, prepare, "the test", default=default, tie=tie)
 
     def spread(self, table, domain, threads):
         return np.full(len(table.variants), self.factor)
@@ -92,7 +92,7 @@ def test_expected_runs_can_be_told(graph):
 
 
 def test_the_question_is_put_off_until_runs_have_taken_as_long(graph):
-    first = usual(VARIANTS, side=Domain(graph).side)
+    first = default_variant(VARIANTS, side=Domain(graph).side)
     told = Told((1.0,), asking_seconds=10.5 * about_seconds(first, graph) / PATIENCE)
     use = Calls()
     assert set(ids(10, use, graph, Policy(told))) == {first.id}
@@ -125,18 +125,18 @@ def test_nothing_is_compiled_to_put_off_the_question(graph):
     ],
     ids=["rgcn", "rgat", "hgt"],
 )
-def test_the_usual_variant_is_the_one_that_adapts_most(program, expected):
-    assert usual(variants_of(program)).id == expected
+def test_the_default_variant_is_the_one_that_adapts_most(program, expected):
+    assert default_variant(variants_of(program)).id == expected
 
 
 @pytest.mark.parametrize("program", [rgcn_program(8, 8), rgat_program(8, 8), hgt_program(8, 8)])
 @pytest.mark.parametrize("device", DEVICES)
-def test_on_one_side_the_usual_variant_is_the_plan_of_that_side(program, device):
+def test_on_one_side_the_default_variant_is_the_plan_of_that_side(program, device):
     variants = variants_of(program, device)
-    hybrid = usual(variants).id
-    assert usual(variants, side="dst").id == hybrid.replace("hybrid", "dst")
-    assert usual(variants, side="src").id == hybrid.replace("hybrid", "src").replace(
-        SEPARATE_SUMS, ""
+    hybrid = default_variant(variants).id
+    assert default_variant(variants, side="dst").id == hybrid.replace("hybrid", "dst")
+    assert default_variant(variants, side="src").id == hybrid.replace("hybrid", "src").replace(
+        "+separate-sums", ""
     )
 
 
@@ -145,13 +145,13 @@ def test_on_one_side_the_usual_variant_is_the_plan_of_that_side(program, device)
 )
 def test_wide_rows_have_small_blocks_as_a_rule(widths, blocks):
     for make in (rgcn_program, rgat_program, hgt_program):
-        [*schedules] = usual(variants_of(make(*widths))).schedules
+        [*schedules] = default_variant(variants_of(make(*widths))).schedules
         assert {schedule.block_nodes for schedule in schedules} == {blocks}
 
 
-def test_a_layer_without_hybrid_plans_has_one_usual_variant():
-    vanilla = tuple(v for v in VARIANTS if plan_of(v.id) == "vanilla")
-    assert usual(vanilla, side="dst") is usual(vanilla)
+def test_a_layer_without_hybrid_plans_has_one_default_variant():
+    vanilla = tuple(v for v in VARIANTS if v.plan_id == "vanilla")
+    assert default_variant(vanilla, side="dst") is default_variant(vanilla)
 
 
 @pytest.mark.parametrize(
@@ -169,14 +169,15 @@ def test_which_side_a_graph_has_alone(edges, side):
     assert Domain(graph).side == side
     told = Told((1.0,), asking_seconds=1e9)
     found = ids(1, Calls(), graph, Policy(told))
-    assert found == [usual(VARIANTS, side=side).id]
+    assert found == [default_variant(VARIANTS, side=side).id]
 
 
-def all_but_usual(seconds: float) -> tuple[float, ...]:
-    """Times of which the usual variant's is 1, and the second one's is this, and others' are 9."""
-    assert usual(VARIANTS) is not VARIANTS[1]
+def all_but_default(seconds: float) -> tuple[float, ...]:
+    """Times: 1 of the default variant, this of the second one, 9 of others."""
+    assert default_variant(VARIANTS) is not VARIANTS[1]
     return tuple(
-        1.0 if v is usual(VARIANTS) else seconds if v is VARIANTS[1] else 9.0 for v in VARIANTS
+        1.0 if v is default_variant(VARIANTS) else seconds if v is VARIANTS[1] else 9.0
+        for v in VARIANTS
     )
 
 
@@ -184,13 +185,13 @@ def all_but_usual(seconds: float) -> tuple[float, ...]:
     ("faster", "tie", "expected"),
     [
         (0.96, 1.0, VARIANTS[1]),
-        (0.96, 1.05, usual(VARIANTS)),
+        (0.96, 1.05, default_variant(VARIANTS)),
         (0.94, 1.05, VARIANTS[1]),
-        (1.1, 1.05, usual(VARIANTS)),
+        (1.1, 1.05, default_variant(VARIANTS)),
     ],
 )
-def test_the_usual_variant_runs_where_predictions_cannot_tell(graph, faster, tie, expected):
-    told = Told(all_but_usual(faster), tie=tie)
+def test_the_default_variant_runs_where_predictions_cannot_tell(graph, faster, tie, expected):
+    told = Told(all_but_default(faster), tie=tie)
     choice = choose(VARIANTS, graph, told)
     assert choice.id == expected.id
     assert chosen(VARIANTS, graph, told).variant is expected
@@ -201,10 +202,10 @@ def test_the_usual_variant_runs_where_predictions_cannot_tell(graph, faster, tie
 def test_a_usual_variant_that_does_not_fit_is_not_taken_for_a_tie(graph):
     needs = {c.id: c.peak_bytes for c in choose(VARIANTS, graph, Told((1.0,))).candidates}
     small = min(VARIANTS, key=lambda v: needs[v.id])
-    assert needs[small.id] < needs[usual(VARIANTS).id]
-    times = {small: 0.99, usual(VARIANTS): 1.0}
+    assert needs[small.id] < needs[default_variant(VARIANTS).id]
+    times = {small: 0.99, default_variant(VARIANTS): 1.0}
     told = Told(tuple(times.get(v, 9.0) for v in VARIANTS), tie=1.05)
-    assert choose(VARIANTS, graph, told).id == usual(VARIANTS).id
+    assert choose(VARIANTS, graph, told).id == default_variant(VARIANTS).id
     assert choose(VARIANTS, graph, told, memory_limit=needs[small.id]).id == small.id
 
 
@@ -341,7 +342,7 @@ def test_a_choice_tells_its_launches_and_candidates(graph):
 )
 @pytest.mark.parametrize("before", [0, 1, 7])
 def test_what_calls_run_is_foreseen(before, policy, graph):
-    first = usual(VARIANTS, side=Domain(graph).side)
+    first = default_variant(VARIANTS, side=Domain(graph).side)
     asking = 4.5 * about_seconds(first, graph) / PATIENCE
     told = Told((4.0, 3.0, 2.0, 1.0), (0.0, 1.5, 11.0, 40.0), factor=1.6, asking_seconds=asking)
     use, policy = Calls(), Policy(told, **policy)

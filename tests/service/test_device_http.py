@@ -15,7 +15,7 @@ from hetune.service.core.formats.message import MEDIA_TYPE, pack, unpack
 from hetune.service.core.models.engine import Engine
 from hetune.service.server.app import application
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.plan.sides import id_on
+from hetune.variants.plan.sides import run_on
 from hetune.variants.runtime.domain import Domain
 
 from ._device import RecordedDevice
@@ -93,7 +93,7 @@ def test_the_same_variants_are_offered_and_run(service, http, id):
     model, side = service.models.get("m"), Domain(service.graphs.get(id)).side
     for layer, compiled in zip(chosen, model.compiled, strict=True):
         offered = {candidate["variant"] for candidate in layer["explanation"]["candidates"]}
-        assert offered == {id_on(each, side, compiled.variants) for each in compiled.variants}
+        assert offered == {v.id for v in run_on(tuple(compiled._promoted.values()), side)}
         assert layer["variant"] in offered
     ran = http.post("/v1/models/m/infer", json={"graph": id, "features": X.tolist()}).json()
     assert [layer["variant"] for layer in ran["layers"]] == [layer["variant"] for layer in chosen]

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from hetune.variants.kernel.nodes import Def, ForEach, Gemm, Inner, Rows, Stmt, Traversal
+from hetune.variants.kernel.nodes import (
+    Def,
+    EdgeSoftmax,
+    ForEach,
+    Gemm,
+    Inner,
+    Rows,
+    Stmt,
+    Traversal,
+)
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Space
 
-KEPT = ("vanilla",)
-"""Never pruned: what the others are compared with."""
+_Key = TypeVar("_Key", bound=Hashable)
 
 _NEVER_FEWER = {
     Space.NODE: (Space.NODE,),
@@ -50,8 +59,8 @@ class Cost:
         return self.rows.space is Space.SRC_PAIR and other.rows.space is Space.EDGE
 
 
-def undominated(plans: Mapping[str, Plan]) -> dict[str, Plan]:
-    """The plans of which no other one is a cheaper version.
+def undominated(plans: Mapping[_Key, Plan], kept: Container[_Key] = ()) -> dict[_Key, Plan]:
+    """The plans of which no other one is a cheaper version, and those that are kept anyway.
 
     One plan is a cheaper version of another if each of its products fits into a different product
     of the other (a dot product fits where a matrix product was, pairs fit where edges were), but
@@ -61,7 +70,7 @@ def undominated(plans: Mapping[str, Plan]) -> dict[str, Plan]:
     return {
         name: plan
         for name, plan in plans.items()
-        if name in KEPT or not any(_cheaper(costs[other], costs[name]) for other in plans)
+        if name in kept or not any(_cheaper(costs[other], costs[name]) for other in plans)
     }
 
 
@@ -88,6 +97,10 @@ def _dots(rows: Rows, body: tuple[Stmt, ...], shapes: dict[str, tuple[int, ...]]
                     yield Cost(False, rows, _product(longest))
             case ForEach(rows=inner, body=statements):
                 yield from _dots(inner, statements, shapes)
+            case EdgeSoftmax(scores=scores, sums=sums):
+                for part in scores:
+                    yield from _dots(part.rows, part.body, shapes)
+                yield from _dots(rows, sums, shapes)
 
 
 def _product(shape: tuple[int, ...]) -> int:

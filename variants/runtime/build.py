@@ -52,7 +52,7 @@ def build(
     progress: Callable[[int, int, str], None] | None = None,
     device: str = "cpu",
     precision: str = "ieee",
-    keep: Callable[[str], bool] = lambda variant: True,
+    keep: Callable[[Variant], bool] = lambda variant: True,
 ) -> LayersBuild:
     """Compiles what the registry does not have yet of all the programs' promoted variants.
 
@@ -67,7 +67,7 @@ def build(
             kernel's name.
         device: ``"cpu"``, or a GPU by its compute capability: ``"cuda:sm_90"``.
         precision: Of products on a GPU: ``"ieee"``, ``"tf32"`` or ``"bf16"``.
-        keep: Which variants, by id.
+        keep: Which variants.
 
     Raises:
         InputError: There is no such device or precision.
@@ -79,7 +79,7 @@ def build(
         variant
         for program in dict.fromkeys(programs)
         for variant in variants_of(program, target)
-        if keep(variant.id)
+        if keep(variant)
     ]
     if device != "cpu":
         if precision not in PRECISIONS:

@@ -2,7 +2,7 @@
 
 Asking the cost model takes milliseconds, which a run on a small graph does not, and what the
 answer can save is a small part of what runs take. So a layer asks only once its calls on a graph
-should have taken three times as long as the question does, and runs the usual variant until then.
+should have taken three times as long as the question does, and runs the default variant until then.
 When that is follows from counts, not from a clock: equal calls on equal graphs run equal variants.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.sides import usual
+from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.choice import Choice, Chosen, choose, chosen, contenders
 from hetune.variants.runtime.pricing import Pricer
@@ -170,7 +170,7 @@ class Calls:
         """What runs while the calls, this one included, are not worth the question yet."""
         if policy.expected_runs is not None or policy.memory_limit is not None:
             return None
-        first = self.current.variant if self.current else _usual_on(graph, variants)
+        first = self.current.variant if self.current else _default_on(graph, variants)
         spent = self.count * about_seconds(first, graph)
         if spent >= PATIENCE * policy.pricer.asking_seconds:
             return None
@@ -227,8 +227,8 @@ def _contenders(
     return contenders(variants, graph, policy.pricer, memory_limit=limit, most=_CONTENDERS)
 
 
-def _usual_on(graph: HeteroGraph, variants: tuple[Variant, ...]) -> Variant:
-    return usual(variants, side=domain_of(variants, graph).side)
+def _default_on(graph: HeteroGraph, variants: tuple[Variant, ...]) -> Variant:
+    return default_variant(variants, side=domain_of(variants, graph).side)
 
 
 def _is_power_of_two(number: int) -> bool:

@@ -10,7 +10,7 @@ from typing import SupportsIndex
 from hetune.variants.errors import InputError, VariantError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads
-from hetune.variants.plan.variants import Variant, plan_of
+from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.pricing import Pricer
 from hetune.variants.runtime.scored import Candidate, Scored, scored_on
 
@@ -273,12 +273,12 @@ def _reason(
     where += " as one CUDA graph" * replays
     faster = (seconds < seconds[best]).nonzero()[0].tolist()
     fitting = [i for i in faster if scored.fits(i, memory_limit, replays)]
-    if fitting and best == scored.prices.usual:
+    if fitting and best == scored.prices.default:
         first = min(fitting, key=seconds.__getitem__)
         if seconds[best] <= scored.prices.tie * seconds[first]:
             gain = seconds[best] / seconds[first]
             return (
-                f"the usual variant; predictions by {source} for {where} cannot tell it from "
+                f"the default variant; predictions by {source} for {where} cannot tell it from "
                 f"{scored.ids[first]}, {gain:.2f}x ahead"
             )
     if fitting:
@@ -291,14 +291,14 @@ def _reason(
             f"least predicted time of the variants within the memory limit; {len(faster)} faster "
             "ones need more"
         )
-    plan = plan_of(scored.ids[best])
-    others = [i for i in seconds.argsort(kind="stable") if plan_of(scored.ids[i]) != plan]
+    plans = [variant.plan_id for variant in scored.table.variants]
+    others = [i for i in seconds.argsort(kind="stable") if plans[i] != plans[best]]
     if not others:
         return f"the only plan; predicted by {source} for {where}"
     gain = seconds[others[0]] / seconds[best] if seconds[best] else 1.0  # nothing to do at all
     return (
         f"least predicted time by {source} for {where}, {gain:.2f}x ahead of "
-        f"the next plan, {plan_of(scored.ids[others[0]])}"
+        f"the next plan, {plans[others[0]]}"
     )
 
 

@@ -19,7 +19,8 @@ from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
-from hetune.variants.plan.sides import Side, side_of
+from hetune.variants.plan.choices import Side
+from hetune.variants.plan.sides import side_of
 from hetune.variants.program.nodes import ALL_EDGES, Space, Type
 
 _GROUPS = GraphSlot[None, dict[str, tuple[int, ...]]]()

@@ -20,7 +20,6 @@ from hetune.variants.graph.threads import (
     record_used_threads,
     using_threads,
 )
-from hetune.variants.plan.sides import depends_on_side, id_on
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.calls import Policy, about_seconds
 from hetune.variants.runtime.choice import Chosen, is_replayed
@@ -101,10 +100,9 @@ class LayerRunner:
         """
         if name not in variants:
             raise VariantError(f"no variant {name!r}: take one of {', '.join(variants)}")
-        runs = name
-        if depends_on_side(name):
-            runs = id_on(name, self.domain(graph).side, variants)
-        found = variants[runs]
+        found = variants[name]
+        if found.choices.plan.program.is_hybrid:
+            found = variants.get(found.choices.on(self.domain(graph).side).id, found)
         if policy.memory_limit is not None:
             executable = self.executable(found, graph)
             peak = executable.layout.peak_bytes

@@ -29,7 +29,7 @@ class Prices:
         source: Who predicts, for a reader: "the roofline model".
         replays: Seconds of a run that is replayed as one CUDA graph, copies of features and result
             included, float64 [variants]; None on a CPU, where nothing is.
-        usual: The variant to take where predictions cannot tell it from a faster one; None: there
+        default: The variant to take where predictions cannot tell it from a faster one; None: there
             is no such one.
         tie: The factor within which they cannot.
     """
@@ -39,7 +39,7 @@ class Prices:
     prepare: np.ndarray
     source: str
     replays: np.ndarray | None = None
-    usual: int | None = None
+    default: int | None = None
     tie: float = 1.0
 
 

@@ -30,6 +30,7 @@ class Candidate:
 
     Attributes:
         id: The variant.
+        plan: The name of its plan, which variants in other schedules share.
         seconds: Predicted time of a run whose kernels the host starts one by one.
         peak_bytes: What temporaries, scratch of all threads and result of such a run take; exact.
             Features, weights, those folded from others among them, and the graph with its indexes
@@ -38,6 +39,7 @@ class Candidate:
     """
 
     id: str
+    plan: str
     seconds: float
     peak_bytes: int
     replay_seconds: float | None = None
@@ -57,6 +59,7 @@ class Scored:
         replays = self.prices.replays
         return Candidate(
             self.ids[position],
+            self.table.variants[position].plan_id,
             float(self.prices.seconds[position]),
             self.peak_bytes(position),
             None if replays is None else float(replays[position]),
@@ -89,8 +92,9 @@ class Scored:
     ) -> tuple[int, bool]:
         """The best variant's position, and whether it is to be replayed.
 
-        What all variants need to be prepared is no reason to choose any of them. The usual variant
-        is taken unless another one is predicted to be faster by more than predictions can tell.
+        What all variants need to be prepared is no reason to choose any of them. The default
+        variant is taken unless another one is predicted to be faster by more than predictions can
+        tell.
 
         Raises:
             MemoryLimitError: None fits.
@@ -109,9 +113,9 @@ class Scored:
         by_cost = [first] if memory_limit is None else costs.argsort(None, "stable").tolist()
         best = next(filter(fits, (divmod(place, len(self.ids)) for place in by_cost)), None)
         if best is not None:
-            instead = self.prices.usual
-            usual = [] if instead is None else [(way, instead) for way in range(len(ways))]
-            tied = [p for p in usual if costs[p] <= self.prices.tie * costs[best] and fits(p)]
+            instead = self.prices.default
+            default = [] if instead is None else [(way, instead) for way in range(len(ways))]
+            tied = [p for p in default if costs[p] <= self.prices.tie * costs[best] and fits(p)]
             way, position = min(tied, key=costs.__getitem__, default=best)
             return position, ways[way]
         holds = [self.peak_bytes(position, ways[0]) for position in range(len(self.ids))]

@@ -11,6 +11,7 @@ from hetune.variants.backends.base import Backend
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.plan.variants import Variant
 from hetune.variants.program.interpret import interpret
 from hetune.variants.runtime.compiled import CompiledLayer, compile
 
@@ -52,7 +53,7 @@ def check_variants(
     backend: str | Backend = "torch",
     *,
     expected: Iterable[Tensor] = (),
-    keep: Callable[[str], bool] = lambda variant: True,
+    keep: Callable[[Variant], bool] = lambda variant: True,
     seed: int = 0,
     x: Tensor | None = None,
 ) -> int:
@@ -66,7 +67,7 @@ def check_variants(
         backend: What runs it.
         expected: Results of oracles for `features` of the same seed, [N, width] each; the
             program interpreter is always one of them.
-        keep: Which variants to run, by id.
+        keep: Which variants to run.
         seed: Of the features.
         x: Features [N, width] to take instead.
 
@@ -79,20 +80,20 @@ def check_variants(
     x = features(module, graph, seed) if x is None else x
     oracles = [interpreted(module, x, graph), *expected]
     layer = compile(module, backend=backend)
-    ids = [variant for variant in layer.variants if keep(variant)]
+    kept = [variant for variant in layer._promoted.values() if keep(variant)]
     wrong: list[str] = []
-    for variant in ids:
-        executable = layer._runs.executable(layer._promoted[variant], graph)
+    for variant in kept:
+        executable = layer._runs.executable(variant, graph)
         for memory in executable.memory().values():
             memory.fill_(torch.nan)
         out = torch.full(oracles[0].shape, torch.nan, device=x.device)
-        found = _run(layer, x, graph, variant, out)
+        found = _run(layer, x, graph, variant.id, out)
         error = max(relative_error(found, oracle) for oracle in oracles)
         if not error <= TOLERANCE:
-            wrong.append(f"{variant}: relative error {error:.2e}")
-    if wrong or not ids:
+            wrong.append(f"{variant.id}: relative error {error:.2e}")
+    if wrong or not kept:
         raise AssertionError("; ".join(wrong) or "no variant ran")
-    return len(ids)
+    return len(kept)
 
 
 def check_same_bits(
@@ -100,7 +101,7 @@ def check_same_bits(
     graph: HeteroGraph,
     backend: str | Backend,
     *,
-    keep: Callable[[str], bool] = lambda variant: True,
+    keep: Callable[[Variant], bool] = lambda variant: True,
     threads: Iterable[int] = (1, 2, 3),
     repeats: int = 3,
 ) -> None:
@@ -113,13 +114,13 @@ def check_same_bits(
     layer = compile(module, backend=backend)
     before = torch.get_num_threads()
     try:
-        for variant in filter(keep, layer.variants):
-            first = _run(layer, x, graph, variant)
+        for variant in filter(keep, layer._promoted.values()):
+            first = _run(layer, x, graph, variant.id)
             for count in threads:
                 torch.set_num_threads(count)
                 for _ in range(repeats):
-                    if not torch.equal(_run(layer, x, graph, variant), first):
-                        raise AssertionError(f"{variant}: other bits on {count} threads")
+                    if not torch.equal(_run(layer, x, graph, variant.id), first):
+                        raise AssertionError(f"{variant.id}: other bits on {count} threads")
     finally:
         torch.set_num_threads(before)
 

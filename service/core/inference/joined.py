@@ -29,7 +29,6 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import used_threads, using_threads
 from hetune.variants.plan.variants import variants_of
-from hetune.variants.program.nodes import ALL_EDGES
 from hetune.variants.runtime.domain import split_relations
 
 _log = logging.getLogger(__name__)
@@ -248,17 +247,11 @@ def _same_bits(one: Tensor, other: Tensor) -> bool:
 
 def _is_hybrid(model: Model, variants: Sequence[str]) -> bool:
     """Whether a variant goes by the sides of relations."""
-    plans = (
-        variant.plan
+    return any(
+        variant.choices.plan.program.is_hybrid
         for module, chosen in zip(model.modules, variants, strict=True)
         for variant in variants_of(module.adapter().program)
         if variant.id == chosen
-    )
-    return any(
-        kernel.rows.group != ALL_EDGES
-        for plan in plans
-        for launch in plan.launches
-        for kernel in launch.kernels
     )
 
 

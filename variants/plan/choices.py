@@ -1,0 +1,137 @@
+"""What a variant is: every choice as a value, from which its id is printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
+from hetune.variants.passes.choices import Placement, SumChoices
+from hetune.variants.passes.pipeline import Pass
+from hetune.variants.passes.sites import AtSite, Site
+
+Side: TypeAlias = Literal["", "src", "dst"]
+"""On which side of a graph hybrid plans transform all of its edge types; none: on both."""
+
+
+VANILLA = "vanilla"
+"""Name of the plan of a program as it is written."""
+
+
+class Form(StrEnum):
+    """How a program is lowered."""
+
+    FUSED = ""
+    SEPARATE_SUMS = "separate-sums"
+    """Sums that feed linear maps are traversals of their own (which suits hubs)."""
+    SEPARATE_PRODUCTS = "separate-products"
+    """So are they, and each weight is loaded once (which suits thousands of relations)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteChoices:
+    """What is decided of one site of a program.
+
+    Attributes:
+        site: Where; empty where all of a program is decided alike.
+        label: What names the site in ids; empty where a program has choices at one site alone,
+            None where the site is computed so in all of the program's plans.
+        choices: How it is computed.
+    """
+
+    site: Site
+    label: str | None
+    choices: SumChoices
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramChoices:
+    """What is decided before a program is lowered: of each of its sites, in order.
+
+    No sites: the program runs as it is written.
+    """
+
+    sites: tuple[SiteChoices, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Stable and readable, such as ``"hybrid"`` or ``"sum1-src+sum2-dst"``."""
+        parts = (
+            f"{site.label}-{part}" if site.label else part
+            for site in self.sites
+            if site.label is not None
+            for part in site.choices.parts
+        )
+        return "+".join(parts) if self.sites else VANILLA
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """The pipeline that does it."""
+        if len(self.sites) == 1 and not self.sites[0].site:
+            return self.sites[0].choices.passes
+        return tuple(AtSite(each.site, each.choices.passes) for each in self.sites)
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether what is transformed differs from edge type to edge type."""
+        return any(site.choices.is_hybrid for site in self.sites)
+
+    def on(self, side: Side) -> ProgramChoices:
+        """What does the same on graphs of a side."""
+        if not side:
+            return self
+        at = Placement(side)
+        return ProgramChoices(tuple(replace(s, choices=s.choices.on(at)) for s in self.sites))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChoices:
+    """What a plan is: a program's choices, and the form that it is lowered in."""
+
+    program: ProgramChoices = ProgramChoices()
+    form: Form = Form.FUSED
+
+    @property
+    def id(self) -> str:
+        """Stable and readable, such as ``"hybrid+weights-first+separate-sums"``."""
+        return f"{self.program.id}+{self.form}" if self.form else self.program.id
+
+    @property
+    def is_special(self) -> bool:
+        """Whether it is for special graphs; others may suit any."""
+        edge_scores = any(site.choices.edge_scores for site in self.program.sites)
+        return edge_scores or self.form is Form.SEPARATE_PRODUCTS
+
+    def on(self, side: Side) -> PlanChoices:
+        """What does the same on graphs of a side, whether there is such a plan or not."""
+        if not side or not self.program.is_hybrid:
+            return self
+        # At sources products are apart from sums in any form.
+        return PlanChoices(self.program.on(side), Form.FUSED if side == "src" else self.form)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """All that a variant is: its plan and the schedule of its launches."""
+
+    plan: PlanChoices
+    schedule: AnySchedule
+
+    @property
+    def id(self) -> str:
+        """Stable and readable, such as ``"hybrid+weights-first/b1024"``."""
+        return f"{self.plan.id}/{schedule_id(self.schedule)}"
+
+    def on(self, side: Side) -> Choices:
+        """What does the same on graphs of a side, whether there is such a variant or not."""
+        return Choices(self.plan.on(side), self.schedule)
+
+
+def schedule_id(schedule: AnySchedule) -> str:
+    """The part of ids that names a schedule, such as ``"b1024"`` or ``"t64-e1024"``."""
+    if not isinstance(schedule, GpuSchedule):
+        return f"b{schedule.block_nodes}"
+    if schedule.balance == "edge":
+        return f"t{schedule.tile_rows}-c{schedule.hub_elements}"
+    return f"t{schedule.tile_rows}-e{schedule.elements}"
