@@ -270,9 +270,7 @@ def test_measurements_arrive_as_they_are(service, queue, lender):
     ]
     numbers = {"relative_error": math.inf, "drift": math.nan, "prepare_seconds": 1 / 3}
     [found] = measured(lease, status=Status.WRONG, error="it is \u00e4\U0001f600", **numbers)
-    found = replace(
-        found, program=unit.problem.program, threads=1, graph="odd", family="typed"
-    )
+    found = replace(found, program=unit.problem.program, threads=1, graph="odd", family="typed")
     assert lender.complete(lease, [found], MACHINE) == Added(1, 0)
     [kept] = [m for m in service.measurements.store.measurements() if m.unit == unit.key]
     assert math.isnan(kept.drift)
