@@ -32,8 +32,8 @@ def finalists(problem: Problem) -> frozenset[str]:
 def key(of: Problem | Measurement) -> Key:
     """What tells problems apart, and finds a problem's finals and its measurements."""
     return (
-        *(of.graph, of.family, of.layer, of.d_in, of.d_out),
-        *(of.heads, of.threads, of.machine),
+        *(of.graph, of.family, of.program.label, of.program.digest),
+        *(of.program.d_in, of.program.d_out, of.threads, of.machine),
     )
 
 
@@ -82,12 +82,12 @@ def between_sessions(sessions: Sequence[Sequence[Problem]]) -> dict[str, Any] | 
         judged = [problem for problem in judged_by if key(problem) in known]
         if chosen_by is judged_by or not judged:
             continue
-        fixed = {name: _best_fixed(judged, name) for name in {p.layer for p in judged}}
+        fixed = {name: _best_fixed(judged, name) for name in {p.program.label for p in judged}}
         for problem in judged:
             before, now = known[key(problem)], _times(problem)
             taken = now[min(before.keys() & now.keys(), key=before.__getitem__)]
             logs.append(math.log(taken / min(now.values())))
-            worse.append(taken > now.get(fixed[problem.layer], math.inf))
+            worse.append(taken > now.get(fixed[problem.program.label], math.inf))
     if not logs:
         return None
     regret = math.exp(statistics.fmean(logs))
@@ -97,7 +97,7 @@ def between_sessions(sessions: Sequence[Sequence[Problem]]) -> dict[str, Any] | 
 
 def _best_fixed(problems: Sequence[Problem], layer: str) -> str:
     """The variant with the least mean regret; where it is no finalist it is 40% slower or more."""
-    mine = [_times(problem) for problem in problems if problem.layer == layer]
+    mine = [_times(problem) for problem in problems if problem.program.label == layer]
     names = {name for times in mine for name in times}
 
     def loss(name: str) -> float:

@@ -14,6 +14,7 @@ from rich.console import Console
 from hetune.costmodel.data import Problem
 from hetune.profiling.corpus import canonical, recipe
 from hetune.profiling.units import ProblemSpec
+from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.graph.generate_specs import SPECS
 
 LAYERS = ("rgcn", "rgat", "hgt")
@@ -104,7 +105,9 @@ def specs(
         plain = recipe(graph.name, "file", f"{REAL}{graph.kind}", options)
         found += [
             ProblemSpec(
-                canonical(plain) if layer == "hgt" else plain, layer, d_in, d_out, 1, threads
+                canonical(plain) if layer == "hgt" else plain,
+                labeled_preset(layer, d_in, d_out),
+                threads,
             )
             for layer in layers
         ]

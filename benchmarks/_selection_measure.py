@@ -40,7 +40,7 @@ def measure_all(
             if time.monotonic() > end:
                 console.print("time is up: run this again to go on")
                 break
-            name = f"{spec.layer} {spec.graph.name} {spec.d_in}x{spec.d_out}"
+            name = f"{spec}"
             bar.update(task, description=name)
             report = run_units(units, campaign, store, supervisor=supervisor)
             lost = {str(k): n for k, n in report.measured.items() if k != "ok"}

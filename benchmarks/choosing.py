@@ -35,7 +35,6 @@ from hetune.profiling.corpus import build
 from hetune.profiling.measure.inputs import random_inputs
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.backends.cpp.backend import CppBackend
-from hetune.variants.frontend.presets import preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads
@@ -86,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> dict[str, Any]:
     """An input's record: medians in milliseconds, as a compiled layer selects."""
     graph = build(spec.graph)
-    program = preset_program(spec.layer, spec.d_in, spec.d_out, spec.heads)
+    program = spec.program.program
     variants, policy = variants_of(program), Policy(selector, expected_runs=math.inf)
     threads = kernel_threads()
 
@@ -130,11 +129,11 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> dict[str, An
     calls = _calls_until_asked(variants, graph, Policy(selector))
     return {
         "graph": spec.graph.name,
-        "layer": spec.layer,
+        "layer": spec.program.label,
         "variant": chosen.id,
         "calls": calls,
-        "d_in": spec.d_in,
-        "d_out": spec.d_out,
+        "d_in": spec.program.d_in,
+        "d_out": spec.program.d_out,
         **{f"{name}_ms": round(seconds * 1e3, 4) for name, seconds in medians.items()},
         **{f"{name}_runs": round(medians[name] / medians["run"], 4) for name in _IN_RUNS},
         "paid": round(medians["new"] / (medians["default"] * calls), 4),

@@ -102,10 +102,10 @@ def _measure_finals(store: Store, options: argparse.Namespace, console: Console)
     if not options.finals:
         raise SystemExit("finals are kept apart: say where, --finals FILE.db ...")
     _, judged = split(problems_of(store, options.machine))
-    known = {(p.graph, p.family, p.layer, p.d_in, p.d_out, p.threads): p for p in judged}
+    known = {(p.graph, p.family, p.program, p.threads): p for p in judged}
     wanted = {}
     for spec in _specs(options, console):
-        name = spec.graph.name, spec.graph.family, spec.layer, spec.d_in, spec.d_out, spec.threads
+        name = spec.graph.name, spec.graph.family, spec.program, spec.threads
         if name in known and (chosen := finalists(known[name])):
             wanted[spec] = tuple(unit for unit in units_of(spec) if unit.variant in chosen)
     limits = Limits(most_rounds=_FINAL_ROUNDS, problem_seconds=options.problem_seconds)
@@ -125,9 +125,9 @@ def _specs(options: argparse.Namespace, console: Console) -> tuple[ProblemSpec, 
 def _is_asked_for(found: Problem | Measurement, options: argparse.Namespace) -> bool:
     return (
         found.threads == options.threads
-        and found.layer in options.layers
+        and found.program.label in options.layers
         and (not options.graphs or found.graph in options.graphs)
-        and (not options.pairs or (found.d_in, found.d_out) in options.pairs)
+        and (not options.pairs or (found.program.d_in, found.program.d_out) in options.pairs)
     )
 
 
@@ -338,7 +338,7 @@ def _counts(problems: Sequence[Problem]) -> dict[str, Any]:
 
 def named(keys: Set[Key]) -> list[str]:
     """Inputs by name, as results have them."""
-    return sorted(f"{layer}/{graph}/{d_in}x{d_out}" for graph, _, layer, d_in, d_out, *_ in keys)
+    return sorted(f"{layer}/{graph}/{d_in}x{d_out}" for graph, _, layer, _, d_in, d_out, *_ in keys)
 
 
 def _families(problems: Sequence[Problem]) -> str:

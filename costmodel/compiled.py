@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from torch import nn
+from collections.abc import Mapping
+
+from torch import Tensor, nn
 
 from hetune.costmodel.selector import Selector
 from hetune.variants.backends.base import Backend
+from hetune.variants.errors import InputError
+from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.graph.vocabulary import VocabularyLike
+from hetune.variants.program.nodes import Program
 from hetune.variants.runtime import compiled
 from hetune.variants.runtime.compiled import CompiledLayer
 
 
 def compile(
-    module: nn.Module,
+    module: nn.Module | Program,
     *,
+    weights: Mapping[str, Tensor] | None = None,
     backend: str | Backend | None = None,
     memory_limit: int | None = None,
     selector: Selector | None = None,
@@ -29,6 +35,9 @@ def compile(
             `HGTConv`. Its parameters are shared, not copied: later changes are seen, but for
             those of single elements by way of ``.data``. A compiled layer is compiled anew, with
             its own options where none are given; compile its `module` to begin from the defaults.
+            Or a program that `hetune.layer_program` made, with one feature ``x``: the compiled
+            layer is called with rows ``[N, width]`` and a graph.
+        weights: Of a program: a tensor ``[types, *row shape]`` for each of its weights, by name.
         backend: ``"cpp"`` (compiled for this CPU), ``"triton"`` (compiled for the GPU that the
             features are on) or ``"torch"`` (the interpreter). None: ``"triton"`` if the module's
             parameters are on a GPU, else ``"cpp"``.
@@ -61,6 +70,10 @@ def compile(
     Raises:
         InputError: An argument is of no use.
     """
+    if isinstance(module, Program):
+        module = ProgramLayer(module, weights or {})
+    elif weights is not None:
+        raise InputError("weights= is for programs: a module has its own")
     return compiled.compile(
         module,
         backend=backend,

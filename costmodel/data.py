@@ -1,8 +1,8 @@
 """Measured inputs, as cost models are fitted to and judged by them.
 
-A *problem* is one input of the selector (a layer with its widths, on a graph, with so many
-threads); its *candidates* are the variants that were measured on it; a candidate runs *launches*,
-each measured too.
+A *problem* is one input of the selector (a program on a graph, with so many threads); its
+*candidates* are the variants that were measured on it; a candidate runs *launches*, each measured
+too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hetune.variants.plan.variants import Device
+from hetune.variants.program.labeled import LabeledProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,7 @@ class Problem:
         graph: Name of the graph.
         family: Family of the graph: data is split by it, never by row.
         graph_features: `hetune.costmodel.features.graph.NAMES` of it.
-        layer: E.g. ``"rgat"``.
-        d_in: Width of the rows that come in.
-        d_out: Width of the rows that go out, all heads together.
-        heads: Number of heads.
+        program: What runs; reports group problems by its label.
         threads: Number of threads.
         machine: Digest of the fingerprint of the machine that it was measured on.
         candidates: What was measured, at least one.
@@ -74,15 +72,15 @@ class Problem:
     graph: str
     family: str
     graph_features: tuple[float, ...]
-    layer: str
-    d_in: int
-    d_out: int
-    heads: int
+    program: LabeledProgram
     threads: int
     machine: str
     candidates: tuple[CandidateSample, ...]
     device: Device = "cpu"
     graph_fingerprint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.program.describe()} on {self.graph}"
 
     @property
     def graph_key(self) -> tuple[str, str]:
@@ -98,10 +96,10 @@ class Problem:
 def count_graphs(problems: Iterable[Problem]) -> int:
     """How many graphs problems are of.
 
-    Graphs of one name are told apart by their content, layer by layer: HGT takes a graph whose
-    edge types are split by node types, which is another one of the same name.
+    Graphs of one name are told apart by their content, label by label: some programs take a graph
+    whose edge types are split by node types, which is another one of the same name.
     """
     found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for problem in problems:
-        found[problem.graph][problem.layer].add(problem.graph_fingerprint)
-    return sum(max(map(len, by_layer.values())) for by_layer in found.values())
+        found[problem.graph][problem.program.label].add(problem.graph_fingerprint)
+    return sum(max(map(len, by_label.values())) for by_label in found.values())

@@ -10,15 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, cast
 
 import numpy as np
 from torch import nn
 
-from hetune.costmodel.asked import listed, variants_for
 from hetune.costmodel.calibration import ROOFLINE, load_calibration
 from hetune.costmodel.explain import Explanation, explanation
 from hetune.costmodel.features.devices import Rates, default_rates, device_of
 from hetune.costmodel.features.graph import graph_features
+from hetune.costmodel.layer_variants import variants_for
 from hetune.costmodel.model.bundle import load
 from hetune.costmodel.model.cost_model import UNKNOWN_FACTOR, CostModel
 from hetune.costmodel.shelf.best import (
@@ -29,9 +30,11 @@ from hetune.costmodel.shelf.best import (
 )
 from hetune.costmodel.shelf.shelf import Shelf, State
 from hetune.variants.errors import HetuneError, InputError, ModelError
+from hetune.variants.frontend.presets import OF_EVERY_FAMILY
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads
 from hetune.variants.plan.variants import Device
+from hetune.variants.program.nodes import Program
 from hetune.variants.runtime.choice import Choice, choose
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_roofline import GpuModel
@@ -143,7 +146,7 @@ class Selector:
 
     def choose(
         self,
-        layer: nn.Module | str,
+        layer: nn.Module | Program | str,
         graph: HeteroGraph,
         widths: tuple[int, int] | int | None = None,
         *,
@@ -155,8 +158,8 @@ class Selector:
         """The variant that should run fastest.
 
         Args:
-            layer: A module that `hetune.compile` supports, or "rgcn", "rgat" or "hgt" for that
-                layer with default options.
+            layer: A module that `hetune.compile` supports, a program, or a name of
+                `hetune.variants.frontend.presets` for that layer with default options.
             graph: What to run on.
             widths: Of the rows in and out (one number for both), for a layer given by name.
             heads: Attention heads, for a layer given by name.
@@ -194,7 +197,7 @@ class Selector:
         """One choice for each layer of a stack: what one gives out is what the next takes in.
 
         Args:
-            layers: Names, e.g. ``["rgcn", "rgcn"]``.
+            layers: Names of presets, one for each layer.
             graph: What to run on.
             widths: Of the input and of each layer's output: one more than there are layers.
             heads: Attention heads, in each layer that has any.
@@ -208,7 +211,7 @@ class Selector:
         """
         if isinstance(layers, str) or not isinstance(layers, Iterable):
             raise InputError(f"layers={layers!r}: give a list of names, one for each layer")
-        names, given = tuple(layers), listed(widths)
+        names, given = tuple(layers), _listed(widths)
         if len(given) != len(names) + 1:
             raise InputError(
                 f"{len(given)} widths for {len(names)} layers: give the width of the input and "
@@ -219,7 +222,7 @@ class Selector:
                 layer,
                 graph,
                 (d_in, d_out),
-                heads=1 if layer == "rgcn" else heads,
+                heads=heads,
                 memory_limit=memory_limit,
                 expected_runs=expected_runs,
                 cuda_graph=cuda_graph,
@@ -229,7 +232,7 @@ class Selector:
 
     def explain(
         self,
-        layer: nn.Module | str,
+        layer: nn.Module | Program | str,
         graph: HeteroGraph,
         widths: tuple[int, int] | int | None = None,
         *,
@@ -271,13 +274,13 @@ class Selector:
         one for a layer plans its variants.
 
         Args:
-            layer: As of `choose`; RGAT if None, whose launches are of every kernel family.
+            layer: As of `choose`; if None a layer whose launches are of every kernel family.
 
         Raises:
             VariantError: The module is not supported.
         """
         graph = HeteroGraph(np.array([0]), np.array([1]))
-        return self.choose("rgat" if layer is None else layer, graph, 1)
+        return self.choose(OF_EVERY_FAMILY if layer is None else layer, graph, 1)
 
     # Pricing.
 
@@ -378,6 +381,14 @@ def _loaded(device: Device, root: Path, state: State) -> _Loaded:
     model, failed = best_and_failure(device=device)
     selector = Selector.adapted(model, Shelf(device=device))
     return _Loaded(selector, time.monotonic() + RETRY_SECONDS if failed else math.inf)
+
+
+def _listed(values: object) -> tuple[Any, ...]:
+    """What a list holds; what is none stands alone."""
+    try:
+        return tuple(cast(Iterable[Any], values))
+    except TypeError:
+        return (values,)
 
 
 def _roofline(rates: Rates) -> RooflinePricer:

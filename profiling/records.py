@@ -9,6 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from hetune.variants.plan.variants import Device
+from hetune.variants.program.labeled import LabeledProgram
 
 PROTOCOLS: Mapping[Device, int] = MappingProxyType({"cpu": 2, "cuda": 1})
 """Version of how units are measured, by device: times of different protocols are not compared."""
@@ -44,7 +45,7 @@ class LaunchRecord:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One unit, measured: a variant of a layer or kernel on a graph, on a machine.
+    """One unit, measured: a variant of a program on a graph, on a machine.
 
     Attributes:
         unit: The unit's key (`hetune.profiling.units.Unit.key`).
@@ -54,10 +55,7 @@ class Measurement:
         graph_fingerprint: Digest of its content.
         family: Family of the graph.
         graph_features: `hetune.costmodel.features.graph.NAMES` of it; empty if it never loaded.
-        layer: E.g. ``"rgat"``, or a single kernel such as ``"linear"``.
-        d_in: Width of the rows that come in.
-        d_out: Width of the rows that go out, all heads together.
-        heads: Number of heads.
+        program: What ran; its label is for readers.
         threads: Number of threads.
         variant: Id of the variant.
         plan: Digest of the variant's plan and schedules (`Variant.key`).
@@ -86,10 +84,7 @@ class Measurement:
     graph_fingerprint: str
     family: str
     graph_features: tuple[float, ...]
-    layer: str
-    d_in: int
-    d_out: int
-    heads: int
+    program: LabeledProgram
     threads: int
     variant: str
     plan: str

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hetune.profiling.records import PROTOCOLS
 from hetune.variants.plan.variants import Device
+from hetune.variants.program.labeled import LabeledProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,27 +30,22 @@ class GraphRecipe:
 
 @dataclass(frozen=True, slots=True)
 class ProblemSpec:
-    """A layer, or a single kernel, with its widths on a graph, with so many threads.
-
-    Problems of layers are the inputs of the selector.
+    """A program on a graph, with so many threads: an input of the selector.
 
     Attributes:
         graph: What to run on.
-        layer: "rgcn", "rgat" or "hgt", or the kernel "linear", "aggregate" or "attention".
-        d_in: Width of the rows that come in.
-        d_out: Width of the rows that go out, all heads together.
-        heads: Number of heads.
+        program: What runs; its label is for readers.
         threads: Number of threads; 1 on a GPU.
         device: What its variants are for: "cpu" or "cuda".
     """
 
     graph: GraphRecipe
-    layer: str
-    d_in: int
-    d_out: int
-    heads: int
+    program: LabeledProgram
     threads: int
     device: Device = "cpu"
+
+    def __str__(self) -> str:
+        return f"{self.program.describe()} on {self.graph.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +69,7 @@ class Unit:
         facts: list[object] = [
             PROTOCOLS[problem.device],
             [graph.family, graph.kind, *map(list, graph.options)],
-            [problem.layer, problem.d_in, problem.d_out, problem.heads, problem.threads],
+            [problem.program.digest, problem.threads],
             [self.variant, self.plan],
             problem.device,
         ]

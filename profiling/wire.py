@@ -11,6 +11,7 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.record import GraphFacts, Stamp
 from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.units import GraphRecipe, ProblemSpec
+from hetune.variants.program.labeled import LabeledProgram
 
 Json = dict[str, Any]
 
@@ -53,7 +54,12 @@ def problem_from_json(value: Json) -> ProblemSpec:
     """A problem, of what `dataclasses.asdict` makes of it."""
     graph = value["graph"]
     options = tuple((name, option) for name, option in graph["options"])
-    return ProblemSpec(**{**value, "graph": GraphRecipe(**{**graph, "options": options})})
+    return ProblemSpec(
+        graph=GraphRecipe(**{**graph, "options": options}),
+        program=_program(value["program"]),
+        threads=value["threads"],
+        device=value["device"],
+    )
 
 
 def facts_to_json(facts: GraphFacts) -> Json:
@@ -76,6 +82,7 @@ def measurement_from_json(value: Json) -> Measurement:
     return Measurement(
         **{
             **value,
+            "program": _program(value["program"]),
             "graph_features": tuple(value["graph_features"]),
             "samples": tuple(value["samples"]),
             "preparation": tuple(value["preparation"]),
@@ -85,6 +92,10 @@ def measurement_from_json(value: Json) -> Measurement:
             "measured_at": datetime.fromisoformat(value["measured_at"]),
         }
     )
+
+
+def _program(value: Mapping[str, str]) -> LabeledProgram:
+    return LabeledProgram.parse(value["text"], value["label"])
 
 
 def _launch(value: Mapping[str, Any]) -> LaunchRecord:

@@ -178,7 +178,7 @@ class _Session:
             _say(f"{self._stopped}: nothing is lost; the same command goes on with the rest")
         console.flush()
         for lost in self._failures[:10]:
-            where = f"{lost.layer} {lost.d_in}x{lost.d_out} on {lost.graph}"
+            where = f"{lost.program.describe()} on {lost.graph}"
             console.err().print(
                 f"{lost.status.value}: {lost.variant} of {where}: {lost.error}",
                 markup=False,
@@ -239,7 +239,7 @@ def _left(now: Progress) -> str:
 def _problem(problem: ProblemSpec | None) -> str:
     if problem is None:
         return ""
-    return f"{problem.layer} {problem.d_in}x{problem.d_out} on {problem.graph.name}"
+    return str(problem)
 
 
 def _minutes(units: Sequence[Unit], asked: Campaign) -> float:

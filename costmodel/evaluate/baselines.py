@@ -23,6 +23,7 @@ from hetune.costmodel.features.graph import NAMES
 from hetune.variants.passes.choices import Placement, SumChoices
 from hetune.variants.plan.choices import Choices, PlanChoices, ProgramChoices, SiteChoices
 from hetune.variants.plan.variants import DEFAULT_SCHEDULES
+from hetune.variants.program.nodes import Linear, Program, Softmax, Space
 
 TRAINED_FIXED = "best fixed, in training"
 BY_WIDTH = "by width only"
@@ -64,24 +65,25 @@ def best_fixed(problems: Sequence[Problem]) -> Chooser:
 
     Where that one was not measured the next best is taken, and so on.
     """
-    rankings = _rankings(problems, lambda problem: problem.layer)
+    rankings = _rankings(problems, lambda problem: problem.program.label)
     everything = _ranking(problems)
 
     def choose(problem: Problem) -> str:
-        return _first(rankings.get(problem.layer, everything), problem)
+        return _first(rankings.get(problem.program.label, everything), problem)
 
     return choose
 
 
 def by_width(training: Sequence[Problem]) -> Chooser:
     """For each layer and pair of widths the best variant; the nearest widths where unseen."""
-    rankings = _rankings(training, lambda p: (p.layer, p.d_in, p.d_out))
+    rankings = _rankings(training, lambda p: (p.program.label, p.program.d_in, p.program.d_out))
 
     def choose(problem: Problem) -> str:
         def distance(key: tuple[str, int, int]) -> tuple[bool, float]:
-            layer, d_in, d_out = key
-            apart = abs(math.log(d_in / problem.d_in)) + abs(math.log(d_out / problem.d_out))
-            return layer != problem.layer, apart
+            label, d_in, d_out = key
+            program = problem.program
+            apart = abs(math.log(d_in / program.d_in)) + abs(math.log(d_out / program.d_out))
+            return label != program.label, apart
 
         return _first(rankings[min(rankings, key=distance)], problem)
 
@@ -96,15 +98,15 @@ def by_graph(training: Sequence[Problem]) -> Chooser:
     """
     grouped: dict[str, dict[_Graph, list[Problem]]] = defaultdict(lambda: defaultdict(list))
     for problem in training:
-        grouped[problem.layer][problem.graph_key].append(problem)
+        grouped[problem.program.label][problem.graph_key].append(problem)
     features = {p.graph_key: _logarithms(p.graph_features) for p in training}
     table = np.array(list(features.values()))
     scale = np.maximum(table.std(axis=0), 1e-9)
     remembered: dict[tuple[str, _Graph], list[str]] = {}
 
     def choose(problem: Problem) -> str:
-        graphs = grouped.get(problem.layer) or next(iter(grouped.values()))
-        key = problem.layer, problem.graph_key
+        graphs = grouped.get(problem.program.label) or next(iter(grouped.values()))
+        key = problem.program.label, problem.graph_key
         if key not in remembered:
             here = _logarithms(problem.graph_features)
             near = sorted(graphs, key=lambda g: float(np.sum(((features[g] - here) / scale) ** 2)))
@@ -142,19 +144,28 @@ def pyg_heuristic(problem: Problem) -> str | None:
 
     PyG asks a linear model of the number of relations, the size of the largest one and the widths.
     Products of all edges at once are our "vanilla" plan; relation by relation it aggregates first,
-    as our "dst" plan does. Both are taken with the default schedule. None for other layers, for
-    which PyG chooses nothing, and where PyG is not installed.
+    as our "dst" plan does. Both are taken with the default schedule. None for programs that are no
+    such layer, for which PyG chooses nothing, and where PyG is not installed.
     """
-    if problem.layer != "rgcn" or (rule := _pyg_rule()) is None:
+    if not _is_convolution(problem.program.program) or (rule := _pyg_rule()) is None:
         return None
     features = dict(zip(NAMES, problem.graph_features, strict=True))
     at_once = rule(
         num_segments=int(features["num_etypes"]),
         max_segment_size=int(features["relation_edges_max"]),
-        in_channels=problem.d_in,
-        out_channels=problem.d_out,
+        in_channels=problem.program.d_in,
+        out_channels=problem.program.d_out,
     )
     return _variant(_WRITTEN if at_once else _AGGREGATED, problem)
+
+
+def _is_convolution(program: Program) -> bool:
+    """Whether it is one linear map of edges, whose weight is whole, and no attention."""
+    types = program.types
+    maps = [let.op for let in program.lets if isinstance(let.op, Linear)]
+    weights = [types[op.w] for op in maps if types[op.x].space is Space.EDGE]
+    has_attention = any(isinstance(let.op, Softmax) for let in program.lets)
+    return not has_attention and [len(w.shape) for w in weights] == [2]
 
 
 @functools.cache

@@ -257,13 +257,13 @@ def _kernels(report: Report) -> Table:
 
 
 def _counts(name: str, problems: Sequence[Problem]) -> tuple[str, ...]:
-    widths = {(p.d_in, p.d_out) for p in problems}
+    widths = {(p.program.d_in, p.program.d_out) for p in problems}
     return (
         name,
         f"{count_graphs(problems):,}",
         f"{len(problems):,}",
         f"{sum(len(p.candidates) for p in problems):,}",
-        ", ".join(sorted({p.layer for p in problems})),
+        ", ".join(sorted({p.program.label for p in problems})),
         f"{len(widths)} pairs",
     )
 

@@ -70,7 +70,7 @@ class Outcome:
     Attributes:
         graph: Name of the graph.
         family: Family of the graph.
-        layer: E.g. ``"rgat"``.
+        layer: Label of the program.
         d_in: Width of the rows that come in.
         d_out: Width of the rows that go out.
         heads: Number of heads.
@@ -78,6 +78,7 @@ class Outcome:
         candidates: How many variants were measured.
         floor: The regret that knowing the fastest variant would show: see `noise.floor`.
         picks: By name of the chooser; `ORACLE` and `FIXED` are always there.
+        program: Digest of the program; empty in reports of before it was known.
     """
 
     graph: str
@@ -90,6 +91,7 @@ class Outcome:
     candidates: int
     floor: float
     picks: Mapping[str, Pick]
+    program: str = ""
 
     def regret(self, name: str) -> float:
         """Time of what `name` picked over the least time that was measured; 1 is best."""
@@ -196,13 +198,13 @@ def _sample(problem: Problem, answer: Answer) -> CandidateSample:
         if not known:
             raise VariantError(
                 f"no prediction for any of the {len(by_id)} variants that were measured for "
-                f"{problem.layer} on {problem.graph}: predict one of {', '.join(by_id)}"
+                f"{problem}: predict one of {', '.join(by_id)}"
             )
         return by_id[min(known, key=answer.__getitem__)]
     name = answer.variant if isinstance(answer, Trial) else answer
     if name not in by_id:
         raise VariantError(
-            f"{name} was chosen for {problem.layer} on {problem.graph} but not measured there: "
+            f"{name} was chosen for {problem} but not measured there: "
             "choose among the problem's candidates"
         )
     return by_id[name]

@@ -52,7 +52,7 @@ def single_runs(problem: Problem) -> NDArray[np.float64]:
 
 def _normal(problem: Problem, purpose: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
     facts = (
-        purpose, problem.graph, problem.layer, problem.d_in, problem.d_out, problem.heads,
+        purpose, problem.graph, problem.program.digest,
         problem.threads, problem.machine,
     )  # fmt: skip
     seed = int.from_bytes(hashlib.sha256(repr(facts).encode()).digest()[:8])

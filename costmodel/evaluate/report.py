@@ -263,14 +263,15 @@ def _judge(problem: Problem, choosers: Mapping[str, Chooser]) -> Outcome:
     return Outcome(
         graph=problem.graph,
         family=problem.family,
-        layer=problem.layer,
-        d_in=problem.d_in,
-        d_out=problem.d_out,
-        heads=problem.heads,
+        layer=problem.program.label,
+        d_in=problem.program.d_in,
+        d_out=problem.program.d_out,
+        heads=problem.program.heads,
         threads=problem.threads,
         candidates=len(problem.candidates),
         floor=noise.floor(problem),
         picks={name: pick for name, pick in found.items() if pick is not None},
+        program=problem.program.digest,
     )
 
 

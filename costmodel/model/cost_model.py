@@ -314,8 +314,8 @@ def _places(families: tuple[str, ...]) -> tuple[tuple[str, NDArray[np.intp]], ..
 
 def _order(problem: Problem) -> tuple[object, ...]:
     """The same for the same problems, however they are stored."""
-    widths = problem.d_in, problem.d_out, problem.heads, problem.threads
-    return problem.family, problem.graph, problem.layer, *widths, problem.graph_fingerprint
+    what = problem.program.label, problem.program.digest, problem.threads
+    return problem.family, problem.graph, *what, problem.graph_fingerprint
 
 
 def _targets(target: Target | str, folds: int) -> list[Target]:

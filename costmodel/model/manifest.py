@@ -228,8 +228,8 @@ def _text(value: Any) -> str:
 
 def _digest(problem: Problem) -> str:
     facts: list[list[Any]] = [
-        [problem.graph, problem.family, problem.layer, problem.d_in, problem.d_out],
-        [problem.heads, problem.threads, problem.machine],
+        [problem.graph, problem.family, problem.program.digest],
+        [problem.threads, problem.machine],
         [[c.variant, [launch.family for launch in c.launches]] for c in problem.candidates],
     ]
     if problem.device != "cpu":

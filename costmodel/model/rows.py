@@ -188,8 +188,8 @@ def _check(problems: Sequence[Problem], device: Device) -> None:
         ran = all(candidate.launches for candidate in problem.candidates)
         if not problem.candidates or not ran or not all(0 < t < np.inf for t in times):
             raise ModelError(
-                f"the measurements of {problem.layer} on {problem.graph} hold a variant without "
-                "launches, or a time that is not a positive number: leave that variant out"
+                f"the measurements of {problem} hold a variant without launches, or a time that is "
+                "not a positive number: leave that variant out"
             )
 
 

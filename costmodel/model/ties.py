@@ -10,7 +10,6 @@ order of variants; so the tie has a floor.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -20,9 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from hetune.costmodel.data import Problem
 from hetune.costmodel.features.graph import side
-from hetune.variants.errors import InputError
-from hetune.variants.frontend.presets import preset_program
-from hetune.variants.plan.choices import Side
 from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import Device, variants_of
 
@@ -71,16 +67,7 @@ def default_of(problem: Problem) -> int | None:
 
     The times are not looked at.
     """
-    layer = problem.layer, problem.d_in, problem.d_out, problem.heads
-    wanted = _default(*layer, problem.device, side(problem.graph_features))
+    variants = variants_of(problem.program.program, problem.device)
+    wanted = default_variant(variants, side(problem.graph_features)).id
     found = (i for i, c in enumerate(problem.candidates) if c.variant == wanted)
     return next(found, None)
-
-
-@functools.lru_cache(maxsize=256)
-def _default(layer: str, d_in: int, d_out: int, heads: int, device: Device, on: Side) -> str | None:
-    try:
-        program = preset_program(layer, d_in, d_out, heads)
-    except InputError:
-        return None
-    return default_variant(variants_of(program, device), on).id

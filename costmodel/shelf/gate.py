@@ -58,5 +58,5 @@ def _inputs(report: Report) -> Counter[tuple[object, ...]]:
 
 
 def _input(outcome: Outcome) -> tuple[object, ...]:
-    widths = outcome.d_in, outcome.d_out, outcome.heads, outcome.threads
-    return outcome.graph, outcome.family, outcome.layer, *widths, outcome.candidates
+    what = outcome.program, outcome.threads, outcome.candidates
+    return outcome.graph, outcome.family, *what

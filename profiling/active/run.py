@@ -22,7 +22,6 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
-from hetune.variants.frontend.presets import LAYERS
 
 
 def run_active(
@@ -72,7 +71,7 @@ def run_active(
             f"units for {', '.join(sorted(devices))}: choose among those for one device at a time"
         )
     [device] = devices
-    taught_by = {*LAYERS, *(unit.problem.layer for unit in wanted.values())}
+    programs = {unit.problem.program for unit in wanted.values()}
     machine = machine or default_rates(device)
     graphs = _by_graph(wanted.values())
     offered = [units_of(problem) for problems in graphs.values() for problem in problems]
@@ -100,7 +99,7 @@ def run_active(
             count = batch(done, total)
             there = _marked(offered, known)
             left = _marked(offered, wanted.keys() - known)
-            measured_so_far = problems_of(store, digest, device=device, layers=taught_by)
+            measured_so_far = problems_of(store, digest, device=device, programs=programs)
             with alone():
                 chosen = planner.next(measured_so_far, there, left, count)
             # In the order of views, so that a graph is made once in a batch.

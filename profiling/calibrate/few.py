@@ -18,12 +18,12 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import measure_problem, promoted_for
 from hetune.profiling.measure.record import Stamp
 from hetune.profiling.units import GraphRecipe, ProblemSpec
+from hetune.variants.frontend.presets import LAYERS, labeled_preset
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.passes.choices import Placement
 from hetune.variants.plan.variants import Device, Variant
+from hetune.variants.program.labeled import LabeledProgram
 
-LAYERS = (("rgcn", 32), ("rgcn", 128), ("rgat", 64), ("hgt", 64))
-"""Names and widths."""
 _LIMITS = Limits(repeats=0, most_rounds=7, problem_seconds=2.0, unit_seconds=2.0)
 
 
@@ -48,23 +48,32 @@ def graphs() -> tuple[GraphRecipe, ...]:
     )
 
 
+def calibration_programs() -> tuple[LabeledProgram, ...]:
+    """The layers that ship, at the widths that tell most of a machine."""
+    return tuple(
+        labeled_preset(name, width, width)
+        for name, preset in LAYERS.items()
+        for width in preset.calibration_widths
+    )
+
+
 def observe(
     *,
     seconds: float = 15.0,
     threads: int | None = None,
     recipes: Sequence[GraphRecipe] | None = None,
-    layers: Sequence[tuple[str, int]] = LAYERS,
+    programs: Sequence[LabeledProgram] | None = None,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
     device: Device = "cpu",
     bench: Bench | None = None,
 ) -> tuple[Observed, ...]:
-    """Measures a few variants of each layer on a few graphs.
+    """Measures a few variants of each program on a few graphs.
 
     Args:
         seconds: After these no further problem is begun; compiling does not count.
         threads: How many run a variant on a CPU; torch's number if None.
         recipes: The graphs; `graphs()` if None.
-        layers: Names and widths of the layers.
+        programs: What runs; the layers of `hetune.variants.frontend.presets` if None.
         progress: Called with what is at work, how much of it is done, and how much there is.
         device: What the variants are made for.
         bench: Where and how they run; by default that of the device.
@@ -77,7 +86,8 @@ def observe(
         VariantError: The variants are for a GPU, and there is none.
     """
     threads = 1 if device == "cuda" else threads or torch.get_num_threads()
-    units = _units(graphs() if recipes is None else recipes, layers, threads, device)
+    chosen = calibration_programs() if programs is None else programs
+    units = _units(graphs() if recipes is None else recipes, chosen, threads, device)
     bench = bench or bench_of(device)
     bench.compile(
         [variant for unit in units for variant in unit.variants],
@@ -110,16 +120,16 @@ def observe(
 
 def _units(
     recipes: Sequence[GraphRecipe],
-    layers: Sequence[tuple[str, int]],
+    programs: Sequence[LabeledProgram],
     threads: int,
     device: Device,
 ) -> list[_Unit]:
-    """Every layer on every graph, in an order whose beginning has all layers and all graphs."""
+    """Every program on every graph, in an order whose beginning has all of both."""
     units = []
     for shift in range(len(recipes)):
-        for position, (layer, width) in enumerate(layers):
+        for position, program in enumerate(programs):
             graph = recipes[(position + shift) % len(recipes)]
-            problem = ProblemSpec(graph, layer, width, width, 1, threads, device)
+            problem = ProblemSpec(graph, program, threads, device)
             units.append(_Unit(problem, _unalike(problem)))
     return units
 

@@ -12,19 +12,18 @@ from itertools import product, zip_longest
 
 import numpy as np
 
-from hetune.profiling.campaign.cost import LEAST_VARIANTS, affordable_variants
+from hetune.profiling.campaign.cost import affordable_variants, least_variants
 from hetune.profiling.corpus import canonical, size_of
 from hetune.profiling.corpus.draw import generator
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import plans_of, units_of
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
-from hetune.variants.frontend.presets import PRESETS, preset_program
 from hetune.variants.plan.variants import Device
-from hetune.variants.program.labeled import needs_canonical_edges
+from hetune.variants.program.labeled import LabeledProgram, needs_canonical_edges
 
 _NONE_MATCHES = (
-    "no variant of its layers has an id that matches {!r}: take another pattern, such as "
+    "no variant of its programs has an id that matches {!r}: take another pattern, such as "
     "'hybrid*'; `hetune variants` shows ids"
 )
 _NONE_AFFORDED = (
@@ -35,11 +34,11 @@ _NONE_AFFORDED = (
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Which combinations of layer, widths, heads and threads each graph gets, if not all.
+    """Which combinations of program and threads each graph gets, if not all.
 
     Attributes:
-        per_graph: How many; layers and kernels take turns, and what stands twice in a list of the
-            campaign is drawn twice as often.
+        per_graph: How many; programs of different labels take turns, and what stands twice in a
+            list of the campaign is drawn twice as often.
         most_seconds: A problem that should take longer to measure gets some of its variants
             only, drawn by chance but all plans alike; it is not drawn at all if there is no time
             for half of the plans, each in one of its schedules. Of GPUs nothing is foretold.
@@ -64,38 +63,28 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """Graphs by layers and kernels by widths by heads by threads.
+    """Graphs by programs by threads.
 
     Attributes:
         name: For the records.
         graphs: What to run on.
-        layers: Of "rgcn", "rgat" and "hgt"; may be empty where there are kernels.
-        widths: Pairs of the width of the rows that come in and of those that go out.
-        heads: Numbers of heads; RGCN and the kernels "linear" and "aggregate" have one.
+        programs: What to run. A name of one's own is the label of a program:
+            ``LabeledProgram.of(program, "mine")``.
         threads: Numbers of threads.
         variants: A pattern, as of file names: only variants whose ids match are measured.
         sample: Draws some combinations for each graph; None for all.
         limits: What measuring may cost.
         device: What variants are for: "cpu", or "cuda" with one thread for all problems.
-        kernels: Of "linear", "aggregate" and "attention", which run alone.
     """
 
     name: str
     graphs: tuple[GraphRecipe, ...]
-    layers: tuple[str, ...]
-    widths: tuple[tuple[int, int], ...]
-    heads: tuple[int, ...]
+    programs: tuple[LabeledProgram, ...]
     threads: tuple[int, ...]
     variants: str = "*"
     sample: Sample | None = None
     limits: Limits = Limits()  # noqa: RUF009  frozen
     device: Device = "cpu"
-    kernels: tuple[str, ...] = ()
-
-    @property
-    def programs(self) -> tuple[str, ...]:
-        """Names of what runs: the layers, then the kernels."""
-        return (*self.layers, *self.kernels)
 
 
 def problems(campaign: Campaign) -> tuple[ProblemSpec, ...]:
@@ -131,10 +120,10 @@ def each_unit(campaign: Campaign) -> Iterator[Unit]:
         CampaignError: There are none: no variant matches the pattern, or nothing can be afforded.
         GraphError: As for `problems`.
     """
-    sample, asked, found = campaign.sample, problems(campaign), False
+    sample, inputs, found = campaign.sample, problems(campaign), False
     rng = generator("variants", sample.seed if sample else 0)
     size_of_graph = functools.cache(size_of)  # which reads files
-    for problem in asked:
+    for problem in inputs:
         members = [u for u in units_of(problem) if fnmatchcase(u.variant, campaign.variants)]
         if sample is not None:
             size = size_of_graph(problem.graph)
@@ -145,7 +134,7 @@ def each_unit(campaign: Campaign) -> Iterator[Unit]:
     if not found:
         raise CampaignError(
             f"the campaign {campaign.name!r} has nothing to measure: "
-            + (_NONE_MATCHES.format(campaign.variants) if asked else _NONE_AFFORDED)
+            + (_NONE_MATCHES.format(campaign.variants) if inputs else _NONE_AFFORDED)
         )
 
 
@@ -172,28 +161,25 @@ def _of_graph(
     """A graph's problems in an order by chance: all of them, or so many that it can afford."""
     device = campaign.device
     pool = [
-        (layer, d_in, d_out, PRESETS[layer].heads(heads), threads, device)
-        for layer, (d_in, d_out), heads, threads in product(
-            campaign.programs,
-            campaign.widths,
-            campaign.heads,
-            campaign.threads if device == "cpu" else (1,),
+        (program, threads, device)
+        for program, threads in product(
+            campaign.programs, campaign.threads if device == "cpu" else (1,)
         )
     ]
     shuffled = dict.fromkeys(pool[place] for place in rng.permutation(len(pool)))
     split = canonical(graph)
     found = [
-        ProblemSpec(split if needs_canonical_edges(preset_program(*c[:4])) else graph, *c)
-        for c in shuffled
+        ProblemSpec(split if needs_canonical_edges(program.program) else graph, program, *rest)
+        for program, *rest in shuffled
     ]
     sample = campaign.sample
     if sample is None:
         return found
     size = size_of(graph)
-    by_layer: dict[str, list[ProblemSpec]] = {}
+    by_label: dict[str, list[ProblemSpec]] = {}
     for problem in found:
         room = affordable_variants(problem, size, campaign.limits, sample.most_seconds)
-        if room >= LEAST_VARIANTS[problem.layer]:
-            by_layer.setdefault(problem.layer, []).append(problem)
-    in_turns = zip_longest(*by_layer.values())
+        if room >= least_variants(problem):
+            by_label.setdefault(problem.program.label, []).append(problem)
+    in_turns = zip_longest(*by_label.values())
     return [problem for turn in in_turns for problem in turn if problem][: sample.per_graph]

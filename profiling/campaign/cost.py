@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterable
@@ -9,45 +10,19 @@ from dataclasses import dataclass
 
 from hetune.profiling.corpus import size_of
 from hetune.profiling.measure.limits import Limits
+from hetune.profiling.measure.problem import promoted_for
 from hetune.profiling.units import ProblemSpec, Unit
+from hetune.variants.program.nodes import Linear, Program, Softmax, Space, Take, operands
 
+_RUN_SECONDS = 1e-5
+_EDGE_SECONDS, _NODE_SECONDS = 4.7e-11, 9.6e-11
+_EDGE_PRODUCT_SECONDS, _NODE_PRODUCT_SECONDS = 1.1e-12, 7.8e-12
+_SCORE_SECONDS = 4e-10
+"""Seconds of a run on two threads, on average over the variants of a program.
 
-@dataclass(frozen=True, slots=True)
-class _Rates:
-    """Seconds of a run on two threads, on average over the variants of a layer or kernel.
-
-    Attributes:
-        plans: How many there are.
-        variants: How many they make on a CPU: most plans come in every size of blocks.
-        run: Of any run.
-        edge: For an edge and an element of its row out.
-        node: For a node and an element of its row out.
-        edge_product: For an edge and a multiplication of its row.
-        node_product: For a node and a multiplication of its row.
-    """
-
-    plans: int
-    variants: int
-    run: float
-    edge: float
-    node: float
-    edge_product: float
-    node_product: float
-
-
-# Those of layers are fitted to 311 problems of the campaign `default` on two cores: runs of two
-# problems of three come out within a factor of 1.6, and all problems together within a tenth.
-# Those of kernels are rough: what is in cache takes a third of it, what is not a few times as much.
-_RATES = {
-    "rgcn": _Rates(7, 19, 1.5e-5, 0.5e-10, 0.6e-10, 1.3e-12, 8e-12),
-    "rgat": _Rates(9, 21, 1.4e-5, 1.8e-10, 3.9e-10, 2.5e-12, 2.8e-12),
-    "hgt": _Rates(17, 49, 2.1e-5, 0.4e-10, 16e-10, 4.3e-12, 19e-12),
-    "linear": _Rates(1, 3, 1.2e-5, 0.0, 1.0e-10, 0.0, 8e-12),
-    "aggregate": _Rates(1, 3, 1.2e-5, 1.0e-10, 0.6e-10, 0.0, 0.0),
-    "attention": _Rates(1, 3, 1.2e-5, 3.0e-10, 0.6e-10, 0.0, 0.0),
-}
-LEAST_VARIANTS = {name: max(1, rates.plans // 2) for name, rates in _RATES.items()}
-"""As many as half of the plans; a kernel has one plan."""
+For any run; for an element of a row of edges or nodes; for a multiplication of such a row; for a
+score. They are fitted to runs of the three layers that ship: most come out within a factor of two.
+"""
 _SETUP_SECONDS = 0.3
 """Making the graph, the inputs, and what outputs are compared with."""
 _CANDIDATE_SECONDS = 0.004
@@ -58,6 +33,60 @@ _FIRST_RUNS = 2
 _ALL = 10**9
 _MORE = 1.15
 """Rounds that are repeated, and those that only the fastest take part in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a program does for each edge and node, as it is written.
+
+    Attributes:
+        edge: Elements of edges' rows that are computed or summed.
+        node: Elements of nodes' rows.
+        edge_products: Multiplications of edges' rows by matrices.
+        node_products: Those of nodes' rows.
+        scores: Scores of an edge that a softmax takes.
+    """
+
+    edge: int = 0
+    node: int = 0
+    edge_products: int = 0
+    node_products: int = 0
+    scores: int = 0
+
+    def seconds(self, nodes: int, edges: int) -> float:
+        """Of a run on two threads."""
+        by_edge = self.edge * _EDGE_SECONDS + self.edge_products * _EDGE_PRODUCT_SECONDS
+        by_node = self.node * _NODE_SECONDS + self.node_products * _NODE_PRODUCT_SECONDS
+        by_edge += self.scores * _SCORE_SECONDS
+        return _RUN_SECONDS + edges * by_edge + nodes * by_node
+
+
+@functools.lru_cache(maxsize=1024)
+def _work_of(program: Program) -> _Work:
+    types = program.types
+    edge = node = edge_products = node_products = scores = 0
+    for let in program.lets:
+        rows, read = let.type, [types[name] for name in operands(let.op)]
+        match let.op:
+            case Take():
+                continue
+            case Linear(x=x):
+                products = types[x].shape[-1] * rows.width
+                edge_products += products * rows.space.is_edgewise
+                node_products += products * (rows.space is Space.NODE)
+                continue
+            case Softmax():
+                scores += rows.width
+        if rows.space.is_edgewise or any(kind.space.is_edgewise for kind in read):
+            edge += max(rows.width, *(kind.width for kind in read if not kind.space.is_weight), 0)
+        if rows.space is Space.NODE:
+            node += rows.width
+    return _Work(edge, node, edge_products, node_products, scores)
+
+
+def least_variants(problem: ProblemSpec) -> int:
+    """As many as half of the plans of its program, at least one."""
+    return max(1, len({id(variant.plan) for variant in promoted_for(problem)}) // 2)
 
 
 def problem_seconds(
@@ -71,7 +100,7 @@ def problem_seconds(
         limits: What measuring may cost.
         variants: How many variants are measured; by default all.
     """
-    count = _RATES[problem.layer].variants if variants is None else variants
+    count = len(promoted_for(problem)) if variants is None else variants
     return _SETUP_SECONDS + count * _variant_seconds(problem, size, limits)
 
 
@@ -114,13 +143,7 @@ def _variant_seconds(problem: ProblemSpec, size: tuple[int, int], limits: Limits
 
 
 def _run_seconds(problem: ProblemSpec, size: tuple[int, int]) -> float:
-    nodes, edges = size
-    rates = _RATES[problem.layer]
-    d_in, d_out = problem.d_in, problem.d_out
-    element = edges * rates.edge + nodes * rates.node
-    product = edges * rates.edge_product + nodes * rates.node_product
-    on_two = rates.run + d_out * (element + d_in * product)
-    return on_two * (2 / problem.threads)
+    return _work_of(problem.program.program).seconds(*size) * (2 / problem.threads)
 
 
 def _is_lost(run: float, limits: Limits) -> bool:

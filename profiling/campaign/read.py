@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from hetune.profiling.campaign.campaign import Campaign, Sample
+from hetune.profiling.campaign.programs import programs_of
 from hetune.profiling.campaign.table import Table, is_count
 from hetune.profiling.corpus import recipe
 from hetune.profiling.corpus.options import Scalar
@@ -21,8 +22,6 @@ from hetune.profiling.corpus.spanning import Spanning
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.units import GraphRecipe
 from hetune.variants.errors import CampaignError
-from hetune.variants.frontend.presets import KERNELS, LAYERS
-from hetune.variants.frontend.presets import PRESETS as PROGRAMS
 from hetune.variants.graph.threads import MOST_THREADS
 from hetune.variants.plan.variants import DEVICES, Device, device_named
 
@@ -30,7 +29,18 @@ PRESETS = ("smoke", "default", "full", "gpu")
 """Campaigns that ship with hetune."""
 
 _KEYS = (
-    *("name", "graphs", "corpus", "layers", "kernels", "widths", "squared", "heads", "threads"),
+    *(
+        "name",
+        "graphs",
+        "corpus",
+        "layers",
+        "kernels",
+        "programs",
+        "widths",
+        "squared",
+        "heads",
+        "threads",
+    ),
     *("variants", "sample", "limits", "device"),
 )
 _ALL = "all"
@@ -93,8 +103,8 @@ def parse(
         data: As `tomllib` or `json` give it.
         where: How messages call the file.
         threads: What "all" threads are; by default torch's number.
-        folder: What relative paths of graphs start from. None refuses graphs of files, before any
-            is looked at: for campaigns that somebody else wrote.
+        folder: What relative paths of graphs and programs start from. None refuses files, before
+            any is looked at: for campaigns that somebody else wrote.
         name: The campaign's name, unless it says its own; by default `where`.
 
     Raises:
@@ -102,23 +112,16 @@ def parse(
     """
     table = Table(data, where)
     table.check(_KEYS)
-    campaign = Campaign(
+    return Campaign(
         name=table.text("name", name or where),
         graphs=_graphs(table, folder),
-        layers=tuple(
-            table.choices("layers", [*LAYERS], () if "kernels" in table.data else [*LAYERS])
-        ),
-        widths=_widths(table),
-        heads=tuple(table.counts("heads", [1])),
+        programs=programs_of(table, folder),
         threads=_threads(table, threads or torch.get_num_threads()),
         variants=table.text("variants", "*"),
         sample=table.fields("sample", Sample),
         limits=table.fields("limits", Limits) or Limits(),
         device=_device(table),
-        kernels=tuple(table.choices("kernels", [*KERNELS], ())),
     )
-    _check_widths(campaign, where)
-    return campaign
 
 
 def _graphs(table: Table, folder: Path | None) -> tuple[GraphRecipe, ...]:
@@ -187,35 +190,6 @@ def _located(
         return options
     found = (folder / Path(path).expanduser()).absolute()
     return options | {f"{prefix}path": str(found), f"{prefix}digest": digest_of(found)}
-
-
-def _widths(table: Table) -> tuple[tuple[int, int], ...]:
-    found: list[tuple[int, int]] = [(width, width) for width in table.counts("squared")]
-    for entry in table.entries("widths"):
-        pair = entry if isinstance(entry, list) else [entry, entry]
-        if len(pair) != 2 or not all(map(is_count, pair)):
-            raise table.wrong("widths", "give widths such as 64, or pairs such as [64, 16]")
-        found.append((pair[0], pair[1]))
-    if not found:
-        raise CampaignError(f"{table.where}: it has no widths: give squared or widths")
-    return tuple(found)
-
-
-def _check_widths(campaign: Campaign, where: str) -> None:
-    """Checks that everything that runs can have all widths and heads."""
-    keeping = [kernel for kernel in campaign.kernels if KERNELS[kernel].keeps_width]
-    with_heads = any(PROGRAMS[name].has_heads for name in campaign.programs)
-    for d_in, d_out in campaign.widths:
-        if keeping and d_in != d_out:
-            raise CampaignError(
-                f"{where}: rows of width {d_in} are as wide after {keeping[0]!r}, not {d_out}: "
-                "take equal widths, or a campaign of its own"
-            )
-        for heads in campaign.heads:
-            if with_heads and d_out % heads:
-                raise CampaignError(
-                    f"{where}: width {d_out} does not divide into {heads} heads: take others"
-                )
 
 
 def _threads(table: Table, everything: int) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.store.rows import clean
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec, Unit
+from hetune.profiling.wire import problem_from_json
 from hetune.variants.errors import CampaignError, ConflictError
 
 MOST_LISTED = 1000
@@ -306,11 +307,9 @@ def _row(**values: Any) -> dict[str, Any]:
 
 
 def _problem(facts: dict[str, Any]) -> str:
-    widths = f"{facts['d_in']}x{facts['d_out']}"
-    counts = f"heads {facts['heads']}, threads {facts['threads']}"
-    device = facts.get("device", "cpu")
-    place = "" if device == "cpu" else f", {device}"
-    return f"{facts['layer']} {widths} on {facts['graph']['name']}, {counts}{place}"
+    problem = problem_from_json(facts)
+    place = "" if problem.device == "cpu" else f", {problem.device}"
+    return f"{problem}, threads {problem.threads}{place}"
 
 
 def _job(connection: Connection, row: Row[Any]) -> Job:

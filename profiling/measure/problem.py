@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
@@ -21,10 +20,8 @@ from hetune.profiling.measure.rounds import WAITING, Rounds, take_rounds
 from hetune.profiling.measure.stopwatch import Sample
 from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.units import ProblemSpec, Unit
-from hetune.variants.frontend.presets import preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Variant, variants_of
-from hetune.variants.program.nodes import Program
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.executable import Executable
 from hetune.variants.runtime.plan_inputs import weights_of
@@ -40,36 +37,13 @@ _HOPELESS = 5.0
 """Candidates more than this much slower than the fastest are given up where time is short."""
 
 
-def program_of(problem: ProblemSpec) -> Program:
-    """The program that a problem runs.
-
-    Raises:
-        InputError: There is no such layer or kernel, or it cannot have the widths and heads.
-    """
-    return _program(problem.layer, problem.d_in, problem.d_out, problem.heads)
-
-
-@functools.lru_cache(maxsize=1024)
-def _program(layer: str, d_in: int, d_out: int, heads: int) -> Program:
-    """Campaigns have the same layers on a thousand graphs."""
-    return preset_program(layer, d_in, d_out, heads)
-
-
 def promoted_for(problem: ProblemSpec) -> tuple[Variant, ...]:
-    """The promoted variants of a problem's program, for its device, in a stable order.
-
-    Raises:
-        InputError: As `program_of`.
-    """
-    return variants_of(program_of(problem), problem.device)
+    """The promoted variants of a problem's program, for its device, in a stable order."""
+    return variants_of(problem.program.program, problem.device)
 
 
 def units_of(problem: ProblemSpec) -> tuple[Unit, ...]:
-    """A unit for each promoted variant, in a stable order.
-
-    Raises:
-        InputError: As `program_of`.
-    """
+    """A unit for each promoted variant, in a stable order."""
     return tuple(Unit(problem, v.id, v.key) for v in promoted_for(problem))
 
 
@@ -101,7 +75,7 @@ def measure_problem(
 
     Args:
         problem: What to run.
-        graph: What its recipe makes, on the CPU; canonical for HGT.
+        graph: What its recipe makes, on the CPU.
         variants: Promoted variants of the problem's program.
         stamp: For the records.
         limits: Rounds, seconds and bytes.
@@ -113,7 +87,7 @@ def measure_problem(
         A record for each variant, in their order.
 
     Raises:
-        GraphError: HGT was given a graph that is not canonical.
+        GraphError: The program needs a canonical graph, and was given another.
         VariantError, CompileError: The problem is one of GPUs, and there is none, or no Triton.
         CompileError, RegistryError: There is no compiler, or no place for what it makes.
         WorkerError: A variant has cost this process its GPU.
@@ -142,7 +116,7 @@ class _Measuring:
         beat(SETUP)
         self._problem, self._graph, self._variants = problem, graph, variants
         self._limits, self._bench, self._seed, self._beat = limits, bench, seed, beat
-        self._program = program_of(problem)
+        self._program = problem.program.program
         # What is counted for records is the same wherever a problem runs.
         self._counted = Domain(graph)
         self._there = graph if bench.device is None else graph.to(bench.device)

@@ -14,9 +14,9 @@ _MOST_NUMBER = 1e18
 """Features, columns and clocks are counts, shares and megahertz."""
 _MOST_NUMBERS = 10_000
 _MOST_TEXT = 100_000
-_COUNTS = ("d_in", "d_out", "heads", "threads", "peak_bytes", "protocol")
+_COUNTS = ("threads", "peak_bytes", "protocol")
 _TEXTS = (
-    *("unit", "campaign", "machine", "graph", "graph_fingerprint", "family", "layer", "variant"),
+    *("unit", "campaign", "machine", "graph", "graph_fingerprint", "family", "variant"),
     *("plan", "error", "code_version", "device"),
 )
 
@@ -70,8 +70,9 @@ def _long(measurement: Measurement) -> Iterator[str]:
     ]
     if any(len(tuple(row)) > _MOST_NUMBERS for row in rows):
         yield f"it has more than {_MOST_NUMBERS} numbers of one kind"
-    for name in _TEXTS:
-        text = getattr(measurement, name)
+    program = measurement.program
+    texts = {name: getattr(measurement, name) for name in _TEXTS}
+    for name, text in {**texts, "label": program.label, "program": program.text}.items():
         if not isinstance(text, str) or len(text) > _MOST_TEXT:
             yield f"{name} is no text of at most {_MOST_TEXT} characters"
 

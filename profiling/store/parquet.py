@@ -16,11 +16,12 @@ from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.store.engines import check_unused
 from hetune.profiling.store.store import Added, Store
 from hetune.profiling.store.wanted import Wanted
-from hetune.variants.errors import StoreError
+from hetune.variants.errors import ProgramError, StoreError
+from hetune.variants.program.labeled import LabeledProgram
 from hetune.variants.registry.whole import replacing
 
 _GROUP = 2000
-_VERSION = 2  # of the columns
+_VERSION = 3  # of the columns
 _FLOATS = pa.list_(pa.float64())
 _LAUNCH_FIELDS = {
     "kernel": pa.string(),
@@ -38,10 +39,8 @@ SCHEMA = pa.schema(
         ("graph_fingerprint", pa.string()),
         ("family", pa.string()),
         ("graph_features", _FLOATS),
-        ("layer", pa.string()),
-        ("d_in", pa.int64()),
-        ("d_out", pa.int64()),
-        ("heads", pa.int64()),
+        ("label", pa.string()),
+        ("program", pa.string()),
         ("threads", pa.int64()),
         ("variant", pa.string()),
         ("plan", pa.string()),
@@ -70,8 +69,9 @@ def export_parquet(
 ) -> int:
     """Write measurements to a file, a row each; the file appears only when it is whole.
 
-    The columns are the fields of `hetune.profiling.records.Measurement`, in their types, and
-    `fingerprint`: what was known of the machine, as JSON.
+    The columns are the fields of `hetune.profiling.records.Measurement`, in their types;
+    `program` is the program's text, `label` its label, and `fingerprint` what was known of the
+    machine, as JSON.
 
     Args:
         store: Where the measurements are.
@@ -136,7 +136,7 @@ def _groups(path: Path) -> Iterator[list[tuple[Measurement, Fingerprint]]]:
         raise StoreError(
             f"cannot read {path} ({error}): name a whole file of measurements"
         ) from error
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, ProgramError) as error:
         raise StoreError(
             f"{path} has a record that makes no sense ({error}): write it anew"
         ) from error
@@ -153,13 +153,16 @@ def _write(rows: Iterator[tuple[Measurement, Fingerprint]], file: BinaryIO) -> i
 
 
 def _record(measurement: Measurement, fingerprint: Fingerprint) -> dict[str, Any]:
-    record = {name: getattr(measurement, name) for name in SCHEMA.names if name != "fingerprint"}
+    made = ("fingerprint", "label", "program")
+    record = {name: getattr(measurement, name) for name in SCHEMA.names if name not in made}
     launches = [
         {name: getattr(launch, name) for name in _LAUNCH_FIELDS} for launch in measurement.launches
     ]
     facts = json.dumps(fingerprint.as_dict())
     return {
         **record,
+        "label": measurement.program.label,
+        "program": measurement.program.text,
         "status": measurement.status.value,
         "launches": launches,
         "fingerprint": facts,
@@ -170,6 +173,7 @@ def _read(record: dict[str, Any]) -> tuple[Measurement, Fingerprint]:
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
     fingerprint = Fingerprint.from_dict(json.loads(values.pop("fingerprint")))
     values["status"] = Status(values["status"])
+    values["program"] = LabeledProgram.parse(values["program"], values.pop("label"))
     values["launches"] = tuple(
         LaunchRecord(
             launch["kernel"], launch["family"], tuple(launch["columns"]), tuple(launch["samples"])

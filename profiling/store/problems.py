@@ -16,10 +16,9 @@ from hetune.profiling.alike import Run, run_of
 from hetune.profiling.records import PROTOCOLS, Measurement, Status
 from hetune.profiling.store.store import ALL, Store, named
 from hetune.profiling.store.summary import TIME, quantile, standard_error
-from hetune.variants.errors import InputError
-from hetune.variants.frontend.presets import LAYERS, preset_program
 from hetune.variants.plan.choices import Choices, Side
 from hetune.variants.plan.variants import Device, variants_of
+from hetune.variants.program.labeled import LabeledProgram
 
 MOST_DRIFT = 0.5
 """Share by which the reference kernel's time moved: what is measured meanwhile tells nothing."""
@@ -35,7 +34,7 @@ class Selection:
     """What counts of a store's measurements.
 
     Attributes:
-        problems: Sorted by graph, layer and widths.
+        problems: Sorted by graph, label and program.
         remarks: What does not count, or counts in spite of something, and why: a sentence each.
     """
 
@@ -58,12 +57,12 @@ def problems(
     machine: str | None = None,
     *,
     device: Device = "cpu",
-    layers: Collection[str] = LAYERS,
+    programs: Collection[LabeledProgram] = (),
     protocol: int | None = None,
     share: float = TIME,
 ) -> tuple[Problem, ...]:
     """The problems of `select`, whose remarks go to the log."""
-    found = select(store, machine, device=device, layers=layers, protocol=protocol, share=share)
+    found = select(store, machine, device=device, programs=programs, protocol=protocol, share=share)
     for remark in found.remarks:
         _log.warning("%s: %s", store.place, remark)
     return found.problems
@@ -74,7 +73,7 @@ def select(
     machine: str | None = None,
     *,
     device: Device = "cpu",
-    layers: Collection[str] = LAYERS,
+    programs: Collection[LabeledProgram] = (),
     protocol: int | None = None,
     share: float = TIME,
     least_families: int = 1,
@@ -94,7 +93,8 @@ def select(
         store: Where the measurements are.
         machine: As in `Store.measurements`; with `ALL`, each machine has problems of its own.
         device: What variants are for: ``"cpu"`` or ``"cuda"``.
-        layers: Layers, and single kernels if they are named: these are no inputs of the selector.
+        programs: Those that count though they have a single plan, as kernels alone have: these are
+            no inputs of the selector.
         protocol: The version that counts, that of `PROTOCOLS` if None.
         share: The quantile of its samples that is a time.
         least_families: How many graph families are needed.
@@ -106,7 +106,12 @@ def select(
     remarks = []
     groups: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
     others = 0
-    for found in store.measurements(machine, status=Status.OK, device=device, layers=layers):
+    counts = dict.fromkeys(programs, True)
+    for found in store.measurements(machine, status=Status.OK, device=device):
+        if found.program not in counts:
+            counts[found.program] = _has_choice(found.program, device)
+        if not counts[found.program]:
+            continue
         if found.protocol == protocol:
             groups[_input(found)].append(found)
         else:
@@ -129,6 +134,10 @@ def select(
         )
     kept = sorted((p for p in usable if p.candidates), key=_order)
     return Selection(tuple(kept), tuple(remarks))
+
+
+def _has_choice(program: LabeledProgram, device: Device) -> bool:
+    return len({id(variant.plan) for variant in variants_of(program.program, device)}) > 1
 
 
 def _other_machines(store: Store, machine: str | None) -> list[str]:
@@ -166,10 +175,7 @@ def _input(measurement: Measurement) -> tuple[object, ...]:
         measurement.machine,
         measurement.family,
         measurement.graph_fingerprint,
-        measurement.layer,
-        measurement.d_in,
-        measurement.d_out,
-        measurement.heads,
+        measurement.program.digest,
         measurement.threads,
     )
 
@@ -181,7 +187,7 @@ def _is_calm(members: Iterable[Measurement]) -> bool:
 def _problem(members: list[Measurement], share: float) -> Problem:
     members = sorted(members, key=lambda member: member.measured_at)  # some are imported later
     first, newest = members[0], members[-1]
-    known = _choices(first.layer, first.d_in, first.d_out, first.heads, first.device)
+    known = _choices(first.program, first.device)
     newest_of = {member.variant: member for member in members}
     as_run = _as_run(newest_of, known, side(newest.graph_features))
     candidates = {member.variant: _candidate(member, share) for member in _pooled(as_run, known)}
@@ -189,10 +195,7 @@ def _problem(members: list[Measurement], share: float) -> Problem:
         graph=first.graph,
         family=first.family,
         graph_features=newest.graph_features,
-        layer=first.layer,
-        d_in=first.d_in,
-        d_out=first.d_out,
-        heads=first.heads,
+        program=first.program,
         threads=first.threads,
         machine=first.machine,
         candidates=tuple(candidates[variant] for variant in sorted(candidates)),
@@ -202,15 +205,9 @@ def _problem(members: list[Measurement], share: float) -> Problem:
 
 
 @functools.lru_cache(maxsize=1024)
-def _choices(
-    layer: str, d_in: int, d_out: int, heads: int, device: Device
-) -> Mapping[str, Choices]:
-    """What the promoted variants of a layer are, by id; none where there is no such layer."""
-    try:
-        program = preset_program(layer, d_in, d_out, heads)
-    except InputError:
-        return {}
-    return {variant.id: variant.choices for variant in variants_of(program, device)}
+def _choices(program: LabeledProgram, device: Device) -> Mapping[str, Choices]:
+    """What the promoted variants of a program are, by id."""
+    return {variant.id: variant.choices for variant in variants_of(program.program, device)}
 
 
 def _as_run(
@@ -276,6 +273,6 @@ def _is_usable(candidate: CandidateSample) -> bool:
 
 def _order(problem: Problem) -> tuple[str | int, ...]:
     return (
-        *(problem.machine, problem.family, problem.graph, problem.layer, problem.d_in),
-        *(problem.d_out, problem.heads, problem.threads, problem.graph_fingerprint),
+        *(problem.machine, problem.family, problem.graph, problem.program.label),
+        *(problem.program.digest, problem.threads, problem.graph_fingerprint),
     )

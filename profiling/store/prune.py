@@ -51,7 +51,8 @@ def matching(store: Store, which: Prune) -> tuple[int, ...]:
 
 
 def remove(store: Store, ids: Sequence[int]) -> int:
-    """Removes records by their numbers, all or none, and machines that have none left.
+    """Removes records by their numbers, all or none, and machines and programs that
+    have none left.
 
     Returns:
         How many were there still.
@@ -59,7 +60,8 @@ def remove(store: Store, ids: Sequence[int]) -> int:
     Raises:
         StoreError: The database fails.
     """
-    table, machines, removed = schema.measurements, schema.fingerprints, 0
+    table, machines, programs = schema.measurements, schema.fingerprints, schema.programs
+    removed = 0
     with store.transaction() as connection:
         schema.lock(connection)
         for start in range(0, len(ids), _PAGE):
@@ -67,4 +69,6 @@ def remove(store: Store, ids: Sequence[int]) -> int:
             removed += connection.execute(table.delete().where(chosen)).rowcount
         used = select(table.c.fingerprint)
         connection.execute(machines.delete().where(machines.c.id.not_in(used)))
+        run = select(table.c.program)
+        connection.execute(programs.delete().where(programs.c.digest.not_in(run)))
     return removed

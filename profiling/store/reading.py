@@ -15,10 +15,14 @@ from hetune.profiling.records import Measurement
 from hetune.profiling.store import schema
 from hetune.profiling.store.bounds import wrong_with
 from hetune.profiling.store.rows import from_row
+from hetune.variants.errors import ProgramError
 
 PAGE = 500
-DAMAGED = (ValueError, TypeError, LookupError, AttributeError)
+DAMAGED = (ValueError, TypeError, LookupError, AttributeError, ProgramError)
 """What a row raises that is none of ours."""
+_rows = select(schema.measurements, schema.programs.c.label, schema.programs.c.text).outerjoin(
+    schema.programs, schema.programs.c.digest == schema.measurements.c.program
+)
 _log = logging.getLogger(__name__)
 
 
@@ -75,7 +79,7 @@ def _page(connection: Connection, limits: list[ColumnElement[bool]]) -> Iterator
     table = schema.measurements
     order = table.c.id
     try:
-        rows = connection.execute(select(table).where(*limits).order_by(order).limit(PAGE)).all()
+        rows = connection.execute(_rows.where(*limits).order_by(order).limit(PAGE)).all()
     except DAMAGED:  # one of them holds no JSON: each alone
         ids = connection.execute(select(order).where(*limits).order_by(order).limit(PAGE)).scalars()
         yield from (_alone(connection, id) for id in ids.all())
@@ -86,7 +90,7 @@ def _page(connection: Connection, limits: list[ColumnElement[bool]]) -> Iterator
 def _alone(connection: Connection, id: int) -> Found:
     table = schema.measurements
     try:
-        return _found(connection.execute(select(table).where(table.c.id == id)).one())
+        return _found(connection.execute(_rows.where(table.c.id == id)).one())
     except DAMAGED as error:
         return Found(id, None, 0, _text(error))
 

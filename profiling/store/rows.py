@@ -12,13 +12,16 @@ from sqlalchemy import Row
 from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.store.bounds import wrong_with
 from hetune.variants.errors import StoreError
+from hetune.variants.program.labeled import LabeledProgram
 
-_FIELDS = tuple(field.name for field in fields(Measurement))
+_FIELDS = tuple(field.name for field in fields(Measurement) if field.name != "program")
 _NUMBERS = ("prepare_seconds", "relative_error", "drift")
 
 
 def to_row(measurement: Measurement, machine: str) -> dict[str, Any]:
-    """The row of a measurement that was taken on a machine; its fingerprint's id is missing yet.
+    """The row of a measurement that was taken on a machine.
+
+    Its fingerprint's id is missing yet, and its program is a row of another table (`program_row`).
 
     Raises:
         StoreError: As `check_row`.
@@ -32,6 +35,7 @@ def to_row(measurement: Measurement, machine: str) -> dict[str, Any]:
         row[name] = None if math.isnan(row[name]) else float(row[name])
     return {
         **row,
+        "program": measurement.program.digest,
         "status": measurement.status.value,
         "graph_features": _floats(measurement.graph_features),
         "preparation": _floats(measurement.preparation),
@@ -59,10 +63,10 @@ def check_row(measurement: Measurement, machine: str) -> None:
 
 
 def from_row(row: Row[Any]) -> Measurement:
-    """The measurement of a row.
+    """The measurement of a row, which has the columns of its program, too.
 
     Raises:
-        ValueError, TypeError: The row is damaged.
+        ValueError, TypeError, ProgramError: The row is damaged.
     """
     found: dict[str, Any] = {name: getattr(row, name) for name in _FIELDS}
     for name in _NUMBERS:
@@ -76,7 +80,14 @@ def from_row(row: Row[Any]) -> Measurement:
         LaunchRecord(kernel, family, tuple(columns), tuple(samples))
         for kernel, family, columns, samples in found["launches"]
     )
-    return Measurement(**found)
+    if (program := LabeledProgram.parse(row.text, clean(row.label))).digest != row.program:
+        raise ValueError(f"its program's digest is not {row.program[:12]}")
+    return Measurement(**found, program=program)
+
+
+def program_row(program: LabeledProgram) -> dict[str, str]:
+    """The row of a program."""
+    return {"digest": program.digest, "label": clean(program.label), "text": program.text}
 
 
 def _wrong(measurement: Measurement, machine: str) -> str:

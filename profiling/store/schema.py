@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from hetune.variants.errors import StoreError
 
-REVISION = "0003"
+REVISION = "0004"
 """The last of `hetune.profiling.store.migrations.versions`: what the tables here are."""
 REVISIONS_TABLE = "profiling_migrations"
 """Where a database keeps the revision of its tables."""
@@ -72,6 +72,14 @@ fingerprints = Table(
     sqlite_autoincrement=True,
 )
 
+programs = Table(
+    "profiling_programs",
+    metadata,
+    Column("digest", Text, primary_key=True),  # of its canonical form
+    Column("label", Text, nullable=False),  # for readers
+    Column("text", Text, nullable=False),
+)
+
 measurements = Table(
     "profiling_measurements",
     metadata,
@@ -84,10 +92,6 @@ measurements = Table(
     Column("graph_fingerprint", Text, nullable=False),
     Column("family", Text, nullable=False),
     Column("graph_features", JSON, nullable=False),
-    Column("layer", Text, nullable=False),
-    Column("d_in", BigInteger, nullable=False),
-    Column("d_out", BigInteger, nullable=False),
-    Column("heads", BigInteger, nullable=False),
     Column("threads", BigInteger, nullable=False),
     Column("variant", Text, nullable=False),
     Column("plan", Text, nullable=False),
@@ -105,6 +109,7 @@ measurements = Table(
     Column("measured_at", Utc, nullable=False),
     Column("device", Text, nullable=False, server_default="cpu"),
     Column("clocks", JSON, nullable=False, server_default="[]"),
+    Column("program", Text, nullable=False, server_default=""),  # the digest
     UniqueConstraint("machine", "unit"),
     sqlite_autoincrement=True,
 )

@@ -21,9 +21,10 @@ from hetune.profiling.store.connect import connect, find
 from hetune.profiling.store.engines import Shared, reaching, release
 from hetune.profiling.store.faults import explained
 from hetune.profiling.store.reading import DAMAGED, PAGE, good, records
-from hetune.profiling.store.rows import to_row
+from hetune.profiling.store.rows import program_row, to_row
 from hetune.profiling.store.wanted import Wanted, limits_of
 from hetune.variants.errors import StoreError
+from hetune.variants.program.labeled import LabeledProgram
 
 ALL = "all"
 """In place of a machine's digest: measurements of all machines, mixed on purpose."""
@@ -61,7 +62,7 @@ class Tally:
 
     machine: str
     campaign: str
-    layer: str
+    label: str
     status: Status
     count: int
 
@@ -162,7 +163,8 @@ class Store(Closing):
         Raises:
             StoreError: A measurement contradicts itself; let that end the transaction.
         """
-        rows = [to_row(measurement, fingerprint.digest) for measurement in measurements]
+        batch = list(measurements)
+        rows = [to_row(measurement, fingerprint.digest) for measurement in batch]
         known = self.done_within(connection, fingerprint.digest, [row["unit"] for row in rows])
         new: dict[str, dict[str, Any]] = {}
         for row in rows:
@@ -171,6 +173,7 @@ class Store(Closing):
         if new:
             origin = _fingerprint_id(connection, fingerprint)
             complete = [{**row, "fingerprint": origin} for row in new.values()]
+            _add_programs(connection, (measurement.program for measurement in batch))
             connection.execute(schema.measurements.insert(), complete)
         return Added(len(new), len(rows) - len(new))
 
@@ -270,14 +273,15 @@ class Store(Closing):
         )
 
     def summary(self) -> tuple[Tally, ...]:
-        """How many measurements there are by machine, campaign, layer and status, sorted so."""
-        column = schema.measurements.c
-        keys = (column.machine, column.campaign, column.layer, column.status)
+        """How many measurements there are by machine, campaign, label and status, sorted so."""
+        column, programs = schema.measurements.c, schema.programs
+        keys = (column.machine, column.campaign, programs.c.label, column.status)
+        counted = select(*keys, func.count()).join(programs, programs.c.digest == column.program)
         with self._connection("read") as connection:
-            rows = connection.execute(select(*keys, func.count()).group_by(*keys)).all()
+            rows = connection.execute(counted.group_by(*keys)).all()
         return tuple(
-            Tally(machine, campaign, layer, Status(status), count)
-            for machine, campaign, layer, status, count in sorted(map(tuple, rows))
+            Tally(machine, campaign, label, Status(status), count)
+            for machine, campaign, label, status, count in sorted(map(tuple, rows))
             if status in set(Status)
         )
 
@@ -322,6 +326,17 @@ def _fingerprint_id(connection: Connection, fingerprint: Fingerprint) -> int:
         connection.execute(table.insert(), row)
         found = connection.execute(statement).scalar_one()
     return found
+
+
+def _add_programs(connection: Connection, programs: Iterable[LabeledProgram]) -> None:
+    """Adds those that are new; the caller holds the lock. Who was there first keeps its names."""
+    table = schema.programs
+    rows = {program.digest: program_row(program) for program in programs}
+    known = select(table.c.digest).where(table.c.digest.in_(rows))
+    there = set(connection.execute(known).scalars())
+    new = [row for digest, row in rows.items() if digest not in there]
+    if new:
+        connection.execute(table.insert(), new)
 
 
 def named(machines: Sequence[Machine]) -> str:

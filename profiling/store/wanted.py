@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TypedDict
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, select
 
 from hetune.profiling.records import Status
 from hetune.profiling.store import schema
@@ -17,7 +17,7 @@ class Wanted(TypedDict, total=False):
     Attributes:
         campaign: Those that this campaign asked for first.
         status: Those that ended so.
-        layers: Those of these layers.
+        labels: Those of programs with these labels.
         families: Those on graphs of these families.
         protocol: Those of this version of the protocol.
         device: Those of variants for this device.
@@ -25,7 +25,7 @@ class Wanted(TypedDict, total=False):
 
     campaign: str | None
     status: Status | None
-    layers: Collection[str] | None
+    labels: Collection[str] | None
     families: Collection[str] | None
     protocol: int | None
     device: str | None
@@ -47,9 +47,11 @@ def limits_of(wanted: Wanted) -> list[ColumnElement[bool]]:
         "protocol": wanted.get("protocol"),
         "device": wanted.get("device"),
     }
-    among = {"layer": wanted.get("layers"), "family": wanted.get("families")}
     limits = [column[name] == value for name, value in equal.items() if value is not None]
-    limits += [
-        column[name].in_(sorted(values)) for name, values in among.items() if values is not None
-    ]
+    if (families := wanted.get("families")) is not None:
+        limits.append(column.family.in_(sorted(families)))
+    if (labels := wanted.get("labels")) is not None:
+        programs = schema.programs.c
+        labeled = select(programs.digest).where(programs.label.in_(sorted(labels)))
+        limits.append(column.program.in_(labeled))
     return limits

@@ -6,7 +6,7 @@ from typing import Any
 
 from hetune.profiling.jobs.records import Lease, Measure
 from hetune.profiling.records import Measurement
-from hetune.profiling.testing.records import measurement
+from hetune.profiling.testing.records import PROGRAM, measurement
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 
 
@@ -15,7 +15,7 @@ def some_units(problems: int, variants: int = 2, start: int = 0) -> tuple[Unit, 
     found = []
     for number in range(start, start + problems):
         graph = GraphRecipe(f"g{number}", "hubs", "typed", (("nodes", 30), ("seed", number)))
-        problem = ProblemSpec(graph, "rgat", 32, 64, 2, 4)
+        problem = ProblemSpec(graph, PROGRAM, 4)
         found += [Unit(problem, f"v{n}", f"plan{n}") for n in range(variants)]
     return tuple(found)
 

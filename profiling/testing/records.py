@@ -8,6 +8,8 @@ from typing import Any
 
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.records import PROTOCOLS, LaunchRecord, Measurement, Status
+from hetune.variants.frontend.layers import rgat_program, rgcn_program
+from hetune.variants.program.labeled import LabeledProgram
 
 MACHINE = Fingerprint(
     cpu="A processor",
@@ -30,6 +32,8 @@ MACHINE = Fingerprint(
     torch="2.9.0",
     numpy="2.0.0",
 )
+PROGRAM = LabeledProgram.of(rgat_program(32, 32, 2, attention="per_head"), "attentive")
+OTHER_PROGRAM = LabeledProgram.of(rgcn_program(32, 64), "mean")
 OTHER_MACHINE = replace(MACHINE, cpu="Another processor")
 
 
@@ -58,10 +62,7 @@ def measurement(number: int = 0, **changes: Any) -> Measurement:
         graph_fingerprint="f" * 64,
         family="hubs",
         graph_features=(12.0, 0.1 + 0.2, -1e-300),
-        layer="rgat",
-        d_in=32,
-        d_out=64,
-        heads=2,
+        program=PROGRAM,
         threads=2,
         variant=f"hybrid/b{number}",
         plan=f"{number:032x}",

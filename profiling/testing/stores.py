@@ -27,7 +27,7 @@ from hetune.profiling.records import LaunchRecord, Status
 from hetune.profiling.store.connect import find
 from hetune.profiling.store.prune import Prune, matching, remove
 from hetune.profiling.store.store import ALL, Added, Store, Tally
-from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
+from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, OTHER_PROGRAM, measurement
 from hetune.variants.errors import InputError, StoreError
 
 _WRITERS = 4
@@ -135,7 +135,7 @@ class StoreConformance:
             ({"samples": (1.0,) * 10_001}, "more than 10000 numbers"),
             ({"launches": (replace(launch, samples=(1e-320,)),)}, "no time"),
             ({"launches": (replace(launch, columns=(1e300,)),)}, "larger than"),
-            ({"d_in": -1}, "d_in is -1"),
+            ({"threads": -1}, "threads is -1"),
             ({"threads": 2**63}, "threads is"),
             ({"peak_bytes": 1.5}, "peak_bytes is 1.5"),
             ({"prepare_seconds": -1.0}, "prepare_seconds is -1.0"),
@@ -193,9 +193,11 @@ class StoreConformance:
     def test_choosing(self, url: str) -> None:
         """Each limit on its own, and together."""
         added = [
-            measurement(1, campaign="a", layer="rgcn", family="x"),
-            measurement(2, campaign="a", layer="hgt", family="y", status=Status.WRONG),
-            measurement(3, campaign="b", layer="hgt", family="x", protocol=99, device="cuda"),
+            measurement(1, campaign="a", family="x"),
+            measurement(2, campaign="a", program=OTHER_PROGRAM, family="y", status=Status.WRONG),
+            measurement(
+                3, campaign="b", program=OTHER_PROGRAM, family="x", protocol=99, device="cuda"
+            ),
         ]
         with Store.open(url) as store:
             store.add(added, MACHINE)
@@ -206,14 +208,14 @@ class StoreConformance:
             assert found(campaign="a") == "12"
             assert found(campaign="c") == ""
             assert found(status=Status.OK) == "13"
-            assert found(layers=["hgt"]) == found(layers={"hgt", "rgat"}) == "23"
-            assert found(layers=[]) == ""
+            assert found(labels=["mean"]) == found(labels={"mean", "other"}) == "23"
+            assert found(labels=[]) == ""
             assert found(families=("x",)) == "13"
             assert found(protocol=99) == "3"
             assert (found(device="cpu"), found(device="cuda")) == ("12", "3")
-            assert found(campaign=None, status=None, layers=None) == "123"
-            assert found(campaign="a", layers=["hgt"], machine=MACHINE.digest) == "2"
-            assert "layer" in _refusal(lambda: found(layer="hgt"), TypeError)
+            assert found(campaign=None, status=None, labels=None) == "123"
+            assert found(campaign="a", labels=["mean"], machine=MACHINE.digest) == "2"
+            assert "label" in _refusal(lambda: found(label="mean"), TypeError)
 
     def test_summary(self, url: str) -> None:
         """Counts, sorted."""
@@ -221,11 +223,11 @@ class StoreConformance:
         with Store.open(url) as store:
             store.add([measurement(n) for n in range(3)], MACHINE)
             store.add([measurement(3, status=Status.TIMEOUT)], MACHINE)
-            store.add([measurement(1, machine=other, layer="hgt")], OTHER_MACHINE)
+            store.add([measurement(1, machine=other, program=OTHER_PROGRAM)], OTHER_MACHINE)
             expected = (
-                Tally(MACHINE.digest, "smoke", "rgat", Status.OK, 3),
-                Tally(MACHINE.digest, "smoke", "rgat", Status.TIMEOUT, 1),
-                Tally(other, "smoke", "hgt", Status.OK, 1),
+                Tally(MACHINE.digest, "smoke", "attentive", Status.OK, 3),
+                Tally(MACHINE.digest, "smoke", "attentive", Status.TIMEOUT, 1),
+                Tally(other, "smoke", "mean", Status.OK, 1),
             )
             assert store.summary() == tuple(sorted(expected, key=lambda t: t.machine))
 
@@ -262,7 +264,7 @@ class StoreConformance:
             ("samples", '["a"]'),
             ("launches", "[[1]]"),
             ("graph_features", "[1e300]"),
-            ("d_in", "-1"),
+            ("threads", "-1"),
         )
         with Store.open(url) as store, _logged() as lines:
             store.add([measurement(n) for n in range(1 + len(harms))], MACHINE)

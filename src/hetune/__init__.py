@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from hetune.costmodel.version import release
 
 if TYPE_CHECKING:
-    from hetune import errors, nn
+    from hetune import errors, layers, nn
     from hetune.costmodel.compiled import compile
     from hetune.costmodel.explain import Explanation
     from hetune.costmodel.selector import Selector
     from hetune.variants.errors import HetuneError
+    from hetune.variants.frontend.trace import layer_program
     from hetune.variants.graph.generate import generate
     from hetune.variants.graph.hetero import HeteroGraph
     from hetune.variants.graph.loaders import load
@@ -39,6 +40,8 @@ __all__ = [
     "compile",
     "errors",
     "generate",
+    "layer_program",
+    "layers",
     "load",
     "nn",
 ]
@@ -54,13 +57,14 @@ _HOMES = {
     "Selector": "costmodel.selector",
     "compile": "costmodel.compiled",
     "generate": "variants.graph.generate",
+    "layer_program": "variants.frontend.trace",
     "load": "variants.graph.loaders",
     "Vocabulary": "variants.graph.vocabulary",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("errors", "nn"):
+    if name in ("errors", "layers", "nn"):
         return importlib.import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

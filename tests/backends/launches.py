@@ -54,32 +54,18 @@ SOFTMAX = """
 launch
   buffer s_src: src_pair[{h}]
   buffer s_dst: dst_pair[{h}]
-  buffer score: edge[{h}]
   buffer alpha: edge[{h}]
   buffer x: node[{h},{d}]
   buffer w: etype[{h},{d},{d}]
   buffer y: node[{h},{d}]
   traverse node
-    init top: [{h}] max
-    for edge
-      a: [{h}] = read s_src
-      b: [{h}] = read s_dst
-      sum: [{h}] = add(a, b)
-      s: [{h}] = leaky_relu(sum, const=0.2)
-      store score = s
-      update top s
-    init total: [{h}] sum
-    for edge
-      raw: [{h}] = read score
-      shifted: [{h}] = sub(raw, top)
-      p: [{h}] = exp(shifted)
-      store score = p
-      update total p
-    factor: [{h}] = reciprocal(total)
-    for edge
-      q: [{h}] = read score
-      share: [{h}] = mul(q, factor)
-      store alpha = share
+    softmax share: [{h}] over edge to alpha
+      scores edge
+        a: [{h}] = read s_src
+        b: [{h}] = read s_dst
+        sum: [{h}] = add(a, b)
+        s: [{h}] = leaky_relu(sum, const=0.2)
+        score s
   gemm y[dst_pair -> node] += sum(alpha * x[src]) @ w heads={h} k={d} n={d}
 """
 
@@ -139,23 +125,10 @@ launch
   buffer p: edge[{h}] in scratch p
   buffer y: node[{h},{d}]
   traverse node
-    init top: [{h}] max
-    for edge
-      s: [{h}] = read a
-      store p = s
-      update top s
-    init total: [{h}] sum
-    for edge
-      score: [{h}] = read p
-      below: [{h}] = sub(score, top)
-      power: [{h}] = exp(below)
-      store p = power
-      update total power
-    inverse: [{h}] = reciprocal(total)
-    for edge
-      held: [{h}] = read p
-      share: [{h}] = mul(held, inverse)
-      store p = share
+    softmax p: [{h}] over edge to p
+      scores edge
+        s: [{h}] = read a
+        score s
   traverse node
     init acc: [{h},{d}] sum
     for edge
@@ -176,27 +149,13 @@ launch
   buffer p: edge[{h}] in scratch p
   buffer y: node[{h},{d}]
   traverse node
-    init top: [{h}] max
-    for edge@a
-      s: [{h}] = read a
-      store p = s
-      update top s
-    for edge@b
-      t: [{h}] = read b
-      store p = t
-      update top t
-    init total: [{h}] sum
-    for edge
-      score: [{h}] = read p
-      below: [{h}] = sub(score, top)
-      power: [{h}] = exp(below)
-      store p = power
-      update total power
-    inverse: [{h}] = reciprocal(total)
-    for edge
-      held: [{h}] = read p
-      share: [{h}] = mul(held, inverse)
-      store p = share
+    softmax p: [{h}] over edge to p
+      scores edge@a
+        s: [{h}] = read a
+        score s
+      scores edge@b
+        t: [{h}] = read b
+        score t
   traverse node
     init acc: [{h},{d}] sum
     for edge@a

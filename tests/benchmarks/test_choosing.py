@@ -10,8 +10,10 @@ from rich.console import Console
 from hetune.costmodel.selector import Selector
 from hetune.profiling.corpus import recipe
 from hetune.profiling.units import ProblemSpec
+from hetune.variants.frontend.presets import labeled_preset
 
 TINY = recipe("tiny", "typed", options={"nodes": 20, "edges": 60, "etypes": 3})
+SPEC, ATTENTIVE = (ProblemSpec(TINY, labeled_preset(name, 8, 8), 1) for name in ("rgcn", "rgat"))
 
 
 def record(new: float, warm: float) -> dict[str, object]:
@@ -31,7 +33,7 @@ def test_the_summary_has_means_the_most_and_what_exceeds_a_run():
 
 
 def test_overhead_is_measured_as_compiled_layers_select():
-    found = measure(Selector.load(), ProblemSpec(TINY, "rgat", 8, 8, 1, 1), repeats=1)
+    found = measure(Selector.load(), ATTENTIVE, repeats=1)
     assert (found["graph"], found["layer"], found["d_out"]) == ("tiny", "rgat", 8)
     assert min(found[f"{name}_ms"] for name in choosing._TIMES) > 0
     assert found["new_runs"] == pytest.approx(found["new_ms"] / found["run_ms"], rel=0.1)
@@ -46,7 +48,7 @@ def test_without_graphs_nothing_is_written(tmp_path, monkeypatch, capsys):
 
 
 def test_the_record_says_what_is_reached(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(choosing, "specs", lambda *_: (ProblemSpec(TINY, "rgcn", 8, 8, 1, 1),))
+    monkeypatch.setattr(choosing, "specs", lambda *_: (SPEC,))
     out = tmp_path / "out.json"
     assert choosing.main(["--out", str(out), "--repeats", "1"]) == 0
     held = json.loads(out.read_text())

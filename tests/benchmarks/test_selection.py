@@ -19,11 +19,12 @@ from hetune.costmodel.model import bundle
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE as MEASURED_ON
 from hetune.profiling.testing.records import measurement
+from hetune.variants.frontend.presets import labeled_preset
 
 
 def problem(graph: str, family: str, times: dict[str, float]) -> Problem:
     candidates = tuple(CandidateSample(v, t, 0.01 * t, ()) for v, t in times.items())
-    return Problem(graph, family, (), "rgcn", 64, 64, 1, 2, "m", candidates)
+    return Problem(graph, family, (), labeled_preset("rgcn", 64, 64), 2, "m", candidates)
 
 
 def test_all_pairs_of_widths_are_there_once():
@@ -35,9 +36,9 @@ def test_every_graph_is_seen_before_any_is_seen_again():
     early = [graph for graph in GRAPHS if not graph.last]
     wanted = specs(GRAPHS)
     first = wanted[: 3 * len(early)]
-    assert {(s.d_in, s.d_out) for s in first} == {PAIRS[0]}
+    assert {(s.program.d_in, s.program.d_out) for s in first} == {PAIRS[0]}
     assert [s.graph.name for s in first[::3]] == [graph.name for graph in early]
-    assert [s.layer for s in first[:3]] == ["rgcn", "rgat", "hgt"]
+    assert [s.program.label for s in first[:3]] == ["rgcn", "rgat", "hgt"]
 
 
 def test_large_graphs_get_few_pairs_and_the_largest_comes_after_three_of_all_others():
@@ -46,9 +47,9 @@ def test_large_graphs_get_few_pairs_and_the_largest_comes_after_three_of_all_oth
     assert last == ["am_whitelist"]
     large = {graph.name for graph in GRAPHS if graph.large}
     assert len(wanted) == 48 * (len(GRAPHS) - len(large)) + 12 * len(large)
-    assert {(s.d_in, s.d_out) for s in wanted if s.graph.name in large} == set(FEW)
+    assert {(s.program.d_in, s.program.d_out) for s in wanted if s.graph.name in large} == set(FEW)
     is_last = [s.graph.name in last for s in wanted]
-    few = [(s.d_in, s.d_out) in FEW[:3] for s in wanted]
+    few = [(s.program.d_in, s.program.d_out) in FEW[:3] for s in wanted]
     before = wanted[: is_last.index(True)]
     assert sum(few[: len(before)]) == 9 * (len(GRAPHS) - len(last))
 
@@ -56,7 +57,7 @@ def test_large_graphs_get_few_pairs_and_the_largest_comes_after_three_of_all_oth
 def test_hgt_gets_canonical_graphs_and_no_family_is_a_generated_one():
     wanted = specs(GRAPHS)
     for spec in wanted:
-        assert dict(spec.graph.options).get("canonical", False) == (spec.layer == "hgt")
+        assert dict(spec.graph.options).get("canonical", False) == (spec.program.label == "hgt")
         assert spec.graph.family.startswith("real/")
     assert len({spec.graph.family for spec in wanted}) == 9
 
@@ -160,7 +161,7 @@ def test_inputs_of_an_unsteady_machine_are_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr("hetune.profiling.store.problems.MOST_DRIFT", 0.5)
     first = problem("busy", "real/rdf", FIRST)
     first = dataclasses.replace(first, machine=MEASURED_ON.digest)
-    same = ("family", "layer", "d_in", "d_out", "heads", "threads", "machine")
+    same = ("family", "program", "threads", "machine")
     facts = {name: getattr(first, name) for name in same}
     drifts = [("busy", d) for d in (0.6, 0.7, 0.0)] + [("calm", d) for d in (0.6, 0.1, 0.0)]
     options = selection.parser().parse_args(["--threads", str(first.threads), "--layers", "rgcn"])

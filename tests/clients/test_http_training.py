@@ -17,6 +17,7 @@ from hetune.profiling.jobs.records import State
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec
+from hetune.variants.frontend.presets import labeled_preset
 
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.start import main; main()")
 VARIANTS = ("vanilla/b256", "src/b256", "dst+separate-sums/b256")
@@ -34,7 +35,7 @@ def units(problems):
     for n in range(problems):
         options = {"nodes": 60 + 20 * n, "edges": 200 + 50 * n, "seed": n}
         graph = recipe(f"g{n}", "typed", options=options, family=f"f{n % 3}")
-        every = units_of(ProblemSpec(graph, "rgcn", 4, 4, 1, 1))
+        every = units_of(ProblemSpec(graph, labeled_preset("rgcn", 4, 4, 1), 1))
         found += [unit for unit in every if unit.variant in VARIANTS]
     return found
 

@@ -17,7 +17,6 @@ from hetune.profiling.store.problems import problems
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import measurement
 from hetune.variants.errors import StoreError
-from hetune.variants.frontend.presets import KERNELS
 
 CAMPAIGN = """
 layers = ["rgcn"]
@@ -70,7 +69,7 @@ def runs(monkeypatch):
                     campaign=name,
                     status=status,
                     variant=unit.variant,
-                    layer="rgcn",
+                    program=unit.problem.program,
                 )
                 store.add([found], fingerprint)
                 done += 1
@@ -119,9 +118,9 @@ def test_single_kernels_are_measured_into_the_store(hetune, store, tmp_path):
     with Store.open(store) as opened:
         found = list(opened.measurements())
         assert problems(opened) == ()
-        assert len(problems(opened, layers=KERNELS)) == 6
+        assert len(problems(opened, programs={m.program for m in found})) == 6
     assert {m.status for m in found} == {Status.OK}
-    assert {(m.layer, *(launch.family for launch in m.launches)) for m in found} == {
+    assert {(m.program.label, *(launch.family for launch in m.launches)) for m in found} == {
         ("linear", "product"),
         ("aggregate", "traversal"),
         ("attention", "traversal"),

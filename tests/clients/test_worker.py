@@ -22,6 +22,7 @@ from hetune.profiling.testing.records import measurement
 from hetune.profiling.units import ProblemSpec
 from hetune.service.server.app import application
 from hetune.variants.errors import StoreError
+from hetune.variants.frontend.presets import labeled_preset
 
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.start import main; main()", "worker")
 
@@ -97,7 +98,7 @@ def test_it_works_for_a_service(hetune, path, monkeypatch):
     """Over a real network, in a process that measures, on this machine."""
     service = make_service(path.parent / "service")
     graph = recipe("tiny", "typed", options={"nodes": 30, "edges": 90})
-    wanted = units_of(ProblemSpec(graph, "rgcn", 4, 4, 1, 1))[:2]
+    wanted = units_of(ProblemSpec(graph, labeled_preset("rgcn", 4, 4, 1), 1))[:2]
     queue = service.measurements.queue
     job = queue.submit_units("mine", wanted)
     with serving(application(service, key="sesame")) as url:
@@ -121,7 +122,7 @@ def test_it_works_for_a_service(hetune, path, monkeypatch):
 def test_it_trains_unless_it_is_told_not_to(hetune, path):
     """What is known is not measured again; it is nothing to train on."""
     graph = recipe("tiny", "typed", options={"nodes": 30, "edges": 90})
-    [unit] = units_of(ProblemSpec(graph, "rgcn", 4, 4, 1, 1))[:1]
+    [unit] = units_of(ProblemSpec(graph, labeled_preset("rgcn", 4, 4, 1), 1))[:1]
     machine = this_machine()
     with Store.open(path) as store:
         failed = measurement(unit=unit.key, machine=machine.digest, status=Status.FAILED)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features.graph import NAMES
+from hetune.variants.frontend.layers import rgcn_program
+from hetune.variants.frontend.presets import LAYERS, labeled_preset
+from hetune.variants.program.labeled import LabeledProgram
 from hetune.variants.runtime.launch_columns import COLUMNS
 
 
@@ -32,7 +36,7 @@ def problem(
         graph: Name of the graph.
         fingerprint: Digest of its content.
         family: Its family; of its own by default.
-        layer: Name of the layer.
+        layer: Label of the program.
         d_in: Width in.
         d_out: Width out.
         iqr: Interquartile range of every time, as a share of it; its error is half of that.
@@ -52,10 +56,7 @@ def problem(
         graph=graph,
         family=family or f"{graph}-like",
         graph_features=tuple(float(known.get(name, 1.0)) for name in NAMES),
-        layer=layer,
-        d_in=d_in,
-        d_out=d_out,
-        heads=1,
+        program=program(layer, d_in, d_out),
         threads=2,
         machine="m",
         candidates=tuple(
@@ -66,6 +67,14 @@ def problem(
         ),
         graph_fingerprint=fingerprint,
     )
+
+
+@functools.cache
+def program(label: str, d_in: int = 64, d_out: int = 64) -> LabeledProgram:
+    """That of the layer of this name, or some other one."""
+    if label in LAYERS:
+        return labeled_preset(label, d_in, d_out)
+    return LabeledProgram.of(rgcn_program(d_in, d_out, "add", root=False, bias=False), label)
 
 
 def launch(seconds: float, flops: float, family: str = "fused") -> LaunchSample:

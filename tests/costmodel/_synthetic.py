@@ -11,6 +11,7 @@ from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features import graph
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.model.cost_model import CostModel
+from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
 
@@ -90,7 +91,13 @@ def problem(name: str, family: str, width: int, random: np.random.Generator) -> 
         candidates.append(CandidateSample(f"plan{number}/b1", seconds, 0.02 * seconds, launches))
     shape = tuple(random.uniform(1, 100, len(graph.NAMES)).tolist())
     return Problem(
-        name, family, shape, "rgcn", width, width, 1, 2, FINGERPRINT.digest, tuple(candidates)
+        name,
+        family,
+        shape,
+        labeled_preset("rgcn", width, width),
+        2,
+        FINGERPRINT.digest,
+        tuple(candidates),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.model.cost_model import CostModel
-from hetune.variants.frontend.presets import preset_program
+from hetune.variants.frontend.presets import labeled_preset, preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.domain import Domain
@@ -108,10 +108,7 @@ def problem(
         f"{family}{number}",
         family,
         tuple(graph_features(here).tolist()),
-        layer,
-        width,
-        width,
-        1,
+        labeled_preset(layer, width, width),
         1,
         FINGERPRINT.digest,
         tuple(candidates),

@@ -77,7 +77,7 @@ def test_outcomes_keep_the_order_of_problems():
     report = cross_validate(problems(), Model, folds=2)
     given = problems()
     assert [(o.graph, o.layer, o.d_out) for o in report.outcomes] == [
-        (p.graph, p.layer, p.d_out) for p in given
+        (p.graph, p.program.label, p.program.d_out) for p in given
     ]
 
 

@@ -98,7 +98,7 @@ def test_both_targets_are_tried_and_the_better_is_kept(model):
 def test_the_same_problems_give_the_same_model_in_any_order():
     few = problems(graph_families=3)
     namesake = dataclasses.replace(
-        few[1], graph=few[0].graph, d_in=few[0].d_in, d_out=few[0].d_out, graph_fingerprint="other"
+        few[1], graph=few[0].graph, program=few[0].program, graph_fingerprint="other"
     )
     few.append(namesake)  # presets of several sizes draw other graphs of the same name
     one, two = (

@@ -10,7 +10,7 @@ import pytest
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.model.manifest import Manifest
 from hetune.costmodel.model.ties import default_of, tie_of, unless_tied
-from hetune.variants.frontend.presets import preset_program
+from hetune.variants.frontend.presets import labeled_preset, preset_program
 from hetune.variants.plan.sides import default_variant
 from hetune.variants.plan.variants import variants_of
 
@@ -65,7 +65,6 @@ def test_on_a_cpu_a_tie_is_no_less_than_what_sessions_differ_by():
 def test_the_default_variant_of_a_problem_is_that_of_its_layer():
     assert default_of(problem({"a": 1.0, DEFAULT: 2.0})) == 1
     assert default_of(problem({"a": 1.0, "b": 2.0})) is None
-    assert default_of(problem({"a": 1.0, DEFAULT: 2.0}, layer="no such")) is None
 
 
 @pytest.mark.parametrize(("share", "plan"), [(0.0, "dst+separate-sums"), (1.0, "src")])
@@ -80,7 +79,7 @@ def with_default(numbers, tie):
     renamed = [
         dataclasses.replace(
             each,
-            layer="rgcn",
+            program=labeled_preset("rgcn", 64, 64),
             candidates=tuple(
                 dataclasses.replace(c, variant=DEFAULT) if i == 4 else c
                 for i, c in enumerate(each.candidates)

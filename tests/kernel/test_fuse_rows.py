@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.trace import Graph, Value, layer_program, node, ntype, relu
-from hetune.variants.kernel.fuse_rows import fuse_rows
 from hetune.variants.kernel.nodes import Gemm
-from hetune.variants.kernel.one_pass import one_pass
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.passes.fuse_rows import fuse_rows
 from hetune.variants.kernel.testing_rows import random_rows
 from hetune.variants.kernel.text import show
 from hetune.variants.kernel.verify import verify
@@ -191,9 +190,8 @@ def test_most_walks_around_random_products_are_fused():
 def test_every_plan_of_hgt_ends_in_its_product(heads):
     module = LAYERS["hgt"].make(AWKWARD["one relation"](), 8, heads)
     plans = dict.fromkeys(variant.plan for variant in variants_of(adapt(module).program))
-    for launch in dict.fromkeys(plan.launches[-1] for plan in plans):
-        before = one_pass(launch)
-        after = fuse_rows(before)
+    last = ((plan.counted[-1], plan.launches[-1]) for plan in plans)
+    for before, after in dict.fromkeys(last):
         verify(after)
         product = after.kernels[-1]
         assert isinstance(product, Gemm)
@@ -212,17 +210,17 @@ def _dense(g: Graph, x: Value, w: Value, b: Value) -> Value:
 def test_plans_of_other_programs_compute_the_same(name):
     dense = _dense(x=node(4), w=ntype(4, 4), b=ntype(4))
     variants = variants_of({**PROGRAMS, "a layer of perceptrons": dense}[name])
-    launches = dict.fromkeys(one_pass(launch) for v in variants for launch in v.plan.launches)
-    changed = [launch for launch in launches if fuse_rows(launch) != launch]
+    plans = dict.fromkeys(variant.plan for variant in variants)
+    pairs = (pair for plan in plans for pair in zip(plan.counted, plan.launches, strict=True))
+    changed = [(before, after) for before, after in dict.fromkeys(pairs) if after != before]
     assert changed
-    for before in changed:
-        verify(fuse_rows(before))
-        check_same(before, fuse_rows(before))
+    for before, after in changed:
+        verify(after)
+        check_same(before, after)
 
 
 @pytest.mark.parametrize("layer", ["rgcn-mean", "rgat-across", "rgat-within"])
 def test_other_layers_stay_as_they_are(layer):
     module = LAYERS[layer].make(AWKWARD["one relation"](), 8, 1)
     for variant in variants_of(adapt(module).program):
-        for launch in variant.plan.launches:
-            assert fuse_rows(launch) == launch
+        assert variant.plan.launches == variant.plan.counted

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hetune.variants.kernel.fuse_rows import fuse_rows
+from hetune.variants.kernel.passes.fuse_rows import fuse_rows
 from hetune.variants.kernel.verify import verify
 
 from .rows import BEFORE, OF_IT, PRODUCT, RELU, launch_of, walk

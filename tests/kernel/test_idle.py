@@ -2,9 +2,9 @@
 
 import pytest
 
-from hetune.variants.kernel.idle import adds_sums_over, leaves_out_idle
 from hetune.variants.kernel.nodes import Rows
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.passes.idle import adds_sums_over, leaves_out_idle
 from hetune.variants.program.nodes import Space
 
 BUFFERS = """

@@ -468,37 +468,37 @@ def test_tensors_that_do_not_fit(values, message):
         interpret(parse(COPY), {"x": torch.zeros(4, 6), **values}, index_of(SMALL), SMALL)
 
 
-def test_a_sum_below_a_maximum_shrinks_when_that_grows():
-    found = run(
-        """
+def test_a_softmax_goes_over_the_edges_of_all_groups():
+    text = """
 launch
   buffer s: edge[]
-  buffer y: node[]
-  buffer z: node[]
+  buffer z: edge[]
   traverse node
-    init top: [] max
-    init total: [] sum below top
-    for edge@b
-      a: [] = read s
-      update top a
-      below: [] = sub(a, top)
-      power: [] = exp(below)
-      update total power
-    for edge@a
-      a: [] = read s
-      update top a
-      below: [] = sub(a, top)
-      power: [] = exp(below)
-      update total power
-    store y = top
-    store z = total
-""",
-        SMALL,
-        s=[3.0, 5.0, 4.0, -2.0],
-        y=[0.0] * 4,
-        z=[0.0] * 4,
+    softmax share: [] over edge to z
+      scores edge@b
+        a: [] = read s
+        score a
+      scores edge@a
+        b: [] = read s
+        twice: [] = scale(b, const=2.0)
+        score twice
+"""
+    scores = [3.0, 5.0, 4.0, -2.0]  # the third is of group b, the last alone at its node
+    powers = [math.exp(-4), 1.0, math.exp(-6)]
+    shares = [power / sum(powers) for power in powers]
+    found = run(text, SMALL, s=scores, z=[0.0] * 4)
+    assert found["z"].tolist() == pytest.approx([*shares, 1.0], rel=1e-12)
+    summed = (
+        text.replace("buffer z: edge", "buffer y: node").replace(" to z", "")
+        + """\
+      for edge@a
+        c: [] = read s
+        part: [] = mul(share, c)
+        update total part
+    store y = total
+"""
     )
-    lowest = torch.finfo(torch.float64).min
-    assert found["y"].tolist() == [lowest, 5.0, -2.0, lowest]
-    expected = [0.0, math.exp(-2) + 1.0 + math.exp(-1), 1.0, 0.0]
-    assert found["z"].tolist() == pytest.approx(expected, rel=1e-12)
+    summed = summed.replace("    softmax", "    init total: [] sum\n    softmax")
+    found = run(summed, SMALL, s=scores, y=[0.0] * 4)
+    total = 3.0 * shares[0] + 5.0 * shares[1]
+    assert found["y"].tolist() == pytest.approx([0.0, total, -2.0, 0.0], rel=1e-12)

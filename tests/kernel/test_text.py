@@ -13,6 +13,7 @@ from hetune.variants.kernel.nodes import (
     Buffer,
     Def,
     Direct,
+    EdgeSoftmax,
     ForEach,
     Gather,
     Gemm,
@@ -22,6 +23,7 @@ from hetune.variants.kernel.nodes import (
     Read,
     Rows,
     Schedule,
+    ScoreLoop,
     SegmentSum,
     Store,
     Traversal,
@@ -134,7 +136,17 @@ traverse node
                 Def("for", (), Apply("scale", ("init",), -2.0)),
                 Def("inf", (), Read("inf")),
                 Init("update", (), "sum"),
-                Init("below", (), "sum", "update"),
+                EdgeSoftmax(
+                    "softmax",
+                    (),
+                    Rows(Space.EDGE),
+                    (
+                        ScoreLoop(Rows(Space.EDGE, "a"), (Def("score", (), Read("b")),), "score"),
+                        ScoreLoop(Rows(Space.EDGE, "b"), (Def("to", (), Read("b")),), "to"),
+                    ),
+                    "to",
+                    (ForEach(Rows(Space.EDGE), (Update("update", "softmax"),)),),
+                ),
                 Update("update", "for"),
                 Store("store", "update"),
             ),
@@ -145,7 +157,15 @@ traverse edge
     for: [] = scale(init, const=-2.0)
     inf: [] = read inf
     init update: [] sum
-    init below: [] sum below update
+    softmax softmax: [] over edge to to
+      scores edge@a
+        score: [] = read b
+        score score
+      scores edge@b
+        to: [] = read b
+        score to
+      for edge
+        update update softmax
     update update for
     store store = update""",
     ),
@@ -191,6 +211,17 @@ def test_constants_survive_exactly():
 HEAD = "launch\n  buffer x: node[2]\n"
 
 
+SOFTMAX = (
+    HEAD
+    + """  traverse node
+    softmax p: [2] over edge to x
+      scores edge
+        v: [2] = read x
+        score v
+"""
+)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -214,6 +245,11 @@ HEAD = "launch\n  buffer x: node[2]\n"
         (HEAD + "  traverse node\n    v: [2] = x ? y", "line 4 `v: [2] = x ? y`: '?' has no mean"),
         (HEAD + "  traverse node\n    v: [2] = add(x y)", "found 'y' where ',' is expected"),
         (HEAD + "  traverse node\n      v: [2] = read x", "indented by 6 spaces: indent it by 4"),
+        (SOFTMAX.replace("        score v\n", ""), "no score: end the loop with `score VALUE`"),
+        (SOFTMAX.replace("score v", "store x = v\n        score v"), "made of definitions alone"),
+        (SOFTMAX + "        u: [2] = read x\n", "follows the score: move it above"),
+        (SOFTMAX + "      store x = v\n", "a softmax has `scores` and `for` loops alone"),
+        (SOFTMAX + "      for edge\n        update v v\n      scores edge\n", "above all sums"),
     ],
 )
 def test_malformed_text(text, message):

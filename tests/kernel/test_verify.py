@@ -46,6 +46,17 @@ def _named(name, kernels):
     return re.search(rf"\b{name}\b", kernels) is not None
 
 
+_SOFTMAX = """  init acc: [4,3] sum
+  softmax share: [4] over edge@s to a
+    scores edge@s
+      h: [4] = read a
+      score h
+    for edge@s
+      f: [4,3] = read m
+      g: [4,3] = mul(share, f)
+      update acc g
+  store o = acc"""
+
 GOOD_KERNELS = [
     "gemm t[src_pair@s] = x[src] @ w heads=4 k=3 n=2",
     "gemm e[edge@s] = z[dst] @ w1 + b heads=1 k=6 n=8",
@@ -101,28 +112,46 @@ traverse node
     s: [4] = mul(r, one)
     store a = s
 """,
-    # A running maximum is read while it grows; what is below it may be wider.
+    # Softmaxes: shares that are stored; sums that they weight, over the edges of scores and others.
     """
 traverse node
-  init top: [4] max
-  init total: [4] sum below top
-  init acc: [4,3] sum below top
-  for edge@s
-    h: [4] = read a
-    update top h
-    s: [4] = sub(h, top)
-    r: [4] = exp(s)
-    update total r
-    f: [4,3] = read m
-    g: [4,3] = mul(r, f)
-    update acc g
-  for edge@r
-    h: [4] = read a
-    update top h
-    s: [4] = sub(h, top)
-    r: [4] = exp(s)
-    update total r
+  softmax share: [4] over edge@s to a
+    scores edge@s
+      h: [4] = read a
+      score h
+""",
+    """
+traverse node
+  init acc: [4,3] sum
+  softmax share: [4] over edge
+    scores edge@s
+      h: [4] = read a
+      score h
+    scores edge@r
+      f: [4,3] = read m
+      g: [4] = dot(f, f)
+      score g
+    for edge@s
+      f: [4,3] = read m
+      g: [4,3] = mul(f, share)
+      update acc g
   store o = acc
+""",
+    """
+traverse node
+  init acc: [4] sum
+  softmax share: [4] over edge to a
+    scores edge@s
+      h: [4] = read a
+      score h
+    scores edge@r
+      g: [4] = read a
+      score g
+    for edge
+      update acc share
+  n: [4] = add(acc, acc)
+  for edge@s
+    store a = n
 """,
     """
 traverse edge@s
@@ -301,30 +330,34 @@ BAD_TRAVERSALS = [
         node("  for edge@s\n    h: [8] = read e\n    store e = h\n  store y = h"),
         "there is no value 'h' here",
     ),
-    (node("  init t: [8] sum\n  init h: [8] sum below t\n  store y = h"), "below a maximum, which"),
-    (node("  init t: [8] max\n  init h: [8] max below t\n  store y = h"), "only a sum is below"),
-    (node("  init h: [8] sum below t\n  store y = h"), "write `init MAXIMUM: [...] max` before it"),
-    (
-        node("  init t: [8] max\n  b1: [8] = read b\n  update t b1\n  init h: [8] sum below t\n"),
-        "and nothing has updated yet",
+    *(
+        (node(_SOFTMAX.replace(*change)), message)
+        for change, message in (
+            (("over edge@s", "over edge"), "edges of edge have scores in one loop over them"),
+            (("scores edge@s", "scores edge@r"), "edges of edge@s have scores in one loop"),
+            (("    score h", "    score a"), "there is no value 'a' here"),
+            (("share: [4]", "share: [2]"), "the softmax has row shape (2,) but 'h' has (4,)"),
+            ((" to a", " to u"), "buffer 'u' has row shape (): make them equal"),
+            (("mul(share, f)", "add(f, share)"), "add multiples of its shares to sums"),
+            (("update acc g", "update acc f"), "add multiples of its shares"),
+            (("acc: [4,3] sum", "acc: [4,3] max"), "to sums that begin with them"),
+            (("store o = acc", "q: [4,3] = read x\n  update acc q\n  store o = acc"), "weights of"),
+        )
     ),
     (
-        node("  init t: [6] max\n  init h: [8] sum below t\n  store y = h"),
-        "the maximum 't' has row shape (6,), no prefix of (8,)",
+        node(_SOFTMAX.replace(" to a", "").replace("    for edge@s", "    for edge")),
+        "no scores are over these edges",
     ),
     (
         node(
-            "  init t: [8] max\n  init h: [8] sum below t\n  for edge@s\n    g: [8] = read e\n"
-            "    f: [8] = sub(g, t)\n    update t g\n    update h f\n  store y = h"
+            "  softmax p: [4] over edge@s\n    scores edge@s\n      h: [4] = read a\n      score h"
         ),
-        "'t' is read in a loop that still updates it",
+        "nobody has its shares: add `to BUFFER`, or loops of sums",
     ),
     (
-        node(
-            "  init t: [8] max\n  init h: [8] sum below t\n  for edge@s\n    g: [8] = read e\n"
-            "    update t g\n    update t g\n    update h g\n  store y = h"
-        ),
-        "has been updated already: do it once for a row, before it is read",
+        "traverse dst_pair@s\n  for edge@s\n    softmax p: [4] over edge@s to a\n"
+        "      scores edge@s\n        h: [4] = read a\n        score h",
+        "stands in an inner loop",
     ),
     (
         node("  for edge@s\n    h: [8] = read y[src]\n  store y = h"),

@@ -4,9 +4,9 @@ import pytest
 
 from hetune.variants.kernel.nodes import Rows
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.passes.work import Work, work
 from hetune.variants.kernel.testing import random_launch
 from hetune.variants.kernel.verify import verify
-from hetune.variants.kernel.work import Work, work
 from hetune.variants.program.nodes import Space
 
 COUNTS = {

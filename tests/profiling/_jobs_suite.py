@@ -150,7 +150,7 @@ class JobsConformance:
             assert bench.queue.log_end(job.id, limit=2) == (lines[-2:], 4)
             assert bench.queue.log_end(job.id) == (lines, 0)
             [unit, _] = bench.queue.units(job.id)
-            assert unit.problem == "rgat 32x64 on g0, heads 2, threads 4"
+            assert unit.problem == "attentive 32->64, 2 heads on g0, threads 4"
             assert unit.endings == {"ok": 2}
 
     def test_jobs_wait_in_line(self, url: str) -> None:
@@ -180,7 +180,7 @@ class JobsConformance:
             assert lease is not None
             assert (lease.job, lease.work) == (job.id, Measure(tuple(units), Limits()))
             [shown] = bench.queue.units(job.id)
-            assert shown.problem == "rgat 32x64 on g0, heads 2, threads 4, cuda"
+            assert shown.problem == "attentive 32->64, 2 heads on g0, threads 4, cuda"
             bench.complete(lease)
             assert bench.state(job) is State.SUCCEEDED
             with pytest.raises(CampaignError, match="a cost model is for one"):

@@ -11,6 +11,7 @@ from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features.graph import NAMES as GRAPH_FEATURES
 from hetune.profiling.active.plan import Planner, improvements
 from hetune.profiling.active.view import View
+from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import MachineModel
 
@@ -32,10 +33,7 @@ def problem(number: int) -> Problem:
         graph=f"g{number}",
         family=f"f{number % 4}",
         graph_features=(1.0,) * len(GRAPH_FEATURES),
-        layer="rgcn",
-        d_in=32,
-        d_out=32,
-        heads=1,
+        program=labeled_preset("rgcn", 32, 32),
         threads=2,
         machine="m",
         candidates=tuple(candidates),

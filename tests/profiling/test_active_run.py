@@ -29,6 +29,7 @@ from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
+from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_roofline import GpuModel
 from hetune.variants.runtime.roofline import MachineModel
@@ -42,7 +43,7 @@ def specs() -> list[ProblemSpec]:
     found = []
     for seed in range(3):
         graph = recipe(f"g{seed}", "typed", options={"nodes": 30, "edges": 90, "seed": seed})
-        found += [ProblemSpec(graph, "rgcn", 4, d_out, 1, 1) for d_out in (4, 8)]
+        found += [ProblemSpec(graph, labeled_preset("rgcn", 4, d_out, 1), 1) for d_out in (4, 8)]
     return found
 
 
@@ -65,7 +66,7 @@ def quick(monkeypatch, supervisor):
 
 
 def kernel_units(name: str) -> tuple[Unit, ...]:
-    return units_of(replace(specs()[0], layer=name))
+    return units_of(replace(specs()[0], program=labeled_preset(name, 4, 4)))
 
 
 def done(store: Store) -> set[str]:
@@ -189,7 +190,9 @@ def test_a_problem_of_a_gpu_looks_the_same_before_and_after_it_is_measured(store
 
 
 def test_other_campaigns_teach_models_but_do_not_count(store, supervisor):
-    other = [replace(spec, d_in=8) for spec in specs()]
+    other = [
+        replace(spec, program=labeled_preset("rgcn", 8, spec.program.d_out)) for spec in specs()
+    ]
     wanted = [unit for spec in other for unit in units_of(spec)[:2]]
     run_units(wanted, "other", store, supervisor=supervisor)
     assert run(store, 4) == 4
@@ -205,7 +208,7 @@ def test_single_kernels_teach_campaigns_that_have_them(
     choose = Planner.next
 
     def next_units(planner, measured, known, left, count):
-        seen.append({problem.layer for problem in measured})
+        seen.append({problem.program.label for problem in measured})
         return choose(planner, measured, known, left, count)
 
     known = [unit for name in ("rgcn", "linear") for unit in kernel_units(name)[:1]]

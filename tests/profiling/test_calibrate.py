@@ -18,6 +18,7 @@ from hetune.profiling.calibrate.correction import Observed, correct, error, pred
 from hetune.profiling.calibrate.rates import Tables, machine_of, measure_machine
 from hetune.profiling.corpus.recipes import build, recipe
 from hetune.profiling.records import LaunchRecord, Measurement, Status
+from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
 
@@ -256,7 +257,7 @@ def test_a_few_launches_are_measured():
     told = []
     found = few.observe(
         recipes=[tiny],
-        layers=[("rgcn", 8)],
+        programs=[labeled_preset("rgcn", 8, 8)],
         threads=1,
         progress=lambda what, done, total: told.append((what, done, total)),
     )
@@ -265,7 +266,10 @@ def test_a_few_launches_are_measured():
     assert problem.columns.shape == (len(problem.families), len(COLUMNS))
     assert (problem.seconds > 0).all()
     assert told[-1] == ("measuring", 1, 1)
-    assert few.observe(recipes=[tiny], layers=[("rgcn", 8)], threads=1, seconds=-1) == ()
+    assert (
+        few.observe(recipes=[tiny], programs=[labeled_preset("rgcn", 8, 8)], threads=1, seconds=-1)
+        == ()
+    )
 
 
 # All of it.

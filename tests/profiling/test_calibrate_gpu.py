@@ -24,6 +24,7 @@ from hetune.profiling.measure.reference import Reference
 from hetune.profiling.measure.stopwatch import Sample, WallStopwatch
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import VariantError
+from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.runtime.gpu_roofline import GpuModel
 from hetune.variants.runtime.launch_columns import column_names
 
@@ -183,7 +184,9 @@ def observed():
 def test_a_few_launches_are_measured():
     tiny = recipe("tiny", "typed", options={"nodes": 12, "edges": 30, "etypes": 3})
     bench = Bench(TritonBackend(), WallStopwatch(), Reference(), device=CPU)
-    (problem,) = few.observe(recipes=[tiny], layers=[("rgcn", 4)], device="cuda", bench=bench)
+    (problem,) = few.observe(
+        recipes=[tiny], programs=[labeled_preset("rgcn", 4, 4)], device="cuda", bench=bench
+    )
     assert {"product", "fused"} <= set(problem.families)
     assert problem.columns.shape == (len(problem.families), len(column_names("cuda")))
     assert (problem.seconds > 0).all()

@@ -25,15 +25,14 @@ from hetune.profiling.campaign import (
     units,
     units_seconds,
 )
-from hetune.profiling.campaign.cost import LEAST_VARIANTS, affordable_variants, problem_seconds
+from hetune.profiling.campaign.cost import affordable_variants, least_variants, problem_seconds
 from hetune.profiling.corpus import FAMILIES, build, recipe, size_of
 from hetune.profiling.jobs.queue import _digest
-from hetune.profiling.measure import problem as problem_module
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import plans_of, units_of
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.errors import CampaignError, GraphError
-from hetune.variants.frontend.presets import KERNELS, LAYERS
+from hetune.variants.frontend.presets import KERNELS, LAYERS, labeled_preset
 
 ROADS = {"graphs": [{"kind": "road", "nodes": 9}], "squared": [8]}
 
@@ -91,10 +90,13 @@ def test_every_key_is_read(tmp_path):
     assert found.graphs[3] == recipe(
         "part", "subsample", "own", {"edges": 0.5, "of": "clique", "of.nodes": 10}
     )
-    assert found.layers == ("rgat", "hgt")
-    assert found.kernels == ("attention",)
-    assert found.widths == ((16, 16), (32, 32), (8, 8))
-    assert (found.heads, found.threads, found.variants) == ((1, 4), (6, 1), "hybrid*")
+    assert found.programs == tuple(
+        labeled_preset(name, width, width, heads)
+        for name in ("rgat", "hgt", "attention")
+        for width in (16, 32, 8)
+        for heads in (1, 4)
+    )
+    assert (found.threads, found.variants) == ((6, 1), "hybrid*")
     assert found.sample == Sample(3, 5.0, 1)
     assert found.limits == Limits(rounds=8, memory_bytes=1_000_000_000)
     assert found.device == "cuda"
@@ -118,22 +120,38 @@ def test_json_says_the_same(tmp_path):
 
 def test_what_is_left_out():
     found = parse(ROADS, "mine.toml", 5)
-    assert (found.name, found.layers) == ("mine.toml", ("rgcn", "rgat", "hgt"))
-    assert found.kernels == ()
-    assert (found.heads, found.threads, found.variants) == ((1,), (5,), "*")
+    assert found.name == "mine.toml"
+    assert found.programs == tuple(labeled_preset(name, 8, 8) for name in LAYERS)
+    assert (found.threads, found.variants) == ((5,), "*")
     assert (found.sample, found.limits) == (None, Limits())
     assert found.graphs == (recipe("road-0", "road", "road", {"nodes": 9}),)
 
 
 def test_widths_are_squares_or_pairs():
-    assert parsed(squared=[], widths=[8, [4, 12]]).widths == ((8, 8), (4, 12))
+    found = parsed(layers=["rgcn"], squared=[], widths=[8, [4, 12]]).programs
+    assert [(program.d_in, program.d_out) for program in found] == [(8, 8), (4, 12)]
 
 
 def test_kernels_stand_in_place_of_layers_or_beside_them():
     alone = parsed(kernels=["linear", "aggregate"])
-    assert (alone.layers, alone.kernels) == ((), ("linear", "aggregate"))
+    assert [program.label for program in alone.programs] == ["linear", "aggregate"]
     both = parsed(layers="rgcn", kernels="attention")
-    assert both.programs == ("rgcn", "attention")
+    assert [program.label for program in both.programs] == ["rgcn", "attention"]
+
+
+OWN = "program p(x: node[6] feature, w: etype[6,4])\n  a: edge[6] = take x edge src\n"
+OWN += "  b: edge[4] = linear a w\n  c: node[4] = sum b node\n  return c\n"
+
+
+def test_programs_of_one_s_own_have_names(tmp_path):
+    (tmp_path / "p.program").write_text(OWN)
+    data = {key: value for key, value in ROADS.items() if key != "squared"}
+    for given in ({"text": OWN}, {"file": "p.program"}):
+        found = parse({**data, "programs": [{"name": "mine", **given}]}, "c", folder=tmp_path)
+        assert [(p.label, p.text) for p in found.programs] == [("mine", OWN)]
+        assert {unit.problem.program.label for unit in units(found)} == {"mine"}
+    both = parse({**ROADS, "layers": ["rgcn"], "programs": {"name": "mine", "text": OWN}}, "c")
+    assert [program.label for program in both.programs] == ["rgcn", "mine"]
 
 
 def test_files_are_found_from_the_campaign_s_folder_and_known_by_content(tmp_path):
@@ -164,7 +182,10 @@ def test_all_combinations_come_once():
         for heads in ((1,) if layer == "rgcn" else (1, 2))
         for threads in (1, 2)
     }
-    asked = [(p.layer, p.d_in, p.d_out, p.heads, p.threads) for p in found]
+    asked = [
+        (p.program.label, p.program.d_in, p.program.d_out, p.program.heads, p.threads)
+        for p in found
+    ]
     assert len(asked) == len(expected)
     assert set(asked) == expected
 
@@ -172,17 +193,17 @@ def test_all_combinations_come_once():
 def test_kernels_are_problems_as_layers_are():
     found = problems(parsed(layers=["rgcn"], kernels=[*KERNELS], squared=[8, 16], heads=[1, 2]))
     expected = {(name, 1) for name in ("rgcn", *KERNELS)} | {("attention", 2)}
-    asked = [(p.layer, p.heads, p.d_in, p.d_out) for p in found]
+    asked = [(p.program.label, p.program.heads, p.program.d_in, p.program.d_out) for p in found]
     assert len(asked) == len(set(asked))
     assert set(asked) == {(*one, width, width) for one in expected for width in (8, 16)}
     for problem in found:
         plans = set(plans_of(problem).values())
-        assert (plans == {"vanilla"}) == (problem.layer in KERNELS)
+        assert (plans == {"vanilla"}) == (problem.program.label in KERNELS)
 
 
 def test_only_linear_changes_widths():
     [problem] = problems(parsed(kernels=["linear"], squared=[], widths=[[8, 16]]))
-    assert (problem.d_in, problem.d_out) == (8, 16)
+    assert (problem.program.d_in, problem.program.d_out) == (8, 16)
 
 
 SAMPLED = {
@@ -201,8 +222,8 @@ def test_a_sample_gives_each_graph_its_share_of_layers_and_widths():
     assert len(by_graph) == 2 * len(FAMILIES)
     for members in by_graph.values():
         assert len(set(members)) == len(members) == 4
-        assert {member.layer for member in members} == {"rgcn", "rgat", "hgt"}
-    first = Counter(problem.d_out for problem in found[: len(by_graph)])
+        assert {member.program.label for member in members} == {"rgcn", "rgat", "hgt"}
+    first = Counter(problem.program.d_out for problem in found[: len(by_graph)])
     assert first[8] > first[16] > 0
 
 
@@ -210,7 +231,7 @@ def test_kernels_take_turns_with_layers():
     found = problems(parsed(**SAMPLED, layers=["hgt", "rgcn"], kernels=["aggregate", "linear"]))
     by_graph: dict[str, set[str]] = {}
     for problem in found:
-        by_graph.setdefault(problem.graph.name, set()).add(problem.layer)
+        by_graph.setdefault(problem.graph.name, set()).add(problem.program.label)
     assert set(map(frozenset, by_graph.values())) == {
         frozenset({"hgt", "rgcn", "aggregate", "linear"})
     }
@@ -236,7 +257,7 @@ def test_a_sample_measures_some_variants_of_what_is_costly():
         problem
         for problem in problems(replace(campaign, sample=Sample(4)))
         if affordable_variants(problem, size_of(problem.graph), campaign.limits, 3)
-        < LEAST_VARIANTS[problem.layer]
+        < least_variants(problem)
     ]
     found: dict[ProblemSpec, list[str]] = {}
     for unit in units(campaign):
@@ -272,7 +293,7 @@ def test_hgt_takes_files_split_by_node_types(tmp_path):
     (tmp_path / "mine.txt").write_text("a r b\n")
     data = {**ROADS, "graphs": [{"kind": "file", "path": "mine.txt"}]}
     found = problems(parse(data, "c", folder=tmp_path))
-    split = {p.layer: dict(p.graph.options).get("canonical", False) for p in found}
+    split = {p.program.label: dict(p.graph.options).get("canonical", False) for p in found}
     assert split == {"rgcn": False, "rgat": False, "hgt": True}
 
 
@@ -288,7 +309,7 @@ def test_units_are_the_variants_that_match():
 
 
 def cost_of(layer, nodes=1000, edges=10_000, width=32, **limits):
-    problem = ProblemSpec(parsed().graphs[0], layer, width, width, 1, 2)
+    problem = ProblemSpec(parsed().graphs[0], labeled_preset(layer, width, width, 1), 2)
     return problem_seconds(problem, (nodes, edges), Limits(**limits))
 
 
@@ -334,7 +355,7 @@ def test_presets_keep_their_promise_of_time(preset, minutes, most_units, most_pr
     assert units_seconds(asked, found.limits) < 60 * minutes
     # What that leaves out: setting up a unit at all, and compiling, which is by program.
     assert len(asked) <= most_units
-    programs = {(p.layer, p.d_in, p.d_out, p.heads) for p in problems(found)}
+    programs = {p.program for p in problems(found)}
     assert len(programs) <= most_programs
 
 
@@ -345,11 +366,11 @@ def test_the_default_campaign_spans_what_models_have_to_know():
     assert sizes[0] < 300 < 1_000_000 < sizes[-1]
     assert all(after < 6 * before for before, after in pairwise(sizes))
     asked = problems(found)
-    layers = Counter(problem.layer for problem in asked)
+    layers = Counter(problem.program.label for problem in asked)
     assert max(layers.values()) < 1.3 * min(layers.values())
-    squares = Counter(p.d_out for p in asked if p.d_in == p.d_out)
+    squares = Counter(p.program.d_out for p in asked if p.program.d_in == p.program.d_out)
     assert min(squares[width] for width in (32, 64, 128, 256)) > 25
-    assert {p.heads for p in asked} == {1, 4}
+    assert {p.program.heads for p in asked} == {1, 4}
     assert {p.threads for p in asked} == {1, 2}
 
 
@@ -369,7 +390,7 @@ def test_nothing_is_left_away_for_times_of_gpus_that_nobody_knows():
     assert problems(parsed(sample=sample)) == ()
     found = parsed(sample=sample, device="cuda")
     assert units(found) == tuple(u for p in problems(found) for u in units_of(p))
-    assert {p.layer for p in problems(found)} == {"rgcn", "rgat", "hgt"}
+    assert {p.program.label for p in problems(found)} == {"rgcn", "rgat", "hgt"}
 
 
 def test_a_device_may_be_given_in_place_of_the_campaign_s():
@@ -384,7 +405,7 @@ def test_the_campaign_for_gpus_is_small():
     asked = problems(load("gpu"))
     assert 40 <= len(asked) <= 52
     assert {p.device for p in asked} == {"cuda"}
-    assert {(p.d_out, p.heads) for p in asked} == {(32, 1), (64, 1), (128, 1)}
+    assert {(p.program.d_out, p.program.heads) for p in asked} == {(32, 1), (64, 1), (128, 1)}
 
 
 # What goes wrong.
@@ -394,7 +415,7 @@ def test_the_campaign_for_gpus_is_small():
     ("data", "message"),
     [
         ({"widhts": [8]}, "unknown key 'widhts'; known are corpus, device, graphs, heads, "
-         "kernels, layers, limits, name, sample, squared, threads, variants, widths"),
+         "kernels, layers, limits, name, programs, sample, squared, threads, variants, widths"),
         ({"device": "gpu"}, "no device 'gpu': take one of cpu, cuda"),
         ({"name": 3}, "name is 3: give a text"),
         ({"layers": ["gcn"]}, "layers is ['gcn']: take of hgt, rgat, rgcn"),
@@ -477,8 +498,8 @@ def test_a_wrong_part_of_a_campaign_is_named(data, message):
     [
         (
             {"variants": "hybird*"},
-            "no variant of its layers has an id that matches 'hybird*': take another pattern, such "
-            "as 'hybrid*'; `hetune variants` shows ids",
+            "no variant of its programs has an id that matches 'hybird*': take another pattern, "
+            "such as 'hybrid*'; `hetune variants` shows ids",
         ),
         (
             {"sample": {"per_graph": 3, "most_seconds": 1e-6}},
@@ -557,14 +578,3 @@ def test_a_job_s_digest_is_that_of_all_facts_and_keys_as_json():
     whole = json.dumps(["mine", {"rounds": 3}, False, None, sorted(keys)])
     found = _digest(["mine", {"rounds": 3}, False, None], keys)
     assert found == hashlib.sha256(whole.encode()).hexdigest()
-
-
-def test_a_thousand_graphs_have_the_same_programs_which_are_made_once(monkeypatch):
-    made = []
-    monkeypatch.setattr(problem_module, "preset_program", lambda *asked: made.append(asked))
-    monkeypatch.setattr(problem_module, "variants_of", lambda program, device: ())
-    for number in range(3):
-        graph = recipe(f"g{number}", "typed", options={"nodes": 10 + number, "edges": 20})
-        units_of(ProblemSpec(graph, "rgcn", 61, 67, 1, 1))
-    assert len(made) == 1
-    problem_module._program.cache_clear()

@@ -23,6 +23,7 @@ from hetune.profiling.testing.jobs import some_units
 from hetune.profiling.testing.records import MACHINE, measurement
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.errors import FolderError, InputError, StoreError, WorkerError
+from hetune.variants.frontend.presets import labeled_preset
 
 
 def units(problems=1):
@@ -30,7 +31,7 @@ def units(problems=1):
     found = []
     for seed in range(problems):
         graph = recipe(f"g{seed}", "typed", options={"nodes": 30, "edges": 90, "seed": seed})
-        found += units_of(ProblemSpec(graph, "rgcn", 4, 4, 1, 1))[:2]
+        found += units_of(ProblemSpec(graph, labeled_preset("rgcn", 4, 4, 1), 1))[:2]
     return found
 
 

@@ -29,13 +29,14 @@ from hetune.variants.backends.base import Place, Runner
 from hetune.variants.backends.triton.ahead import triton_version
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import CompileError, VariantError, WorkerError
+from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.kernel.nodes import Launch
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.table import CandidateTable
 
 GRAPH = recipe("tiny", "typed", options={"nodes": 20, "edges": 60})
-PROBLEM = ProblemSpec(GRAPH, "rgcn", 6, 8, 1, 1, "cuda")
+PROBLEM = ProblemSpec(GRAPH, labeled_preset("rgcn", 6, 8, 1), 1, "cuda")
 STAMP = Stamp("campaign", "machine", "1.0")
 LIMITS = Limits(memory_bytes=2 << 30)
 
@@ -115,7 +116,7 @@ def measure(rig: Rig, variants: tuple[Variant, ...], **changes: object) -> list[
 
 @pytest.mark.parametrize(("layer", "heads"), [("rgcn", 1), ("rgat", 2), ("hgt", 1)])
 def test_what_runs_on_a_card_is_timed_by_its_events(rig, layer, heads):
-    problem = replace(PROBLEM, layer=layer, heads=heads)
+    problem = replace(PROBLEM, program=labeled_preset(layer, 6, 8, heads))
     variant = promoted_for(problem)[-1]
     graph = build(GRAPH)
     [found] = measure_problem(problem, graph, [variant], STAMP, limits=LIMITS, bench=rig.bench())

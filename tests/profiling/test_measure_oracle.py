@@ -7,10 +7,8 @@ import torch
 
 from hetune.profiling.measure.inputs import Inputs, random_inputs
 from hetune.profiling.measure.oracle import Oracle, incoming, sample_nodes
-from hetune.profiling.measure.problem import program_of
-from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.variants.errors import ProgramError
-from hetune.variants.frontend.presets import PRESETS
+from hetune.variants.frontend.presets import PRESETS, preset_program
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.interpret import interpret
 from hetune.variants.program.nodes import End, Let, Param, Program, Space, Take, Type
@@ -27,10 +25,7 @@ def graph() -> HeteroGraph:
 
 
 def program(layer: str, heads: int = 1) -> Program:
-    recipe = GraphRecipe("any", "any", "any", ())
-    return program_of(
-        ProblemSpec(recipe, layer, 8 if PRESETS[layer].keeps_width else 6, 8, heads, 1)
-    )
+    return preset_program(layer, 8 if PRESETS[layer].keeps_width else 6, 8, heads)
 
 
 def exact(program: Program, graph: HeteroGraph, inputs: Inputs) -> torch.Tensor:

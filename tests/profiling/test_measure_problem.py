@@ -13,23 +13,25 @@ from torch import Tensor
 from hetune.costmodel.features.graph import NAMES, graph_features
 from hetune.profiling.measure.bench import Bench
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.measure.problem import SETUP, measure_problem, program_of, units_of
+from hetune.profiling.measure.problem import SETUP, measure_problem, promoted_for, units_of
 from hetune.profiling.measure.record import Stamp, kernel_digest
 from hetune.profiling.measure.stopwatch import WallStopwatch
 from hetune.profiling.records import PROTOCOLS, Measurement, Status
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.variants.backends.base import Place, Runner
 from hetune.variants.backends.torch.backend import TorchBackend
-from hetune.variants.errors import CampaignError, CompileError, InputError
+from hetune.variants.errors import CampaignError, CompileError
+from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.kernel.nodes import Launch, Schedule
 from hetune.variants.plan.sides import run_on
-from hetune.variants.plan.variants import Variant, variants_of
+from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.table import PREPARATION, CandidateTable
 from hetune.variants.testing.graphs import typed_graph
 
-PROBLEM = ProblemSpec(GraphRecipe("tiny", "drawn", "any", ()), "rgcn", 6, 8, 1, 1)
+TINY = GraphRecipe("tiny", "drawn", "any", ())
+PROBLEM = ProblemSpec(TINY, labeled_preset("rgcn", 6, 8), 1)
 STAMP = Stamp("campaign", "machine", "1.0")
 BLOCKS = (256, 1024, 4096)
 
@@ -105,7 +107,7 @@ def small() -> HeteroGraph:
 def variants() -> tuple[Variant, ...]:
     """Those of one plan with a single launch, by block size."""
     plans: dict[int, list[Variant]] = {}
-    for variant in variants_of(program_of(PROBLEM)):
+    for variant in promoted_for(PROBLEM):
         plans.setdefault(id(variant.plan), []).append(variant)
     chosen = next(vs for vs in plans.values() if len(vs[0].plan.launches) == 1)
     assert [v.schedules[0].block_nodes for v in chosen] == list(BLOCKS)
@@ -130,7 +132,7 @@ def test_records_say_what_was_measured(graph, variants, measure):
     found = measure(rig)[256]
     variant = variants[0]
     [unit] = [u for u in units_of(PROBLEM) if u.variant == variant.id]
-    table = CandidateTable.of(variants_of(program_of(PROBLEM)))
+    table = CandidateTable.of(promoted_for(PROBLEM))
     [row] = table.rows_of[table.variants.index(variant)]
     assert replace(found, launches=(), measured_at=STAMP, relative_error=0.0) == Measurement(
         unit=unit.key,
@@ -140,10 +142,7 @@ def test_records_say_what_was_measured(graph, variants, measure):
         graph_fingerprint=graph.fingerprint,
         family="drawn",
         graph_features=tuple(graph_features(graph)),
-        layer="rgcn",
-        d_in=6,
-        d_out=8,
-        heads=1,
+        program=PROBLEM.program,
         threads=1,
         variant=variant.id,
         plan=variant.key,
@@ -219,8 +218,8 @@ def test_what_goes_wrong_with_one_goes_wrong_with_those_that_run_the_same(small,
 
 @pytest.mark.parametrize(("layer", "heads"), [("rgcn", 1), ("rgat", 2), ("hgt", 1)])
 def test_every_compiled_variant_has_times(layer, heads, graph):
-    problem = replace(PROBLEM, layer=layer, heads=heads)
-    variants = variants_of(program_of(problem))[:: 4 if layer == "rgcn" else 24]
+    problem = replace(PROBLEM, program=labeled_preset(layer, 6, 8, heads))
+    variants = promoted_for(problem)[:: 4 if layer == "rgcn" else 24]
     found = measure_problem(problem, graph, variants, STAMP)
     assert [m.status for m in found] == [Status.OK] * len(variants), found[0].error
     for measurement, variant in zip(found, variants, strict=True):
@@ -239,7 +238,7 @@ def launches_on(graph: HeteroGraph, variant: Variant) -> list[Launch]:
 
 def test_a_launch_without_rows_is_neither_run_nor_recorded(graph):
     """One relation has one side: nothing is left to do for the other."""
-    variants = variants_of(program_of(PROBLEM))
+    variants = promoted_for(PROBLEM)
     hybrid = next(v for v in variants if v.id == "hybrid+separate-products/b256")
     assert Domain(graph).side == "dst"
     [found] = measure_problem(PROBLEM, graph, [hybrid], STAMP)
@@ -250,7 +249,7 @@ def test_a_launch_without_rows_is_neither_run_nor_recorded(graph):
 
 
 def test_on_a_graph_of_one_side_a_hybrid_variant_is_measured_as_what_it_runs(graph):
-    by_id = {v.id: v for v in variants_of(program_of(PROBLEM))}
+    by_id = {v.id: v for v in promoted_for(PROBLEM)}
     asked, runs = by_id["hybrid/b1024"], by_id["dst/b1024"]
     rig = Rig()
     found, same = measure_problem(PROBLEM, graph, [asked, runs], STAMP, bench=rig.bench())
@@ -270,10 +269,10 @@ def test_on_a_graph_of_one_side_a_hybrid_variant_is_measured_as_what_it_runs(gra
     [("linear", 1, "product"), ("aggregate", 1, "traversal"), ("attention", 2, "traversal")],
 )
 def test_a_single_kernel_has_times_of_its_own(kernel, heads, family, graph):
-    problem = replace(PROBLEM, layer=kernel, d_in=8, heads=heads)
-    found = measure_problem(problem, graph, variants_of(program_of(problem)), STAMP)
+    problem = replace(PROBLEM, program=labeled_preset(kernel, 8, 8, heads))
+    found = measure_problem(problem, graph, promoted_for(problem), STAMP)
     assert [m.status for m in found] == [Status.OK] * len(BLOCKS), found[0].error
-    assert {(m.layer, m.d_in, m.d_out, m.heads) for m in found} == {(kernel, 8, 8, heads)}
+    assert {m.program for m in found} == {problem.program}
     assert [[launch.family for launch in m.launches] for m in found] == [[family]] * len(BLOCKS)
 
 
@@ -473,7 +472,7 @@ def test_preparing_is_from_an_unindexed_graph_and_once_for_each_plan(graph):
         return real(launch, schedule, place)
 
     rig.bind = bind
-    chosen = variants_of(program_of(PROBLEM))
+    chosen = promoted_for(PROBLEM)
     found = measure_problem(PROBLEM, graph, chosen, STAMP, bench=rig.bench())
     for measurement, variant in zip(found, chosen, strict=True):
         bound = len(launches_on(graph, variant))
@@ -483,16 +482,8 @@ def test_preparing_is_from_an_unindexed_graph_and_once_for_each_plan(graph):
     assert len(rig.bound) == sum(len(launches_on(graph, v)) for v in run) + sum(fresh.values())
 
 
-@pytest.mark.parametrize("layer", ["gcn", ""])
-def test_an_unknown_layer(layer):
-    with pytest.raises(InputError, match="no layer"):
-        units_of(replace(PROBLEM, layer=layer))
-
-
 def test_units_are_the_promoted_variants():
-    assert [u.variant for u in units_of(PROBLEM)] == [
-        v.id for v in variants_of(program_of(PROBLEM))
-    ]
+    assert [u.variant for u in units_of(PROBLEM)] == [v.id for v in promoted_for(PROBLEM)]
     assert len({u.key for u in units_of(PROBLEM)}) == len(units_of(PROBLEM))
 
 

@@ -17,19 +17,31 @@ from sqlalchemy import create_engine, inspect, text
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import State
+from hetune.profiling.jobs.results import results
 from hetune.profiling.measure.limits import Limits
+from hetune.profiling.measure.problem import units_of
 from hetune.profiling.store import migrations
 from hetune.profiling.store.connect import find
+from hetune.profiling.store.migrations.run import upgrade
+from hetune.profiling.store.problems import select
 from hetune.profiling.store.rows import to_row
 from hetune.profiling.store.schema import REVISION, REVISIONS_TABLE, metadata
 from hetune.profiling.store.store import Added, Store
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE, measurement
 from hetune.variants.errors import StoreError
+from hetune.variants.frontend.presets import LAYERS, preset_program
+from hetune.variants.program.labeled import LabeledProgram
 
 SCHEMAS = Path(__file__).with_name("schemas")
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 OPENERS = 4
+NAMES = {"layer", "d_in", "d_out", "heads"}
+STORED = json.loads((SCHEMAS / "e77e750.json").read_text(encoding="utf-8"))
+"""What that revision stored of a campaign of layers and kernels that was also a job, and another.
+
+Rows by table.
+"""
 
 
 def execute(url, *statements):
@@ -67,10 +79,27 @@ def _literal(value):
     return "NULL" if value is None else str(value)
 
 
+def make_stored(url):
+    """A database that `STORED` is in, of the revision that stores had then."""
+    make_old(url, "measurements", "jobs")
+    engine = create_engine(find(url).url)
+    with engine.connect() as connection:
+        assert upgrade(connection, None, "0003")
+        connection.commit()
+    engine.dispose()
+    execute(url, *(insert(table, **row) for table, rows in STORED.items() for row in rows))
+
+
+def named(layer, d_in, d_out, heads):
+    return LabeledProgram.of(preset_program(layer, d_in, d_out, heads))
+
+
 def old_rows():
     """A measurement, and a job whose only unit is lent for the third time."""
     row = to_row(measurement(0), MACHINE.digest)
-    del row["device"], row["clocks"]
+    del row["device"], row["clocks"], row["program"]
+    named = {"layer": "rgat", "d_in": 32, "d_out": 64, "heads": 2}
+    row |= named
     unit, _ = some_units(1)
     facts = MACHINE.as_dict()
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -89,7 +118,7 @@ def old_rows():
     lent = {
         "job": 1,
         "is_training": False,
-        "problem": asdict(unit.problem),
+        "problem": {"graph": asdict(unit.problem.graph), **named, "threads": 4},
         "variants": [[u.variant, u.plan] for u in some_units(1)],
         "size": 2,
         "state": "running",
@@ -143,7 +172,8 @@ class Migrations:
         assert differences(url) == []
         after = tables(url)
         assert "profiling_jobs_schema" not in after
-        assert all(columns <= after.get(name, columns) for name, columns in before.items())
+        kept = {name: columns - NAMES for name, columns in before.items()}
+        assert all(columns <= after.get(name, columns) for name, columns in kept.items())
 
     def test_nothing_is_lost(self, url):
         make_old(url, "measurements", "jobs")
@@ -197,6 +227,46 @@ class Migrations:
         with engine.connect() as connection:
             assert connection.execute(text("SELECT version FROM profiling_schema")).all() == [(2,)]
         engine.dispose()
+
+    def test_layers_by_name_become_programs(self, url):
+        make_stored(url)
+        before = STORED["profiling_measurements"]
+        with Store.open(url) as store:
+            found = list(store.measurements())
+            assert [m.program.label for m in found] == [row["layer"] for row in before]
+            for measured_one, row in zip(found, before, strict=True):
+                widths = row["d_in"], row["d_out"], row["heads"]
+                assert measured_one.program == named(row["layer"], *widths)
+                assert (measured_one.program.d_in, measured_one.program.d_out) == widths[:2]
+                assert list(measured_one.samples) == row["samples"]
+                assert measured_one.variant == row["variant"]
+            assert {p.program for p in select(store).problems} == {
+                m.program for m in found if m.program.label in LAYERS
+            }
+        assert differences(url) == []
+
+    def test_what_was_measured_of_a_job_counts_as_done(self, url):
+        """A graph whose recipe nothing tells is measured again."""
+        make_stored(url)
+        with Store.open(url) as store:
+            [job] = JobQueue(store).list()
+            measured_of = {
+                result.problem.program: {m.variant for m in result.variants}
+                for result in results(store, job.id)
+            }
+            units = [u for u in STORED["profiling_job_units"] if u["problem"]]
+            assert measured_of == {
+                named(*(u["problem"][name] for name in ("layer", "d_in", "d_out", "heads"))): {
+                    variant for variant, _ in u["variants"]
+                }
+                for u in units
+            }
+            done = store.done(STORED["profiling_measurements"][0]["machine"])
+            for result in results(store, job.id):
+                known = {unit.variant for unit in units_of(result.problem) if unit.key in done}
+                assert known == measured_of[result.problem.program]
+            rows = STORED["profiling_measurements"]
+            assert {row["unit"] for row in rows if row["campaign"] == "alone"} <= done
 
 
 class TestSqlite(Migrations):

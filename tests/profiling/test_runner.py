@@ -17,16 +17,16 @@ from hetune.profiling.measure.candidate import Loss
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.measure.record import GraphFacts, Stamp, Times, record
 from hetune.profiling.records import Measurement, Status
-from hetune.profiling.runner import Progress, Report, run_campaign, run_units
+from hetune.profiling.runner import Progress, Report, run_units
 from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import ProblemSpec, Unit
-from hetune.variants.errors import InputError
+from hetune.variants.frontend.presets import labeled_preset
 
 
 def problem(name: str, seed: int, d_out: int = 4) -> ProblemSpec:
     graph = recipe(name, "typed", options={"nodes": 40, "edges": 120, "seed": seed})
-    return ProblemSpec(graph, "rgcn", 4, d_out, 1, 1)
+    return ProblemSpec(graph, labeled_preset("rgcn", 4, d_out, 1), 1)
 
 
 PROBLEMS = (problem("a", 1), problem("b", 2), problem("a", 1, 8))
@@ -166,12 +166,6 @@ def test_an_interrupted_campaign_goes_on_where_it_stopped(error, tmp_path):
 def test_nothing_to_do(shelf):
     report = run(shelf, [])
     assert (report.total, report.measured, shelf.batches) == (0, {}, [])
-
-
-def test_a_problem_that_cannot_be_is_refused_before_anything_is_measured(shelf):
-    with pytest.raises(InputError, match="no layer"):
-        run_campaign([PROBLEMS[0], replace(PROBLEMS[0], layer="gcn")], "try", shelf)
-    assert not shelf.batches
 
 
 def test_campaigns_measure_one_at_a_time(tmp_path):

@@ -41,7 +41,11 @@ def test_every_field_comes_out(store, path, monkeypatch):
     assert export_parquet(store, path) == 3
     rows = pq.read_table(path).to_pylist()
     facts = [json.loads(row.pop("fingerprint")) for row in rows]
-    assert rows == [as_lists(asdict(found)) for found in added]
+    expected = [as_lists(asdict(found)) for found in added]
+    for row in expected:
+        program = row["program"]
+        row |= {"label": program["label"], "program": program["text"]}
+    assert rows == expected
     assert facts == [MACHINE.as_dict(), MACHINE.as_dict(), later.as_dict()]
 
 
@@ -49,8 +53,10 @@ def test_columns_have_types(store, path):
     store.add([measurement(1)], MACHINE)
     export_parquet(store, path)
     schema = pq.read_schema(path)
-    assert schema.names == [*(field.name for field in fields(Measurement)), "fingerprint"]
-    assert schema.metadata == {b"hetune_store_version": b"2"}
+    names = [field.name for field in fields(Measurement)]
+    names.insert(names.index("program"), "label")
+    assert schema.names == [*names, "fingerprint"]
+    assert schema.metadata == {b"hetune_store_version": b"3"}
     assert schema.field("measured_at").type == pa.timestamp("us", tz="UTC")
     assert schema.field("samples").type == pa.list_(pa.float64())
     assert schema.field("peak_bytes").type == pa.int64()

@@ -17,8 +17,15 @@ from hetune.profiling.records import PROTOCOLS, LaunchRecord, Measurement, Statu
 from hetune.profiling.store.problems import problems, select
 from hetune.profiling.store.store import ALL, Store
 from hetune.profiling.store.summary import standard_error
-from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
+from hetune.profiling.testing.records import (
+    MACHINE,
+    OTHER_MACHINE,
+    OTHER_PROGRAM,
+    PROGRAM,
+    measurement,
+)
 from hetune.variants.errors import StoreError
+from hetune.variants.frontend.presets import labeled_preset
 
 from ._filled import fill
 
@@ -37,10 +44,7 @@ def test_samples_become_lower_quartiles(store):
             graph="hub",
             family="hubs",
             graph_features=one.graph_features,
-            layer="rgat",
-            d_in=32,
-            d_out=64,
-            heads=2,
+            program=PROGRAM,
             threads=2,
             machine=MACHINE.digest,
             candidates=(
@@ -161,10 +165,7 @@ def test_one_sample_has_no_error():
     [
         {"family": "roads"},
         {"graph_fingerprint": "0" * 64},
-        {"layer": "hgt"},
-        {"d_in": 64},
-        {"d_out": 32},
-        {"heads": 1},
+        {"program": OTHER_PROGRAM},
         {"threads": 1},
     ],
     ids=lambda changes: next(iter(changes)),
@@ -199,7 +200,7 @@ def test_only_what_ended_well_counts(store):
 def test_what_models_cannot_learn_from_is_left_out_and_counted(changes, store, caplog):
     seconds = (0.0, 1.0, 1.0, 1.0, 1.0)
     one_zero = measurement(4, launches=(LaunchRecord("k4", "product", (4.0,), seconds),))
-    bad = [measurement(2, **changes), measurement(3, layer="hgt", **changes)]
+    bad = [measurement(2, **changes), measurement(3, program=OTHER_PROGRAM, **changes)]
     store.add([measurement(1), *bad, one_zero], MACHINE)
     with caplog.at_level(logging.WARNING):
         [found] = problems(store)
@@ -244,10 +245,10 @@ def test_devices_are_not_mixed(store):
 
 
 def test_single_kernels_count_where_they_are_named(store):
-    store.add([measurement(1), measurement(2, layer="linear")], MACHINE)
-    assert [p.layer for p in problems(store)] == ["rgat"]
-    assert [p.layer for p in problems(store, layers=["linear"])] == ["linear"]
-    assert [p.layer for p in problems(store, layers=["rgat", "linear"])] == ["linear", "rgat"]
+    linear = labeled_preset("linear", 32, 64)
+    store.add([measurement(1), measurement(2, program=linear)], MACHINE)
+    assert [p.program for p in problems(store)] == [PROGRAM]
+    assert [p.program for p in problems(store, programs=[linear])] == [PROGRAM, linear]
 
 
 def test_the_newest_code_of_a_variant_counts(store):
@@ -327,7 +328,11 @@ def test_machines_are_not_mixed(store):
 def test_the_order_of_measuring_does_not_matter(tmp_path):
     found = []
     batch = [
-        measurement(n, layer=("hgt", "rgcn")[n % 2], d_in=n % 3, graph_fingerprint=f"{n % 4 // 2}")
+        measurement(
+            n,
+            program=labeled_preset(("hgt", "rgcn")[n % 2], 1 + n % 3, 4),
+            graph_fingerprint=f"{n % 4 // 2}",
+        )
         for n in range(24)
     ]
     for number, order in enumerate((batch, batch[::-1])):

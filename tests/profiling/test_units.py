@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from hetune.profiling.testing.jobs import some_units
+from hetune.variants.program.labeled import LabeledProgram
 
 KEYS = {
-    "cpu": "6d7a4d7e00817d20f051b1616619b523a7e00df8ff91945c5139db65a26fd9f7",
-    "cuda": "82f410919e03aae294960830328f119dcb77dc82e32b3300fb654cce08c1d1d5",
+    "cpu": "b920a6462fa5372bbf598592c3b9a05f38f1a7f2ff2c0d3e3fca6264078a3fac",
+    "cuda": "29398dfdcc17ed7f53b414675fa2b79b6138aff07eefe0e612956cb18cef6815",
 }
 
 
@@ -16,4 +17,8 @@ KEYS = {
 def test_a_unit_that_is_measured_as_before_keeps_its_key(device):
     """Stores know by it what is done: it changes with the protocol."""
     unit = some_units(1)[0]
-    assert replace(unit, problem=replace(unit.problem, device=device)).key == KEYS[device]
+    program = LabeledProgram("ab" * 32, "its text", "its label")
+    assert (
+        replace(unit, problem=replace(unit.problem, program=program, device=device)).key
+        == KEYS[device]
+    )

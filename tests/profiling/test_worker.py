@@ -35,6 +35,7 @@ from hetune.profiling.wire import (
 )
 from hetune.profiling.worker import Worker
 from hetune.variants.errors import WorkerError
+from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.graph import index_native
 from hetune.variants.registry import Registry, override_default_registry
 
@@ -47,7 +48,7 @@ SHORT = replace(LIMITS, unit_seconds=5.0)
 
 def problem(faults: str = "tiny") -> ProblemSpec:
     graph = recipe(faults, "typed", options={"nodes": 40, "edges": 120})
-    return ProblemSpec(graph, "rgcn", 4, 4, 1, 1)
+    return ProblemSpec(graph, labeled_preset("rgcn", 4, 4, 1), 1)
 
 
 def units(faults: str) -> list[Unit]:
@@ -289,7 +290,7 @@ def test_measurements_survive_the_wire():
     launch = LaunchRecord("k", "fused", (1.0, 2.0), (0.1, 0.2))
     measurement = Measurement(
         unit="u", campaign="c", machine="m", graph="g", graph_fingerprint="f", family="y",
-        graph_features=(1.0,), layer="rgcn", d_in=1, d_out=2, heads=1, threads=4, variant="v/b1",
+        graph_features=(1.0,), program=labeled_preset("rgcn", 1, 2), threads=4, variant="v/b1",
         plan="p", status=Status.WRONG, error="é\n", samples=(0.5, 1e-9), launches=(launch,),
         prepare_seconds=0.1, preparation=(3.0,), relative_error=math.inf, peak_bytes=7, drift=0.2,
         protocol=1, code_version="1", measured_at=datetime.now(UTC),

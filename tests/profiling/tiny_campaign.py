@@ -12,6 +12,7 @@ from hetune.profiling.measure.problem import units_of
 from hetune.profiling.runner import run_units
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec, Unit
+from hetune.variants.frontend.presets import labeled_preset
 
 GRAPHS = 75
 
@@ -20,7 +21,7 @@ def units() -> list[Unit]:
     found = []
     for seed in range(GRAPHS):
         graph = recipe(f"g{seed}", "typed", options={"nodes": 30, "edges": 90, "seed": seed})
-        found += units_of(ProblemSpec(graph, "rgcn", 4, 4, 1, 1))[:2]
+        found += units_of(ProblemSpec(graph, labeled_preset("rgcn", 4, 4, 1), 1))[:2]
     return found
 
 

@@ -74,7 +74,7 @@ def plans(draw: st.DrawFn) -> Plan:
     launches = tuple(Launch((), tuple(step)) for step in steps)
     temporaries = tuple(b for b in buffers if b.name in used)
     program = Program("p", (), (), ("b0",))
-    return Plan(program, (), (), launches, temporaries, "b0", (View("view", "b0"),))
+    return Plan(program, (), (), launches, launches, temporaries, "b0", (View("view", "b0"),))
 
 
 @given(plan=plans(), nodes=st.sampled_from((0, 1, 3, 100)))
@@ -92,7 +92,7 @@ def test_plans_of_layers(name):
 def test_memory_is_used_again():
     big = [Buffer(f"b{i}", Type(Space.NODE, (16,))) for i in range(4)]
     launches = tuple(Launch((), (a, b)) for a, b in pairwise(big))
-    plan = Plan(Program("p", (), (), ("b3",)), (), (), launches, tuple(big), "b3")
+    plan = Plan(Program("p", (), (), ("b3",)), (), (), launches, launches, tuple(big), "b3")
     layout = lay_out(plan, lambda kind: 100)
     assert layout.arena_bytes == 2 * 100 * 16 * 4  # b0 and b2 share; b3 is the result
     assert layout.peak_bytes == 3 * 100 * 16 * 4
@@ -121,7 +121,7 @@ def test_what_counts_is_the_schedule_that_a_backend_was_given():
     graph = AWKWARD["isolated nodes"]()
     module = randomized(LAYERS["rgat-across"].make(graph, 8, 2)).eval()
     x, domain = features(module, graph), Domain(graph, torch.device("cpu"))
-    apart = GpuSchedule(one_pass=False)
+    apart = GpuSchedule(balance="edge", hub_elements=16)
     layer = compile_layer(module, backend=TritonBackend(schedule=apart))
     found = {each.id: each.peak_bytes for each in layer.explain(x, graph).candidates}
     for variant in variants_of(layer._adapter.program, "cuda"):

@@ -282,7 +282,7 @@ def test_results_page_by_page(own, queue, leases):
     first = own.get(path, params={"limit": 2}).json()
     [one, two] = first["results"]
     assert (one["layer"], one["graph"], one["d_in"], one["state"]) == (
-        "rgat",
+        "attentive",
         "g0",
         32,
         "succeeded",

@@ -18,6 +18,7 @@ from hetune.variants.frontend.kernels import (
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.frontend.nn import HGT, RGAT, RGCN, RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.program.labeled import LabeledProgram
 from hetune.variants.program.nodes import Program
 
 WIDTHS = (32, 64, 128)
@@ -35,6 +36,7 @@ class Preset:
         has_heads: Whether there may be several; if not, there is one, whatever is asked for.
         keeps_width: Whether rows go out as wide as they come in.
         make_pyg: The program of PyG's layer where that is another one.
+        calibration_widths: Widths at which `hetune calibrate` measures it.
         module: The layer of `hetune.nn`, likewise, for the types of a graph; None for a kernel.
     """
 
@@ -42,6 +44,7 @@ class Preset:
     has_heads: bool = True
     keeps_width: bool = False
     make_pyg: Callable[[int, int, int], Program] | None = None
+    calibration_widths: tuple[int, ...] = ()
     module: Callable[[int, int, int, HeteroGraph], RelationalLayer] | None = None
 
     def heads(self, count: int) -> int:
@@ -59,17 +62,20 @@ LAYERS: Mapping[str, Preset] = MappingProxyType(
         "rgcn": Preset(
             lambda d_in, d_out, heads: rgcn_program(d_in, d_out),
             has_heads=False,
+            calibration_widths=(32, 128),
             module=lambda d_in, d_out, heads, graph: RGCN(d_in, d_out, graph.num_etypes),
         ),
         "rgat": Preset(
             _rgat,
             make_pyg=lambda d_in, d_out, heads: rgat_program(d_in, d_out // heads, heads),
+            calibration_widths=(64,),
             module=lambda d_in, d_out, heads, graph: RGAT(
                 d_in, d_out // heads, graph.num_etypes, heads=heads
             ),
         ),
         "hgt": Preset(
             hgt_program,
+            calibration_widths=(64,),
             module=lambda d_in, d_out, heads, graph: HGT(d_in, d_out, graph.metadata(), heads),
         ),
     }
@@ -87,6 +93,8 @@ KERNELS: Mapping[str, Preset] = MappingProxyType(
     }
 )
 """What layers are made of, measured alone."""
+OF_EVERY_FAMILY = "rgat"
+"""A layer whose launches are of every kernel family."""
 PRESETS: Mapping[str, Preset] = MappingProxyType({**LAYERS, **KERNELS})
 
 
@@ -106,12 +114,17 @@ def preset_program(name: str, d_in: int, d_out: int, heads: int = 1) -> Program:
         raise InputError(f"no layer {name!r}: take one of {', '.join(PRESETS)}")
     preset = PRESETS[name]
     check_widths(d_in, 1)
-    check_widths(d_out, heads)
+    check_widths(d_out, preset.heads(heads))
     if preset.keeps_width and d_in != d_out:
         raise InputError(
             f"rows of width {d_in} are as wide after {name!r}, not {d_out}: take equal widths"
         )
     return preset.make(d_in, d_out, preset.heads(heads))
+
+
+def labeled_preset(name: str, d_in: int, d_out: int, heads: int = 1) -> LabeledProgram:
+    """`preset_program`, labeled by its name."""
+    return LabeledProgram.of(preset_program(name, d_in, d_out, heads), name)
 
 
 def preset_programs(name: str, width: int, heads: int = 1) -> tuple[Program, ...]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from hetune.variants.kernel.check import NAME, NODE_ENDS, Check
 from hetune.variants.kernel.nodes import (
     Apply,
     Def,
+    EdgeSoftmax,
     Expr,
     ForEach,
     Init,
@@ -19,9 +23,11 @@ from hetune.variants.kernel.nodes import (
 )
 from hetune.variants.kernel.text import show_rows, show_type
 from hetune.variants.kernel.walk import statements, writes
+from hetune.variants.kernel.weighted import weighted_sums
 from hetune.variants.program.nodes import End, Space, Type
 
 REDUCTIONS = ("sum", "max")
+_NONE: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 
 
 class _Scope:
@@ -30,12 +36,12 @@ class _Scope:
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self.accumulators: set[str] = set()
-        self.maxima: set[str] = set()
-        self.running: set[str] = set()
-        """Maxima that sums are below."""
+        self.accumulators: dict[str, str] = {}
+        """The reduction of each."""
         self.grown: set[str] = set()
-        """Accumulators that the loop has updated for this row."""
+        """Accumulators that have been updated for this row."""
+        self.weighted: set[str] = set()
+        """Those that a softmax's shares are weights of."""
 
 
 class TraversalCheck(Check):
@@ -59,10 +65,18 @@ class TraversalCheck(Check):
         if not any(True for _ in writes(self.traversal)):
             raise self.error("stores nothing: add a store, or drop the kernel")
 
-    def _body(self, rows: Rows, body: tuple[Stmt, ...], loop: ForEach | None) -> None:
+    def _body(
+        self,
+        rows: Rows,
+        body: tuple[Stmt, ...],
+        loop: ForEach | None,
+        given: Mapping[str, tuple[int, ...]] = _NONE,
+    ) -> None:
         if not body:
             raise self.error("the body is empty: drop the loop", loop)
         self.enter(rows)
+        for name, shape in given.items():
+            self.declare(name, shape, body[0])
         for statement in body:
             self._statement(statement)
         self.scopes.pop()
@@ -87,6 +101,8 @@ class TraversalCheck(Check):
                 self._same_shape(f"buffer {buffer!r}", type.shape, value, statement)
             case ForEach():
                 self._loop(statement)
+            case EdgeSoftmax():
+                self._softmax(statement)
 
     def _init(self, init: Init) -> None:
         scope = self.scopes[-1]
@@ -95,24 +111,7 @@ class TraversalCheck(Check):
         if any(extent < 1 for extent in init.shape):
             raise self.error("an extent is below 1: give each axis at least 1 element", init)
         self.declare(init.name, init.shape, init)
-        if init.below:
-            shape = scope.shapes.get(init.below)
-            if init.reduce != "sum" or init.below not in scope.maxima - scope.grown:
-                raise self.error(
-                    "only a sum is below a maximum, which the same loop declares and nothing has "
-                    "updated yet: write `init MAXIMUM: [...] max` before it",
-                    init,
-                )
-            if shape is None or init.shape[: len(shape)] != shape:
-                raise self.error(
-                    f"the maximum {init.below!r} has row shape {shape}, no prefix of "
-                    f"{init.shape}: make it one",
-                    init,
-                )
-            scope.running.add(init.below)
-        scope.accumulators.add(init.name)
-        if init.reduce == "max":
-            scope.maxima.add(init.name)
+        scope.accumulators[init.name] = init.reduce
 
     def declare(self, name: str, shape: tuple[int, ...], statement: Stmt) -> None:
         """A value's name is one, and new."""
@@ -127,13 +126,13 @@ class TraversalCheck(Check):
             if update.name in scope.accumulators:
                 shape = scope.shapes[update.name]
                 self._same_shape(f"accumulator {update.name!r}", shape, update.value, update)
-                if update.name in scope.running and update.name in self.scopes[-1].grown:
+                if update.name in scope.weighted:
                     raise self.error(
-                        f"{update.name!r}, which sums are below, has been updated already: do it "
-                        "once for a row, before it is read",
+                        f"a softmax's shares are weights of the sum {update.name!r}, to which "
+                        "nothing else adds: declare another",
                         update,
                     )
-                self.scopes[-1].grown.add(update.name)
+                scope.grown.add(update.name)
                 return
         raise self.error(
             f"there is no accumulator {update.name!r} here: declare it with init in this loop or "
@@ -149,9 +148,20 @@ class TraversalCheck(Check):
                 statement,
             )
 
-    def _loop(self, loop: ForEach) -> None:
-        self.rows(loop.rows, loop)
-        outer, inner = self.scopes[-1].rows, loop.rows
+    def _loop(self, loop: ForEach, given: Mapping[str, tuple[int, ...]] = _NONE) -> None:
+        """Check a loop, in which values are given."""
+        self._nests(loop.rows, loop)
+        before = self.partial
+        declared = {name for scope in self.scopes for name in scope.accumulators}
+        updated = {s.name for s in statements(loop.body) if isinstance(s, Update)}
+        self.partial = before | (updated & declared)
+        self._body(loop.rows, loop.body, loop, given)
+        self.partial = before
+
+    def _nests(self, inner: Rows, statement: Stmt) -> None:
+        """A loop over these rows may stand here."""
+        self.rows(inner, statement)
+        outer = self.scopes[-1].rows
         allowed = (outer.space, inner.space) in (
             (Space.NODE, Space.DST_PAIR),
             (Space.NODE, Space.EDGE),
@@ -161,25 +171,75 @@ class TraversalCheck(Check):
             raise self.error(
                 f"{inner.space} rows cannot nest in {outer.space} rows: nest node > dst_pair > "
                 "edge, node > edge or dst_pair > edge",
-                loop,
+                statement,
             )
         if outer.space is Space.DST_PAIR and outer.group != inner.group:
             raise self.error(
                 f"the edges are of another group than {show_rows(outer)}: walk "
                 f"{show_rows(Rows(Space.EDGE, outer.group))}",
+                statement,
+            )
+
+    def _softmax(self, softmax: EdgeSoftmax) -> None:
+        if len(self.scopes) > 1:
+            raise self.error("stands in an inner loop: move it to the outermost", softmax)
+        if not NAME.fullmatch(softmax.name):
+            raise self.error(f"{softmax.name!r} is no identifier: use letters, digits and _")
+        self._scores(softmax)
+        if softmax.buffer:
+            type = self.own_row(softmax.buffer, softmax.rows, softmax)
+            if type.shape != softmax.shape:
+                raise self.error(
+                    f"buffer {softmax.buffer!r} has row shape {type.shape}: make them equal",
+                    softmax,
+                )
+        elif not softmax.sums:
+            raise self.error("nobody has its shares: add `to BUFFER`, or loops of sums", softmax)
+        weighted: set[str] = set()
+        for loop in softmax.sums:
+            weighted |= self._weighted(loop, softmax)
+        self.scopes[-1].weighted |= weighted
+
+    def _scores(self, softmax: EdgeSoftmax) -> None:
+        """Each of the softmax's edges has its score from one loop."""
+        found = [part.rows for part in softmax.scores]
+        groups = {rows.group for rows in found}
+        parts = not softmax.rows.group and all(groups) and len(groups) == len(found) > 1
+        if found != [softmax.rows] and not parts:
+            raise self.error(
+                f"edges of {show_rows(softmax.rows)} have scores in one loop over them, or all "
+                "edges in one for each group: mend the loops",
+                softmax,
+            )
+        for part in softmax.scores:
+            self._nests(part.rows, softmax)
+            self.enter(part.rows)
+            for definition in part.body:
+                self._statement(definition)
+            self._same_shape("the softmax", softmax.shape, part.value, softmax)
+            self.scopes.pop()
+
+    def _weighted(self, loop: ForEach, softmax: EdgeSoftmax) -> set[str]:
+        """The sums of a loop that a softmax's shares are weights of."""
+        if not softmax.buffer and loop.rows not in {part.rows for part in softmax.scores}:
+            raise self.error("no scores are over these edges: add `to BUFFER`", loop)
+        sums = set(weighted_sums(loop.body, softmax.name) or ())
+        scope = self.scopes[-1]
+        own = {name for name, reduce in scope.accumulators.items() if reduce == "sum"}
+        if not sums or not sums <= own - scope.grown - scope.weighted:
+            raise self.error(
+                "a softmax's loops add multiples of its shares to sums that begin with them, and "
+                "do nothing else: walk the edges in a loop behind, and store the shares",
                 loop,
             )
-        before = self.partial
-        declared = {name for scope in self.scopes for name in scope.accumulators}
-        updated = {s.name for s in statements(loop.body) if isinstance(s, Update)}
-        self.partial = before | (updated & declared)
-        self._body(inner, loop.body, loop)
-        self.partial = before
-        self.scopes[-1].grown |= updated
+        scope.grown, grown = set(scope.grown), scope.grown
+        self._loop(loop, {softmax.name: softmax.shape})
+        scope.grown = grown
+        return sums
 
     def _value(self, name: str, statement: Stmt) -> tuple[int, ...]:
         """The row shape of a named value."""
-        if name in self.partial and not self._runs(name):
+        if name in self.partial:
             raise self.error(
                 f"{name!r} is read in a loop that still updates it: read it after the loop, or in "
                 "a second loop",
@@ -190,11 +250,6 @@ class TraversalCheck(Check):
                 return scope.shapes[name]
         hint = f"read the buffer first: `v = read {name}`" if name in self.types else "define it"
         raise self.error(f"there is no value {name!r} here: {hint}", statement)
-
-    def _runs(self, name: str) -> bool:
-        """Whether a maximum may be read while it grows: sums follow it, and it knows this row."""
-        running = any(name in scope.running for scope in self.scopes)
-        return running and name in self.scopes[-1].grown
 
     def _expr(self, expr: Expr, statement: Stmt) -> tuple[int, ...]:
         match expr:

@@ -29,10 +29,6 @@ class GpuSchedule:
         balance: ``"node"``: programs of a Traversal take nodes; ``"edge"``: where it has one loop
             over edges, they take chunks of edges, as many as `hub_elements` allow, whichever nodes
             they lead to.
-        one_pass: Whether softmaxes walk edges with a running maximum, and where they can once for
-            scores, shares and weighted sums together; if not, once for each.
-        fuse_rows: Whether elementwise functions of a product's rows, before or after it, are part
-            of the product; if not, they are walks of their own.
         warps: Warps of a Gemm's program; a Traversal has one for each 1024 elements.
         stages: Depth of a Gemm's software pipeline.
     """
@@ -47,8 +43,6 @@ class GpuSchedule:
     hub_edges: int = 512
     hub_elements: int = 4096
     balance: str = "node"
-    one_pass: bool = True
-    fuse_rows: bool = True
     warps: int = 4
     stages: int = 2
 

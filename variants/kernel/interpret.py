@@ -19,6 +19,7 @@ from hetune.variants.kernel.nodes import (
     Apply,
     Def,
     Direct,
+    EdgeSoftmax,
     Expr,
     ForEach,
     Gather,
@@ -34,7 +35,7 @@ from hetune.variants.kernel.nodes import (
     Traversal,
     Update,
 )
-from hetune.variants.program.nodes import End, Space
+from hetune.variants.program.nodes import End, Space, Type
 
 
 def interpret(
@@ -162,11 +163,10 @@ class _Machine(RowTensors):
 
 @dataclass(slots=True)
 class _Value:
-    """A row value of one loop; of an accumulator also the reduction, and what it is below."""
+    """A row value of one loop; of an accumulator also the reduction."""
 
     tensor: torch.Tensor
     reduce: str | None = None
-    below: str = ""
 
 
 class _Loop:
@@ -199,16 +199,44 @@ class _Loop:
                 self._machine.write(buffer, self._rows, self._value(value), accumulate)
             case ForEach(rows, body):
                 _Loop(self._machine, rows, self).run(body)
+            case EdgeSoftmax():
+                self._softmax(statement)
 
     def _init(self, init: Init) -> None:
         dtype = self._machine.dtype
         size = (self._machine.count(self._rows), *init.shape)
         start = 0.0 if init.reduce == "sum" else -torch.inf
         tensor = torch.full(size, start, dtype=dtype, device=self._machine.device)
-        self._values[init.name] = _Value(tensor, init.reduce, init.below)
-        if init.below:
-            top = self._values[init.below]
-            top.tensor = top.tensor.clamp(min=torch.finfo(dtype).min)
+        self._values[init.name] = _Value(tensor, init.reduce)
+
+    def _softmax(self, softmax: EdgeSoftmax) -> None:
+        machine = self._machine
+        every = Rows(Space.EDGE)
+        size = (machine.count(every), *softmax.shape)
+        shares = torch.empty(size, dtype=machine.dtype, device=machine.device)
+        edges = _Loop(machine, softmax.rows, self)
+        row = edges._places_in(self)
+        assert row is not None
+        for part in softmax.scores:
+            loop = _Loop(machine, part.rows, self)
+            loop.run(part.body)
+            shares[loop._positions()] = loop._value(part.value)
+        scores = shares[edges._positions()]
+        index = row.view(-1, *(1 for _ in softmax.shape)).expand_as(scores)
+        top = scores.new_full((machine.count(self._rows), *softmax.shape), -torch.inf)
+        power = torch.exp(scores - top.scatter_reduce(0, index, scores, "amax")[row])
+        total = torch.zeros_like(top).index_add(0, row, power)
+        shares[edges._positions()] = share = power / total[row]
+        if softmax.buffer:
+            machine.write(softmax.buffer, softmax.rows, share, accumulate=False)
+        for each in softmax.sums:
+            loop = _Loop(machine, each.rows, self)
+            loop.run(each.body, {softmax.name: shares[loop._positions()]})
+
+    def _positions(self) -> torch.Tensor | slice:
+        """Where each of the loop's edges is among all."""
+        places = self._machine.places(Type(Space.EDGE, ()), self._rows, End.NONE)
+        return slice(None) if places is None else places
 
     def _owner(self, name: str) -> _Loop:
         loop = self
@@ -234,7 +262,6 @@ class _Loop:
     def _add(self, name: str, places: torch.Tensor | None, value: torch.Tensor) -> None:
         """Out of place: other names may hold the tensor."""
         held = self._values[name]
-        before = held.tensor
         if places is None:
             by = torch.add if held.reduce == "sum" else torch.maximum
             held.tensor = by(held.tensor, value)
@@ -243,10 +270,6 @@ class _Loop:
         else:
             index = places.view(-1, *(1 for _ in value.shape[1:])).expand_as(value)
             held.tensor = held.tensor.scatter_reduce(0, index, value, "amax")
-        for other in self._values.values():
-            if other.below == name:
-                fade = torch.exp(before - held.tensor)
-                other.tensor = apply("mul", [other.tensor, fade], None)
 
     def _evaluate(self, expr: Expr) -> torch.Tensor:
         match expr:

@@ -8,11 +8,13 @@ from dataclasses import replace
 from hetune.variants.kernel.nodes import (
     Apply,
     Def,
+    EdgeSoftmax,
     Expr,
     ForEach,
     Init,
     Inner,
     Read,
+    ScoreLoop,
     Stmt,
     Store,
     Traversal,
@@ -23,7 +25,7 @@ from hetune.variants.kernel.walk import statements
 
 def declared(body: Iterable[Stmt]) -> set[str]:
     """The names that the statements define or declare, inner loops' included."""
-    return {s.name for s in statements(tuple(body)) if isinstance(s, Def | Init)}
+    return {s.name for s in statements(tuple(body)) if isinstance(s, Def | Init | EdgeSoftmax)}
 
 
 def used(body: Iterable[Stmt]) -> set[str]:
@@ -67,7 +69,7 @@ def join(traversals: Iterable[Traversal]) -> Traversal:
 
 def _ordered(body: tuple[Stmt, ...]) -> Iterator[str]:
     """As `declared`, each once, in the order of the text."""
-    names = (s.name for s in statements(body) if isinstance(s, Def | Init))
+    names = (s.name for s in statements(body) if isinstance(s, Def | Init | EdgeSoftmax))
     yield from dict.fromkeys(names)
 
 
@@ -77,12 +79,12 @@ def _operands(statement: Stmt) -> tuple[str, ...]:
             return args
         case Def(expr=Inner(x, y)):
             return x, y
-        case Init(below=below) if below:
-            return (below,)
         case Update(name, value):
             return name, value
         case Store(value=value):
             return (value,)
+        case EdgeSoftmax(scores=scores):
+            return tuple(part.value for part in scores)
     return ()
 
 
@@ -93,14 +95,26 @@ def _renamed(statement: Stmt, names: Mapping[str, str]) -> Stmt:
     match statement:
         case Def(name, shape, expr):
             return Def(new(name), shape, _renamed_expr(expr, names))
-        case Init(name, below=below):
-            return replace(statement, name=new(name), below=new(below))
+        case Init(name):
+            return replace(statement, name=new(name))
         case Update(name, value):
             return Update(new(name), new(value))
         case Store(value=value):
             return replace(statement, value=new(value))
         case ForEach(rows, body):
             return ForEach(rows, renamed(body, names))
+        case EdgeSoftmax(name, scores=scores, sums=sums):
+            return replace(
+                statement,
+                name=new(name),
+                scores=tuple(_renamed_scores(part, names) for part in scores),
+                sums=tuple(s for s in renamed(sums, names) if isinstance(s, ForEach)),
+            )
+
+
+def _renamed_scores(part: ScoreLoop, names: Mapping[str, str]) -> ScoreLoop:
+    body = tuple(s for s in renamed(part.body, names) if isinstance(s, Def))
+    return ScoreLoop(part.rows, body, names.get(part.value, part.value))
 
 
 def _renamed_expr(expr: Expr, names: Mapping[str, str]) -> Expr:

@@ -170,11 +170,8 @@ class Def:
 class Init:
     """Declares an accumulator of the current row: ``sum`` starts at 0, ``max`` at -inf.
 
-    ``below`` names a ``max`` accumulator of the same row, and says that every term of this sum
-    has the factor ``exp(-maximum)``: when the maximum grows, the sum is multiplied by
-    ``exp(old - new)``. A loop may then read the maximum, after it has updated it, while both
-    still grow (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"). Such a
-    maximum starts at the lowest finite number.
+    ``below`` is for backends that expand a `EdgeSoftmax` with a running maximum
+    (`passes.softmax_forms`); launches have none.
     """
 
     name: str
@@ -214,7 +211,37 @@ class ForEach:
     body: tuple[Stmt, ...]
 
 
-Stmt = Def | Init | Update | Store | ForEach
+@dataclass(frozen=True, slots=True)
+class ScoreLoop:
+    """The scores of a group of edges: a loop of definitions, of which ``value`` is the score."""
+
+    rows: Rows
+    body: tuple[Def, ...]
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeSoftmax:
+    """Each edge's share of its row: ``exp(score)`` over the sum of those of all the row's edges.
+
+    Stands in an outermost loop over nodes or dst_pairs. ``rows`` are the edges: each has its score
+    from one of ``scores``. The shares go to the edge buffer ``buffer``.
+
+    With ``sums`` they are values called ``name`` in these loops alone, which add multiples of them
+    to sums of the row that nothing else adds to. No ``buffer`` is needed then if each of them is
+    over the edges of one of ``scores``; otherwise it is room for a number of each edge, which
+    nobody else reads.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    rows: Rows
+    scores: tuple[ScoreLoop, ...]
+    buffer: str = ""
+    sums: tuple[ForEach, ...] = ()
+
+
+Stmt = Def | Init | Update | Store | ForEach | EdgeSoftmax
 
 
 @dataclass(frozen=True, slots=True)

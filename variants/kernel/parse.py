@@ -14,6 +14,7 @@ from hetune.variants.kernel.nodes import (
     Buffer,
     Def,
     Direct,
+    EdgeSoftmax,
     Expr,
     ForEach,
     Gather,
@@ -25,6 +26,7 @@ from hetune.variants.kernel.nodes import (
     Read,
     Rows,
     Schedule,
+    ScoreLoop,
     SegmentSum,
     Stmt,
     Store,
@@ -292,9 +294,7 @@ class _Reader:
         elif word == "init":
             name = line.name("an accumulator")
             line.expect(":")
-            shape, reduce = line.shape(), line.name("a reduction")
-            below = line.name("a maximum") if line.accept("below") else ""
-            statement = Init(name, shape, reduce, below)
+            statement = Init(name, line.shape(), line.name("a reduction"))
         elif word == "update":
             statement = Update(line.name("an accumulator"), line.name("a value"))
         elif word == "store":
@@ -306,13 +306,58 @@ class _Reader:
             rows = line.rows()
             line.finish()
             return ForEach(rows, self._body(depth + 1))
+        elif word == "softmax":
+            return self._softmax(line, depth)
         else:
             raise line.error(
                 f"no statement starts with {word!r}: write `name: [shape] = ...`, init, update, "
-                "store or for"
+                "store, for or softmax"
             )
         line.finish()
         return statement
+
+    def _softmax(self, line: _Line, depth: int) -> EdgeSoftmax:
+        name = line.name("a name for the shares")
+        line.expect(":")
+        shape = line.shape()
+        line.expect("over")
+        rows = line.rows()
+        buffer = line.name("a buffer") if line.accept("to") else ""
+        line.finish()
+        scores: list[ScoreLoop] = []
+        sums: list[ForEach] = []
+        for inner in self._block(depth + 1):
+            if inner.accept("scores"):
+                if sums:
+                    raise inner.error("scores follow a loop of sums: move them above all sums")
+                scores.append(self._scores(inner, depth + 1))
+                continue
+            loop = self._statement(inner, depth + 1)
+            if not isinstance(loop, ForEach):
+                raise inner.error("a softmax has `scores` and `for` loops alone")
+            sums.append(loop)
+        return EdgeSoftmax(name, shape, rows, tuple(scores), buffer, tuple(sums))
+
+    def _scores(self, head: _Line, depth: int) -> ScoreLoop:
+        rows = head.rows()
+        head.finish()
+        body: list[Def] = []
+        value = ""
+        for line in self._block(depth + 1):
+            if value:
+                raise line.error("follows the score: move it above")
+            if line.peek() == "score" and line.peek(1) != ":":
+                line.expect("score")
+                value = line.name("the score's value")
+                line.finish()
+                continue
+            statement = self._statement(line, depth + 1)
+            if not isinstance(statement, Def):
+                raise line.error("scores are made of definitions alone")
+            body.append(statement)
+        if not value:
+            raise head.error("no score: end the loop with `score VALUE`")
+        return ScoreLoop(rows, tuple(body), value)
 
     def _expr(self, line: _Line) -> Expr:
         word = line.name("an expression")

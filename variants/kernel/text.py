@@ -13,6 +13,11 @@ The text is canonical: equal launches print equally, so it is part of a compiled
           h: [64] = read t
           update acc h
         store y += acc
+      traverse node
+        softmax share: [4] over edge to a
+          scores edge
+            s: [4] = read k
+            score s
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ from hetune.variants.kernel.nodes import (
     Apply,
     Def,
     Direct,
+    EdgeSoftmax,
     Expr,
     ForEach,
     Gather,
@@ -126,8 +132,8 @@ def _statement_lines(statement: Stmt) -> Iterator[str]:
     match statement:
         case Def(name, shape, expr):
             yield f"{name}: {_shape(shape)} = {_expr(expr)}"
-        case Init(name, shape, reduce, below):
-            yield f"init {name}: {_shape(shape)} {reduce}{f' below {below}' if below else ''}"
+        case Init(name, shape, reduce):
+            yield f"init {name}: {_shape(shape)} {reduce}"
         case Update(name, value):
             yield f"update {name} {value}"
         case Store(buffer, value, accumulate):
@@ -136,6 +142,16 @@ def _statement_lines(statement: Stmt) -> Iterator[str]:
             yield f"for {show_rows(rows)}"
             for inner in body:
                 yield from (INDENT + line for line in _statement_lines(inner))
+        case EdgeSoftmax(name, shape, rows, scores, buffer, sums):
+            to = f" to {buffer}" if buffer else ""
+            yield f"softmax {name}: {_shape(shape)} over {show_rows(rows)}{to}"
+            for part in scores:
+                yield f"{INDENT}scores {show_rows(part.rows)}"
+                for definition in part.body:
+                    yield from (INDENT * 2 + line for line in _statement_lines(definition))
+                yield f"{INDENT * 2}score {part.value}"
+            for loop in sums:
+                yield from (INDENT + line for line in _statement_lines(loop))
 
 
 def _expr(expr: Expr) -> str:

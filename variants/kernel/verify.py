@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hetune.variants.errors import KernelError
+from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.check import NAME, PAIRS
 from hetune.variants.kernel.check_gemm import GemmCheck
 from hetune.variants.kernel.check_traversal import TraversalCheck
 from hetune.variants.kernel.nodes import (
     Buffer,
     Def,
+    EdgeSoftmax,
     Gemm,
     Kernel,
     Launch,
@@ -76,10 +78,10 @@ def _check_scratch(launch: Launch) -> None:
         if not buffer.scratch:
             continue
         place = f"buffer `{buffer.name}: {show_type(buffer.type)}`"
-        if buffer.type.space not in _NODE_BLOCKED or len(launch.kernels) < 2:
+        if buffer.type.space not in _NODE_BLOCKED or not is_node_blocked(launch):
             raise KernelError(
                 f"{place}: scratch lives for a block of nodes: keep it to node, dst_pair and edge "
-                "rows in launches of several kernels"
+                "rows in launches that run block by block"
             )
         others = (b.type for b in launch.buffers if b.scratch == buffer.scratch)
         kinds = {(kind.space, kind.group, kind.width) for kind in others}
@@ -131,6 +133,8 @@ def _accesses(kernel: Kernel) -> Iterator[tuple[str, bool]]:
             case Store(buffer, _, accumulate):
                 if accumulate:
                     yield buffer, False
+                yield buffer, True
+            case EdgeSoftmax(buffer=buffer) if buffer:
                 yield buffer, True
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hetune.variants.kernel.nodes import (
     Def,
     Direct,
+    EdgeSoftmax,
     ForEach,
     Gather,
     Gemm,
@@ -56,6 +57,8 @@ def writes(kernel: Kernel) -> Iterator[str]:
                 match statement:
                     case Store(buffer=buffer):
                         yield buffer
+                    case EdgeSoftmax(buffer=buffer) if buffer:
+                        yield buffer
 
 
 def touched(kernel: Kernel) -> Iterator[str]:
@@ -71,6 +74,10 @@ def statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
         match statement:
             case ForEach(body=inner):
                 yield from statements(inner)
+            case EdgeSoftmax(scores=scores, sums=sums):
+                for part in scores:
+                    yield from part.body
+                yield from statements(sums)
 
 
 def _reads(body: tuple[Stmt, ...]) -> Iterator[tuple[str, End]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from hetune.variants.kernel.nodes import Def, Init, Launch, Store, Traversal
+from hetune.variants.kernel.nodes import Def, EdgeSoftmax, Init, Launch, Store, Traversal
 from hetune.variants.kernel.walk import statements
 
 
@@ -25,7 +25,7 @@ def widest(traversals: Iterable[Traversal], launch: Launch) -> int:
     for traversal in traversals:
         for stmt in statements(traversal.body):
             match stmt:
-                case Def(shape=shape) | Init(shape=shape):
+                case Def(shape=shape) | Init(shape=shape) | EdgeSoftmax(shape=shape):
                     found = max(found, padded_width(shape))
                 case Store(buffer=buffer):
                     found = max(found, padded_width(launch.type_of(buffer).shape))

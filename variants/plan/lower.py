@@ -8,31 +8,35 @@ whichever kernels contribute.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from typing import Literal
 
 from hetune.variants.errors import ProgramError
 from hetune.variants.kernel.nodes import (
     Buffer,
+    Def,
     Direct,
+    EdgeSoftmax,
     ForEach,
     Gather,
     Gemm,
     Init,
     Kernel,
     Rows,
+    ScoreLoop,
     SegmentSum,
     Stmt,
     Store,
     Traversal,
     Update,
 )
-from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
+from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.passes.product import multiply_chain
 from hetune.variants.passes.rewrite import users
 from hetune.variants.plan.body import Body
 from hetune.variants.plan.facts import constants, zero_without_edges
+from hetune.variants.plan.groups import by_rule
 from hetune.variants.plan.launches import form_launches, with_scratch
 from hetune.variants.plan.nodes import Plan, View
-from hetune.variants.plan.softmax import softmax_body
 from hetune.variants.plan.terms import Term, TermKind, terms_of
 from hetune.variants.program.limitation import limitation
 from hetune.variants.program.nodes import (
@@ -52,11 +56,18 @@ from hetune.variants.program.nodes import (
 )
 
 
-def lower(program: Program, *, fuse_sums: bool = True, separate_products: bool = False) -> Plan:
-    """Turns a verified program into a plan.
+def lower(
+    program: Program,
+    device: Literal["cpu", "cuda"] = "cpu",
+    *,
+    fuse_sums: bool = True,
+    separate_products: bool = False,
+) -> Plan:
+    """Turns a verified program into a plan, whose launches are those that run.
 
     Args:
         program: The program, after its passes.
+        device: What it is to run on: a GPU's softmaxes take in the sums that they weight.
         fuse_sums: Whether a sum that feeds a linear map is computed inside the product's
             kernel, tile by tile, or by a traversal of its own (which suits hubs).
         separate_products: Whether products of destination pairs run over the whole graph, relation
@@ -64,17 +75,11 @@ def lower(program: Program, *, fuse_sums: bool = True, separate_products: bool =
             results are kept (which suits thousands of relations).
 
     Raises:
-        ProgramError: It has groups that no graph is split into, or its result is in no node rows.
+        ProgramError: It has a group without a rule, or no kernel computes it yet.
     """
-    unknown = set(program.groups) - {SRC_SIDE, DST_SIDE}
-    if unknown:
-        raise ProgramError(
-            f"program {program.name!r} has the groups {', '.join(sorted(unknown))}: plans know "
-            f"{SRC_SIDE!r} and {DST_SIDE!r} alone, rename them"
-        )
     if reason := limitation(program):
         raise ProgramError(f"no kernel computes the program {program.name!r} yet: {reason}")
-    return Lowering(program, fuse_sums, separate_products).plan()
+    return Lowering(by_rule(program), fuse_sums, separate_products).plan(device)
 
 
 class Lowering:
@@ -98,7 +103,7 @@ class Lowering:
             self._buffers[let.name] = let.type
         self.given: Set[str] = frozenset(self._buffers)
 
-    def plan(self) -> Plan:
+    def plan(self, device: Literal["cpu", "cuda"]) -> Plan:
         """Lowers everything that the result needs."""
         result = self.buffer(self.program.result)
         if self._views.get(result, result) in self.given:
@@ -107,7 +112,8 @@ class Lowering:
             tuple(self._kernels), self._buffers, self._views, separate_products=not self.scatters
         )
         kept = self.given | {self._views.get(result, result)}
-        launches = with_scratch(launches, self._views, kept)
+        apart = with_scratch(launches, self._views, kept)
+        launches = tuple(fused(launch, device) for launch in apart)
         scratch = {buffer.scratch for launch in launches for buffer in launch.buffers}
         used = {buffer.name for launch in launches for buffer in launch.buffers}
         used |= {self._views.get(name, name) for name in used}
@@ -116,6 +122,7 @@ class Lowering:
             tuple(self._weights),
             tuple(let for let in self._constants if let.name in used | self._constant_inputs(used)),
             launches,
+            apart if device == "cpu" else launches,
             tuple(
                 Buffer(name, kind)
                 for name, kind in self._buffers.items()
@@ -392,12 +399,9 @@ class Lowering:
         body.add(Store(name, body.value(name, inline=True)))
         self._traverse(name, body)
 
-    def _store_edges(self, name: str, part: str, maximum: str | None = None) -> Stmt:
+    def _store_edges(self, name: str, part: str) -> Stmt:
         edges = Body(self, Rows(Space.EDGE, self.types[part].group))
-        value = edges.value(part)
-        edges.add(Store(name, value))
-        if maximum is not None:
-            edges.add(Update(maximum, value))
+        edges.add(Store(name, edges.value(part)))
         return ForEach(edges.rows, tuple(edges.statements))
 
     def _softmax(self, name: str, op: Softmax) -> None:
@@ -408,12 +412,17 @@ class Lowering:
             rows = Rows(op.over, group)  # whose edges are of one group: none of a merge's parts
         elif isinstance(merge, Merge) and self.only_user(op.x):
             parts = merge.parts
-        top = f"{name}_max"
-        scores = [self._store_edges(name, part, top) for part in parts]
-        edges = Rows(Space.EDGE, group)
-        body = softmax_body(name, self.types[name].shape, edges, top, scores)
+        scores = tuple(self._scores(part) for part in parts)
+        edges, shape = Rows(Space.EDGE, group), self.types[name].shape
         self._buffers[name] = self._buffer_type(name)
-        self._kernels.append(Traversal(rows, body))
+        softmax = EdgeSoftmax(name, shape, edges, scores, buffer=name)
+        self._kernels.append(Traversal(rows, (softmax,)))
+
+    def _scores(self, part: str) -> ScoreLoop:
+        edges = Body(self, Rows(Space.EDGE, self.types[part].group))
+        value = edges.value(part)
+        definitions = tuple(s for s in edges.statements if isinstance(s, Def))
+        return ScoreLoop(edges.rows, definitions, value)
 
     def _traverse(self, name: str, body: Body) -> None:
         self._buffers.setdefault(name, self._buffer_type(name))

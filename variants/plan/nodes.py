@@ -26,6 +26,8 @@ class Plan:
             a node type's weight is taken to edge types).
         constants: Values made of counts alone: computed once per graph.
         launches: What every run executes, in order.
+        counted: For each launch what cost models count of it: on CPUs the launch without what
+            `fuse_rows` joins, which the models learn from measured times; else itself.
         temporaries: Buffers that a run writes, the result's among them, but for scratch.
         result: Name of the buffer that holds the result.
         views: Other names that launches use for buffers.
@@ -35,6 +37,7 @@ class Plan:
     weights: tuple[Let, ...]
     constants: tuple[Let, ...]
     launches: tuple[Launch, ...]
+    counted: tuple[Launch, ...]
     temporaries: tuple[Buffer, ...]
     result: str
     views: tuple[View, ...] = ()

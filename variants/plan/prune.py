@@ -7,7 +7,16 @@ from collections.abc import Container, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from hetune.variants.kernel.nodes import Def, ForEach, Gemm, Inner, Rows, Stmt, Traversal
+from hetune.variants.kernel.nodes import (
+    Def,
+    EdgeSoftmax,
+    ForEach,
+    Gemm,
+    Inner,
+    Rows,
+    Stmt,
+    Traversal,
+)
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Space
 
@@ -88,6 +97,10 @@ def _dots(rows: Rows, body: tuple[Stmt, ...], shapes: dict[str, tuple[int, ...]]
                     yield Cost(False, rows, _product(longest))
             case ForEach(rows=inner, body=statements):
                 yield from _dots(inner, statements, shapes)
+            case EdgeSoftmax(scores=scores, sums=sums):
+                for part in scores:
+                    yield from _dots(part.rows, part.body, shapes)
+                yield from _dots(rows, sums, shapes)
 
 
 def _product(shape: tuple[int, ...]) -> int:

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
-from hetune.variants.kernel.as_run import as_run
-from hetune.variants.kernel.edgewise import shares_edges
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum
+from hetune.variants.kernel.passes.edge_chunks import shares_edges
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.plan.alternatives import alternatives
 from hetune.variants.plan.choices import Choices, Form, PlanChoices
@@ -83,7 +82,7 @@ def variants_of(program: Program, device: Device = "cpu") -> tuple[Variant, ...]
     """
     return tuple(
         _variant(Choices(choices, schedule), plan, schedule)
-        for choices, plan in _plans(program).items()
+        for choices, plan in plans_of(program, device).items()
         for schedule in _schedules_of(choices, device)
         if _matters(schedule, plan)
     )
@@ -111,20 +110,20 @@ def device_of(variants: Sequence[Variant]) -> Device:
 
 
 @functools.lru_cache(maxsize=256)
-def _plans(program: Program) -> dict[PlanChoices, Plan]:
-    """Those that no other one beats whatever the graph, and the program as it is written."""
+def plans_of(program: Program, device: Device) -> dict[PlanChoices, Plan]:
+    """The plans that no other one beats whatever the graph, and the program as it is written."""
     plans: dict[PlanChoices, Plan] = {}
     for alternative in alternatives(program):
-        plan = lower(alternative.program)
+        plan = lower(alternative.program, device)
         forms = {PlanChoices(alternative.choices): plan}
         if _has_fused_sums(plan):
             choices = PlanChoices(alternative.choices, Form.SEPARATE_SUMS)
-            forms[choices] = lower(alternative.program, fuse_sums=False)
+            forms[choices] = lower(alternative.program, device, fuse_sums=False)
         if PlanChoices(alternative.choices).is_special:
             forms = dict((forms.popitem(),))  # in one form, as in one schedule
         elif _is_hybrid(plan):
             forms[PlanChoices(alternative.choices, Form.SEPARATE_PRODUCTS)] = lower(
-                alternative.program, fuse_sums=False, separate_products=True
+                alternative.program, device, fuse_sums=False, separate_products=True
             )
         plans |= forms
     return undominated(plans, kept=(PlanChoices(),))
@@ -134,7 +133,7 @@ def _matters(schedule: AnySchedule, plan: Plan) -> bool:
     """Whether a schedule that shares out edges finds any to share out."""
     if not isinstance(schedule, GpuSchedule) or schedule.balance != "edge":
         return True
-    return any(shares_edges(as_run(launch, schedule), schedule) for launch in plan.launches)
+    return any(shares_edges(launch, schedule) for launch in plan.launches)
 
 
 def _gpu_schedules() -> Iterator[GpuSchedule]:

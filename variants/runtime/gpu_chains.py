@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hetune.variants.kernel.edgewise import edge_loop, most_summed
 from hetune.variants.kernel.gpu_schedule import MOST_EDGES, GpuSchedule
 from hetune.variants.kernel.nodes import ForEach, Gemm, Kernel, Launch, SegmentSum, Traversal
+from hetune.variants.kernel.passes.edge_chunks import edge_loop, most_summed
 from hetune.variants.kernel.walk import statements
 from hetune.variants.kernel.widths import widest
 from hetune.variants.program.nodes import ALL_EDGES, Space
@@ -73,7 +73,7 @@ class Chain:
 
 
 def chains_of(kernels: Sequence[Kernel], launch: Launch, schedule: GpuSchedule) -> Iterator[Chain]:
-    """The chains of kernels that are started as one (`together`).
+    """The chains of kernels that are started as one (`gpu_kernels`).
 
     Args:
         kernels: A product, or walks.

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hetune.variants.kernel.edgewise import edge_loop
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import (
     ForEach,
@@ -17,7 +16,8 @@ from hetune.variants.kernel.nodes import (
     SegmentSum,
     Traversal,
 )
-from hetune.variants.kernel.together import together
+from hetune.variants.kernel.passes.edge_chunks import edge_loop
+from hetune.variants.kernel.passes.gpu_kernels import gpu_kernels
 from hetune.variants.kernel.widths import widest
 from hetune.variants.program.nodes import ALL_EDGES, Space
 from hetune.variants.runtime.domain import Domain
@@ -91,7 +91,7 @@ class GpuColumns:
 
     def _add(self, row: int, launch: Launch, schedule: GpuSchedule) -> None:
         starts = 0
-        for kernel, *others in together(launch.kernels, schedule):
+        for kernel, *others in gpu_kernels(launch.kernels, schedule):
             starts += 1
             for chain in chains_of((kernel, *others), launch, schedule):
                 self._chains.setdefault(chain, []).append(row)

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hetune.variants.graph.threads import kernel_threads
-from hetune.variants.kernel.as_run import as_run
-from hetune.variants.kernel.edgewise import part_elements
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Buffer, Launch
+from hetune.variants.kernel.passes.edge_chunks import part_elements
 from hetune.variants.kernel.scratch import scratch_layout, whole_scratch
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.program.nodes import Program, Type
@@ -63,11 +62,10 @@ def layout_of(plan: Plan, schedules: tuple[AnySchedule, ...], domain: Domain) ->
 
 def _scratch(launch: Launch, schedule: AnySchedule, domain: Domain) -> int:
     """Elements of scratch, of a thread's share or of a GPU."""
-    run = as_run(launch, schedule)
     if isinstance(schedule, GpuSchedule):
-        parts = part_elements(run, schedule, domain.count)
-        return sum(whole_scratch(run, domain.count).values()) + parts
-    return scratch_layout(run, schedule.block_nodes, domain.index).stride
+        parts = part_elements(launch, schedule, domain.count)
+        return sum(whole_scratch(launch, domain.count).values()) + parts
+    return scratch_layout(launch, schedule.block_nodes, domain.index).stride
 
 
 def copied_bytes(program: Program, domain: Domain) -> tuple[int, ...]:

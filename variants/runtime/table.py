@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from hetune.variants.graph.cuts import block_counts
-from hetune.variants.kernel.as_run import as_run
 from hetune.variants.kernel.blocks import is_node_blocked
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import (
@@ -24,7 +23,8 @@ from hetune.variants.kernel.nodes import (
     Rows,
     Schedule,
 )
-from hetune.variants.kernel.work import Formula, Term, formula
+from hetune.variants.kernel.passes.softmax_forms import expanded, running_maximum, three_passes
+from hetune.variants.kernel.passes.work import Formula, Term, formula
 from hetune.variants.plan.choices import Side
 from hetune.variants.plan.sides import default_variant, run_on
 from hetune.variants.plan.variants import Device, Variant, device_of
@@ -84,7 +84,8 @@ class CandidateTable:
     Attributes:
         variants: What they run, each once; all for one device.
         device: That device.
-        launches: The launch and schedule of each row.
+        launches: What is counted of the launch of each row (`Plan.counted`), with softmaxes in
+            the loops that the device has, and its schedule.
         families: The kernel family of each row: "product" (typed products alone), "traversal"
             or "fused" (both).
         rows_of: By variant, the rows of its launches, in order.
@@ -96,25 +97,26 @@ class CandidateTable:
         runs = run_on(promoted, side)
         variants = tuple(dict.fromkeys(runs))
         rows: dict[tuple[Launch, AnySchedule], int] = {}
+        form = three_passes if device_of(variants) == "cpu" else running_maximum
         self.variants = variants
         self.device: Device = device_of(variants)
         places = {variant: place for place, variant in enumerate(variants)}
         self.place_of = {asked.id: places[run] for asked, run in zip(promoted, runs, strict=True)}
         self.rows_of = tuple(
             tuple(
-                rows.setdefault(pair, len(rows))
-                for pair in zip(variant.plan.launches, variant.schedules, strict=True)
+                rows.setdefault((expanded(launch, form), schedule), len(rows))
+                for launch, schedule in zip(variant.plan.counted, variant.schedules, strict=True)
             )
             for variant in variants
         )
         self.default = self.place_of[default_variant(promoted, side).id]
         self.launches = tuple(rows)
-        self.families = tuple(_family(launch) for launch, _ in self._as_run())
+        self.families = tuple(_family(launch) for launch, _ in self.launches)
         self._counted: dict[Rows, int] = {}
         self._runs: dict[tuple[Space, str, int | None], int] = {}
         self._formulas: dict[Launch, Formula] = {}
         self._prepare()
-        self._gpu = GpuColumns(self._as_run()) if self.device == "cuda" else None
+        self._gpu = GpuColumns(self.launches) if self.device == "cuda" else None
 
     @staticmethod
     @functools.lru_cache(maxsize=256)
@@ -193,15 +195,6 @@ class CandidateTable:
 
     # Preparation.
 
-    def _as_run(self) -> tuple[tuple[Launch, AnySchedule], ...]:
-        """The launches as a GPU's schedules have them run; as planned for CPUs.
-
-        Cost models for CPUs know walks apart, and learn from times what it saves to join them.
-        """
-        if self.device == "cpu":
-            return self.launches
-        return tuple((as_run(launch, schedule), schedule) for launch, schedule in self.launches)
-
     def _prepare(self) -> None:
         self._owner = np.array([v for v, rows in enumerate(self.rows_of) for _ in rows], np.intp)
         needed = [
@@ -223,7 +216,7 @@ class CandidateTable:
             (row, Term(1, tuple(kernel.rows for kernel in launch.kernels)))
             for row, (launch, _) in enumerate(self.launches)
         ]
-        for row, (launch, schedule) in enumerate(self._as_run()):
+        for row, (launch, schedule) in enumerate(self.launches):
             for name, position in structure_of(launch, schedule):
                 self._fixed[row, _COLUMN[name]] = position
             base = row * len(COLUMNS)

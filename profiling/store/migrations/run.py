@@ -15,12 +15,13 @@ from sqlalchemy import Connection
 from hetune.profiling.store.schema import REVISION, REVISIONS_TABLE
 
 
-def upgrade(connection: Connection, found: str | None) -> bool:
+def upgrade(connection: Connection, found: str | None, to: str = REVISION) -> bool:
     """Takes the steps that are missing, within the transaction that was begun.
 
     Args:
         connection: Of a transaction that holds the lock on writing.
         found: The revision of the tables; None for those from before there were any.
+        to: The revision to bring them to.
 
     Returns:
         False if this hetune does not know the revision: nothing was done.
@@ -30,7 +31,7 @@ def upgrade(connection: Connection, found: str | None) -> bool:
         return False
 
     def steps(current: Any, _: MigrationContext) -> Any:
-        return script._upgrade_revs(REVISION, current)
+        return script._upgrade_revs(to, current)
 
     with EnvironmentContext(Config(), script, fn=steps) as environment:
         environment.configure(connection, version_table=REVISIONS_TABLE, transactional_ddl=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 
 from hetune.profiling import campaign as campaigns
 from hetune.profiling.campaign import Campaign
@@ -10,7 +11,7 @@ from hetune.profiling.corpus import size_of, whole
 from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.formats.safe_names import check_plain
 from hetune.variants.errors import CampaignError, MalformedError
-from hetune.variants.frontend.presets import MOST_WIDTH
+from hetune.variants.frontend.presets import LAYERS, MOST_WIDTH
 from hetune.variants.graph.threads import MOST_THREADS
 
 MOST_GRAPHS = 1_000
@@ -60,8 +61,8 @@ def campaign_of(asked: str | Mapping[str, object], limits: ServiceLimits) -> Cam
 
 
 def _check_counts(asked: Mapping[str, object]) -> None:
-    """Before any is drawn, or looked at with all others."""
-    for key in ("layers", "kernels", "widths", "squared", "heads", "threads"):
+    """Before any is drawn, made, or looked at with all others."""
+    for key in ("layers", "kernels", "programs", "widths", "squared", "heads", "threads"):
         given = asked.get(key)
         if isinstance(given, list):
             check_limit(f"entries of {key}", len(given), _MOST_ENTRIES)
@@ -69,6 +70,15 @@ def _check_counts(asked: Mapping[str, object]) -> None:
     given = threads if isinstance(threads, list) else [threads]
     numbers = [count for count in given if isinstance(count, int)]
     check_limit("threads", max(numbers, default=0), MOST_THREADS)
+    numbers = [n for key in ("widths", "squared", "heads") for n in _numbers(asked.get(key))]
+    check_limit("columns", max(numbers, default=0), MOST_WIDTH)
+    kinds = ("layers", "kernels"), ("widths", "squared"), ("heads",)
+    entries = [[entry for key in keys for entry in _entries(asked.get(key))] for keys in kinds]
+    if not entries[0]:
+        entries[0] = [*LAYERS]
+    made = math.prod(max(1, len(set(map(repr, each)))) for each in entries)
+    check_limit("combinations of layer, widths and heads", made, _MOST_PROGRAMS)
+    check_limit("combinations", math.prod(max(1, len(e)) for e in entries), _MOST_COMBINATIONS)
     corpus, graphs = asked.get("corpus"), asked.get("graphs")
     drawn = corpus.get("graphs") if isinstance(corpus, dict) else None
     count = drawn if isinstance(drawn, int) else 0
@@ -76,12 +86,18 @@ def _check_counts(asked: Mapping[str, object]) -> None:
     check_limit("graphs", count, MOST_GRAPHS)
 
 
+def _entries(given: object) -> list[object]:
+    return given if isinstance(given, list) else [] if given is None else [given]
+
+
+def _numbers(given: object) -> Iterator[int]:
+    for entry in _entries(given):
+        yield from (n for n in _entries(entry) if isinstance(n, int))
+
+
 def _check_combinations(campaign: Campaign) -> None:
     """Each is looked at, and each program is compiled as far as its variants' names."""
-    programs = len(campaign.programs) * len(set(campaign.widths)) * len(set(campaign.heads))
-    check_limit("combinations of layer, widths and heads", programs, _MOST_PROGRAMS)
-    pool = len(campaign.programs) * len(campaign.widths)
-    pool *= len(campaign.heads) * len(campaign.threads)
+    pool = len(campaign.programs) * len(campaign.threads)
     check_limit("combinations", pool * len(campaign.graphs), _MOST_COMBINATIONS)
     each = pool if campaign.sample is None else min(pool, campaign.sample.per_graph)
     check_limit("problems", each * len(campaign.graphs), MOST_PROBLEMS)
@@ -99,8 +115,6 @@ def _check_graphs(campaign: Campaign, limits: ServiceLimits) -> None:
 def _check_cost(campaign: Campaign, limits: ServiceLimits) -> None:
     for text in (campaign.name, campaign.variants):
         check_limit("characters of a name", len(text), _MOST_TEXT)
-    widths = [width for pair in campaign.widths for width in pair]
-    check_limit("columns", max(*widths, *campaign.heads), MOST_WIDTH)
     cost = campaign.limits
     check_limit("rounds", max(cost.most_rounds, cost.repeats), _MOST_ROUNDS)
     for seconds in (cost.unit_seconds, cost.problem_seconds, cost.setup_seconds):

@@ -103,10 +103,16 @@ class MeasuredVariant(Document):
 
 
 class JobResult(Document):
-    """A problem of a job, and what is known of its variants, the fastest first."""
+    """A problem of a job, and what is known of its variants, the fastest first.
+
+    Attributes:
+        layer: Label of the program.
+        program: Its digest.
+    """
 
     unit: int
     layer: str
+    program: str
     d_in: int
     d_out: int
     heads: int

@@ -154,10 +154,11 @@ def _result(found: Result) -> JobResult:
     problem = found.problem
     return JobResult(
         unit=found.unit,
-        layer=problem.layer,
-        d_in=problem.d_in,
-        d_out=problem.d_out,
-        heads=problem.heads,
+        layer=problem.program.label,
+        program=problem.program.digest,
+        d_in=problem.program.d_in,
+        d_out=problem.program.d_out,
+        heads=problem.program.heads,
         threads=problem.threads,
         device=problem.device,
         graph=problem.graph.name,

@@ -14,6 +14,7 @@ from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.interpret import interpret
 from hetune.variants.kernel.interpret_rows import row_count
 from hetune.variants.kernel.nodes import Launch, Rows, Schedule
+from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.kernel.scratch import scratch_layout
 from hetune.variants.kernel.testing import random_values
 from hetune.variants.kernel.verify import verify
@@ -100,8 +101,9 @@ def check(backend, graphs) -> Iterator[Callable[..., None]]:
             expected = _change(random_values(launch, place.index, graph), of)
             interpret(launch, expected, place.index, graph)
             chosen = schedule or Schedule(block_nodes=64)
-            run = backend.bind(launch, chosen, place)
-            share = scratch_layout(launch, chosen.block_nodes, place.index).stride
+            runs = fused(launch, "cpu")
+            run = backend.bind(runs, chosen, place)
+            share = scratch_layout(runs, chosen.block_nodes, place.index).stride
             results = []
             for threads in (1, more_threads):
                 values = _change(random_values(launch, place.index, graph, torch.float32), of)

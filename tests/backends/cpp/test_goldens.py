@@ -66,28 +66,14 @@ SOFTMAX = """
 launch
   buffer k: node[2,24]
   buffer q: dst_pair[2,24]
-  buffer score: edge[2]
+  buffer alpha: edge[2]
   traverse node
-    init top: [2] max
-    for dst_pair
-      query: [2,24] = read q
-      for edge
+    softmax share: [2] over edge to alpha
+      scores edge
+        query: [2,24] = read q
         key: [2,24] = read k[src]
         s: [2] = dot(key, query)
-        store score = s
-        update top s
-    init total: [2] sum
-    for edge
-      raw: [2] = read score
-      shifted: [2] = sub(raw, top)
-      p: [2] = exp(shifted)
-      store score = p
-      update total p
-    factor: [2] = reciprocal(total)
-    for edge
-      q_raw: [2] = read score
-      share: [2] = mul(q_raw, factor)
-      store score = share
+        score s
 """
 
 LAST_PRODUCT = """

@@ -9,6 +9,7 @@ from tests.full import every
 from hetune.variants.backends.cpp.emit import emit
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.kernel.testing_rows import random_rows
 
 from ..launches import ACTIVATED, ACTIVATED_PAIRS, FUNCTIONS, GATHERED, PAIRS, SOURCE_PAIRS
@@ -22,9 +23,12 @@ SHAPES = [(1, 1), (7, 1), (63, 1), (64, 1), (80, 1), (7, 2), (64, 2)]
 
 
 def test_one_function_in_place_of_three():
-    code = emit(parse(ACTIVATED.format(d=8, h=2, n=16, only=" only=dst fill")), Schedule())
-    assert [kernel.out for kernel in code.launch.kernels] == ["p"]
-    assert not [buffer for buffer in code.launch.buffers if buffer.scratch]
+    launch = fused(parse(ACTIVATED.format(d=8, h=2, n=16, only=" only=dst fill")), "cpu")
+    assert [kernel.out for kernel in launch.kernels] == ["p"]
+    assert not [buffer for buffer in launch.buffers if buffer.scratch]
+    assert (
+        len(re.findall(r"^NOINLINE void kernel_", emit(launch, Schedule()).source.text, re.M)) == 1
+    )
 
 
 @pytest.mark.parametrize(("schedule", "shape"), every(2, product(SCHEDULES, SHAPES)))
@@ -60,7 +64,7 @@ def test_functions_of_an_operand(fn, check):
     const = ", const=0.25" if fn in ("scale", "leaky_relu") else ""
     text = ACTIVATED.replace("gelu(raw)", f"{fn}(raw{const})")
     text = text.format(d=19, h=1, n=19, only=" only=dst fill")
-    assert len(emit(parse(text), Schedule()).launch.kernels) == 1
+    assert len(fused(parse(text), "cpu").kernels) == 1
     check(parse(text))
 
 

@@ -8,7 +8,6 @@ from functools import cache
 
 from hetune.variants.backends.triton.lower import lower
 from hetune.variants.backends.triton.target import Function, Unit
-from hetune.variants.kernel.as_run import as_run
 from hetune.variants.plan.variants import Variant
 
 unit_of = cache(lower)
@@ -17,9 +16,7 @@ unit_of = cache(lower)
 def units_of(variant: Variant) -> tuple[Unit, ...]:
     """The modules of a variant's launches."""
     launches = zip(variant.plan.launches, variant.schedules, strict=True)
-    return tuple(
-        unit_of(as_run(launch, schedule), schedule, "ieee")[0] for launch, schedule in launches
-    )
+    return tuple(unit_of(launch, schedule, "ieee")[0] for launch, schedule in launches)
 
 
 def distinct(units: Iterable[Unit]) -> tuple[Function, ...]:

@@ -19,6 +19,7 @@ from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.interpret import interpret
 from hetune.variants.kernel.interpret_rows import row_count
 from hetune.variants.kernel.nodes import Launch, Rows
+from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.kernel.testing import random_values
 from hetune.variants.kernel.verify import verify
 from hetune.variants.testing.graphs import typed_graph
@@ -73,7 +74,7 @@ def check() -> Callable[..., None]:
             found[buffer] *= factor
             expected[buffer] = found[buffer].double()
         interpret(launch, expected, place.index, graph)
-        TritonBackend().bind(launch, schedule or GpuSchedule(), place)(found)
+        TritonBackend().bind(fused(launch, "cuda"), schedule or GpuSchedule(), place)(found)
         for buffer in (buffer.name for buffer in launch.buffers if not buffer.scratch):
             want = expected[buffer]
             limit = 1e-5 * want.nan_to_num().abs().max().item() if want.numel() else 0.0

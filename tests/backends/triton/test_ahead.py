@@ -15,6 +15,7 @@ from hetune.variants.backends.triton.emit import emit
 from hetune.variants.errors import CompileError, InputError
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.registry import KernelSource
 
 from ...registry.alive import wait_for_end
@@ -58,7 +59,7 @@ def test_cubins_round_through_the_registry(capability, tmp_path):
 @pytest.mark.parametrize(("balance", "capability"), [("node", 80), ("edge", 90)])
 def test_sums_and_softmaxes_compile(balance, capability, tmp_path):
     """With a running maximum, and with segmented scans."""
-    launch = parse(WEIGHTED.format(d=8, h=2))
+    launch = fused(parse(WEIGHTED.format(d=8, h=2)), "cuda")
     text = emit(launch, GpuSchedule(balance=balance, hub_elements=1024)).source.text
     assert ("associative_scan" in text) == (balance == "edge")
     assert len(cubins_of(text, capability, tmp_path)) == (3 if balance == "edge" else 2)
@@ -67,7 +68,7 @@ def test_sums_and_softmaxes_compile(balance, capability, tmp_path):
 @pytest.mark.parametrize(("precision", "capability"), [("ieee", 90), ("bf16", 80)])
 def test_products_with_functions_of_their_rows_compile(capability, precision, tmp_path):
     """And what fills the rows that they leave out; with several tiles of columns and of terms."""
-    launch = parse(ACTIVATED.format(d=45, h=2, n=90, only=" only=dst fill"))
+    launch = fused(parse(ACTIVATED.format(d=45, h=2, n=90, only=" only=dst fill")), "cuda")
     text = emit(launch, GpuSchedule(), precision).source.text
     assert "= gelu(x_tile)" in text
     assert len(cubins_of(text, capability, tmp_path)) == 2

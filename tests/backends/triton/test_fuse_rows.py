@@ -8,23 +8,24 @@ from tests.full import every
 from hetune.variants.backends.triton.emit import emit
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.kernel.testing_rows import random_rows
 
 from ..launches import ACTIVATED, ACTIVATED_PAIRS, FUNCTIONS, SOURCE_PAIRS
 
 SMALL = GpuSchedule(tile_rows=16, tile_columns=16, tile_k=16, nodes=8, edges=2)
-SCHEDULES = {"default": GpuSchedule(), "small": SMALL, "apart": GpuSchedule(fuse_rows=False)}
+SCHEDULES = {"default": GpuSchedule(), "small": SMALL}
 
 
 def kernels(text: str, schedule: GpuSchedule) -> list[str]:
-    return [k.function.name for k in emit(parse(text), schedule).kernels]
+    return [k.function.name for k in emit(fused(parse(text), "cuda"), schedule).kernels]
 
 
 def test_one_kernel_in_place_of_three():
     text = ACTIVATED.format(d=8, h=2, n=16, only=" only=dst fill")
     assert kernels(text, GpuSchedule()) == ["kernel_0", "kernel_0_fill"]
-    apart = ["kernel_0", "kernel_1", "kernel_1_fill", "kernel_2"]
-    assert kernels(text, GpuSchedule(fuse_rows=False)) == apart
+    apart = [k.function.name for k in emit(parse(text), GpuSchedule()).kernels]
+    assert apart == ["kernel_0", "kernel_1", "kernel_1_fill", "kernel_2"]
 
 
 @pytest.mark.parametrize(

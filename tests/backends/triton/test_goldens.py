@@ -5,6 +5,7 @@ import pytest
 from hetune.variants.backends.triton.emit import emit
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.passes.fuse import fused
 
 from ..launches import (
     ACTIVATED,
@@ -51,7 +52,6 @@ KERNELS = {
     "softmax-in-order": (SOFTMAX, GpuSchedule(degree_order=False, nodes=1, edges=1)),
     "attend": (ATTEND, GpuSchedule(hub_edges=0)),
     "attention": (ATTENTION, GpuSchedule()),
-    "attention-several-passes": (ATTENTION, GpuSchedule(one_pass=False, hub_edges=0)),
     "weighted-by-edges": (WEIGHTED, GpuSchedule(balance="edge")),
     "together": (TOGETHER, GpuSchedule(hub_edges=0)),
     "narrow": (NARROW, GpuSchedule()),
@@ -62,7 +62,7 @@ KERNELS = {
 @pytest.mark.parametrize("name", KERNELS)
 def test_generated_code(name, golden):
     text, *how = KERNELS[name]
-    launch = parse(text.format(d=64, h=2, n=6, only=" only=dst fill"))
+    launch = fused(parse(text.format(d=64, h=2, n=6, only=" only=dst fill")), "cuda")
     golden(f"{name}.triton", emit(launch, *how).source.text)
 
 

@@ -3,8 +3,9 @@
 import pytest
 
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
-from hetune.variants.kernel.one_pass import one_pass
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.passes.fuse import fused
+from hetune.variants.kernel.passes.softmax_forms import expanded, running_maximum
 from hetune.variants.testing.graphs import typed_graph
 
 from ..launches import ATTENTION
@@ -14,7 +15,6 @@ SCHEDULES = {
     "one edge at once": GpuSchedule(nodes=8, edges=1),
     "hubs": GpuSchedule(hub_edges=8, hub_elements=64),
     "in order": GpuSchedule(degree_order=False, edges=8),
-    "several passes": GpuSchedule(one_pass=False),
 }
 FACTORS = {"usual": 1.0, "steep": 30.0, "far": 1e4, "extreme": 1e37}
 """What scores are multiplied by. Their sum stays exact: they are read, not computed."""
@@ -28,9 +28,8 @@ def test_it_is_exact(schedule, factor, check, small):
 
 
 @pytest.mark.parametrize("sign", [-1e30, 1e30])
-@pytest.mark.parametrize("one", [True, False], ids=["one pass", "several"])
-def test_all_scores_of_one_group_are_far_away(one, sign, check, small):
-    check(parse(ATTENTION.format(d=3, h=1)), small, GpuSchedule(one_pass=one), {"a": sign})
+def test_all_scores_of_one_group_are_far_away(sign, check, small):
+    check(parse(ATTENTION.format(d=3, h=1)), small, factors={"a": sign})
 
 
 @pytest.mark.parametrize("d", [1, 16])
@@ -46,5 +45,7 @@ def test_groups_without_edges(check, empty):
 
 
 def test_it_is_one_kernel_without_scratch():
-    (kernel,) = one_pass(parse(ATTENTION.format(d=5, h=2))).kernels
+    launch = fused(parse(ATTENTION.format(d=5, h=2)), "cuda")
+    (kernel,) = expanded(launch, running_maximum).kernels
     assert sum("ForEach" in type(s).__name__ for s in kernel.body) == 2
+    assert not any(buffer.scratch for buffer in launch.buffers)

@@ -10,7 +10,6 @@ from hetune.variants.backends.cpp.abi import Arguments, CountSlot, Slot
 from hetune.variants.backends.cpp.codegen import print_unit
 from hetune.variants.backends.cpp.lower import lower
 from hetune.variants.backends.describe import launch_name
-from hetune.variants.kernel.as_run import as_run
 from hetune.variants.kernel.nodes import Launch, Schedule
 from hetune.variants.kernel.text import show, show_schedule
 from hetune.variants.kernel.verify import verify
@@ -41,12 +40,11 @@ def emit(launch: Launch, schedule: Schedule) -> Emitted:
     """
     verify(launch)
     recipe = f"{show(launch)}{show_schedule(schedule)}"
-    run = as_run(launch, schedule)
-    arguments = Arguments(run)
-    unit = lower(run, schedule, arguments, show_schedule(schedule))
+    arguments = Arguments(launch)
+    unit = lower(launch, schedule, arguments, show_schedule(schedule))
     source = KernelSource(launch_name(launch, recipe), f"{_prelude()}\n{print_unit(unit)}", recipe)
     return Emitted(
-        run,
+        launch,
         source,
         tuple(slot for slot, _ in arguments.pointers),
         tuple(slot for slot, _ in arguments.counts),

@@ -26,8 +26,9 @@ from hetune.variants.backends.cpp.target import (
 from hetune.variants.backends.cpp.traversal import TraversalLowering
 from hetune.variants.backends.slots import BufferSlot
 from hetune.variants.kernel.blocks import is_node_blocked
-from hetune.variants.kernel.idle import leaves_out_idle
 from hetune.variants.kernel.nodes import Gemm, Launch, Rows, Schedule
+from hetune.variants.kernel.passes.idle import leaves_out_idle
+from hetune.variants.kernel.passes.softmax_forms import expanded, three_passes
 from hetune.variants.program.nodes import Space
 
 
@@ -37,6 +38,7 @@ def lower(launch: Launch, schedule: Schedule, arguments: Arguments, comment: str
     Raises:
         KernelError: a kernel cannot be compiled as it stands.
     """
+    launch = expanded(launch, three_passes)
     functions, calls = _by_blocks(launch, schedule, arguments)
     shares = Shares(_blocks(launch, arguments))
     if is_node_blocked(launch):

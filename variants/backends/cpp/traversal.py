@@ -17,7 +17,6 @@ from hetune.variants.backends.cpp.values import Value, apply, piece_end, row_pie
 from hetune.variants.backends.describe import describe_traversal
 from hetune.variants.backends.places import VARIABLES, segment_array
 from hetune.variants.errors import KernelError
-from hetune.variants.kernel.idle import adds_sums_over
 from hetune.variants.kernel.nodes import (
     Apply,
     Def,
@@ -33,6 +32,7 @@ from hetune.variants.kernel.nodes import (
     Traversal,
     Update,
 )
+from hetune.variants.kernel.passes.idle import adds_sums_over
 from hetune.variants.kernel.walk import statements, writes
 from hetune.variants.program.nodes import Space
 
@@ -142,10 +142,6 @@ class TraversalLowering:
                 self._inner(stmt.name, stmt.expr)
 
     def _declare(self, stmt: Init) -> None:
-        if stmt.below:
-            raise KernelError(
-                f"{stmt.name!r} is a sum below {stmt.below!r}: the C++ backend walks edges again"
-            )
         self.reductions[stmt.name] = stmt.reduce
         pieces = row_pieces(stmt.shape, self.schedule.lanes)
         for piece, text in self._value(stmt.name, stmt.shape, pieces):

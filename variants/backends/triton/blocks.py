@@ -14,8 +14,8 @@ from hetune.variants.backends.triton.values import (
     lift,
     row_axes,
 )
-from hetune.variants.kernel.aliases import may_share
 from hetune.variants.kernel.nodes import Launch, Rows
+from hetune.variants.kernel.passes.aliases import may_share
 from hetune.variants.kernel.widths import power_of_two
 
 

@@ -16,7 +16,6 @@ from hetune.variants.backends.triton.blocks import Frame
 from hetune.variants.backends.triton.body import LOWEST, BodyLowering, sums_below
 from hetune.variants.backends.triton.target import Do, For, Function, Let, Statement
 from hetune.variants.backends.triton.values import Axis, Value, lift, row_axes
-from hetune.variants.kernel.edgewise import part_width
 from hetune.variants.kernel.gpu_schedule import MOST_EDGES, GpuSchedule
 from hetune.variants.kernel.nodes import (
     ForEach,
@@ -26,6 +25,7 @@ from hetune.variants.kernel.nodes import (
     Stmt,
     Traversal,
 )
+from hetune.variants.kernel.passes.edge_chunks import part_width
 from hetune.variants.kernel.widths import power_of_two
 from hetune.variants.program.nodes import End, Space
 

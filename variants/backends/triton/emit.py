@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from hetune.variants.backends.describe import launch_name
 from hetune.variants.backends.triton.codegen import print_unit
 from hetune.variants.backends.triton.lower import Lowered, lower
-from hetune.variants.kernel.as_run import as_run
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Launch
 from hetune.variants.kernel.text import show
@@ -36,8 +35,7 @@ def emit(launch: Launch, schedule: GpuSchedule, precision: str = "ieee") -> Emit
         KernelError: a kernel breaks a rule of the IR, or cannot be compiled as it stands.
     """
     verify(launch)
-    run = as_run(launch, schedule)
-    unit, kernels = lower(run, schedule, precision)
+    unit, kernels = lower(launch, schedule, precision)
     recipe = f"{show(launch)}schedule precision={precision} {schedule}\n"
     name = launch_name(launch, recipe, "triton")
-    return Emitted(KernelSource(name, print_unit(unit), recipe), kernels, run)
+    return Emitted(KernelSource(name, print_unit(unit), recipe), kernels, launch)

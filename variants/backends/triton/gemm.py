@@ -10,9 +10,9 @@ from hetune.variants.backends.triton.body import compensated
 from hetune.variants.backends.triton.tail import Tile, lower_tail
 from hetune.variants.backends.triton.target import Do, For, Function, Let, Statement, assigned
 from hetune.variants.backends.triton.values import HELPERS, apply
-from hetune.variants.kernel.edgewise import most_summed
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Direct, Gather, Gemm, Launch, Rows, SegmentSum
+from hetune.variants.kernel.passes.edge_chunks import most_summed
 from hetune.variants.kernel.widths import power_of_two
 from hetune.variants.program.nodes import End, Space
 

@@ -15,10 +15,11 @@ from hetune.variants.backends.triton.gemm import GemmLowering
 from hetune.variants.backends.triton.target import Function, Unit
 from hetune.variants.backends.triton.traversal import TraversalLowering
 from hetune.variants.backends.triton.values import HELPERS, SCANS
-from hetune.variants.kernel.edgewise import edge_loop
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Launch, Traversal
-from hetune.variants.kernel.together import together
+from hetune.variants.kernel.passes.edge_chunks import edge_loop
+from hetune.variants.kernel.passes.gpu_kernels import gpu_kernels
+from hetune.variants.kernel.passes.softmax_forms import expanded, running_maximum
 
 _Walk = TraversalLowering | ChunkLowering | JoinLowering | IdleLowering
 _Part = GemmLowering | FillLowering | _Walk
@@ -53,9 +54,10 @@ def lower(
     Raises:
         KernelError: a kernel cannot be compiled as it stands.
     """
+    launch = expanded(launch, running_maximum)
     lowered: list[Lowered] = []
     helpers: set[str] = set()
-    for i, kernels in enumerate(together(launch.kernels, schedule)):
+    for i, kernels in enumerate(gpu_kernels(launch.kernels, schedule)):
         name = f"kernel_{i}"
         parts: list[_Part] = []
         if isinstance(kernels[0], Gemm):

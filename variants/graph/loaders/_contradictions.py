@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hetune.variants.graph._arrays import MAX_COUNT
-from hetune.variants.graph.loaders._ids import is_integer, is_number
+from hetune.variants.graph.loaders._ids import all_true, any_true, is_integer, is_number
 from hetune.variants.graph.loaders.columns import looks_like_names
 
 _NAMED = ("src", "etype", "dst")
@@ -56,7 +56,7 @@ def is_count(row: list[str], below: Mapping[str, pa.ChunkedArray]) -> bool:
     if rows < _FEW_ROWS or not all(value.isdecimal() and len(value) < 19 for value in row):
         return False
     *nodes, edges = map(int, row)
-    if edges != rows or not all(_all(is_integer(end)) for end in ends):
+    if edges != rows or not all(all_true(is_integer(end)) for end in ends):
         return False
     largest = max(int(_most(end)) for end in ends)
     if largest + 1 in nodes:  # an id that no edge has
@@ -83,16 +83,16 @@ def objection(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
         return found
     if "etype" not in columns:
         return _not_joined(columns)
-    if _all(pc.starts_with(last, "{")):
+    if all_true(pc.starts_with(last, "{")):
         return "the last column holds data of edges, not nodes", ("src", "dst", "-")
-    if _all(is_number(last)) and _any(pc.match_substring_regex(last, "[.eEnN]")):
-        is_alone = not _any(pc.match_substring(columns["src"], "."))
-        if is_alone or _any(pc.match_substring_regex(last, r"\.0*[1-9]|[eEnN]")):
+    if all_true(is_number(last)) and any_true(pc.match_substring_regex(last, "[.eEnN]")):
+        is_alone = not any_true(pc.match_substring(columns["src"], "."))
+        if is_alone or any_true(pc.match_substring_regex(last, r"\.0*[1-9]|[eEnN]")):
             return "the last column holds numbers that are no ids", _weights(last)
-    if _all(is_integer(last)):
+    if all_true(is_integer(last)):
         low, high = _bound(last, "min"), _bound(last, "max")
         is_sparse = low < 0 or high >= max(1 << 24, 64 * len(last))
-        if is_sparse and _all(is_integer(columns["src"])):
+        if is_sparse and all_true(is_integer(columns["src"])):
             return "the last column holds numbers that are no ids", _weights(last)
     return _not_of_a_kind(columns) or _not_triples(columns) or _not_joined(columns)
 
@@ -101,15 +101,15 @@ def _punctuated(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
     """Where values have signs that separate or enclose them."""
     src, last = columns["src"], columns["dst"]
     for opening, closing in ("()", "[]", "{}"):
-        if _all(pc.starts_with(src, opening)) and _all(pc.ends_with(last, closing)):
+        if all_true(pc.starts_with(src, opening)) and all_true(pc.ends_with(last, closing)):
             return f"each edge is in {opening}{closing}", "write the lines without them"
     for sign in ",;|":
-        if _all(pc.ends_with(src, sign)) or (
-            "etype" not in columns and _all(pc.starts_with(last, sign))
+        if all_true(pc.ends_with(src, sign)) or (
+            "etype" not in columns and all_true(pc.starts_with(last, sign))
         ):
             return f"values have {sign!r} at their ends", f'give delimiter="{sign}"'
     middle = columns.get("etype")
-    if middle is None or not _all(pc.match_substring_regex(middle, r"^[^\pL\pN_]+$")):
+    if middle is None or not all_true(pc.match_substring_regex(middle, r"^[^\pL\pN_]+$")):
         return None
     if pc.count_distinct(middle).as_py() > 1:
         return None
@@ -118,8 +118,8 @@ def _punctuated(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
 
 def _not_of_a_kind(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
     """Where the nodes of one end are integers, and those of the other one words alone."""
-    are_ids = {role: _all(is_integer(column)) for role, column in columns.items()}
-    are_words = {role: not _any(is_number(column)) for role, column in columns.items()}
+    are_ids = {role: all_true(is_integer(column)) for role, column in columns.items()}
+    are_words = {role: not any_true(is_number(column)) for role, column in columns.items()}
     if are_ids["src"] and are_words["dst"]:
         if are_ids["etype"]:
             return "the last column holds words, the others numbers", ("src", "dst", "etype")
@@ -137,7 +137,7 @@ def _not_triples(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
     """Judged by how many distinct values there are: relations are few, and no nodes."""
     first, middle, last = _sampled(columns)
     edges = len(first)
-    are_words = not _any(is_number(columns["etype"]))
+    are_words = not any_true(is_number(columns["etype"]))
     if edges < (_FEW_ROWS if are_words else _SOME_EDGES):
         return None
     sources, relations, targets = (np.unique(codes) for codes in (first, middle, last))
@@ -159,7 +159,7 @@ def _not_triples(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
     if edges >= _MANY_EDGES and len(relations) >= 0.9 * edges:
         return "there would be as many relations as edges", roles
     is_unique = edges >= _ENOUGH_EDGES and len(targets) >= 0.99 * edges
-    if is_unique and len(relations) ** 2 > 4 * edges and _all(is_integer(columns["dst"])):
+    if is_unique and len(relations) ** 2 > 4 * edges and all_true(is_integer(columns["dst"])):
         return "the last column has another number in nearly every line", roles
     is_many = by_source >= 0.5 or len(relations) ** 2 > 4 * edges
     is_few = pairs >= 0.9 or 10 * len(targets) <= len(relations)
@@ -199,10 +199,10 @@ def _overlap(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _weights(last: pa.ChunkedArray) -> tuple[str, ...]:
-    if not _all(is_number(last)):
+    if not all_true(is_number(last)):
         is_relation = 2 * pc.count_distinct(last).as_py() <= len(last)
         return ("src", "dst", "etype" if is_relation else "-")
-    is_time = _all(is_integer(last)) and float(_bound(last, "min")) >= 1e8
+    is_time = all_true(is_integer(last)) and float(_bound(last, "min")) >= 1e8
     return ("src", "dst", "time" if is_time else "weight")
 
 
@@ -212,7 +212,7 @@ def are_numbers(values: Sequence[str]) -> bool:
 
 
 def _are_numbers(column: pa.ChunkedArray) -> bool:
-    return len(column) > 0 and column.null_count < len(column) and _all(is_number(column))
+    return len(column) > 0 and column.null_count < len(column) and all_true(is_number(column))
 
 
 def _bound(column: pa.ChunkedArray, bound: str) -> float:
@@ -221,11 +221,3 @@ def _bound(column: pa.ChunkedArray, bound: str) -> float:
 
 def _most(column: pa.ChunkedArray) -> float:
     return min(_bound(column, "max"), MAX_COUNT)
-
-
-def _all(values: pa.ChunkedArray) -> bool:
-    return pc.all(values).as_py() is not False
-
-
-def _any(values: pa.ChunkedArray) -> bool:
-    return pc.any(values).as_py() is True

@@ -144,10 +144,10 @@ def _of_floats(name: str, values: pa.ChunkedArray) -> Column:
 
 
 def _of_texts(name: str, texts: pa.ChunkedArray) -> Column:
-    if not _all(pc.match_substring_regex(texts, _INTEGRAL)):
-        if not _all(is_number(texts)) or not _any(pc.match_substring_regex(texts, _DIGIT)):
+    if not all_true(pc.match_substring_regex(texts, _INTEGRAL)):
+        if not all_true(is_number(texts)) or not any_true(pc.match_substring_regex(texts, _DIGIT)):
             return Column(name, texts, None)
-        if _any(pc.match_substring_regex(texts, _PADDED)) and not _any(
+        if any_true(pc.match_substring_regex(texts, _PADDED)) and not any_true(
             pc.match_substring_regex(texts, r"[.nN]")
         ):
             return Column(name, texts, None)
@@ -161,7 +161,7 @@ def _of_texts(name: str, texts: pa.ChunkedArray) -> Column:
 
 
 def _plain(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    if not _any(pc.match_substring(texts, ".")):
+    if not any_true(pc.match_substring(texts, ".")):
         return texts
     return pc.replace_substring_regex(texts, r"^(0|-?[1-9][0-9]*)\.0*$", r"\1")
 
@@ -182,9 +182,11 @@ def _too_large(name: str, texts: pa.ChunkedArray) -> str:
     )
 
 
-def _all(values: pa.ChunkedArray) -> bool:
+def all_true(values: pa.ChunkedArray) -> bool:
+    """Whether no value is false."""
     return pc.all(values).as_py() is not False
 
 
-def _any(values: pa.ChunkedArray) -> bool:
+def any_true(values: pa.ChunkedArray) -> bool:
+    """Whether a value is true."""
     return pc.any(values).as_py() is True

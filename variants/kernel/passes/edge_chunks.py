@@ -19,6 +19,7 @@ from hetune.variants.kernel.nodes import (
     Traversal,
     Update,
 )
+from hetune.variants.kernel.passes.softmax_forms import expanded, running_maximum
 from hetune.variants.kernel.widths import widest
 from hetune.variants.program.nodes import Space
 
@@ -27,7 +28,7 @@ MOST_SUMMED = 1024
 
 
 def edge_loop(kernel: Kernel, schedule: GpuSchedule) -> ForEach | None:
-    """The loop whose edges a schedule shares out.
+    """The loop whose edges a schedule shares out, of a kernel with softmaxes in running form.
 
     That is the one loop over edges of a Traversal over nodes, if it does nothing but update sums.
     None if edges are not to be shared out, if there is no such loop, or if anything else stands in
@@ -61,8 +62,9 @@ def most_summed(gemm: Gemm) -> int:
 
 
 def shares_edges(launch: Launch, schedule: GpuSchedule) -> bool:
-    """Whether a schedule shares out edges of the launch, as it runs under it."""
-    return any(edge_loop(kernel, schedule) is not None for kernel in launch.kernels)
+    """Whether a schedule shares out edges of the launch."""
+    kernels = expanded(launch, running_maximum).kernels
+    return any(edge_loop(kernel, schedule) is not None for kernel in kernels)
 
 
 def part_width(traversal: Traversal) -> int:
@@ -73,7 +75,7 @@ def part_width(traversal: Traversal) -> int:
 def part_elements(launch: Launch, schedule: GpuSchedule, count: Callable[[Rows], int]) -> int:
     """Float32 elements that all chunks of a launch keep."""
     found = 0
-    for kernel in launch.kernels:
+    for kernel in expanded(launch, running_maximum).kernels:
         loop = edge_loop(kernel, schedule)
         if isinstance(kernel, Traversal) and loop is not None:
             chunk = schedule.edges_of_chunk(widest((kernel,), launch))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from hetune.variants.kernel.aliases import may_share, memory_of, names_of
 from hetune.variants.kernel.names import Names, declared, renamed
 from hetune.variants.kernel.nodes import (
     Apply,
@@ -18,6 +17,7 @@ from hetune.variants.kernel.nodes import (
     Store,
     Traversal,
 )
+from hetune.variants.kernel.passes.aliases import may_share, memory_of, names_of
 from hetune.variants.kernel.walk import product_reads, writes
 from hetune.variants.program.nodes import End
 

@@ -33,8 +33,6 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, fields
 from math import prod
 
-from hetune.variants.kernel.idle import adds_sums_over
-from hetune.variants.kernel.index_lists import lists_to
 from hetune.variants.kernel.nodes import (
     Apply,
     Def,
@@ -54,6 +52,8 @@ from hetune.variants.kernel.nodes import (
     Traversal,
     Update,
 )
+from hetune.variants.kernel.passes.idle import adds_sums_over
+from hetune.variants.kernel.passes.index_lists import lists_to
 from hetune.variants.program.nodes import End, Space
 
 Count = Callable[[Rows], int]

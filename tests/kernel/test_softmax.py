@@ -1,4 +1,4 @@
-"""Softmaxes in running form: which walks remain, and that they compute the same."""
+"""Softmaxes with the sums that they weight, and the loops that backends print them as."""
 
 import pytest
 import torch
@@ -6,9 +6,15 @@ import torch
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.interpret import interpret
-from hetune.variants.kernel.nodes import ForEach, Launch, Traversal
-from hetune.variants.kernel.one_pass import one_pass
+from hetune.variants.kernel.nodes import ForEach, Init, Launch, Traversal
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.passes.fuse_softmax import fuse_softmax
+from hetune.variants.kernel.passes.softmax_forms import (
+    Form,
+    expanded,
+    running_maximum,
+    three_passes,
+)
 from hetune.variants.kernel.testing import random_values
 from hetune.variants.kernel.text import show
 from hetune.variants.kernel.verify import verify
@@ -36,39 +42,22 @@ launch
   buffer y: node[2,3]
   buffer z: node[2,4]
 """
-SCORES = """
+SOFTMAX = """
   traverse node
-    init top: [2] max
-    for edge
-      s: [2] = read a
-      store p = s
-      update top s
+    softmax p: [2] over edge to p
+      scores edge
+        s: [2] = read a
+        score s
 """
-SCORES_OF_GROUPS = """
+SOFTMAX_OF_GROUPS = """
   traverse node
-    init top: [2] max
-    for edge@a
-      s: [2] = read a
-      store p = s
-      update top s
-    for edge@b
-      t: [2] = read b
-      store p = t
-      update top t
-"""
-SHARES = """
-    init total: [2] sum
-    for edge
-      score: [2] = read p
-      below: [2] = sub(score, top)
-      power: [2] = exp(below)
-      store p = power
-      update total power
-    inverse: [2] = reciprocal(total)
-    for edge
-      held: [2] = read p
-      share: [2] = mul(held, inverse)
-      store p = share
+    softmax p: [2] over edge to p
+      scores edge@a
+        s: [2] = read a
+        score s
+      scores edge@b
+        t: [2] = read b
+        score t
 """
 SUM = """
   traverse node
@@ -112,108 +101,57 @@ PRODUCT = """
   gemm z[dst_pair -> node] += sum(p * x[src]) @ w heads=2 k=3 n=4
 """
 
-ONE_WALK = """
+ONE = """
   traverse node
-    init top: [2] max
-    init total: [2] sum below top
-    init acc: [2,3] sum below top
-    for edge
-      s: [2] = read a
-      update top s
-      total_term_below: [2] = sub(s, top)
-      total_term: [2] = exp(total_term_below)
-      update total total_term
-      row: [2,3] = read x[src]
-      m: [2,3] = mul(total_term, row)
-      update acc m
-    total_zero: [2] = scale(total, const=0.0)
-    total_one: [2] = one_minus(total_zero)
-    total_least: [2] = max(total, total_one)
-    inverse: [2] = reciprocal(total_least)
-    acc_share: [2,3] = mul(inverse, acc)
+    init acc: [2,3] sum
+    softmax p: [2] over edge
+      scores edge
+        s: [2] = read a
+        score s
+      for edge
+        row: [2,3] = read x[src]
+        m: [2,3] = mul(p, row)
+        update acc m
     old: [2,3] = read y
-    new: [2,3] = add(acc_share, old)
+    new: [2,3] = add(acc, old)
     store y = new
 """
-ONE_WALK_OF_GROUPS = """
+ONE_OF_GROUPS = """
   traverse node
-    init top: [2] max
-    init total: [2] sum below top
-    init acc: [2,3] sum below top
-    for edge@a
-      s: [2] = read a
-      update top s
-      total_term_below: [2] = sub(s, top)
-      total_term: [2] = exp(total_term_below)
-      update total total_term
-      row: [2,3] = read x[src]
-      m: [2,3] = mul(total_term, row)
-      update acc m
-    for edge@b
-      t: [2] = read b
-      update top t
-      total_term_2_below: [2] = sub(t, top)
-      total_term_2: [2] = exp(total_term_2_below)
-      update total total_term_2
-      row_2: [2,3] = read x[src]
-      scaled: [2,3] = scale(row_2, const=2.0)
-      m_2: [2,3] = mul(scaled, total_term_2)
-      update acc m_2
-    total_zero: [2] = scale(total, const=0.0)
-    total_one: [2] = one_minus(total_zero)
-    total_least: [2] = max(total, total_one)
-    inverse: [2] = reciprocal(total_least)
-    acc_share: [2,3] = mul(inverse, acc)
-    store y = acc_share
-"""
-WHERE_READ = """
-  traverse node
-    init top: [2] max
-    init total: [2] sum below top
-    for edge@a
-      s: [2] = read a
-      store p = s
-      update top s
-      total_term_below: [2] = sub(s, top)
-      total_term: [2] = exp(total_term_below)
-      update total total_term
-    for edge@b
-      t: [2] = read b
-      store p = t
-      update top t
-      total_term_below_2: [2] = sub(t, top)
-      total_term: [2] = exp(total_term_below_2)
-      update total total_term
-    inverse: [2] = reciprocal(total)
     init acc: [2,3] sum
-    for edge
-      share_2_power_score: [2] = read p
-      share_2_power_below: [2] = sub(share_2_power_score, top)
-      share_2_power: [2] = exp(share_2_power_below)
-      share_2: [2] = mul(share_2_power, inverse)
-      row: [2,3] = read v
-      m: [2,3] = mul(share_2, row)
-      update acc m
+    softmax p: [2] over edge
+      scores edge@a
+        s: [2] = read a
+        score s
+      scores edge@b
+        t: [2] = read b
+        score t
+      for edge@b
+        row: [2,3] = read x[src]
+        scaled: [2,3] = scale(row, const=2.0)
+        m: [2,3] = mul(scaled, p)
+        update acc m
+      for edge@a
+        row: [2,3] = read x[src]
+        m: [2,3] = mul(p, row)
+        update acc m
     store y = acc
 """
-STORED = """
+OTHER_EDGES = """
   traverse node
-    init top: [2] max
-    init total: [2] sum below top
-    for edge
-      s: [2] = read a
-      store p = s
-      update top s
-      total_term_below: [2] = sub(s, top)
-      total_term: [2] = exp(total_term_below)
-      update total total_term
-    inverse: [2] = reciprocal(total)
-    for edge
-      held_score: [2] = read p
-      held_below: [2] = sub(held_score, top)
-      held: [2] = exp(held_below)
-      share: [2] = mul(held, inverse)
-      store p = share
+    init acc: [2,3] sum
+    softmax p: [2] over edge to p
+      scores edge@a
+        s: [2] = read a
+        score s
+      scores edge@b
+        t: [2] = read b
+        score t
+      for edge
+        row: [2,3] = read v
+        m: [2,3] = mul(p, row)
+        update acc m
+    store y = acc
 """
 
 OTHER = """
@@ -224,13 +162,13 @@ CHANGES = """
 """
 
 REWRITES = {
-    "one walk": (SCORES + SHARES + SUM, ONE_WALK),
-    "one walk of groups": (SCORES_OF_GROUPS + SHARES + SUM_OF_GROUPS, ONE_WALK_OF_GROUPS),
-    "computed where read": (SCORES_OF_GROUPS + SHARES + SUM_OF_PAIRS, WHERE_READ),
-    "a product needs them": (SCORES + SHARES + SUM + PRODUCT, STORED + SUM + PRODUCT),
-    "a product needs them first": (SCORES + SHARES + PRODUCT + SUM, STORED + PRODUCT + SUM),
-    "a product is between": (SCORES + SHARES + OTHER + SUM, OTHER + ONE_WALK),
-    "a product of the scores": (SCORES + SHARES + CHANGES + SUM, STORED + CHANGES + SUM),
+    "one pass": (SOFTMAX + SUM, ONE),
+    "one pass over groups": (SOFTMAX_OF_GROUPS + SUM_OF_GROUPS, ONE_OF_GROUPS),
+    "sums over other edges": (SOFTMAX_OF_GROUPS + SUM_OF_PAIRS, OTHER_EDGES),
+    "a product needs them": (SOFTMAX + SUM + PRODUCT, SOFTMAX + SUM + PRODUCT),
+    "a product needs them first": (SOFTMAX + PRODUCT + SUM, SOFTMAX + PRODUCT + SUM),
+    "a product is between": (SOFTMAX + OTHER + SUM, OTHER + ONE),
+    "a product of the scores": (SOFTMAX + CHANGES + SUM, SOFTMAX + CHANGES + SUM),
 }
 
 
@@ -243,9 +181,10 @@ def launch_of(kernels: str) -> Launch:
     )
 
 
-def walks(launch: Launch) -> int:
-    """How many loops over edges there are."""
-    bodies = (kernel.body for kernel in launch.kernels if isinstance(kernel, Traversal))
+def passes(launch: Launch, form: Form) -> int:
+    """How many loops over edges a launch is printed with."""
+    kernels = expanded(launch, form).kernels
+    bodies = (kernel.body for kernel in kernels if isinstance(kernel, Traversal))
     return sum(isinstance(s, ForEach) for body in bodies for s in statements(body))
 
 
@@ -267,8 +206,8 @@ def check_same(before: Launch, after: Launch, graph, scale: float = 1.0) -> None
 @pytest.mark.parametrize("name", REWRITES)
 def test_what_becomes_of_a_softmax(name):
     before, after = (launch_of(text) for text in REWRITES[name])
-    assert show(one_pass(before)) == show(after)
-    assert one_pass(after) == after
+    assert show(fuse_softmax(before)) == show(after)
+    assert fuse_softmax(after) == after
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e4])
@@ -276,8 +215,69 @@ def test_what_becomes_of_a_softmax(name):
 @pytest.mark.parametrize("name", REWRITES)
 def test_it_computes_the_same(name, graph, scale):
     before = launch_of(REWRITES[name][0])
-    verify(before)
-    check_same(before, one_pass(before), GRAPHS[graph](), scale)
+    after = fuse_softmax(before)
+    for launch in (before, after, expanded(before, three_passes)):
+        verify(launch)
+    check_same(before, after, GRAPHS[graph](), scale)
+    check_same(before, expanded(before, three_passes), GRAPHS[graph](), scale)
+
+
+FORMS = """
+  traverse node
+    init p_max: [2] max
+    for edge
+      s: [2] = read a
+      store p = s
+      update p_max s
+    init p_total: [2] sum
+    for edge
+      p_score: [2] = read p
+      p_score_below: [2] = sub(p_score, p_max)
+      p_power: [2] = exp(p_score_below)
+      store p = p_power
+      update p_total p_power
+    p_inverse: [2] = reciprocal(p_total)
+    for edge
+      p_power_read: [2] = read p
+      p_share: [2] = mul(p_power_read, p_inverse)
+      store p = p_share
+"""
+RUNNING = """
+  traverse node
+    init p_max: [2] max
+    init p_total: [2] sum
+    init acc: [2,3] sum
+    for edge
+      s: [2] = read a
+      update p_max s
+      p_total_term_below: [2] = sub(s, p_max)
+      p_total_term: [2] = exp(p_total_term_below)
+      update p_total p_total_term
+      row: [2,3] = read x[src]
+      m: [2,3] = mul(p_total_term, row)
+      update acc m
+    p_total_zero: [2] = scale(p_total, const=0.0)
+    p_total_one: [2] = one_minus(p_total_zero)
+    p_total_least: [2] = max(p_total, p_total_one)
+    p_inverse: [2] = reciprocal(p_total_least)
+    acc_share: [2,3] = mul(p_inverse, acc)
+    old: [2,3] = read y
+    new: [2,3] = add(acc_share, old)
+    store y = new
+"""
+
+
+def kernels_of(launch: Launch) -> str:
+    return "  traverse" + show(launch).partition("  traverse")[2]
+
+
+def test_the_forms_that_backends_print():
+    launch = launch_of(SOFTMAX + SUM)
+    assert kernels_of(expanded(launch, three_passes)) == (FORMS + SUM).replace("\n\n", "\n")[1:]
+    running = expanded(fuse_softmax(launch), running_maximum)
+    assert kernels_of(running) == RUNNING[1:]
+    inits = {s.name: s.below for s in running.kernels[0].body if isinstance(s, Init)}
+    assert inits == {"p_max": "", "p_total": "p_max", "acc": "p_max"}
 
 
 NOT_JOINED = {
@@ -305,32 +305,14 @@ DIVIDED = SUM.replace(
 
 
 @pytest.mark.parametrize("reader", [*NOT_JOINED, "divided", "as it is"])
-def test_only_sums_of_multiples_join_the_walk(reader):
+def test_only_sums_of_multiples_join_the_pass(reader):
     readers = NOT_JOINED | {"divided": DIVIDED, "as it is": SUM}
-    before = launch_of(SCORES + SHARES + readers[reader])
+    before = launch_of(SOFTMAX + readers[reader])
     verify(before)
-    after = one_pass(before)
-    assert walks(after) == (2 if reader in NOT_JOINED else 1)
+    after = fuse_softmax(before)
+    verify(after)
+    assert passes(after, running_maximum) == (3 if reader in NOT_JOINED else 1)
     check_same(before, after, GRAPHS["isolated nodes"]())
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        ("sub(score, top)", "sub(top, score)"),
-        ("store p = power", "store p = below"),
-        ("reciprocal(total)", "exp(total)"),
-        ("      update top s", "      f: [2] = scale(s, const=2.0)\n      update top f"),
-        ("mul(held, inverse)", "mul(held, total)"),
-        ("for edge\n      held", "for edge@a\n      held"),
-    ],
-    ids=["sign", "power", "inverse", "maximum", "share", "group"],
-)
-def test_what_is_no_softmax_stays(changed):
-    text = SCORES + SHARES
-    assert changed[0] in text
-    before = parse(HEAD + text.replace(*changed))
-    assert show(one_pass(before)).partition("traverse")[2] == show(before).partition("traverse")[2]
 
 
 @pytest.mark.parametrize(
@@ -345,10 +327,11 @@ def test_what_is_no_softmax_stays(changed):
         ("hgt", 2, "dst+scores-dst", 2),
     ],
 )
-def test_walks_of_plans(layer, heads, plan, left):
+def test_passes_of_plans_on_gpus(layer, heads, plan, left):
     module = LAYERS[layer].make(AWKWARD["one relation"](), 8, heads)
-    (found,) = (v.plan for v in variants_of(adapt(module).program) if v.id == f"{plan}/b1024")
-    assert sum(walks(one_pass(launch)) for launch in found.launches) == left
+    program = adapt(module).program
+    (found,) = (v.plan for v in variants_of(program, "cuda") if v.id == f"{plan}/t64-e1024")
+    assert sum(passes(launch, running_maximum) for launch in found.launches) == left
 
 
 @pytest.mark.parametrize("heads", [1, 2])
@@ -359,11 +342,11 @@ def test_every_plan_computes_the_same(layer, heads):
         launch
         for variant in variants_of(adapt(module).program)
         for launch in variant.plan.launches
-        if one_pass(launch) != launch
+        if fuse_softmax(launch) != launch
     }
     assert launches
     for before in sorted(launches, key=show):
-        after = one_pass(before)
+        after = fuse_softmax(before)
         verify(after)
-        assert walks(after) < walks(before)
+        assert passes(after, running_maximum) < passes(before, three_passes)
         check_same(before, after, GRAPHS["isolated nodes"]())

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hetune.variants.kernel.aliases import independent, memory_of, names_of, with_kernels
 from hetune.variants.kernel.check import OPERAND_FUNCTIONS
 from hetune.variants.kernel.nodes import (
     Apply,
@@ -24,7 +23,8 @@ from hetune.variants.kernel.nodes import (
     Store,
     Traversal,
 )
-from hetune.variants.kernel.tail import with_tail, without_idle_stores
+from hetune.variants.kernel.passes.aliases import independent, memory_of, names_of, with_kernels
+from hetune.variants.kernel.passes.epilogue import with_tail, without_idle_stores
 from hetune.variants.kernel.walk import reads, touched, writes
 from hetune.variants.program.nodes import Space
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hetune.variants.kernel.aliases import memory_of
 from hetune.variants.kernel.nodes import (
     ForEach,
     Gemm,
@@ -20,6 +19,7 @@ from hetune.variants.kernel.nodes import (
     Store,
     Traversal,
 )
+from hetune.variants.kernel.passes.aliases import memory_of
 from hetune.variants.kernel.walk import reads, touched
 from hetune.variants.program.nodes import End, Space
 

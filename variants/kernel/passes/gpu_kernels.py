@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from hetune.variants.kernel.edgewise import edge_loop
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Kernel, Rows, Traversal
+from hetune.variants.kernel.passes.edge_chunks import edge_loop
 from hetune.variants.program.nodes import Space
 
 
-def together(kernels: tuple[Kernel, ...], schedule: GpuSchedule) -> list[tuple[Kernel, ...]]:
+def gpu_kernels(kernels: tuple[Kernel, ...], schedule: GpuSchedule) -> list[tuple[Kernel, ...]]:
     """The kernels in order, with walks over nodes that follow each other side by side.
 
     A launch's later kernels read what earlier ones wrote in the rows of the same node only. Walks

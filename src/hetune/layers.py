@@ -1,0 +1,39 @@
+"""What a layer of one's own is written with: see `hetune.layer_program`."""
+
+from hetune.variants.frontend.trace import (
+    Graph,
+    Value,
+    dot,
+    edge,
+    etype,
+    exp,
+    gelu,
+    layer_program,
+    leaky_relu,
+    node,
+    ntype,
+    relu,
+    shared,
+    sigmoid,
+    softmax,
+    tanh,
+)
+
+__all__ = [
+    "Graph",
+    "Value",
+    "dot",
+    "edge",
+    "etype",
+    "exp",
+    "gelu",
+    "layer_program",
+    "leaky_relu",
+    "node",
+    "ntype",
+    "relu",
+    "shared",
+    "sigmoid",
+    "softmax",
+    "tanh",
+]

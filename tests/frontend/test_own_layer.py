@@ -1,0 +1,80 @@
+"""A layer of one's own, in this file alone: compiled, chosen, explained and profiled."""
+
+import pytest
+import torch
+
+import hetune
+from hetune.layers import Graph, Value, etype, node, relu, shared
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.runner import run_campaign
+from hetune.profiling.store.problems import problems
+from hetune.profiling.store.store import Store
+from hetune.profiling.units import GraphRecipe, ProblemSpec
+from hetune.variants.errors import InputError
+from hetune.variants.frontend.program_layer import ProgramLayer
+from hetune.variants.program.labeled import LabeledProgram
+
+
+@hetune.layer_program
+def weighted(g: Graph, x: Value, w: Value, c: Value, bias: Value) -> Value:
+    """Messages with an edge weight, which their relation has."""
+    return relu(g.sum(c * (g.src(x) @ w)) + bias)
+
+
+PROGRAM = weighted(x=node(8), w=etype(8, 4), c=etype(), bias=shared(4))
+TINY = GraphRecipe("tiny", "own", "typed", (("edges", 60), ("etypes", 3), ("nodes", 20)))
+
+
+@pytest.fixture
+def graph():
+    edges = torch.randint(20, (2, 60), generator=torch.Generator().manual_seed(0))
+    return hetune.HeteroGraph(edges[0], edges[1], torch.arange(60) % 3, num_nodes=20)
+
+
+def weights():
+    draw = torch.Generator().manual_seed(1)
+    shapes = {"w": (3, 8, 4), "c": (3,), "bias": (4,)}
+    return {name: torch.randn(shape, generator=draw) for name, shape in shapes.items()}
+
+
+def test_it_is_compiled_chosen_and_explained(graph):
+    layer = hetune.compile(PROGRAM, weights=weights())
+    x = torch.randn(20, 8, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        expected = ProgramLayer(PROGRAM, weights())(x, graph)
+        for variant in layer.variants:
+            torch.testing.assert_close(layer(x, graph, variant=variant), expected)
+        torch.testing.assert_close(layer(x, graph), expected)
+    selector = hetune.Selector.load()
+    choice = selector.choose(PROGRAM, graph)
+    assert choice.id in layer.variants
+    assert selector.choose(layer, graph).id == choice.id
+    assert choice.id in str(selector.explain(PROGRAM, graph))
+
+
+def test_it_is_profiled_under_a_name_of_one_s_own(tmp_path):
+    own = LabeledProgram.of(PROGRAM, "mine")
+    with Store.open(tmp_path / "store.db") as store:
+        limits = Limits(most_rounds=7, repeats=0)
+        run_campaign([ProblemSpec(TINY, own, 1)], "own", store, limits=limits)
+        [found] = problems(store)
+    assert found.program == own
+    assert found.program.describe() == "mine 8->4"
+    assert len(found.candidates) > 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"w": torch.ones(3, 4, 8)}, r"the weight w has the shape \[3, 4, 8\]"),
+        ({"other": torch.ones(1)}, "the weights are w, c, bias, other: the program has w, c, bias"),
+    ],
+)
+def test_weights_have_to_fit(changes, message):
+    with pytest.raises(InputError, match=message):
+        hetune.compile(PROGRAM, weights={**weights(), **changes})
+
+
+def test_a_module_has_its_own_weights():
+    with pytest.raises(InputError, match="weights= is for programs"):
+        hetune.compile(torch.nn.Linear(2, 2), weights={})

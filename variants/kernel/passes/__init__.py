@@ -1,0 +1,1 @@
+"""Rewrites of kernels, facts about them, and the loops that softmaxes are printed as."""

@@ -1,0 +1,17 @@
+"""All that is fused for a device: what lowering does last with each launch of a plan."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from hetune.variants.kernel.nodes import Launch
+from hetune.variants.kernel.passes.fuse_rows import fuse_rows
+from hetune.variants.kernel.passes.fuse_softmax import fuse_softmax
+
+
+def fused(launch: Launch, device: Literal["cpu", "cuda"]) -> Launch:
+    """The launch that runs: fewer kernels, and less scratch.
+
+    CPUs find what one kernel stores in a cache, and keep softmaxes and their sums apart.
+    """
+    return fuse_rows(launch if device == "cpu" else fuse_softmax(launch))
