@@ -33,16 +33,12 @@ from hetune.clients.cli.options import (
     use_threads,
 )
 from hetune.clients.cli.sources import GraphSource, LayerSource
-from hetune.variants.backends.cpp.backend import CppBackend
-from hetune.variants.backends.triton.backend import TritonBackend
+from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.presets import preset_programs
-from hetune.variants.kernel.text import show as show_launch
-from hetune.variants.kernel.text import show_schedule
 from hetune.variants.passes.pipeline import Pass
 from hetune.variants.plan.choices import PlanChoices, schedule_id
-from hetune.variants.plan.variants import Variant, device_of, variants_of
-from hetune.variants.program.text import show as show_program
+from hetune.variants.plan.variants import Variant, device_of
 
 
 def variants(
@@ -63,7 +59,7 @@ def variants(
     if source and show is None:
         raise InputError("--source needs --show ID: it prints the code of one variant")
     program = preset_programs(layer.value, width, heads)[0]
-    found = variants_of(program, device.value)
+    found = Compiler.of(device.value).schedule(program)
     if show is None:
         _list(found)
         return
@@ -177,12 +173,7 @@ def _list(found: tuple[Variant, ...]) -> None:
 
 def _show(variant: Variant, source: bool) -> None:
     """Plain lines, for they are read by parsers and compilers as well."""
-    typer.echo(f"# {variant.id}\n\n{show_program(variant.plan.program)}")
-    backend = CppBackend() if device_of((variant,)) == "cpu" else TritonBackend()
-    for launch, schedule in zip(variant.plan.launches, variant.schedules, strict=True):
-        typer.echo(f"{show_launch(launch).rstrip()}\n{show_schedule(schedule)}\n")
-        if source:
-            typer.echo(backend.source(launch, schedule).text)
+    typer.echo(Compiler.of(device_of((variant,))).show(variant, source=source))
 
 
 def pass_text(step: Pass) -> str:

@@ -17,7 +17,7 @@ REWRITES = {
           return out
         """,
         """
-        program p(x: node[4] feature, w: etype[4,3]) groups(d, s)
+        program p(x: node[4] feature, w: etype[4,3]) groups(d: fewer_dst, s: fewer_src)
           xs_s: edge@s[4] = take x edge@s src
           h_s: edge@s[3] = linear xs_s w
           out_s: node[3] = sum h_s node
@@ -39,7 +39,7 @@ REWRITES = {
           return out
         """,
         """
-        program p(x: node[4] feature, w: etype[4,3], b: etype[3]) groups(d, s)
+        program p(x: node[4] feature, w: etype[4,3], b: etype[3]) groups(d: fewer_dst, s: fewer_src)
           xs_s: edge@s[4] = take x edge@s src
           h_s: edge@s[3] = linear xs_s w
           i_s: edge@s[3] = add h_s b
@@ -66,7 +66,7 @@ REWRITES = {
           return out
         """,
         """
-        program p(x: node[4] feature, w: etype[4,3]) groups(d, s)
+        program p(x: node[4] feature, w: etype[4,3]) groups(d: fewer_dst, s: fewer_src)
           c_s: dst_pair@s[] = count dst_pair@s
           i_s: dst_pair@s[] = reciprocal c_s
           share_s: edge@s[] = take i_s edge@s
@@ -99,7 +99,11 @@ REWRITES = {
           return out
         """,
         """
-        program p(x: node[4] feature, c: edge[2,1] feature, w: etype[4,2,3]) groups(d, s)
+        program p(
+          x: node[4] feature,
+          c: edge[2,1] feature,
+          w: etype[4,2,3],
+        ) groups(d: fewer_dst, s: fewer_src)
           c_s: edge@s[2,1] = take c edge@s
           t_s: dst_pair@s[2,1] = sum c_s dst_pair
           r_s: dst_pair@s[2] = reshape t_s [2]
@@ -144,7 +148,7 @@ REWRITES = {
           return out
         """,
         """
-        program p(x: node[4] feature, s: edge[] feature, w: etype[4,3]) groups(d, s)
+        program p(x: node[4] feature, s: edge[] feature, w: etype[4,3]) groups(d: fewer_dst, s: fewer_src)
           a: edge[] = softmax s node
           a_s: edge@s[] = take a edge@s
           xs_s: edge@s[4] = take x edge@s src
@@ -158,7 +162,7 @@ REWRITES = {
           out_d: node[3] = sum m_d node
           out: node[3] = add out_d out_s
           return out
-        """,
+        """,  # noqa: E501
     ),
     "scores are merged again": (
         SplitScores(),
@@ -173,7 +177,7 @@ REWRITES = {
           return out
         """,
         """
-        program p(x: node[4] feature, w: etype[4,4]) groups(d, s)
+        program p(x: node[4] feature, w: etype[4,4]) groups(d: fewer_dst, s: fewer_src)
           xs_s: edge@s[4] = take x edge@s src
           k_s: edge@s[4] = linear xs_s w
           xd_s: edge@s[4] = take x edge@s dst

@@ -256,7 +256,7 @@ def test_a_result_that_is_there_already_is_copied(line):
 def test_softmaxes_and_counts_of_a_group():
     program = parse(
         dedent("""
-        program p(c: edge[] feature) groups(d, s)
+        program p(c: edge[] feature) groups(d: fewer_dst, s: fewer_src)
           cs: edge@s[] = take c edge@s
           a: edge@s[] = softmax cs node
           b: edge@s[] = softmax cs dst_pair
@@ -276,19 +276,40 @@ def test_softmaxes_and_counts_of_a_group():
         assert relative_error(found, expected) <= TOLERANCE
 
 
-def test_there_are_no_other_groups():
+HYBRID = """
+program p(x: node[4] feature, w: etype[4,3], u: etype[4,3]) groups(few: fewer_dst, many{rule})
+  xf: edge@few[4] = take x edge@few src
+  mf: edge@few[3] = linear xf w
+  pm: src_pair@many[4] = take x src_pair@many src
+  hm: src_pair@many[3] = linear pm u
+  mm: edge@many[3] = take hm edge@many
+  m: edge[3] = merge mf mm
+  out: node[3] = sum m node
+  return out
+"""
+
+
+def test_groups_are_what_their_rules_say_whatever_they_are_called():
+    program = parse(HYBRID.format(rule=": fewer_src"))
+    graph = AWKWARD["source hub"]()
+    values = random_parameters(program, graph)
+    held = Domain(graph).groups
+    expected = interpret(program, values, graph, {"few": held["d"], "many": held["s"]})
+    assert relative_error(run_plan(lower(program), values, graph), expected) <= TOLERANCE
+
+
+def test_a_group_needs_a_rule():
     with pytest.raises(ProgramError) as caught:
-        plan_of(
-            """
-            program p(c: edge[] feature) groups(g)
-              cg: edge@g[] = take c edge@g
-              out: node[] = sum cg node
-              return out
-            """
-        )
+        lower(parse(HYBRID.format(rule="")))
     assert str(caught.value) == (
-        "program 'p' has the groups g: plans know 's' and 'd' alone, rename them"
+        "program 'p' does not say which edge types are in the groups many: give them rules, e.g. "
+        "groups(many: fewer_src)"
     )
+
+
+def test_merged_groups_hold_each_edge_type_once():
+    with pytest.raises(ProgramError, match="'m' merges do not hold each edge type once"):
+        lower(parse(HYBRID.format(rule=": fewer_dst")))
 
 
 @pytest.mark.parametrize(

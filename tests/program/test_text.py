@@ -15,6 +15,7 @@ from hetune.variants.program.nodes import (
     Dot,
     Einsum,
     End,
+    Group,
     Let,
     Linear,
     Map,
@@ -23,6 +24,7 @@ from hetune.variants.program.nodes import (
     Program,
     Reduce,
     Reshape,
+    Rule,
     Softmax,
     Space,
     Take,
@@ -74,14 +76,14 @@ def test_type(type_, text):
 
 def test_program():
     text = """\
-program rgcn(x: node[8] feature, w: etype[8,4]) groups(s, d)
+program rgcn(x: node[8] feature, w: etype[8,4]) groups(s: fewer_src, d)
   xs: edge[8] = take x edge src
   hs: edge[4] = linear xs w
   out: node[4] = sum hs node
   return out
 """
     program = parse(text)
-    assert program.groups == ("s", "d")
+    assert program.groups == (Group("s", Rule.FEWER_SRC), Group("d"))
     assert [param.role for param in program.params] == ["feature", "weight"]
     assert show(program) == text
 
@@ -157,7 +159,7 @@ programs = st.builds(
     st.lists(st.builds(Param, names, types, st.sampled_from(["feature", "weight"]))).map(tuple),
     st.lists(st.builds(Let, names, types, ops)).map(tuple),
     st.lists(names, min_size=1, max_size=3).map(tuple),
-    st.lists(names).map(tuple),
+    st.lists(st.builds(Group, names, st.sampled_from([None, *Rule]))).map(tuple),
 )
 
 

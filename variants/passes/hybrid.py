@@ -11,6 +11,7 @@ from hetune.variants.program.nodes import (
     ALL_EDGES,
     Count,
     Dot,
+    Group,
     Linear,
     Map,
     Merge,
@@ -18,6 +19,7 @@ from hetune.variants.program.nodes import (
     Program,
     Reduce,
     Reshape,
+    Rule,
     Space,
     Take,
     is_sum,
@@ -25,10 +27,9 @@ from hetune.variants.program.nodes import (
     with_operands,
 )
 
-SRC_SIDE = "s"
-"""Edge types with fewer (src, etype) than (dst, etype) pairs."""
-DST_SIDE = "d"
-"""All other edge types."""
+SIDES = tuple(Group(rule.value, rule) for rule in Rule)
+"""Edge types with fewer (src, etype) than (dst, etype) pairs, and all others."""
+SRC_SIDE, DST_SIDE = (group.name for group in SIDES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ def _split_sum(builder: Builder, op: Op, hint: str) -> str | None:
         return None
     if messages_of(builder, op.x) is None:
         return None
+    _declare_sides(builder)
     source, destination = (
         builder.emit(with_operands(op, (_restrict(builder, op.x, group),)), f"{hint}_{group}")
         for group in (SRC_SIDE, DST_SIDE)
@@ -64,6 +66,7 @@ def _split_sum(builder: Builder, op: Op, hint: str) -> str | None:
 def _split_score(builder: Builder, op: Op, hint: str) -> str | None:
     if not isinstance(op, Dot) or score_of(builder, op) is None or not _all_edges(builder, op.x):
         return None
+    _declare_sides(builder)
     parts = tuple(
         builder.emit(
             with_operands(op, tuple(_restrict(builder, a, group) for a in operands(op))),
@@ -72,6 +75,11 @@ def _split_score(builder: Builder, op: Op, hint: str) -> str | None:
         for group in (SRC_SIDE, DST_SIDE)
     )
     return builder.emit(Merge(parts), hint)
+
+
+def _declare_sides(builder: Builder) -> None:
+    for group in SIDES:
+        builder.declare(group)
 
 
 def _all_edges(builder: Builder, name: str) -> bool:

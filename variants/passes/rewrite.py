@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from hetune.variants.errors import ProgramError
 from hetune.variants.program.nodes import (
     ALL_EDGES,
     Count,
+    Group,
     Let,
     Op,
     Param,
@@ -21,11 +23,23 @@ from hetune.variants.program.verify import infer
 class Builder:
     """Collects values, giving equal operators one name (common subexpressions, for free)."""
 
-    def __init__(self, params: Iterable[Param]) -> None:
+    def __init__(self, params: Iterable[Param], groups: Iterable[Group] = ()) -> None:
         self.params = tuple(params)
+        self._groups: dict[str, Group] = {}
+        for group in groups:
+            self.declare(group)
         self.types: dict[str, Type] = {param.name: param.type for param in self.params}
         self.ops: dict[str, Op] = {}
         self._names: dict[Op, str] = {}
+
+    def declare(self, group: Group) -> None:
+        """Makes a group known that values may be of.
+
+        Raises:
+            ProgramError: There is another one of its name.
+        """
+        if self._groups.setdefault(group.name, group) != group:
+            raise ProgramError(f"there are two groups {group.name!r}: rename one")
 
     def op(self, name: str) -> Op | None:
         """The operator that defines a value; None for a parameter."""
@@ -53,11 +67,10 @@ class Builder:
         lets = tuple(
             Let(name, self.types[name], op) for name, op in self.ops.items() if name in live
         )
-        groups = {let.type.group for let in lets}
-        groups |= {let.op.group for let in lets if isinstance(let.op, Count)}
-        return Program(
-            program.name, self.params, lets, results, tuple(sorted(groups - {ALL_EDGES}))
-        )
+        used = {let.type.group for let in lets}
+        used |= {let.op.group for let in lets if isinstance(let.op, Count)}
+        groups = tuple(self._groups[name] for name in sorted(used - {ALL_EDGES}))
+        return Program(program.name, self.params, lets, results, groups)
 
 
 Rule = Callable[[Builder, Op, str], str | None]
@@ -67,7 +80,7 @@ what replaces it, or None to keep it."""
 
 def rewrite(program: Program, rule: Rule) -> Program:
     """Applies a rule to every value, operands first. Also removes equal and dead values."""
-    builder = Builder(program.params)
+    builder = Builder(program.params, program.groups)
     renamed = {param.name: param.name for param in program.params}
     for let in program.lets:
         op = with_operands(let.op, tuple(renamed[name] for name in operands(let.op)))

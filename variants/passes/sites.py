@@ -64,7 +64,7 @@ class AtSite:
         """Applies the pass."""
         part = run_passes(self.passes, only(program, self.site))
         results = dict(zip(self.site, part.results, strict=True))
-        builder = Builder(program.params)
+        builder = Builder(program.params, (*program.groups, *part.groups))
         renamed = {param.name: param.name for param in program.params}
         made: dict[str, str] = {}
         # Sites keep their names, by which later passes find them.

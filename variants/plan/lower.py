@@ -30,11 +30,11 @@ from hetune.variants.kernel.nodes import (
     Update,
 )
 from hetune.variants.kernel.passes.fuse import fused
-from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
 from hetune.variants.passes.product import multiply_chain
 from hetune.variants.passes.rewrite import users
 from hetune.variants.plan.body import Body
 from hetune.variants.plan.facts import constants, zero_without_edges
+from hetune.variants.plan.groups import by_rule
 from hetune.variants.plan.launches import form_launches, with_scratch
 from hetune.variants.plan.nodes import Plan, View
 from hetune.variants.plan.terms import Term, TermKind, terms_of
@@ -75,17 +75,11 @@ def lower(
             results are kept (which suits thousands of relations).
 
     Raises:
-        ProgramError: It has groups that no graph is split into, or its result is in no node rows.
+        ProgramError: It has a group without a rule, or no kernel computes it yet.
     """
-    unknown = set(program.groups) - {SRC_SIDE, DST_SIDE}
-    if unknown:
-        raise ProgramError(
-            f"program {program.name!r} has the groups {', '.join(sorted(unknown))}: plans know "
-            f"{SRC_SIDE!r} and {DST_SIDE!r} alone, rename them"
-        )
     if reason := limitation(program):
         raise ProgramError(f"no kernel computes the program {program.name!r} yet: {reason}")
-    return Lowering(program, fuse_sums, separate_products).plan(device)
+    return Lowering(by_rule(program), fuse_sums, separate_products).plan(device)
 
 
 class Lowering:

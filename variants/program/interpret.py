@@ -157,12 +157,13 @@ class _Machine:
         groups: dict[str, tuple[int, ...]],
         dtype: torch.dtype,
     ) -> None:
-        missing = [group for group in program.groups if group not in groups]
+        names = [group.name for group in program.groups]
+        missing = [name for name in names if name not in groups]
         if missing:
             raise InputError(f"no edge types for the groups {', '.join(missing)}: pass groups=")
         self._graph = graph
         self._dtype = dtype
-        self._rows = {name: _Rows(graph, groups[name]) for name in program.groups}
+        self._rows = {name: _Rows(graph, groups[name]) for name in names}
         self._rows[ALL_EDGES] = _Rows(graph, None)
 
     def checked(self, param: Param, value: Tensor) -> Tensor:

@@ -48,7 +48,24 @@ class End(StrEnum):
 
 
 ALL_EDGES = ""
-"""The group of all edge types. Other groups are named sets of edge types, chosen per graph."""
+"""The group of all edge types. Other groups are named sets of edge types: see `Group`."""
+
+
+class Rule(StrEnum):
+    """Which edge types a group holds; decided of each on every graph. Kernels know its value."""
+
+    FEWER_SRC = "s"
+    """Those with fewer (src, etype) than (dst, etype) pairs."""
+    FEWER_DST = "d"
+    """All others: ties go to the destination, which needs no rows of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A set of edge types; without a rule, whoever runs the program says which."""
+
+    name: str
+    rule: Rule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +285,7 @@ class Program:
     params: tuple[Param, ...]
     lets: tuple[Let, ...]
     results: tuple[str, ...]
-    groups: tuple[str, ...] = ()
+    groups: tuple[Group, ...] = ()
 
     @property
     def result(self) -> str:

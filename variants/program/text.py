@@ -27,6 +27,7 @@ from hetune.variants.program.nodes import (
     Dot,
     Einsum,
     End,
+    Group,
     Let,
     Linear,
     Map,
@@ -36,6 +37,7 @@ from hetune.variants.program.nodes import (
     Program,
     Reduce,
     Reshape,
+    Rule,
     Softmax,
     Space,
     Take,
@@ -49,13 +51,18 @@ _Item = TypeVar("_Item")
 def show(program: Program) -> str:
     """The program as text, ending in a newline; equal programs have equal text."""
     params = [show_param(param) for param in program.params]
-    groups = f" groups({', '.join(program.groups)})" if program.groups else ""
+    groups = f" groups({', '.join(map(show_group, program.groups))})" if program.groups else ""
     head = f"program {program.name}({', '.join(params)}){groups}"
     if len(head) > _LINE_LENGTH:
         lines = "".join(f"  {param},\n" for param in params)
         head = f"program {program.name}(\n{lines}){groups}"
     body = [f"  {show_let(let)}" for let in program.lets]
     return "\n".join([head, *body, f"  return {', '.join(program.results)}"]) + "\n"
+
+
+def show_group(group: Group) -> str:
+    """``s: fewer_src``."""
+    return group.name if group.rule is None else f"{group.name}: {group.rule.name.lower()}"
 
 
 def show_param(param: Param) -> str:
@@ -171,9 +178,9 @@ class _Parser:
         self._expect("name", "program")
         name = self._expect("name").text
         params = self._listed(self._param)
-        groups: tuple[str, ...] = ()
+        groups: tuple[Group, ...] = ()
         if self._accept("groups"):
-            groups = self._listed(lambda: self._expect("name").text)
+            groups = self._listed(self._group)
         self._skip_lines()
         lets: list[Let] = []
         while not self._accept("return"):
@@ -185,6 +192,18 @@ class _Parser:
         self._skip_lines()
         self._expect("end")
         return Program(name, params, tuple(lets), tuple(results), groups)
+
+    def _group(self) -> Group:
+        name = self._expect("name").text
+        if not self._accept(":"):
+            return Group(name)
+        token = self._expect("name")
+        rules = {rule.name.lower(): rule for rule in Rule}
+        if token.text not in rules:
+            raise ProgramError(
+                f"line {token.line}: no rule is called {token.text!r}; there are {', '.join(rules)}"
+            )
+        return Group(name, rules[token.text])
 
     def _param(self) -> Param:
         name = self._expect("name").text

@@ -45,6 +45,7 @@ def verify(program: Program) -> None:
     """
     _check_name(program.name, "the program's name")
     _check_groups(program)
+    known = {ALL_EDGES, *(group.name for group in program.groups)}
     types: dict[str, Type] = {}
     for param in program.params:
         _check_new(param.name, types)
@@ -58,7 +59,7 @@ def verify(program: Program) -> None:
         except ProgramError as error:
             raise ProgramError(f"{where}: {error}") from None
         group = let.op.group if isinstance(let.op, Count) else found.group
-        if group not in (ALL_EDGES, *program.groups):
+        if group not in known:
             raise ProgramError(f"{where}: the program has no group {group!r}: add it to its groups")
         if found != let.type:
             raise ProgramError(
@@ -90,9 +91,10 @@ def _check_new(name: str, types: Mapping[str, Type]) -> None:
 
 
 def _check_groups(program: Program) -> None:
-    for i, group in enumerate(program.groups):
+    names = [group.name for group in program.groups]
+    for i, group in enumerate(names):
         _check_name(group, "a group's name")
-        if group in program.groups[:i]:
+        if group in names[:i]:
             raise ProgramError(f"group {group!r} is listed twice: list it once")
 
 

@@ -18,10 +18,9 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.kernel.nodes import Launch, Rows
-from hetune.variants.passes.hybrid import DST_SIDE, SRC_SIDE
 from hetune.variants.plan.choices import Side
 from hetune.variants.plan.sides import side_of
-from hetune.variants.program.nodes import ALL_EDGES, Space, Type
+from hetune.variants.program.nodes import ALL_EDGES, Rule, Space, Type
 
 _GROUPS = GraphSlot[None, dict[str, tuple[int, ...]]]()
 _SIDES = GraphSlot[None, Side]()
@@ -38,19 +37,13 @@ class RelationSums(NamedTuple):
 def split_relations(
     graph: HeteroGraph, device: torch.device | None = None
 ) -> dict[str, tuple[int, ...]]:
-    """The edge types to transform on their source side, and the others.
-
-    An edge type goes where it has fewer distinct (node, etype) pairs; ties go to the destination,
-    which needs no rows of its own.
-    """
+    """The edge types that each rule of a group holds, by what kernels call it."""
 
     def build() -> dict[str, tuple[int, ...]]:
         stats = _index(graph, device).relation_stats
-        source = stats.src_pairs < stats.dst_pairs
-        return {
-            SRC_SIDE: tuple(source.nonzero()[0].tolist()),
-            DST_SIDE: tuple((~source).nonzero()[0].tolist()),
-        }
+        at_source = stats.src_pairs < stats.dst_pairs
+        held = {Rule.FEWER_SRC: at_source, Rule.FEWER_DST: ~at_source}
+        return {rule.value: tuple(types.nonzero()[0].tolist()) for rule, types in held.items()}
 
     return graph.state.of(_GROUPS, None, build)
 
@@ -149,7 +142,9 @@ class Domain:
         """Where hybrid plans transform all of the graph's edge types, if on one side alone."""
 
         def found() -> Side:
-            return side_of(self.rows(Space.EDGE, SRC_SIDE) / max(self.graph.num_edges, 1))
+            return side_of(
+                self.rows(Space.EDGE, Rule.FEWER_SRC.value) / max(self.graph.num_edges, 1)
+            )
 
         return self.graph.state.of(_SIDES, None, found)
 
