@@ -13,7 +13,7 @@ from hetune.costmodel.evaluate.report import MODEL, Report, evaluate
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.store.problems import Selection, select
-from hetune.profiling.store.store import Store
+from hetune.profiling.store.store import ALL, Store
 from hetune.profiling.train import report_of
 from hetune.variants.errors import InputError, ModelError
 
@@ -105,9 +105,16 @@ def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> Se
 
     Raises:
         NothingUnseenError: It knows nothing of others.
+        InputError: It has no measurements of the machine.
         StoreError: As `Store.measurements`.
     """
     known = {family for model in models for family in model.manifest.data.graph_families}
+    machines = {known.digest for known in store.machines()}
+    if machine not in {None, ALL, *machines}:
+        raise InputError(
+            f"{store.place} holds no measurements of the machine {machine!r}: leave it out, or "
+            f"name one of {', '.join(sorted(machines)) or 'another store'}"
+        )
     device = models[0].manifest.device
     found = select(store, machine, device=device)
     left = tuple(problem for problem in found.problems if problem.family not in known)
