@@ -174,7 +174,7 @@ def test_a_record_that_makes_no_sense_is_named_or_left_out(store, path, tmp_path
     table = table.set_column(at, "samples", pa.array(samples, pa.list_(pa.float64())))
     pq.write_table(table.cast(parquet.SCHEMA), path)
     with Store.open(tmp_path / "new.db") as new:
-        with pytest.raises(StoreError, match="record 2 makes no sense .*--on-error skip"):
+        with pytest.raises(StoreError, match=r"record 2 makes no sense .*--on-error skip"):
             import_parquet(new, path)
         assert import_parquet(new, path, on_error="skip") == Added(2, 0)
     assert "record 2 makes no sense" in caplog.text
