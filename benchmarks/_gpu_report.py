@@ -65,9 +65,7 @@ def _joined(
 def _row(cell: Mapping[str, Any], ratios: dict[str, list[float]]) -> str:
     """Adds the cell's ratios, too."""
     known = {c["name"]: c for c in cell["candidates"] if c["status"] == "ok"}
-    # Results of before 26 November 2026 name plans without a schedule.
-    best = cell["best_plan"]
-    plan = cell["plans"].get(best) or cell["plans"][best.rpartition("/")[0]]
+    plan = cell["plans"][cell["best_plan"]]
     own = {"best plan": {**plan, "ratio": 1.0}}
     own |= {name: known[f"hetune/{name}"] for name in _OWN if f"hetune/{name}" in known}
     peers = [

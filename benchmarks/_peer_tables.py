@@ -10,7 +10,6 @@ Cell = dict[str, Any]
 LAYERS = {"rgcn": "RGCN", "rgat": "RGAT", "hgt": "HGT"}
 PYG = {"rgcn": "pyg/RGCNConv", "rgat": "pyg/RGATConv", "hgt": "pyg/HGTConv"}
 _OWN, _LEAST = "hetune/compile", "hetune/least memory"
-PEERS = ("PyG", "DGL", "expert", "smaller side", "fastest peer")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -20,14 +19,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def slowdown(cell: Cell, peer: str) -> float | None:
-    """Median time of one of `PEERS` over hetune's; None if it has no time."""
+    """Median time of PyG, DGL, expert or fastest peer over hetune's; None if it has no time."""
     found = times(cell)
     own = found.get(_OWN)
     match peer:
         case "PyG":
             taken = found.get(PYG[cell["layer"]])
-        case "smaller side":
-            taken = found.get(BORROWED)
         case "fastest peer":
             taken = best[1] if (best := best_peer(cell)) else None
         case _:
@@ -63,22 +60,6 @@ def layers_table(cells: Sequence[Cell], peers: Sequence[str]) -> str:
     return table(["", *peers], rows)
 
 
-def graphs_table(cells: Sequence[Cell], layer: str) -> str:
-    """A layer's slowdowns graph by graph."""
-    members = chosen(cells, layer)
-    peers = [p for p in PEERS if mean(members, p) is not None]
-    rows = [
-        [
-            cell["graph"],
-            f"{times(cell)[_OWN]:.2f}",
-            *(shown(slowdown(cell, p)) or "did not run" for p in peers),
-        ]
-        for cell in members
-    ]
-    last = ["geometric mean", "", *(shown(mean(members, p)) for p in peers)]
-    return table([LAYERS[layer], "hetune, ms", *peers], [*rows, last])
-
-
 def machines_table(machines: dict[str, Sequence[Cell]]) -> str:
     """Geometric means by layer and peer, a column for each machine."""
     rows = [
@@ -91,29 +72,26 @@ def machines_table(machines: dict[str, Sequence[Cell]]) -> str:
 
 
 def widths_table(cells: Sequence[Cell], heads: Sequence[Cell], graphs: Sequence[str]) -> str:
-    """By layer and width, on graphs that were measured at all of them."""
+    """Slowdown of the fastest peer by layer and width, on graphs that were measured at all."""
     rows = []
-    peers = ("PyG", "DGL", "fastest peer")
     for layer in LAYERS:
-        for width in (32, 64, 128):
-            members = chosen(cells, layer, width, 1, graphs)
-            rows.append([LAYERS[layer], str(width), *(_spread(members, p) for p in peers)])
-        if members := chosen(heads, layer, 64, 4, graphs):
-            rows.append([LAYERS[layer], "64, 4 heads", *(_spread(members, p) for p in peers)])
-    return table(["layer", "width", *peers], rows)
+        members = [chosen(cells, layer, width, 1, graphs) for width in (32, 64, 128)]
+        members.append(chosen(heads, layer, 64, 4, graphs))
+        rows.append([LAYERS[layer], *(_spread(m, "fastest peer") for m in members)])
+    return table(["", "width 32", "width 64", "width 128", "width 64, 4 heads"], rows)
 
 
 def compile_table(cells: Sequence[Cell]) -> str:
-    """PyG's layers as they are and under torch.compile, by width."""
-    names = [name for layer in LAYERS for name in _pyg_names(cells, layer)]
+    """PyG's layers as they are and under torch.compile, at width 64."""
+    found = [times(c) for c in cells if c["width"] == 64]
     rows = []
-    for name in names:
-        row = [name.removeprefix("pyg/").replace("+compile", ", compiled")]
-        for width in (32, 64, 128):
-            found = [times(c) for c in cells if c["width"] == width]
-            row.append(_range([t[name] / t[_OWN] for t in found if name in t and _OWN in t], 5))
-        rows.append(row)
-    return table(["PyG's layer", "width 32", "width 64", "width 128"], rows)
+    for name in (name for layer in LAYERS for name in _pyg_names(cells, layer)):
+        both = [
+            _range([t[n] / t[_OWN] for t in found if n in t and _OWN in t], 5)
+            for n in (name, f"{name}+compile")
+        ]
+        rows.append([name.removeprefix("pyg/"), *both])
+    return table(["PyG's layer", "as it is", "compiled"], rows)
 
 
 def memory_table(cells: Sequence[Cell]) -> str:
@@ -125,15 +103,14 @@ def memory_table(cells: Sequence[Cell]) -> str:
         heads = f", {cell['heads']} heads" if cell["heads"] > 1 else ""
         rows.append(
             [
-                f"{LAYERS[cell['layer']]}, width {cell['width']}{heads}",
+                f"{LAYERS[cell['layer']]} {cell['width']}{heads}",
                 cell["graph"],
-                *(f"{b / 1e6:.1f}" if b else "" for b in (peak[_OWN], least, base)),
+                *(f"{b / 1e6:.1f}" for b in (peak[_OWN], base)),
                 f"{memory_ratio(cell):.2f}",
                 f"{least / base:.2f}" if least and base else "",
             ]
         )
-    header = ["layer", "graph", "hetune, MB", "least, MB", "PyG, MB", "hetune / PyG", "least / PyG"]
-    return table(header, rows)
+    return table(["layer", "graph", "hetune, MB", "PyG, MB", "ratio", "least"], rows)
 
 
 def roofline_table(machines: dict[str, Sequence[Cell]]) -> str:
@@ -154,7 +131,7 @@ def roofline_table(machines: dict[str, Sequence[Cell]]) -> str:
 
 def _pyg_names(cells: Sequence[Cell], layer: str) -> list[str]:
     found = (c["name"] for cell in cells if cell["layer"] == layer for c in cell["candidates"])
-    return sorted({name for name in found if name.startswith("pyg/")})
+    return sorted({name for name in found if name.startswith("pyg/") and "+" not in name})
 
 
 def _spread(cells: Sequence[Cell], peer: str) -> str:

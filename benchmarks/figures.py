@@ -5,7 +5,7 @@
 
 What stands between `<!-- figures: NAME ARGUMENTS -->` and `<!-- /figures -->` is replaced: NAME is
 one of `FIGURES`, arguments are separated by `;`. `value FILE; key/key; .3f` prints one number.
-The picture of slowdowns is written to docs/slowdown.svg.
+The pictures of slowdowns are written to docs/slowdown.svg and docs/slowdown-by-graph.svg.
 """
 
 import argparse
@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import _peer_tables as peers
-from _slowdown_picture import picture
+from _slowdown_picture import by_graph, by_layer
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURE = Path("docs/slowdown.svg")
 MACHINES = {"zen5": "Zen 5", "zen4": "Zen 4", "xeon": "Xeon", "zen3": "Zen 3", "h100": "H100",
             "h200": "H200"}  # fmt: skip
 _CPUS = ("zen5", "xeon", "zen4", "zen3")
@@ -58,20 +57,18 @@ def least() -> str:
     return f"{min(r for r in ratios if r is not None):.2f}x"
 
 
-def choosers(name: str) -> str:
-    """How well each chooser chooses."""
-    scores = result(name)["scores"]
-    order = sorted((s["regret"], n) for n, s in scores.items() if n != "oracle")
+def choosers() -> str:
+    """How well each chooser chooses: all on Zen 4, the regret on the other machines."""
+    main, *others = (result(f"selection_{m}")["scores"] for m in ("zen4", "zen5", "zen3"))
     rows = []
-    for _, chooser in order:
-        s = scores[chooser]
-        shares = f"{s['worse']:.0%}", f"{s['clearly_worse']:.1%}"
-        label = "vanilla" if chooser == "default" else chooser
-        rows.append(
-            [label, f"{s['regret']:.3f}", f"{s['regret_p95']:.3f}", *shares, f"{s['worst']:.2f}x"]
-        )
-    header = ["chooser", "regret", "95th percentile", "slower than the best fixed variant",
-              "clearly so", "at worst"]  # fmt: skip
+    for chooser, s in sorted(main.items(), key=lambda each: each[1]["regret"]):
+        if chooser != "oracle":
+            numbers = f"{s['regret']:.3f}", f"{s['regret_p95']:.3f}", f"{s['clearly_worse']:.1%}"
+            elsewhere = (f"{scores[chooser]['regret']:.3f}" for scores in others)
+            label = "vanilla" if chooser == "default" else chooser
+            rows.append([label, *numbers, f"{s['worst']:.2f}x", *elsewhere])
+    header = ["chooser", "regret", "95th percentile", "clearly slower", "at worst",
+              "Zen 5: regret", "Zen 3: regret"]  # fmt: skip
     return peers.table(header, rows)
 
 
@@ -139,47 +136,18 @@ def serving() -> str:
 
 
 def joining() -> str:
-    """Requests that are answered together."""
+    """Requests of 32 clients that are answered together."""
     rows = [
-        [
-            f"{c['edges']:,}",
-            c["model"],
-            str(c["clients"]),
-            *(_load(c[n]) for n in ("apart", "together")),
-        ]
+        [f"{c['edges']:,}", c["model"], *(_load(c[n]) for n in ("apart", "together"))]
         for c in result("batching_zen5")["http"]
-        if c["clients"] > 1
+        if c["clients"] == 32
     ]
-    header = ["edges", "layers", "clients", "apart: requests/s; p99", "together: requests/s; p99"]
-    return peers.table(header, rows)
-
-
-def rows_transformed() -> str:
-    """Rows that meet a weight, as a share of the edges."""
-    kinds = ("src_pairs", "dst_pairs", "hybrid", "bound")
-    found = result("variants_zen5")["transformed_rows"]
-    rows = [[name, *(f"{c[k] / c['edges']:.3f}" for k in kinds)] for name, c in found.items()]
-    return peers.table(["graph", "source pairs", "destination pairs", "hybrid", "bound"], rows)
-
-
-def files() -> str:
-    """All results: machine, date and commit."""
-    rows = []
-    for path in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
-        held = result(path.stem)
-        cells = held.get("cells", [])
-        commits = {c.get("commit") for c in cells} - {None} or {held.get("commit")}
-        machine = MACHINES[path.stem.rpartition("_")[2]]
-        script = path.stem.rpartition("_")[0]
-        names = ", ".join(f"`{c[:7]}`" for c in sorted(map(str, commits)))
-        rows.append([f"`{path.name}`", script, machine, names])
-    return peers.table(["file", "benchmark", "machine", "commit"], rows)
+    return peers.table(["edges", "layers", "one by one: requests/s; p99", "together"], rows)
 
 
 FIGURES: dict[str, Callable[..., str]] = {
     "value": value,
     "layers": lambda machine: peers.layers_table(_cells(machine), ("PyG", "DGL", "fastest peer")),
-    "graphs": lambda machine, layer: peers.graphs_table(_cells(machine), layer),
     "machines": lambda: peers.machines_table(_machines()),
     "widths": lambda: peers.widths_table(_cells("zen5"), _cells("xeon"), _AT_ALL_WIDTHS),
     "compiled": lambda: peers.compile_table(_cells("compile_xeon")),
@@ -194,8 +162,6 @@ FIGURES: dict[str, Callable[..., str]] = {
     "choosing": choosing,
     "serving": serving,
     "joining": joining,
-    "rows": rows_transformed,
-    "files": files,
 }
 
 
@@ -217,7 +183,9 @@ def outputs() -> dict[Path, str]:
     documents = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     texts = {path: path.read_text("utf-8") for path in documents}
     found = {path: filled(text) for path, text in texts.items() if _MARKED.search(text)}
-    return {**found, ROOT / PICTURE: picture(_cells("zen4"))}
+    docs, cells = ROOT / "docs", _cells("zen4")
+    pictures = {"slowdown.svg": by_layer(cells), "slowdown-by-graph.svg": by_graph(cells)}
+    return {**found, **{docs / name: text for name, text in pictures.items()}}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -38,6 +38,7 @@ def start_warm(widths: list[int]) -> dict[str, float]:
 
     phase("import torch")
     import hetune.variants.runtime.build as ahead
+    from hetune.variants.compiler.pipeline import Compiler
     from hetune.variants.plan.variants import variants_of
     from hetune.variants.registry import default_registry
 
@@ -45,7 +46,7 @@ def start_warm(widths: list[int]) -> dict[str, float]:
     programs = [p for layer in ahead.LAYERS for width in widths for p in _programs(layer, width)]
     variants = [variant for program in programs for variant in variants_of(program)]
     phase("plan")
-    sources = ahead.sources_of(variants)
+    sources = Compiler.of("cpu").emit(variants)
     phase("print sources")
     registry = default_registry()
     assert registry.toolchain

@@ -12,12 +12,12 @@ from torch import Tensor
 import hetune
 from hetune.profiling.measure.rounds import interleave
 from hetune.profiling.measure.timing import Timing
+from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import CompileError, VariantError
 from hetune.variants.graph.threads import kernel_threads, using_threads
 from hetune.variants.plan.choices import VANILLA
 from hetune.variants.plan.variants import Variant
 from hetune.variants.registry import default_registry
-from hetune.variants.runtime.build import sources_of
 
 TOLERANCE = 1e-4
 """Two variants, each within 1e-5 of the truth, never differ by this much."""
@@ -124,7 +124,8 @@ def compile_ahead(variants: list[Variant], progress: Callable[[int, int], None])
         CompileError: One does not compile.
     """
     report = default_registry().build(
-        sources_of(variants), progress=lambda done, total, name: progress(done, total)
+        Compiler.of("cpu").emit(variants),
+        progress=lambda done, total, name: progress(done, total),
     )
     for name, message in report.failed.items():
         raise CompileError(f"{name}: {message}")

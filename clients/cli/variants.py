@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,33 +16,23 @@ from hetune.clients.cli.device import RunDevice
 from hetune.clients.cli.layer_run import LayerRun, prepare
 from hetune.clients.cli.options import (
     DeviceName,
-    Format,
     GraphName,
     Heads,
-    Inverse,
     Layer,
     MemoryLimit,
-    Read,
-    Scale,
-    Seed,
-    SelfLoops,
     Threads,
     Width,
-    read_options,
     size_of,
     use_threads,
+    with_options,
 )
 from hetune.clients.cli.sources import GraphSource, LayerSource
-from hetune.variants.backends.cpp.backend import CppBackend
-from hetune.variants.backends.triton.backend import TritonBackend
+from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.presets import preset_programs
-from hetune.variants.kernel.text import show as show_launch
-from hetune.variants.kernel.text import show_schedule
 from hetune.variants.passes.pipeline import Pass
 from hetune.variants.plan.choices import PlanChoices, schedule_id
-from hetune.variants.plan.variants import Variant, device_of, variants_of
-from hetune.variants.program.text import show as show_program
+from hetune.variants.plan.variants import Variant, device_of
 
 
 def variants(
@@ -63,7 +53,7 @@ def variants(
     if source and show is None:
         raise InputError("--source needs --show ID: it prints the code of one variant")
     program = preset_programs(layer.value, width, heads)[0]
-    found = variants_of(program, device.value)
+    found = Compiler.of(device.value).schedule(program)
     if show is None:
         _list(found)
         return
@@ -74,21 +64,15 @@ def variants(
     _show(by_id[show], source)
 
 
+@with_options
 def explain(
     graph: GraphName,
-    layer: Layer,
-    width: Width = 64,
-    heads: Heads = 1,
-    inverse: Inverse = False,
-    self_loops: SelfLoops = False,
-    format: Format = None,
-    read: Read = None,
-    scale: Scale = 1.0,
+    source: GraphSource,
+    layer: LayerSource,
     memory_limit: MemoryLimit = None,
     features: Annotated[
         Path | None, typer.Option(help="Features, as `hetune run` takes them; they are checked.")
     ] = None,
-    seed: Seed = 0,
     threads: Threads = None,
     device: Annotated[
         DeviceName, typer.Option(help="What variants are for; a GPU need not be here.")
@@ -97,12 +81,12 @@ def explain(
     """Say which variant would run on a graph, and why; no kernel is compiled."""
     use_threads(threads)
     request = LayerRun(
-        GraphSource(graph, format, scale, inverse, self_loops, seed, read_options(read)),
-        LayerSource(layer.value, width, heads, seed),
+        replace(source, name=graph),
+        layer,
         RunDevice.planned(device.value),
         features=features,
         memory_limit=size_of(memory_limit, "--memory-limit"),
-        seed=seed,
+        seed=source.seed,
         cuda_graph=None,
     )
     out = console.out()
@@ -177,12 +161,7 @@ def _list(found: tuple[Variant, ...]) -> None:
 
 def _show(variant: Variant, source: bool) -> None:
     """Plain lines, for they are read by parsers and compilers as well."""
-    typer.echo(f"# {variant.id}\n\n{show_program(variant.plan.program)}")
-    backend = CppBackend() if device_of((variant,)) == "cpu" else TritonBackend()
-    for launch, schedule in zip(variant.plan.launches, variant.schedules, strict=True):
-        typer.echo(f"{show_launch(launch).rstrip()}\n{show_schedule(schedule)}\n")
-        if source:
-            typer.echo(backend.source(launch, schedule).text)
+    typer.echo(Compiler.of(device_of((variant,))).show(variant, source=source))
 
 
 def pass_text(step: Pass) -> str:

@@ -16,10 +16,10 @@ from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.triton.ahead import gpu_registry, triton_version
 from hetune.variants.backends.triton.backend import TritonBackend
+from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import CompileError, VariantError, WorkerError
 from hetune.variants.graph import index_native
 from hetune.variants.plan.variants import DEVICES, Device, Variant
-from hetune.variants.runtime.build import sources_of
 from hetune.variants.runtime.devices import torch_device
 
 _BRIEF = 2e-3
@@ -107,7 +107,7 @@ def cpu_bench() -> Bench:
 
     def compile(variants: Sequence[Variant], told: Told) -> None:
         index_native.library()
-        backend.registry.build(sources_of(variants, backend), progress=told)
+        backend.registry.build(Compiler(backend).emit(variants), progress=told)
 
     return Bench(backend, WallStopwatch(), Reference(), compile=compile, brief_seconds=_BRIEF)
 
@@ -123,7 +123,7 @@ def gpu_bench(device: torch.device) -> Bench:
     registry = gpu_registry(10 * properties.major + properties.minor)
 
     def compile(variants: Sequence[Variant], told: Told) -> None:
-        registry.build(sources_of(variants, backend), progress=told)
+        registry.build(Compiler(backend).emit(variants), progress=told)
 
     return Bench(
         backend,

@@ -127,7 +127,7 @@ def unit(graph_ms: float, peer_ratio: float, **more) -> dict:
     candidates = [{**c, "precision": "ieee"} for c in (own, graph, peer, lost)]
     candidates.append({**fast, "precision": "bf16"})
     return {
-        "plans": {"src": plan},
+        "plans": {"src/b256": plan},
         "best_plan": "src/b256",
         "precision": "ieee",
         "candidates": candidates,

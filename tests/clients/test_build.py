@@ -8,11 +8,11 @@ from hetune import nn
 from hetune.costmodel.selector import Selector
 from hetune.variants import errors
 from hetune.variants.backends.triton.ahead import TritonCompiler
+from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.presets import LAYERS, preset_programs
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.registry import Registry, override_default_registry
-from hetune.variants.runtime import build as ahead
 
 from ._command import call
 
@@ -42,7 +42,7 @@ def test_what_is_built_serves_modules_of_both_libraries(layer, heads):
 
 def test_every_launch_of_every_variant_is_among_the_sources():
     variants = variants_of(*preset_programs("rgcn", 8))
-    recipes = [source.recipe for source in ahead.sources_of(variants)]
+    recipes = [source.recipe for source in Compiler.of("cpu").emit(variants)]
     assert len(set(recipes)) == len(recipes)
     assert 1 < len(recipes) <= sum(len(variant.plan.launches) for variant in variants)
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 import torch
 
+from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.registry import default_registry
-from hetune.variants.runtime.build import sources_of
 
 from .cases import matrix_graph
 from .covering import chosen
@@ -40,7 +40,7 @@ def compile_ahead() -> Callable[[Iterable[tuple[str, int, int]]], None]:
             for variant in variants_of(adapt(make(shape[0], matrix_graph(), *shape[1:])).program)
             if chosen(*shape)(variant)
         ]
-        report = default_registry().build(sources_of(variants))
+        report = default_registry().build(Compiler.of("cpu").emit(variants))
         assert not report.failed, report.failed
         done.update(missing)
 

@@ -8,10 +8,10 @@ import pytest
 from tests.full import every
 
 from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.program.interpret import interpret
 from hetune.variants.registry import default_registry
-from hetune.variants.runtime.build import sources_of
 from hetune.variants.testing.conformance import TOLERANCE, relative_error
 from hetune.variants.testing.graphs import AWKWARD
 from hetune.variants.testing.plans import run_plan
@@ -56,7 +56,7 @@ VARIANTS = {name: plans(name, turn) for turn, name in enumerate((*NAMES, *KERNEL
 
 @pytest.fixture(scope="module")
 def compiled() -> None:
-    sources = sources_of([variant for found in VARIANTS.values() for variant in found])
+    sources = Compiler.of("cpu").emit([variant for found in VARIANTS.values() for variant in found])
     assert not default_registry().build(sources).failed
 
 

@@ -13,12 +13,12 @@ import pytest
 import torch
 from tests.full import every
 
+from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.loaders import load
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.registry import default_registry
-from hetune.variants.runtime.build import sources_of
 from hetune.variants.runtime.compiled import compile as compile_layer
 from hetune.variants.testing.conformance import TOLERANCE, features, relative_error
 from hetune.variants.testing.layers import LAYERS, randomized
@@ -61,7 +61,7 @@ def sample(graph: HeteroGraph) -> tuple[torch.Tensor, HeteroGraph]:
 def run_all(module, graph, x, check, turn):
     program = adapt(module).program
     promoted = every(2, (v for v in variants_of(program) if v.id.endswith(f"/{BLOCK}")), turn)
-    report = default_registry().build(sources_of(promoted))
+    report = default_registry().build(Compiler.of("cpu").emit(promoted))
     assert not report.failed, report.failed
     layer = compile_layer(module)
     for variant in promoted:

@@ -30,6 +30,7 @@ ORDER = (
     "hetune.variants.kernel",
     "hetune.variants.plan",
     "hetune.variants.backends",
+    "hetune.variants.compiler",
     "hetune.variants.runtime",
     "hetune.variants.testing",
     "hetune.costmodel",

@@ -82,7 +82,7 @@ def variants_of(program: Program, device: Device = "cpu") -> tuple[Variant, ...]
     """
     return tuple(
         _variant(Choices(choices, schedule), plan, schedule)
-        for choices, plan in _plans(program, device).items()
+        for choices, plan in plans_of(program, device).items()
         for schedule in _schedules_of(choices, device)
         if _matters(schedule, plan)
     )
@@ -110,8 +110,8 @@ def device_of(variants: Sequence[Variant]) -> Device:
 
 
 @functools.lru_cache(maxsize=256)
-def _plans(program: Program, device: Device) -> dict[PlanChoices, Plan]:
-    """Those that no other one beats whatever the graph, and the program as it is written."""
+def plans_of(program: Program, device: Device) -> dict[PlanChoices, Plan]:
+    """The plans that no other one beats whatever the graph, and the program as it is written."""
     plans: dict[PlanChoices, Plan] = {}
     for alternative in alternatives(program):
         plan = lower(alternative.program, device)

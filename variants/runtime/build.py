@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.triton.ahead import capability_of, gpu_registry
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.precision import PRECISIONS
+from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import InputError
 from hetune.variants.graph import index_native
 from hetune.variants.plan.variants import Device, Variant, variants_of
 from hetune.variants.program.nodes import Program
-from hetune.variants.registry import BuildReport, KernelSource, Registry, default_registry
+from hetune.variants.registry import BuildReport, Registry, default_registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +29,6 @@ class LayersBuild:
     variants: int
     kernels: int
     report: BuildReport
-
-
-def sources_of(
-    variants: Iterable[Variant], backend: CppBackend | TritonBackend | None = None
-) -> tuple[KernelSource, ...]:
-    """The different kernels that variants are made of, in a stable order."""
-    backend = backend or CppBackend()
-    sources = {
-        backend.source(launch, schedule): None
-        for variant in variants
-        for launch, schedule in zip(variant.plan.launches, variant.schedules, strict=True)
-    }
-    return tuple(sources)
 
 
 def build(
@@ -85,11 +72,10 @@ def build(
         if precision not in PRECISIONS:
             raise InputError(f"no precision {precision!r}: take one of {', '.join(PRECISIONS)}")
         registry = registry or gpu_registry(capability_of(device))
-        backend = TritonBackend(precision)
-        sources = sources_of(variants, backend)
+        sources = Compiler(TritonBackend(precision)).emit(variants)
         report = registry.build(sources, jobs=jobs, progress=progress)
         return LayersBuild(len(variants), len(sources), report)
-    sources = sources_of(variants)
+    sources = Compiler.of("cpu").emit(variants)
     report = (registry or default_registry()).build(sources, jobs=jobs, progress=progress)
     index_native.library()
     return LayersBuild(len(variants), len(sources), report)

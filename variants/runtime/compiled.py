@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from hetune.variants.backends.base import Backend
+from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import InputError, VariantError
-from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter, Unsupported, is_wrapper
 from hetune.variants.frontend.autocast import Autocast, cast
 from hetune.variants.frontend.calls import Call, read_call, result_of, rows_of
@@ -24,7 +24,7 @@ from hetune.variants.frontend.wrapper import ModuleWrapper
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import now_on, synchronize
 from hetune.variants.graph.vocabulary import Vocabulary, VocabularyLike, vocabulary_of
-from hetune.variants.plan.variants import Device, Variant, variants_of, with_schedule
+from hetune.variants.plan.variants import Device, Variant
 from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
 from hetune.variants.runtime.backends import backend_of
@@ -131,12 +131,11 @@ class CompiledLayer(ModuleWrapper):
         """The module's adapter, made as soon as its state allows it."""
         if self._adapter is not None:
             return self._adapter
-        adapter = adapt(self.module, self.vocabulary)
+        compiler = Compiler(self._runs.backend)
+        adapter = compiler.trace(self.module, self.vocabulary)
         if isinstance(adapter, Unsupported):
             return adapter
-        variants = variants_of(adapter.program, self._runs.backend.target)
-        if (schedule := self._runs.backend.schedule) is not None:
-            variants = tuple(with_schedule(variant, schedule) for variant in variants)
+        variants = compiler.schedule(adapter.program)
         self._promoted = {variant.id: variant for variant in variants}
         self._adapter = adapter
         return adapter

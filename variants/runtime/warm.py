@@ -9,10 +9,10 @@ import torch
 
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import CompileError
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Variant
-from hetune.variants.runtime.build import sources_of
 
 Progress = Callable[[int, int, str], None]
 """Called after each kernel with how many are done, how many there are, and the kernel's name."""
@@ -40,6 +40,6 @@ def compile_kernels(
     """
     if not isinstance(backend, CppBackend):
         return
-    report = backend.registry.build(sources_of(variants, backend), progress=progress)
+    report = backend.registry.build(Compiler(backend).emit(variants), progress=progress)
     for name, reason in report.failed.items():
         raise CompileError(f"the kernel {name} does not compile: {reason}")

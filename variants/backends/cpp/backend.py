@@ -51,16 +51,21 @@ class CppBackend:
     Args:
         registry: Where compiled launches are kept; the process's default registry if None.
         vectors: The registers that code is made for; those of the registry's compiler if None.
+        schedule: How all launches run, in place of what their variants say.
     """
 
     name = "cpp"
     indexes_on_device = False
     keeps_indexes = True
     target: Device = "cpu"
-    schedule = None
 
-    def __init__(self, registry: Registry | None = None, vectors: Vectors | None = None) -> None:
-        self._registry, self._vectors = registry, vectors
+    def __init__(
+        self,
+        registry: Registry | None = None,
+        vectors: Vectors | None = None,
+        schedule: Schedule | None = None,
+    ) -> None:
+        self._registry, self._vectors, self.schedule = registry, vectors, schedule
 
     @property
     def registry(self) -> Registry:

@@ -1,0 +1,1 @@
+"""The compiler on a page: `pipeline`."""
