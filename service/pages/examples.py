@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import torch
 
 from hetune import generate
-from hetune.nn import HGT, RGAT, RGCN
 from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.models.models import Model, ModelStore
 from hetune.service.core.models.stack import describe
-from hetune.variants.frontend.nn import RelationalLayer
+from hetune.variants.frontend.presets import LAYERS as PRESETS
+from hetune.variants.frontend.presets import preset_layer
 from hetune.variants.graph.generate_specs import SPECS
 from hetune.variants.graph.hetero import HeteroGraph
 
@@ -19,7 +17,7 @@ GRAPHS = tuple(sorted(SPECS))
 """Names of graphs that can be drawn."""
 SIZES = {"1,000": 1_000, "10,000": 10_000, "100,000": 100_000}
 """About how many edges a drawn graph has, as a form names it."""
-KINDS = ("rgcn", "rgat", "hgt")
+KINDS = tuple(PRESETS)
 WIDTHS = ("16", "32", "64", "128")
 HEADS = ("1", "2", "4", "8")
 LAYERS = ("1", "2", "3", "4")
@@ -59,16 +57,11 @@ def draw_model(
         4 * layers * (graph.num_etypes + 4) * width * width,
         min(_MOST_WEIGHTS, limits.run_bytes),
     )
-    make: Mapping[str, Callable[[], RelationalLayer]] = {
-        "rgcn": lambda: RGCN(width, width, graph.num_etypes),
-        "rgat": lambda: RGAT(width, width // heads, graph.num_etypes, heads=heads),
-        "hgt": lambda: HGT(width, width, graph.metadata(), heads=heads),
-    }
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_SEED)
-        modules: list[torch.nn.Module] = [make[kind]()]
+        modules: list[torch.nn.Module] = [preset_layer(kind, width, width, graph, heads)]
         for _ in range(layers - 1):
-            modules += [torch.nn.ELU(), make[kind]()]
+            modules += [torch.nn.ELU(), preset_layer(kind, width, width, graph, heads)]
     return models.make(f"drawn {kind}", 1, *describe(modules))
 
 

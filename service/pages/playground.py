@@ -46,7 +46,7 @@ _DEFAULTS = {
     "edges": _EXAMPLE,
     "shape": "aifb",
     "size": "1,000",
-    "model": "rgcn",
+    "model": examples.KINDS[0],
     "width": "32",
     "layers": "2",
     "heads": "1",

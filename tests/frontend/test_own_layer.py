@@ -10,6 +10,8 @@ from hetune.profiling.runner import run_campaign
 from hetune.profiling.store.problems import problems
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import GraphRecipe, ProblemSpec
+from hetune.service.core.models.description import ModelDescription
+from hetune.service.core.models.stack import describe, modules_of
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.program.labeled import LabeledProgram
@@ -61,6 +63,18 @@ def test_it_is_profiled_under_a_name_of_one_s_own(tmp_path):
     assert found.program == own
     assert found.program.describe() == "mine 8->4"
     assert len(found.candidates) > 5
+
+
+def test_it_is_served(graph):
+    layer = ProgramLayer(PROGRAM, weights())
+    description, tensors = describe([layer, torch.nn.ReLU()])
+    assert description.layers[0].layer == "program"
+    [served] = modules_of(
+        ModelDescription.model_validate_json(description.model_dump_json()), tensors
+    )
+    x = torch.randn(20, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(served(x, graph), layer(x, graph), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal, TypeAlias
 
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.kernels import (
@@ -21,6 +22,10 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.program.labeled import LabeledProgram
 from hetune.variants.program.nodes import Program
 
+RgcnName: TypeAlias = Literal["rgcn"]
+RgatName: TypeAlias = Literal["rgat"]
+HgtName: TypeAlias = Literal["hgt"]
+"""Names of layers as types, for documents that name one."""
 WIDTHS = (32, 64, 128)
 """Widths that `hetune build` compiles."""
 MOST_WIDTH = 1 << 16

@@ -10,7 +10,7 @@ from torch.nn import Parameter
 from hetune.variants.errors import InputError
 from hetune.variants.frontend.nn import FlatLayer
 from hetune.variants.program.nodes import Program, Space
-from hetune.variants.program.text import show_param
+from hetune.variants.program.text import show, show_param
 
 
 class ProgramLayer(FlatLayer):
@@ -41,7 +41,7 @@ class ProgramLayer(FlatLayer):
         self._program, self.kind = program, program.name
         self.in_channels = features[0].type.width
         self.out_channels = program.type_of(program.result).width
-        self.options: dict[str, object] = {}
+        self.options = {"program": show(program)}
         self.values = nn.ParameterDict()
         self.num_relations = 1
         for name, param in expected.items():

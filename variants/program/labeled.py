@@ -20,7 +20,7 @@ class LabeledProgram:
     Attributes:
         digest: `hetune.variants.program.canonical.digest` of the program.
         text: Its text, with the names of whoever wrote it.
-        label: What it is called, e.g. ``"rgat"``: for readers, and to group reports by.
+        label: What it is called, e.g. the name of a preset: for readers, and to group reports by.
     """
 
     digest: str

@@ -40,7 +40,7 @@ class LayerReport(Document):
     """What was chosen for a layer.
 
     Attributes:
-        layer: "rgcn", "rgat" or "hgt".
+        layer: Label of the layer's program, for readers.
         variant: Id of the variant.
         reason: Why.
         predicted_seconds: Time that a run was predicted to take.
@@ -48,6 +48,7 @@ class LayerReport(Document):
         measured_seconds: Time that this run took, preparation included; None if there was none.
         threads: That its kernels use, of a CPU.
         explanation: Only if it was asked for.
+        program: Digest of the layer's program.
     """
 
     layer: str
@@ -58,6 +59,7 @@ class LayerReport(Document):
     measured_seconds: float | None = None
     threads: int = 1
     explanation: ExplanationReport | None = None
+    program: str = ""
 
 
 class SubsetReport(Document):

@@ -33,7 +33,7 @@ class RegretSample:
     features are drawn, for a client's are not kept, and times do not depend on them.
 
     Attributes:
-        layer: "rgcn", "rgat" or "hgt".
+        layer: Label of the layer's program.
         variants: The chosen one, then the runners-up.
         threads: That their kernels use.
     """

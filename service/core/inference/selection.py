@@ -24,6 +24,7 @@ from hetune.variants.errors import InputError, MemoryLimitError
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads, using_threads
+from hetune.variants.program.canonical import digest
 from hetune.variants.runtime.choice import Choice, Decision
 
 ALONE_SECONDS = 0.2e-3
@@ -236,5 +237,6 @@ def _report(
         predicted_seconds=decision.seconds,
         peak_bytes=decision.peak_bytes,
         threads=decision.threads,
+        program=digest(module.program()),
         explanation=None if explanation is None else explained(explanation),
     )

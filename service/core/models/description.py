@@ -5,14 +5,17 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from hetune.service.core.formats.documents import Document, Positive
-from hetune.variants.errors import GraphError
+from hetune.variants.errors import GraphError, ProgramError
+from hetune.variants.frontend.presets import HgtName, RgatName, RgcnName
 from hetune.variants.graph.convert.edge_index_dict import relation_names
 from hetune.variants.graph.vocabulary import Vocabulary
+from hetune.variants.program.labeled import LabeledProgram
 
 _MOST_LAYERS = 64
+_MOST_TEXT = 20_000
 Width = Annotated[int, Field(ge=1, le=65536)]
 Relations = Annotated[int, Field(ge=0, le=1_000_000)]
 Activation = Literal["none", "relu", "elu", "gelu", "tanh"]
@@ -32,7 +35,7 @@ class _Layer(Document):
 class RgcnLayer(_Layer):
     """`hetune.nn.RGCN` with its options."""
 
-    layer: Literal["rgcn"]
+    layer: RgcnName
     aggr: Literal["mean", "add"] = "mean"
     num_bases: Width | None = None
     num_blocks: Width | None = None
@@ -49,7 +52,7 @@ class RgcnLayer(_Layer):
 class RgatLayer(_Layer):
     """`hetune.nn.RGAT` with its options; gives out rows of `heads * out_channels`."""
 
-    layer: Literal["rgat"]
+    layer: RgatName
     heads: Width = 1
     softmax: Literal["across", "within"] = "across"
     attention: Literal["per_head", "shared"] = "per_head"
@@ -69,7 +72,7 @@ class RgatLayer(_Layer):
 class HgtLayer(_Layer):
     """`hetune.nn.HGT` with its options; needs the model's metadata."""
 
-    layer: Literal["hgt"]
+    layer: HgtName
     heads: Positive = 1
 
     @property
@@ -78,9 +81,32 @@ class HgtLayer(_Layer):
         return self.out_channels
 
 
+class ProgramDocument(_Layer):
+    """A program of one's own, in text: `hetune.layer_program` makes it, and `str` shows it."""
+
+    layer: Literal["program"]
+    program: Annotated[str, Field(max_length=_MOST_TEXT)]
+
+    @field_validator("program")
+    @classmethod
+    def _is_program(cls, text: str) -> str:
+        try:
+            LabeledProgram.parse(text)
+        except ProgramError as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    @property
+    def width(self) -> int:
+        """Of the rows that it gives out."""
+        return LabeledProgram.parse(self.program).d_out
+
+
 # Left out of what is kept where there are none: they were not there in earlier versions.
 Names: TypeAlias = Annotated[tuple[str, ...] | None, Field(exclude_if=lambda names: names is None)]
-Layer: TypeAlias = Annotated[RgcnLayer | RgatLayer | HgtLayer, Field(discriminator="layer")]
+Layer: TypeAlias = Annotated[
+    RgcnLayer | RgatLayer | HgtLayer | ProgramDocument, Field(discriminator="layer")
+]
 
 
 class Metadata(Document):
@@ -112,7 +138,7 @@ class ModelDescription(Document):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.metadata is None:
-            if any(layer.layer == "hgt" for layer in self.layers):
+            if any(isinstance(layer, HgtLayer) for layer in self.layers):
                 raise ValueError("a model with hgt layers needs metadata: ntypes and etypes")
         elif len(self.metadata.etypes) != self.num_relations:
             raise ValueError(

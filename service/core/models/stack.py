@@ -17,6 +17,7 @@ from hetune.service.core.models.description import (
     Layer,
     Metadata,
     ModelDescription,
+    ProgramDocument,
     RgatLayer,
     RgcnLayer,
 )
@@ -28,7 +29,10 @@ from hetune.service.core.models.epilogue import (
 )
 from hetune.variants.errors import InputError, MalformedError
 from hetune.variants.frontend.nn import RelationalLayer
+from hetune.variants.frontend.program_layer import ProgramLayer
 from hetune.variants.graph.vocabulary import Vocabulary, VocabularyLike
+from hetune.variants.program.labeled import LabeledProgram
+from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.compiled import CompiledLayer
 
 _SHOWN = 8
@@ -110,6 +114,27 @@ def _module(layer: Layer, width: int, description: ModelDescription) -> Relation
             metadata = description.metadata
             assert metadata is not None
             return HGT(width, layer.out_channels, (metadata.ntypes, metadata.etypes), **options)
+        case ProgramDocument():
+            return _program_layer(layer, width, description)
+
+
+def _program_layer(
+    layer: ProgramDocument, width: int, description: ModelDescription
+) -> ProgramLayer:
+    labeled = LabeledProgram.parse(layer.program)
+    if (labeled.d_in, labeled.d_out) != (width, layer.out_channels):
+        raise InputError(
+            f"the program {labeled.label} takes rows of {labeled.d_in} and gives out rows of "
+            f"{labeled.d_out}, and stands where {width} come in and {layer.out_channels} go out"
+        )
+    ntypes = description.node_types or (description.metadata and description.metadata.ntypes)
+    rows = {Space.ETYPE: description.num_relations, Space.NTYPE: len(ntypes or ("",))}
+    weights = {
+        param.name: torch.empty((rows.get(param.type.space, 1), *param.type.shape))
+        for param in labeled.program.params
+        if param.role == "weight"
+    }
+    return ProgramLayer(labeled.program, weights)
 
 
 def _check_names(given: set[str], expected: set[str]) -> None:
@@ -150,7 +175,8 @@ def describe(
             known, given = known or given.vocabulary, given.module
         module = from_pyg(given) if type(given).__module__.startswith(_PYG) else given
         if isinstance(module, RelationalLayer):
-            layers.append({"layer": module.kind, "out_channels": module.out_channels})
+            name = "program" if isinstance(module, ProgramLayer) else module.kind
+            layers.append({"layer": name, "out_channels": module.out_channels})
             layers[-1] |= module.options
             relational.append(module)
             if isinstance(module, HGT):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hetune.variants.frontend.presets import LAYERS
+
 _GRAPH: dict[str, Any] = {
     "src": [0, 1, 2, 2],
     "dst": [1, 2, 0, 3],
@@ -17,6 +19,7 @@ _GRAPH: dict[str, Any] = {
 }
 _ROWS: list[list[float]] = [[1, 0, 0, 0.5], [0, 1, 0, -0.5], [0, 0, 1, 0.25], [0, 0, 0, 1]]
 
+_MEAN, _ATTENTIVE, *_ = LAYERS
 EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "GraphDocument": _GRAPH,
     "EditDocument": {"add": {"0": [[3], [0]]}, "remove": {"1": [[1], [2]]}},
@@ -25,8 +28,8 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "in_channels": 4,
         "num_relations": 2,
         "layers": [
-            {"layer": "rgcn", "out_channels": 8, "normalization": "layer", "activation": "relu"},
-            {"layer": "rgat", "out_channels": 2, "heads": 2},
+            {"layer": _MEAN, "out_channels": 8, "normalization": "layer", "activation": "relu"},
+            {"layer": _ATTENTIVE, "out_channels": 2, "heads": 2},
         ],
     },
     "InferDocument": {"graph": _GRAPH, "x": _ROWS, "nodes": [3], "explain": True},
