@@ -109,22 +109,18 @@ def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> Se
         StoreError: As `Store.measurements`.
     """
     known = {family for model in models for family in model.manifest.data.graph_families}
-    machines = {known.digest for known in store.machines()}
-    if machine not in {None, ALL, *machines}:
-        raise InputError(
-            f"{store.place} holds no measurements of the machine {machine!r}: leave it out, or "
-            f"name one of {', '.join(sorted(machines)) or 'another store'}"
-        )
     device = models[0].manifest.device
     found = select(store, machine, device=device)
     left = tuple(problem for problem in found.problems if problem.family not in known)
     if not left:
-        raise NothingUnseenError(
+        message = (
             f"{store.place} holds no measurements for the device {device!r} on "
             f"graphs of families that were not trained on{found.reasons}: profile some "
-            "(`hetune profile` with files of yours)",
-            found.reasons,
+            "(`hetune profile` with files of yours)"
         )
+        if machine not in {None, ALL, *(known.digest for known in store.machines())}:
+            raise InputError(message)
+        raise NothingUnseenError(message, found.reasons)
     return replace(found, problems=left)
 
 
