@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hetune.clients.cli import console
-from hetune.clients.cli.commands import SOURCES
-from hetune.clients.cli.lazy import LazyGroup, register
+from hetune.clients.cli.commands import SOURCES, LazyGroup, register
 from hetune.costmodel.version import release
 from hetune.variants.errors import (
     CampaignError,
@@ -45,8 +44,6 @@ _SHOWN = 200
 
 class _Commands(LazyGroup):
     """Commands whose errors are one message on standard error."""
-
-    sources = SOURCES
 
     def invoke(self, ctx: Any) -> Any:
         """Runs a command; exits with 2 for bad input, 1 for failures, 130 if interrupted."""
@@ -92,7 +89,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Compiles every worthwhile way of running a relational GNN layer, and picks per graph.",
 )
-register(app, SOURCES)
+register(app)
 
 
 def _version(asked: bool) -> None:

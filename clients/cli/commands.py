@@ -1,6 +1,29 @@
-"""The commands of `hetune`: where each is, and what it is for."""
+"""The commands of `hetune`. Their modules are imported when one runs: torch alone takes seconds."""
 
-from hetune.clients.cli.lazy import Source
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a command is.
+
+    Attributes:
+        module: Of `hetune.clients.cli`.
+        attribute: A function, or a `typer.Typer` of further commands.
+        help: The first paragraph of the command's own help.
+    """
+
+    module: str
+    attribute: str
+    help: str
+
 
 SOURCES = {
     "build": Source(
@@ -80,3 +103,43 @@ SOURCES = {
         ".remote", "app", "Use a service that runs somewhere; its key is that of HETUNE_API_KEY."
     ),
 }
+
+
+class LazyGroup(TyperGroup):
+    """Knows the names of its commands and what they are for; loads the one that runs."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command to run, with its module imported."""
+        if args:
+            self.load(args[0])
+        return super().resolve_command(ctx, args)
+
+    def load(self, name: str) -> None:
+        """Puts a command in the place of its name; nothing where there is no such name."""
+        source = SOURCES.get(name)
+        if source is None:
+            return
+        found = getattr(importlib.import_module(source.module, __package__), source.attribute)
+        alone = typer.Typer(add_completion=False)
+        alone.callback()(_of_a_group)  # keeps a single command below the group
+        if isinstance(found, typer.Typer):
+            alone.add_typer(found, name=name)
+        else:
+            alone.command(name)(found)
+        group = typer.main.get_command(alone)
+        assert isinstance(group, TyperGroup)
+        self.commands[name] = group.commands[name]
+
+
+def register(app: typer.Typer) -> None:
+    """Gives an application of a `LazyGroup` its commands' names and summaries."""
+    for name, source in SOURCES.items():
+        app.command(name, help=source.help)(_not_loaded)
+
+
+def _of_a_group() -> None:
+    pass
+
+
+def _not_loaded() -> None:
+    raise AssertionError("the group loads a command before it runs")

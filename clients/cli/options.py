@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin, get_type_hints
 
 import torch
 import typer
@@ -60,26 +62,7 @@ GraphName = Annotated[
 GraphNames = Annotated[
     list[str], typer.Argument(metavar="GRAPH...", help="Graphs, as `hetune run` takes them.")
 ]
-Format = Annotated[
-    str | None, typer.Option(help="Read the file as if it had this ending, such as .txt.")
-]
-Read = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUE",
-        help="How to read the file; may be given several times: columns=src,etype,dst or "
-        "columns=src:from,dst:to, header=true, delimiter=;, relabel=true and what else hetune.load "
-        "takes.",
-    ),
-]
-Scale = Annotated[float, typer.Option(help="Factor on nodes and edges of a generated graph.")]
-Inverse = Annotated[
-    bool, typer.Option("--inverse/--no-inverse", help="Add the inverse of every edge.")
-]
-SelfLoops = Annotated[
-    bool, typer.Option("--self-loops/--no-self-loops", help="Add an edge from each node to itself.")
-]
-Layer = Annotated[LayerName, typer.Option(help="Which layer.")]
+Layer = Annotated[LayerName, typer.Option("--layer", help="Which layer.")]
 Width = Annotated[int, typer.Option(help="Width of the rows in and out, of all heads together.")]
 Heads = Annotated[int, typer.Option(help="Attention heads; RGCN has none.")]
 Seed = Annotated[
@@ -101,6 +84,39 @@ MemoryLimit = Annotated[
     str | None,
     typer.Option(help="Most memory for a run's temporaries, scratch and result: 500MB, 2GB."),
 ]
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameters that are dataclasses have become the options in these.
+
+    Fields that are `Annotated` are options; one that several dataclasses have goes to each.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    parameters: dict[str, inspect.Parameter] = {}
+    taken: dict[str, tuple[type[Any], list[str]]] = {}
+    for name, given in inspect.signature(command).parameters.items():
+        kind = hints[name]
+        if not (isinstance(kind, type) and is_dataclass(kind)):
+            parameters[name] = given.replace(annotation=kind, kind=given.KEYWORD_ONLY)
+            continue
+        own = get_type_hints(kind, include_extras=True)
+        options = [each for each in fields(kind) if get_origin(own[each.name]) is Annotated]
+        taken[name] = kind, [each.name for each in options]
+        for each in options:
+            default = given.empty if each.default is MISSING else each.default
+            parameters[each.name] = inspect.Parameter(
+                each.name, given.KEYWORD_ONLY, default=default, annotation=own[each.name]
+            )
+
+    def run(**values: Any) -> None:
+        made = {name: kind(**{n: values[n] for n in own}) for name, (kind, own) in taken.items()}
+        used = {n for _, own in taken.values() for n in own}
+        command(**made, **{n: value for n, value in values.items() if n not in used})
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {each.name: each.annotation for each in parameters.values()}
+    run.__dict__["__signature__"] = inspect.Signature(list(parameters.values()))
+    return run
 
 
 _FLAGS = ("header", "relabel", "literals", "node_names")

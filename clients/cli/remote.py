@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,16 +19,10 @@ from hetune.clients.cli import console, remote_features
 from hetune.clients.cli.files import check_writable, read_arrays, write_whole
 from hetune.clients.cli.nodes import NodesOption, SubsetName, SubsetOption, nodes_of
 from hetune.clients.cli.options import (
-    Format,
     GraphName,
-    Inverse,
     MemoryLimit,
-    Read,
-    Scale,
-    Seed,
-    SelfLoops,
-    read_options,
     size_of,
+    with_options,
 )
 from hetune.clients.cli.service import Url, connected, read_features, remember, remember_here
 from hetune.clients.cli.sources import GraphSource
@@ -72,21 +67,15 @@ def list_graphs(url: Url = None) -> None:
 
 
 @graphs.command("upload")
+@with_options
 def upload_graph(
     graph: GraphName,
-    inverse: Inverse = False,
-    self_loops: SelfLoops = False,
-    format: Format = None,
-    read: Read = None,
-    scale: Scale = 1.0,
-    seed: Seed = 0,
+    source: GraphSource,
     url: Url = None,
 ) -> None:
     """Send a graph to the service, and print its id."""
     with connected(url) as client:
-        found = GraphSource(
-            graph, format, scale, inverse, self_loops, seed, read_options(read)
-        ).open()
+        found = replace(source, name=graph).open()
         with console.progress_bar("bytes sent") as update:
             id = client.upload_graph(found, progress=update)
     typer.echo(id)

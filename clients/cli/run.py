@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,35 +20,26 @@ from hetune.clients.cli.files import check_writable, write_whole
 from hetune.clients.cli.layer_run import LayerRun, RunOutcome, Say, perform
 from hetune.clients.cli.options import (
     Every,
-    Format,
     GraphName,
     GraphNames,
-    Heads,
-    Inverse,
-    Layer,
     MemoryLimit,
     Processor,
-    Read,
     Rounds,
-    Scale,
-    Seed,
-    SelfLoops,
     Threads,
     Top,
-    Width,
-    read_options,
     size_of,
     use_threads,
+    with_options,
 )
 from hetune.clients.cli.sources import GraphSource, LayerSource
 from hetune.variants.plan.choices import VANILLA
 
 
+@with_options
 def run(
     graph: GraphName,
-    layer: Layer,
-    width: Width = 64,
-    heads: Heads = 1,
+    source: GraphSource,
+    layer: LayerSource,
     variant: Annotated[
         str | None, typer.Option(help="Run this variant; the selector's choice by default.")
     ] = None,
@@ -67,16 +59,10 @@ def run(
             help="The hetune.nn module's state dict, .safetensors or .npz. Drawn by default."
         ),
     ] = None,
-    inverse: Inverse = False,
-    self_loops: SelfLoops = False,
-    format: Format = None,
-    read: Read = None,
-    scale: Scale = 1.0,
     memory_limit: MemoryLimit = None,
     top: Top = 6,
     every: Every = False,
     rounds: Rounds = 5,
-    seed: Seed = 0,
     threads: Threads = None,
     device: Processor = "cpu",
 ) -> None:
@@ -85,15 +71,15 @@ def run(
     if out is not None:
         check_writable(out)
     request = LayerRun(
-        GraphSource(graph, format, scale, inverse, self_loops, seed, read_options(read)),
-        LayerSource(layer.value, width, heads, seed, weights),
+        replace(source, name=graph),
+        replace(layer, weights=weights),
         RunDevice.named(device),
         variant=variant,
         features=features,
         memory_limit=size_of(memory_limit, "--memory-limit"),
         top=None if every else top,
         rounds=rounds,
-        seed=seed,
+        seed=source.seed,
     )
     terminal = console.beside(out)
     outcome = perform(request, _say(terminal.print))
@@ -107,21 +93,15 @@ def run(
         )
 
 
+@with_options
 def bench(
     graphs: GraphNames,
-    layer: Layer,
-    width: Width = 64,
-    heads: Heads = 1,
-    inverse: Inverse = False,
-    self_loops: SelfLoops = False,
-    format: Format = None,
-    read: Read = None,
-    scale: Scale = 1.0,
+    source: GraphSource,
+    layer: LayerSource,
     memory_limit: MemoryLimit = None,
     top: Top = 6,
     every: Every = False,
     rounds: Rounds = 5,
-    seed: Seed = 0,
     threads: Threads = None,
     device: Processor = "cpu",
     as_json: Annotated[
@@ -138,31 +118,28 @@ def bench(
         left=("graph", "best variant", "chosen variant"),
     )
     records = []
-    options = read_options(read)
-    sources = [
-        GraphSource(name, format, scale, inverse, self_loops, seed, options) for name in graphs
-    ]
-    for source in sources:
-        source.check()
-    for source in sources:
+    sources = [replace(source, name=name) for name in graphs]
+    for each in sources:
+        each.check()
+    for each in sources:
         request = LayerRun(
-            source,
-            LayerSource(layer.value, width, heads, seed),
+            each,
+            layer,
             run_device,
             memory_limit=limit,
             top=None if every else top,
             rounds=rounds,
-            seed=seed,
+            seed=source.seed,
         )
         outcome = perform(request, _say(console.err().print))
-        _add_row(rows, source.name, outcome)
-        records.append(_record(source.name, outcome))
+        _add_row(rows, each.name, outcome)
+        records.append(_record(each.name, outcome))
     console.beside(as_json).print(rows)
     if as_json is not None:
         header = {
-            "layer": layer.value,
-            "width": width,
-            "heads": heads,
+            "layer": layer.kind,
+            "width": layer.width,
+            "heads": layer.heads,
             "device": run_device.target,
             "threads": torch.get_num_threads(),
             "hetune": hetune.__version__,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import torch
+import typer
 from torch import Tensor
 
 import hetune
 from hetune.clients.cli.files import read_arrays
+from hetune.clients.cli.options import Heads, Layer, Seed, Width, read_options
 from hetune.variants.errors import GraphFileError, InputError
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.frontend.presets import LAYERS, preset_layer, preset_program
@@ -21,25 +22,36 @@ from hetune.variants.program.labeled import needs_canonical_edges
 
 @dataclass(frozen=True, slots=True)
 class GraphSource:
-    """Where a graph comes from and what is added to it.
+    """Where a graph comes from, and what is added to it: options of commands, beside its name.
 
     Attributes:
         name: A file or folder, or the name of a graph to generate.
-        format: The ending to read a file by.
-        scale: Factor on the size of a generated graph.
-        inverse: Add the inverse of every edge.
-        self_loops: Add an edge from each node to itself.
-        seed: Of a generated graph.
-        options: What `hetune.load` takes beside, by name.
     """
 
-    name: str
-    format: str | None = None
-    scale: float = 1.0
-    inverse: bool = False
-    self_loops: bool = False
-    seed: int = 0
-    options: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    format: Annotated[
+        str | None, typer.Option(help="Read the file as if it had this ending, such as .txt.")
+    ] = None
+    scale: Annotated[
+        float, typer.Option(help="Factor on nodes and edges of a generated graph.")
+    ] = 1.0
+    inverse: Annotated[
+        bool, typer.Option("--inverse/--no-inverse", help="Add the inverse of every edge.")
+    ] = False
+    self_loops: Annotated[
+        bool,
+        typer.Option("--self-loops/--no-self-loops", help="Add an edge from each node to itself."),
+    ] = False
+    seed: Seed = 0
+    read: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="How to read the file; may be given several times: columns=src,etype,dst or "
+            "columns=src:from,dst:to, header=true, delimiter=;, relabel=true and what else "
+            "hetune.load takes.",
+        ),
+    ] = None
 
     def check(self) -> None:
         """Before the work rather than in its midst.
@@ -58,20 +70,20 @@ class GraphSource:
                 f"{self.name}: no such file or folder, and no graph of that name can be generated: "
                 f"give a path, or one of {', '.join(sorted(SPECS))}"
             )
-        elif self.format is not None or self.options:
+        elif self.format is not None or self.read:
             raise InputError(f"{self.name} is generated, not read: leave --format and --read out")
 
     def open(self) -> hetune.HeteroGraph:
         """The graph.
 
         Raises:
-            InputError: As `check`.
+            InputError: As `check`, or there is no such option of `read`.
             GraphError: As `check`, or it cannot be read or drawn.
         """
         self.check()
         path = Path(self.name)
         if path.exists():
-            graph = hetune.load(path, format=self.format, **self.options)
+            graph = hetune.load(path, format=self.format, **read_options(self.read))
         else:
             graph = hetune.generate(self.name, self.scale, self.seed)
         if self.inverse:
@@ -81,20 +93,16 @@ class GraphSource:
 
 @dataclass(frozen=True, slots=True)
 class LayerSource:
-    """Which layer.
+    """Which layer: options of commands, beside its weights.
 
     Attributes:
-        kind: One of `hetune.variants.frontend.presets.LAYERS`.
-        width: Width of rows in and out, of all heads together.
-        heads: Attention heads.
-        seed: Draws the weights.
-        weights: A safetensors file with the module's state dict instead.
+        weights: A file with the module's state dict; by default `seed` draws them.
     """
 
-    kind: str
-    width: int
-    heads: int = 1
-    seed: int = 0
+    kind: Layer
+    width: Width = 64
+    heads: Heads = 1
+    seed: Seed = 0
     weights: Path | None = None
 
     def graph_for(self, graph: hetune.HeteroGraph) -> hetune.HeteroGraph:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,21 +16,15 @@ from hetune.clients.cli.device import RunDevice
 from hetune.clients.cli.layer_run import LayerRun, prepare
 from hetune.clients.cli.options import (
     DeviceName,
-    Format,
     GraphName,
     Heads,
-    Inverse,
     Layer,
     MemoryLimit,
-    Read,
-    Scale,
-    Seed,
-    SelfLoops,
     Threads,
     Width,
-    read_options,
     size_of,
     use_threads,
+    with_options,
 )
 from hetune.clients.cli.sources import GraphSource, LayerSource
 from hetune.variants.compiler.pipeline import Compiler
@@ -70,21 +64,15 @@ def variants(
     _show(by_id[show], source)
 
 
+@with_options
 def explain(
     graph: GraphName,
-    layer: Layer,
-    width: Width = 64,
-    heads: Heads = 1,
-    inverse: Inverse = False,
-    self_loops: SelfLoops = False,
-    format: Format = None,
-    read: Read = None,
-    scale: Scale = 1.0,
+    source: GraphSource,
+    layer: LayerSource,
     memory_limit: MemoryLimit = None,
     features: Annotated[
         Path | None, typer.Option(help="Features, as `hetune run` takes them; they are checked.")
     ] = None,
-    seed: Seed = 0,
     threads: Threads = None,
     device: Annotated[
         DeviceName, typer.Option(help="What variants are for; a GPU need not be here.")
@@ -93,12 +81,12 @@ def explain(
     """Say which variant would run on a graph, and why; no kernel is compiled."""
     use_threads(threads)
     request = LayerRun(
-        GraphSource(graph, format, scale, inverse, self_loops, seed, read_options(read)),
-        LayerSource(layer.value, width, heads, seed),
+        replace(source, name=graph),
+        layer,
         RunDevice.planned(device.value),
         features=features,
         memory_limit=size_of(memory_limit, "--memory-limit"),
-        seed=seed,
+        seed=source.seed,
         cuda_graph=None,
     )
     out = console.out()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import update_wrapper
@@ -11,7 +12,6 @@ from urllib.parse import quote
 
 import httpx
 
-from hetune.clients.http.tracing import trace_headers
 from hetune.clients.http.wire import check, foreign
 from hetune.service.core.formats.message import MEDIA_TYPE, Pieces
 from hetune.variants.errors import InputError
@@ -117,6 +117,20 @@ def _gathered(contents: Iterable[bytes | memoryview]) -> Iterator[bytes | memory
         yield from (view[first : first + _LONGEST] for first in range(0, len(view), _LONGEST))
     if waiting:
         yield b"".join(waiting)
+
+
+def trace_headers() -> dict[str, str]:
+    """W3C's `traceparent` and `tracestate` of the span that is current; none where there is none.
+
+    Imports nothing unless the program has.
+    """
+    if "opentelemetry.trace" not in sys.modules:
+        return {}
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    found: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(found)
+    return found
 
 
 def as_method(method: M, call: Callable[..., ServiceCall[Any]]) -> M:

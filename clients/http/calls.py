@@ -22,7 +22,7 @@ from hetune.clients.http.inputs import (
     features_of,
     graph_of,
 )
-from hetune.clients.http.wire import answer_of, edit_body, graph_body, nothing, request_body
+from hetune.clients.http.wire import answer_of, edit_body, graph_body, nothing, reads, request_body
 from hetune.service.core.formats.documents import parse
 from hetune.service.core.formats.message import MEDIA_TYPE, Pieces
 from hetune.service.core.graphs.graphs import GraphStatistics
@@ -53,13 +53,7 @@ def upload_graph(graph: GraphLike, *, progress: Progress | None = None) -> Servi
         GraphError: It is none.
         TooLargeError: It is over a limit of the service.
     """
-    return ServiceCall(
-        "POST",
-        "/v1/graphs",
-        _id,
-        graph_body(graph_of(graph)),
-        progress=progress,
-    )
+    return ServiceCall("POST", "/v1/graphs", _id, graph_body(graph_of(graph)), progress=progress)
 
 
 def edit_graph(
@@ -108,11 +102,7 @@ def graph(id: str) -> ServiceCall[GraphStatistics]:
     Raises:
         NotFoundError: There is none of that id.
     """
-    return ServiceCall(
-        "GET",
-        f"/v1/graphs/{part(id)}",
-        lambda response: parse(GraphStatistics, response.content),
-    )
+    return ServiceCall("GET", f"/v1/graphs/{part(id)}", reads(GraphStatistics))
 
 
 def delete_graph(id: str) -> ServiceCall[None]:
@@ -332,7 +322,7 @@ def select(
     return ServiceCall(
         "POST",
         f"/v1/models/{part(model)}/select",
-        lambda response: parse(RunReport, response.content),
+        reads(RunReport),
         request_body(_graph(graph), demands),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from hetune.clients.http.call import ServiceCall, part
+from hetune.clients.http.wire import reads
 from hetune.service.core.cost_models.documents import (
     CostModelDocument,
     CostModelList,
@@ -19,7 +20,7 @@ _PAGE = "text/html"
 
 def list() -> ServiceCall[CostModelList]:
     """All of them, which are candidate and champion, and the history of that."""
-    return ServiceCall("GET", _MODELS, lambda response: parse(CostModelList, response.content))
+    return ServiceCall("GET", _MODELS, reads(CostModelList))
 
 
 def get(name: str) -> ServiceCall[CostModelDocument]:
@@ -28,9 +29,7 @@ def get(name: str) -> ServiceCall[CostModelDocument]:
     Raises:
         NotFoundError: There is none of that name.
     """
-    return ServiceCall(
-        "GET", _path(name), lambda response: parse(CostModelDocument, response.content)
-    )
+    return ServiceCall("GET", _path(name), reads(CostModelDocument))
 
 
 def card(name: str) -> ServiceCall[str]:
@@ -58,7 +57,7 @@ def promote(name: str = "candidate", *, machine: str | None = None) -> ServiceCa
     return ServiceCall(
         "POST",
         f"{_path(name, 'promote')}{query}",
-        lambda response: parse(PromotedModel, response.content),
+        reads(PromotedModel),
         is_repeatable=False,
     )
 

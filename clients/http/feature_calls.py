@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import httpx
-
 from hetune.clients.http.call import Progress, ServiceCall, part
 from hetune.clients.http.inputs import Features, features_of
-from hetune.clients.http.wire import nothing
-from hetune.service.core.formats.documents import parse, parse_value
+from hetune.clients.http.wire import nothing, reads
+from hetune.service.core.formats.documents import parse_value
 from hetune.service.core.formats.message import Pieces, grouped
 from hetune.service.core.graphs.features import StoredFeatures
 
@@ -34,7 +32,7 @@ def put_features(
         TooLargeError: They are over a limit of the service.
     """
     body = Pieces("{}", grouped("x", features_of(features, graph)))
-    return ServiceCall("PUT", _path(graph, name), _stored, body, progress=progress)
+    return ServiceCall("PUT", _path(graph, name), reads(StoredFeatures), body, progress=progress)
 
 
 def features(graph: str) -> ServiceCall[tuple[StoredFeatures, ...]]:
@@ -59,10 +57,6 @@ def delete_features(graph: str, name: str) -> ServiceCall[None]:
         NotFoundError: There is no such graph, or it has none of that name.
     """
     return ServiceCall("DELETE", _path(graph, name), nothing)
-
-
-def _stored(response: httpx.Response) -> StoredFeatures:
-    return parse(StoredFeatures, response.content)
 
 
 def _path(graph: str, *names: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -15,57 +15,11 @@ from hetune.variants.errors import GraphError, InputError
 from hetune.variants.graph.convert import from_dgl, from_edge_index_dict, from_pyg
 from hetune.variants.graph.hetero import CanonicalEtype, HeteroGraph
 
-
-class PygData(Protocol):
-    """`torch_geometric.data.Data`."""
-
-    @property
-    def edge_index(self) -> Any:
-        """The edges, [2, E]."""
-
-
-class PygHeteroData(Protocol):
-    """`torch_geometric.data.HeteroData`."""
-
-    @property
-    def edge_types(self) -> Any:
-        """Triples of source type, relation and destination type."""
-
-    @property
-    def node_types(self) -> Any:
-        """Names."""
-
-
-class DglGraph(Protocol):
-    """`dgl.DGLGraph`."""
-
-    @property
-    def canonical_etypes(self) -> Any:
-        """Triples of source type, relation and destination type."""
-
-    @property
-    def ntypes(self) -> Any:
-        """Names."""
-
-
-class ArrowTable(Protocol):
-    """`pyarrow.Table`."""
-
-    @property
-    def schema(self) -> Any:
-        """Columns src, dst and etype; metadata."""
-
-    @property
-    def to_batches(self) -> Any:
-        """A method that gives record batches."""
-
-
 Array: TypeAlias = Tensor | np.ndarray
-GraphLike: TypeAlias = (
-    HeteroGraph | PygData | PygHeteroData | DglGraph | ArrowTable | Mapping[CanonicalEtype, Array]
-)
-"""A graph, one of PyG or DGL, a table of Arrow's with an edge a row, or `edge_index` [2, E] by
-(source type, relation, target type)."""
+GraphLike: TypeAlias = Any
+"""A `HeteroGraph`, a `Data` or `HeteroData` of PyG, a `DGLGraph`, a `pyarrow.Table` with an edge a
+row, or `edge_index` [2, E] by (source type, relation, target type). They are told apart by what
+they have: their libraries may be missing here."""
 Features: TypeAlias = Array | Mapping[str, Array]
 """Float32 rows of all nodes in the graph's order, or of the nodes of each type."""
 Ids: TypeAlias = Array | Sequence[int]
@@ -148,7 +102,6 @@ def nodes_of(given: NodeIds | None) -> Tensor | dict[str, Tensor | None] | None:
 
 
 def _imported(given: Any) -> HeteroGraph:
-    """By duck typing, as the importers do: their libraries may be missing here."""
     if hasattr(given, "canonical_etypes") and hasattr(given, "ntypes"):
         return from_dgl(given)
     if hasattr(given, "edge_index") or hasattr(given, "edge_types"):

@@ -10,7 +10,7 @@ from uuid import uuid4
 import httpx
 
 from hetune.clients.http.call import EVENTS, ServiceCall
-from hetune.clients.http.wire import check
+from hetune.clients.http.wire import check, reads
 from hetune.profiling.jobs.records import State
 from hetune.service.core.formats.documents import parse, parse_value
 from hetune.service.core.jobs.documents import (
@@ -57,7 +57,7 @@ def submit(
             "idempotency_key": uuid4().hex if idempotency_key is None else idempotency_key,
         },
     )
-    return ServiceCall("POST", _JOBS, _job, asked.model_dump_json().encode())
+    return ServiceCall("POST", _JOBS, reads(JobDocument), asked.model_dump_json().encode())
 
 
 def list(
@@ -71,7 +71,7 @@ def list(
         limit: Most that are given.
     """
     path = _asking(_JOBS, state=state, before=before, limit=limit)
-    return ServiceCall("GET", path, lambda response: parse(JobList, response.content))
+    return ServiceCall("GET", path, reads(JobList))
 
 
 def get(id: int) -> ServiceCall[JobDocument]:
@@ -80,7 +80,7 @@ def get(id: int) -> ServiceCall[JobDocument]:
     Raises:
         NotFoundError: There is none of that number.
     """
-    return ServiceCall("GET", _path(id), _job)
+    return ServiceCall("GET", _path(id), reads(JobDocument))
 
 
 def cancel(id: int) -> ServiceCall[JobDocument]:
@@ -99,7 +99,7 @@ def log(id: int, *, after: int = 0, limit: int = 1000) -> ServiceCall[JobLog]:
         NotFoundError: There is none of that number.
     """
     path = _asking(_path(id, "log"), after=after, limit=limit)
-    return ServiceCall("GET", path, lambda response: parse(JobLog, response.content))
+    return ServiceCall("GET", path, reads(JobLog))
 
 
 def results(id: int, *, after: int = 0, limit: int = 20) -> ServiceCall[JobResults]:
@@ -109,7 +109,7 @@ def results(id: int, *, after: int = 0, limit: int = 20) -> ServiceCall[JobResul
         NotFoundError: There is none of that number.
     """
     path = _asking(_path(id, "results"), after=after, limit=limit)
-    return ServiceCall("GET", path, lambda response: parse(JobResults, response.content))
+    return ServiceCall("GET", path, reads(JobResults))
 
 
 def events(id: int, after: int) -> ServiceCall[None]:
@@ -118,13 +118,9 @@ def events(id: int, after: int) -> ServiceCall[None]:
     return ServiceCall("GET", path, _no_stream, accept=EVENTS)
 
 
-def _job(response: httpx.Response) -> JobDocument:
-    return parse(JobDocument, response.content)
-
-
 def _cancelled(response: httpx.Response) -> JobDocument:
     check(response)  # A cancelled job stays: if it is not found, no earlier try has cancelled it.
-    return _job(response)
+    return parse(JobDocument, response.content)
 
 
 def _no_stream(response: httpx.Response) -> None:

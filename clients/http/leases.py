@@ -11,7 +11,7 @@ import httpx
 import hetune
 from hetune.clients.http.call import ServiceCall
 from hetune.clients.http.sender import Sender
-from hetune.clients.http.wire import nothing
+from hetune.clients.http.wire import nothing, reads
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.closing import Closing
 from hetune.profiling.jobs.leases import ended
@@ -35,7 +35,6 @@ from hetune.service.core.jobs.work_leases import reads_a_file
 from hetune.variants.errors import HetuneError, InputError, LeaseError, UnreachableError
 from hetune.variants.plan.variants import Device
 
-D = TypeVar("D", bound=Document)
 T = TypeVar("T")
 _LEASES = "/v1/leases"
 _NOTHING = 204
@@ -112,7 +111,7 @@ class HttpLeases(Closing):
 
     def heartbeat(self, lease: Lease) -> bool:
         """As `Leases.heartbeat`."""
-        found = self._about(lease, "heartbeat", None, _reads(WantedDocument))
+        found = self._about(lease, "heartbeat", None, reads(WantedDocument))
         return found.wanted
 
     def complete(
@@ -126,7 +125,7 @@ class HttpLeases(Closing):
             fingerprint=fingerprint.as_dict(), measurements=tuple(map(MeasuredUnit.of, batch))
         )
         found = self._about(
-            lease, "measurements", request, _reads(AddedDocument), retries=_RETRIES_OF_RESULTS
+            lease, "measurements", request, reads(AddedDocument), retries=_RETRIES_OF_RESULTS
         )
         return Added(found.new, found.known)
 
@@ -175,10 +174,6 @@ class HttpLeases(Closing):
         body = None if document is None else document.model_dump_json().encode()
         timeout = _HEARTBEAT_SECONDS if body is None else None
         return self._sender.send(_LeaseCall("POST", path, read, body, timeout=timeout), retries)
-
-
-def _reads(kind: type[D]) -> Callable[[httpx.Response], D]:
-    return lambda response: parse(kind, response.content)
 
 
 def _lease(response: httpx.Response) -> Lease | None:

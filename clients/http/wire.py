@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import httpx
 from torch import Tensor
 
 from hetune.clients.http.inputs import NodeIds, nodes_of
-from hetune.service.core.formats.documents import parse
+from hetune.service.core.formats.documents import Document, parse
 from hetune.service.core.formats.message import MEDIA_TYPE, Message, Pieces, grouped, unpack
 from hetune.service.core.graphs.document import arrays_of, header_of
 from hetune.service.core.graphs.rows import Rows
@@ -19,6 +19,7 @@ from hetune.variants import errors
 from hetune.variants.errors import HetuneError, ServiceError, UnreachableError
 from hetune.variants.graph.hetero import HeteroGraph
 
+D = TypeVar("D", bound=Document)
 _URN = "urn:hetune:error:"
 _DONE = range(200, 300)
 _FAILED = 400
@@ -140,6 +141,11 @@ def foreign(response: httpx.Response, reason: str) -> UnreachableError:
         f"{response.url} answered with status {response.status_code}, and not as a hetune service "
         f"does ({reason}): check the URL"
     )
+
+
+def reads(kind: type[D]) -> Callable[[httpx.Response], D]:
+    """What reads an answer that is a document."""
+    return lambda response: parse(kind, response.content)
 
 
 def nothing(response: httpx.Response) -> None:

@@ -20,17 +20,23 @@ from hetune.profiling.units import ProblemSpec
 from hetune.variants.frontend.presets import labeled_preset
 
 COMMAND = (sys.executable, "-c", "from hetune.clients.cli.start import main; main()")
+VARIANTS = ("vanilla/b256", "src/b256", "dst+separate-sums/b256")
 SECONDS = 900
 """Training gives way to all others on the machine, and so to the tests beside this one."""
 
 
 def units(problems):
-    """Two variants, which are one there, on each of some tiny graphs of three families."""
+    """Variants that each bring a fused launch of their own, on tiny graphs of three families.
+
+    Problems that are measured on a busy machine may not count: half of them are enough, even
+    without the family that is held out.
+    """
     found = []
     for n in range(problems):
         options = {"nodes": 60 + 20 * n, "edges": 200 + 50 * n, "seed": n}
         graph = recipe(f"g{n}", "typed", options=options, family=f"f{n % 3}")
-        found += units_of(ProblemSpec(graph, labeled_preset("rgcn", 4, 4, 1), 1))[:2]
+        every = units_of(ProblemSpec(graph, labeled_preset("rgcn", 4, 4, 1), 1))
+        found += [unit for unit in every if unit.variant in VARIANTS]
     return found
 
 
@@ -59,7 +65,7 @@ def test_the_service_trains_what_others_measured(tmp_path):
         url = re.search(r"http://127\.0\.0\.1:\d+", service.stdout.readline())[0]
         with Store.open(path) as store:
             queue = JobQueue(store)
-            job = queue.submit_units("enough", units(27), retrain=True)
+            job = queue.submit_units("enough", units(18), retrain=True)
             work = (*COMMAND, "worker", "--url", url, "--once")
             subprocess.run(work, env=there, check=True)
             job = ended(queue, job)

@@ -251,25 +251,25 @@ def test_tables_are_read_as_the_command_says(tmp_path):
     path = tmp_path / "g.txt"
     path.write_text("from\tto\tkind\n7\t900\ta\n")
     given = ["columns=src:from,dst:to,etype:kind", r"delimiter=\t", "relabel=true"]
-    graph = GraphSource(str(path), ".csv", options=read_options(given)).open()
+    graph = GraphSource(str(path), ".csv", read=given).open()
     assert (graph.num_nodes, graph.etype_names) == (2, ("a",))
     names = tmp_path / "names.json"
     Vocabulary(relations=("b", "a")).save(names)
     given += [f"vocabulary={names}", "unknown=drop"]
-    graph = GraphSource(str(path), ".csv", options=read_options(given)).open()
+    graph = GraphSource(str(path), ".csv", read=given).open()
     assert graph.etype_names == ("b", "a")
 
 
 def test_a_file_is_read_like_a_graph_in_another(tmp_path):
     rows = tmp_path / "rows.tsv"
     rows.write_text("ann\tlikes\tbob\nbob\thates\tann\n")
-    first = GraphSource(str(rows), options=read_options(["node_names=true"])).open()
+    first = GraphSource(str(rows), read=["node_names=true"]).open()
     assert first.node_names == {"node": ("ann", "bob")}
     first.save(tmp_path / "first.npz")
     later = tmp_path / "later.tsv"
     later.write_text("bob\thates\tann\n")
     given = ["node_names=true", f"like={tmp_path / 'first.npz'}"]
-    graph = GraphSource(str(later), options=read_options(given)).open()
+    graph = GraphSource(str(later), read=given).open()
     assert graph.vocabulary() == first.vocabulary()
     assert (graph.src.tolist(), graph.etype.tolist()) == ([1], [1])
     with pytest.raises(GraphFileError, match=r"none\.npz does not exist"):

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from hetune.clients.http import Client
-from hetune.clients.http.tracing import trace_headers
+from hetune.clients.http.call import trace_headers
 from hetune.service.server.app import application
 from hetune.service.server.tracing import is_wanted, open_tracing
 from hetune.variants.errors import InputError
@@ -246,7 +246,7 @@ def test_nothing_is_imported_where_no_traces_are_wanted(tmp_path):
 import sys
 from pathlib import Path
 import hetune.clients.cli.serve
-from hetune.clients.http.tracing import trace_headers
+from hetune.clients.http.call import trace_headers
 from hetune.costmodel.selector import Selector
 from hetune.service.core.service import Service
 from hetune.service.server.app import application
