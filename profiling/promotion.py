@@ -13,7 +13,7 @@ from hetune.costmodel.evaluate.report import MODEL, Report, evaluate
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.store.problems import Selection, select
-from hetune.profiling.store.store import Store
+from hetune.profiling.store.store import ALL, Store
 from hetune.profiling.train import report_of
 from hetune.variants.errors import InputError, ModelError
 
@@ -105,6 +105,7 @@ def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> Se
 
     Raises:
         NothingUnseenError: It knows nothing of others.
+        InputError: It has no measurements of the machine.
         StoreError: As `Store.measurements`.
     """
     known = {family for model in models for family in model.manifest.data.graph_families}
@@ -112,12 +113,14 @@ def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> Se
     found = select(store, machine, device=device)
     left = tuple(problem for problem in found.problems if problem.family not in known)
     if not left:
-        raise NothingUnseenError(
+        message = (
             f"{store.place} holds no measurements for the device {device!r} on "
             f"graphs of families that were not trained on{found.reasons}: profile some "
-            "(`hetune profile` with files of yours)",
-            found.reasons,
+            "(`hetune profile` with files of yours)"
         )
+        if machine not in {None, ALL, *(known.digest for known in store.machines())}:
+            raise InputError(message)
+        raise NothingUnseenError(message, found.reasons)
     return replace(found, problems=left)
 
 

@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from hetune.profiling.store.sqlite_files import check_no_part
 from hetune.variants.errors import HetuneError, InputError
 from hetune.variants.registry import whole
 
@@ -66,8 +67,10 @@ def check_writable(path: Path) -> None:
 
     Raises:
         InputError: There can be no such file.
+        StoreError: It is a part of a database.
     """
     try:
+        check_no_part(path)
         folder = path.resolve().parent
         is_open = whole.descriptor_of(path) is not None
         is_special = path.exists() and (is_open or not path.is_file())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,14 @@ from hetune.profiling.store import backup as copies
 from hetune.profiling.store.parquet import import_parquet
 from hetune.profiling.store.prune import Prune, matching, remove
 from hetune.profiling.store.store import Store
+
+
+class OnError(StrEnum):
+    """What becomes of records that make no sense."""
+
+    fail = "raise"
+    skip = "skip"
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -44,11 +53,14 @@ def restore(
 @app.command("import")
 def import_(
     file: Annotated[Path, typer.Argument(help="What `hetune profile --export` wrote.")],
+    on_error: Annotated[
+        OnError, typer.Option(help="What becomes of records that make no sense.")
+    ] = OnError.fail,
     store: StoreUrl = None,
 ) -> None:
     """Add the measurements of a file, of whatever machine, to those of the store."""
     with Store.open(store) as opened:
-        added = import_parquet(opened, file)
+        added = import_parquet(opened, file, "skip" if on_error is OnError.skip else "raise")
     were = "was" if added.known == 1 else "were"
     known = f" ({added.known:,} {were} there)" if added.known else ""
     _say(added.new, f"imported from {file}{known}")

@@ -20,10 +20,9 @@ from pathlib import Path
 
 from sqlalchemy import URL, Engine, event
 
+from hetune.profiling.store.sqlite_files import BESIDE, check_no_part
 from hetune.variants.errors import StoreError
 
-BESIDE = ("-wal", "-shm", "-journal")
-"""What SQLite appends to a database's name for the other files that belong to it."""
 _URI = "file:"
 """How SQLite's own kind of URL begins, which has options of its own."""
 
@@ -216,22 +215,6 @@ def check_unused(path: Path) -> None:
         if path in _open:
             raise StoreError(f"{path} is the store itself, which is in use: name another file")
     check_no_part(path)
-
-
-def check_no_part(path: Path) -> None:
-    """Checks that a file is none of those that SQLite keeps beside a database.
-
-    Raises:
-        StoreError: It is one.
-    """
-    path = path.resolve()
-    for ending in BESIDE:
-        base = path.with_name(path.name.removesuffix(ending) or path.name)
-        if base != path and base.is_file():
-            raise StoreError(
-                f"{path} is a part of the database {base}, which would be damaged: name another "
-                "file"
-            )
 
 
 def file_of(url: URL) -> Path | None:

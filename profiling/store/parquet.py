@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Unpack
+from typing import Any, BinaryIO, Literal, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.store.engines import check_unused
+from hetune.profiling.store.rows import check_row
 from hetune.profiling.store.store import Added, Store
 from hetune.profiling.store.wanted import Wanted
 from hetune.variants.errors import ProgramError, StoreError
@@ -21,6 +23,7 @@ from hetune.variants.program.labeled import LabeledProgram
 from hetune.variants.registry.whole import replacing
 
 _GROUP = 2000
+_log = logging.getLogger(__name__)
 _VERSION = 3  # of the columns
 _FLOATS = pa.list_(pa.float64())
 _LAUNCH_FIELDS = {
@@ -100,26 +103,30 @@ def export_parquet(
         ) from error
 
 
-def import_parquet(store: Store, path: str | Path) -> Added:
+def import_parquet(
+    store: Store, path: str | Path, on_error: Literal["raise", "skip"] = "raise"
+) -> Added:
     """Store what `export_parquet` wrote. Interrupted, it may be started again.
 
     Args:
         store: Where measurements go. What a machine has been measured on already stays as it is.
         path: File to read.
+        on_error: "skip" leaves out records that make no sense, and logs a warning for each.
 
     Raises:
-        StoreError: It cannot be read, or is no such file; or as `Store.add`.
+        StoreError: It cannot be read, or is no such file; or a record, named by its number from 1,
+            makes no sense; or as `Store.add`.
     """
     check_unused(Path(path))
     added = Added(0, 0)
-    for group in _groups(Path(path)):
+    for group in _groups(Path(path), is_skipped=on_error == "skip"):
         for fingerprint, members in groupby(group, key=lambda record: record[1]):
             now = store.add((measurement for measurement, _ in members), fingerprint)
             added = Added(added.new + now.new, added.known + now.known)
     return added
 
 
-def _groups(path: Path) -> Iterator[list[tuple[Measurement, Fingerprint]]]:
+def _groups(path: Path, *, is_skipped: bool) -> Iterator[list[tuple[Measurement, Fingerprint]]]:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             schema = file.schema_arrow
@@ -128,18 +135,36 @@ def _groups(path: Path) -> Iterator[list[tuple[Measurement, Fingerprint]]]:
                     f"{path} is no file of measurements of this version: write one by "
                     "`hetune profile CAMPAIGN --export FILE`"
                 )
+            first = 1
             for group in file.iter_batches(_GROUP):
-                yield [_read(record) for record in group.to_pylist()]
+                yield list(_sensible(path, group.to_pylist(), first, is_skipped=is_skipped))
+                first += len(group)
     except StoreError:
         raise
     except (OSError, pa.ArrowException) as error:
         raise StoreError(
             f"cannot read {path} ({error}): name a whole file of measurements"
         ) from error
-    except (KeyError, TypeError, ValueError, ProgramError) as error:
-        raise StoreError(
-            f"{path} has a record that makes no sense ({error}): write it anew"
-        ) from error
+
+
+def _sensible(
+    path: Path, records: list[dict[str, Any]], first: int, *, is_skipped: bool
+) -> Iterator[tuple[Measurement, Fingerprint]]:
+    """The records that can be stored, the first of which has a number."""
+    for number, record in enumerate(records, first):
+        try:
+            measurement, fingerprint = _read(record)
+            check_row(measurement, fingerprint.digest)
+        except (KeyError, TypeError, ValueError, ProgramError, StoreError) as error:
+            what = f"{path}: record {number} makes no sense ({error})"
+            if not is_skipped:
+                raise StoreError(
+                    f"{what}: write the file anew, or leave such records out "
+                    '(on_error="skip", `--on-error skip`)'
+                ) from error
+            _log.warning("%s and is left out", what)
+        else:
+            yield measurement, fingerprint
 
 
 def _write(rows: Iterator[tuple[Measurement, Fingerprint]], file: BinaryIO) -> int:

@@ -24,6 +24,10 @@ MOST_DRIFT = 0.5
 """Share by which the reference kernel's time moved: what is measured meanwhile tells nothing."""
 
 _NAMED = 5
+_AGAIN = (
+    "to measure them again when it is idle, remove those of the campaign (`hetune store prune`) "
+    "and profile anew"
+)
 
 _log = logging.getLogger(__name__)
 _Groups = Mapping[tuple[object, ...], list[Measurement]]
@@ -163,10 +167,9 @@ def _steady(groups: _Groups, least_families: int) -> tuple[_Groups, list[str]]:
         f"{others}) were measured while the machine was doing something else"
     )
     if enough:
-        return calm, [f"{what} and do not count: measure them again when it is idle"]
+        return calm, [f"{what} and do not count: {_AGAIN}"]
     return groups, [
-        f"{what} and count all the same, for too little would be left without them: "
-        "measure again when it is idle"
+        f"{what} and count all the same, for too little would be left without them: {_AGAIN}"
     ]
 
 

@@ -20,6 +20,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
 
 from hetune.service.core.formats.documents import Document
+from hetune.service.core.storage.outage import RecentErrors
 from hetune.service.http.asgi import Scope
 from hetune.variants import errors
 from hetune.variants.errors import HetuneError
@@ -75,6 +76,10 @@ _NO_DATABASE = (
     "the database of jobs and measurements cannot be used now: try again later; the service's log "
     "has the reason"
 )
+_NO_FOLDER = (
+    "the service's files cannot be used now: try again later; the service's log has the reason"
+)
+_folder_outages = RecentErrors()
 _NOWHERE = (
     "there is nothing at this path: GET /v1/openapi.json describes the API, and / has the pages "
     "for browsers"
@@ -121,6 +126,10 @@ def problem_of(error: Exception, scope: Scope) -> Response:
     detail = str(error)
     if isinstance(error, errors.StoreError):
         detail = _NO_DATABASE  # what is wrong with it is logged once, and not for each request
+    elif isinstance(error, errors.FolderError) and not isinstance(error, _TOLD):
+        detail = _NO_FOLDER
+        if _folder_outages.has_begun(str(error)):
+            _log.error("request %s failed", request_id, exc_info=error)
     elif status >= _SERVER and not isinstance(error, _TOLD):
         _log.error("request %s failed", request_id, exc_info=error)
         detail = f"the service failed: its log has the reason under the request id {request_id}"

@@ -18,6 +18,7 @@ from hetune.variants.frontend.trace import (
     softmax,
     tanh,
 )
+from hetune.variants.program.text import show
 
 __all__ = [
     "Graph",
@@ -33,6 +34,7 @@ __all__ = [
     "ntype",
     "relu",
     "shared",
+    "show",
     "sigmoid",
     "softmax",
     "tanh",

@@ -20,6 +20,7 @@ from tests.service._serving import (
 import hetune
 from hetune import nn
 from hetune.clients import AsyncClient, Client
+from hetune.layers import etype, node
 from hetune.service.core.formats.message import Pieces
 from hetune.service.core.inference.answers import RunReport
 from hetune.service.core.models.stack import describe
@@ -126,6 +127,29 @@ def test_a_graph_s_life(client):
     for do in (client.graph, client.delete_graph):
         with pytest.raises(errors.NotFoundError, match=id):
             do(id)
+
+
+@hetune.layer_program
+def own(g, x, w, c):
+    """Messages with a weight of their relation."""
+    return g.sum(c * (g.src(x) @ w))
+
+
+def test_a_layer_of_one_s_own_is_served(client):
+    draw = torch.Generator().manual_seed(3)
+    etypes, width = GRAPH.num_etypes, X.shape[1]
+    weights = {
+        "w": torch.randn((etypes, width, 3), generator=draw),
+        "c": torch.rand(etypes, generator=draw),
+    }
+    program = own(x=node(width), w=etype(width, 3), c=etype())
+    layer = hetune.compile(program, weights=weights)
+    client.put_model("own", [layer, torch.nn.ReLU()])
+    answer = client.infer("own", GRAPH, X)
+    with torch.no_grad():
+        expected = layer(X, GRAPH, variant=answer.report.layers[0].variant)
+    assert torch.equal(answer.out, torch.relu(expected))
+    client.delete_model("own", 1)
 
 
 def test_a_model_s_life(client):

@@ -170,6 +170,12 @@ def test_promoting_and_rolling_back(trained, tmp_path):
     assert "promote one first" in again.output.replace("\n", " ")
 
 
+def test_a_machine_that_is_unknown_is_refused(trained, tmp_path):
+    refused = call("promote", "--store", tmp_path / "a.db", "--machine", "0" * 16)
+    assert refused.exit_code == 2
+    assert "none are of the machine" in " ".join(refused.stderr.split())
+
+
 def test_a_worse_model_does_not_take_the_champion_s_place(trained, tmp_path, shelf):
     assert call("promote", "--store", tmp_path / "a.db").exit_code == 0
     there = Shelf(shelf)

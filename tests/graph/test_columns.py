@@ -11,6 +11,7 @@ import torch
 
 from hetune.variants.errors import GraphFileError
 from hetune.variants.graph import HeteroGraph, load
+from hetune.variants.graph.loaders import ColumnsWarning
 
 
 def write(path: Path, content: str) -> Path:
@@ -314,3 +315,28 @@ def test_no_false_alarm_on_real_graphs(data_dir: Path, tmp_path: Path, name: str
             content = "".join(text.format(*row) for row in some)
             path = write(tmp_path / "g.tsv", content)
             assert load(path, format=".tsv").num_edges == len(some)
+
+
+@pytest.mark.parametrize("line", ["{0}\tw{1}\n", "w{1}\t{0}\n"])
+def test_numbers_against_words_are_said_to_be_ends(line, tmp_path):
+    path = write(tmp_path / "g.tsv", "".join(line.format(i, i % 3) for i in range(20)))
+    with pytest.raises(GraphFileError, match=r'holds numbers, the other words: give columns="src,'):
+        load(path)
+    assert load(path, columns="src,dst").num_edges == 20
+    assert load(path, bipartite=("a", "b")).num_ntypes == 2
+
+
+def test_weights_of_few_edges_are_doubted(tmp_path):
+    path = write(tmp_path / "g.txt", "".join(f"{i} {i + 1} {i % 2 + 7}\n" for i in range(5)))
+    with pytest.warns(ColumnsWarning, match='so few lines tell: give columns="src,dst,weight", or'):
+        load(path)
+    assert load(path, columns="src,dst,weight").edge_data["weight"].tolist() == [7, 8, 7, 8, 7]
+    load(path, columns="src,etype,dst")
+
+
+def test_a_column_of_weights_is_not_dropped_silently(tmp_path):
+    path = write(tmp_path / "g.csv", "src,dst,weight\n0,1,0.5\n1,2,0.5\n")
+    with pytest.warns(ColumnsWarning, match='weight are not read: give columns="src:src,dst:dst,w'):
+        load(path)
+    assert not load(path, columns="src:src,dst:dst").edge_data
+    assert "weight" in load(path, columns="src:src,dst:dst,weight:weight").edge_data

@@ -15,7 +15,7 @@ import torch
 
 from hetune.variants.errors import GraphError, GraphFileError
 from hetune.variants.graph import HeteroGraph
-from hetune.variants.graph.loaders import formats, load
+from hetune.variants.graph.loaders import ColumnsWarning, formats, load
 
 TYPE = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
 NTRIPLES = f"""\
@@ -295,7 +295,8 @@ def test_matrix_market(tmp_path: Path):
 @pytest.mark.parametrize("name", ["g.csv", "g.csv.gz"])
 def test_csv(tmp_path: Path, name: str):
     path = write(tmp_path / name, "weight,src,dst,etype\n0.5,0,2,a\n1,2,1,b\n2,2,2,a\n")
-    g = load(path)
+    with pytest.warns(ColumnsWarning, match="weight are not read"):
+        g = load(path)
     assert edges_of(g) == [(0, 2, 0), (2, 1, 1), (2, 2, 0)]
     assert g.etype_names == ("a", "b")
     path = write(tmp_path / f"x{name}", "from;to;kind\nann;bob;3\n")

@@ -9,13 +9,13 @@ from hetune.variants.frontend.trace import Graph, Value, layer_program, node, nt
 from hetune.variants.kernel.nodes import Gemm
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.passes.fuse_rows import fuse_rows
-from hetune.variants.kernel.testing_rows import random_rows
 from hetune.variants.kernel.text import show
 from hetune.variants.kernel.verify import verify
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.testing.graphs import AWKWARD
 from hetune.variants.testing.layers import LAYERS
 from hetune.variants.testing.programs import PROGRAMS
+from hetune.variants.testing.row_launches import random_rows
 
 from .rows import BEFORE, OF_IT, OTHER, PRODUCT, RELU, SKIP, THEN, check_same, launch_of
 

@@ -30,9 +30,9 @@ from hetune.variants.kernel.nodes import (
     Update,
 )
 from hetune.variants.kernel.parse import parse, parse_schedule
-from hetune.variants.kernel.testing import random_launch
 from hetune.variants.kernel.text import show, show_schedule
 from hetune.variants.program.nodes import End, Space, Type
+from hetune.variants.testing.launches import random_launch
 
 EDGES, PAIRS, NODES = Rows(Space.EDGE, "s"), Rows(Space.DST_PAIR, "s"), Rows(Space.NODE)
 

@@ -5,9 +5,9 @@ import pytest
 from hetune.variants.kernel.nodes import Rows
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.passes.work import Work, work
-from hetune.variants.kernel.testing import random_launch
 from hetune.variants.kernel.verify import verify
 from hetune.variants.program.nodes import Space
+from hetune.variants.testing.launches import random_launch
 
 COUNTS = {
     ("node", ""): 10,

@@ -20,6 +20,7 @@ from hetune.profiling.calibrate.correction import Observed
 from hetune.profiling.calibrate.gpu_rates import Card, Sizes, gpu_of, measure_gpu
 from hetune.profiling.corpus.recipes import recipe
 from hetune.profiling.measure.bench import Bench
+from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.reference import Reference
 from hetune.profiling.measure.stopwatch import Sample, WallStopwatch
 from hetune.variants.backends.triton.backend import TritonBackend
@@ -181,7 +182,8 @@ def observed():
     return tuple(found)
 
 
-def test_a_few_launches_are_measured():
+def test_a_few_launches_are_measured(monkeypatch):
+    monkeypatch.setattr(few, "_LIMITS", Limits(repeats=0, most_rounds=7))  # interpreters are slow
     tiny = recipe("tiny", "typed", options={"nodes": 12, "edges": 30, "etypes": 3})
     bench = Bench(TritonBackend(), WallStopwatch(), Reference(), device=CPU)
     (problem,) = few.observe(

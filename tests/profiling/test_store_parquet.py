@@ -162,3 +162,19 @@ def test_a_flipped_bit_never_changes_what_was_measured(store, path):
         except StoreError:
             continue
         assert found == expected, place
+
+
+def test_a_record_that_makes_no_sense_is_named_or_left_out(store, path, tmp_path, caplog):
+    store.add([measurement(n) for n in range(3)], MACHINE)
+    export_parquet(store, path)
+    table = pq.read_table(path)
+    at = table.schema.names.index("samples")
+    samples = table["samples"].to_pylist()
+    samples[1] = [-1.0] * len(samples[1])
+    table = table.set_column(at, "samples", pa.array(samples, pa.list_(pa.float64())))
+    pq.write_table(table.cast(parquet.SCHEMA), path)
+    with Store.open(tmp_path / "new.db") as new:
+        with pytest.raises(StoreError, match=r"record 2 makes no sense .*--on-error skip"):
+            import_parquet(new, path)
+        assert import_parquet(new, path, on_error="skip") == Added(2, 0)
+    assert "record 2 makes no sense" in caplog.text

@@ -73,6 +73,12 @@ def test_each_parameter_is_walked_once_part_by_part(fast, rgcn):
     assert type(fast._replicate_for_data_parallel()) is type(rgcn)
 
 
+def test_data_parallel_runs_it_on_a_cpu(fast, x, edges):
+    net = torch.nn.DataParallel(fast)
+    assert net.module is fast
+    torch.testing.assert_close(net(x, *edges), fast(x, *edges), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_functional_call_takes_them(tied, fast, rgcn, x, edges):
     given = {name: 2 * each for name, each in rgcn.named_parameters()}

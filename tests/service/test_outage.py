@@ -3,7 +3,8 @@
 import pytest
 
 from hetune.profiling.jobs.queue import JobQueue
-from hetune.service.core.storage.outage import OutageLog
+from hetune.service.core.storage import outage
+from hetune.service.core.storage.outage import OutageLog, RecentErrors
 from hetune.service.server.app import application
 from hetune.variants.errors import StoreError
 
@@ -54,3 +55,16 @@ def test_what_began_before_it_failed_does_not_say_that_it_is_back(caplog):
     outage.watched(lambda: None)
     assert caplog.text.count("cannot be used") == 1
     assert caplog.text.count("failed 3 times") == 1
+
+
+def test_an_error_is_new_again_after_a_minute_without_it(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(outage.time, "monotonic", lambda: now[0])
+    errors = RecentErrors()
+    assert errors.has_begun("a")
+    for _ in range(5):
+        now[0] += 30
+        assert not errors.has_begun("a")
+    assert errors.has_begun("b")
+    now[0] += 61
+    assert errors.has_begun("a")

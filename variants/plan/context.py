@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Protocol
 
-from hetune.variants.program.nodes import Op, Type
+from hetune.variants.program.nodes import Let, Op, Program, Type
 
 
 class Context(Protocol):
     """The program being lowered, and the buffers of its values."""
 
+    program: Program
     types: Mapping[str, Type]
     ops: Mapping[str, Op]
+    users: Mapping[str, tuple[Let, ...]]
+    """The values that read a value."""
     given: Set[str]
     """Buffers that are there before the first kernel: parameters, weights, constants."""
+    fuse_sums: bool
+    """Whether a sum that only one product reads is computed in that product's kernel."""
     scatters: bool
     """Whether products of destination pairs add their rows up at nodes."""
 

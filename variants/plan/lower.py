@@ -14,16 +14,13 @@ from hetune.variants.errors import ProgramError
 from hetune.variants.kernel.nodes import (
     Buffer,
     Def,
-    Direct,
     EdgeSoftmax,
     ForEach,
-    Gather,
     Gemm,
     Init,
     Kernel,
     Rows,
     ScoreLoop,
-    SegmentSum,
     Stmt,
     Store,
     Traversal,
@@ -33,14 +30,15 @@ from hetune.variants.kernel.passes.fuse import fused
 from hetune.variants.passes.product import multiply_chain
 from hetune.variants.passes.rewrite import users
 from hetune.variants.plan.body import Body
-from hetune.variants.plan.facts import constants, zero_without_edges
+from hetune.variants.plan.facts import constants
 from hetune.variants.plan.groups import by_rule
 from hetune.variants.plan.launches import form_launches, with_scratch
 from hetune.variants.plan.nodes import Plan, View
+from hetune.variants.plan.products import biased_product, product
 from hetune.variants.plan.terms import Term, TermKind, terms_of
 from hetune.variants.program.limitation import limitation
 from hetune.variants.program.nodes import (
-    End,
+    Let,
     Linear,
     Map,
     Merge,
@@ -50,7 +48,6 @@ from hetune.variants.program.nodes import (
     Reshape,
     Softmax,
     Space,
-    Take,
     Type,
     operands,
 )
@@ -89,8 +86,8 @@ class Lowering:
         self.program = program
         self.types: Mapping[str, Type] = program.types
         self.ops: Mapping[str, Op] = {let.name: let.op for let in program.lets}
-        self.users = users(program)
-        self._fuse_sums = fuse_sums
+        self.users: Mapping[str, tuple[Let, ...]] = users(program)
+        self.fuse_sums = fuse_sums
         self.scatters = not separate_products
         self._kernels: list[Kernel] = []
         self._buffers: dict[str, Type] = {}
@@ -173,7 +170,7 @@ class Lowering:
             case Reshape(x=x, shape=shape):
                 return self.view(self.buffer(x), shape)
             case Linear() as op:
-                self._gemm(name, name, op)
+                self._gemm(name, product(self, name, name, op))
             case Softmax() as op:
                 self._softmax(name, op)
             case Merge(parts=parts):
@@ -182,8 +179,8 @@ class Lowering:
                 self._kernels.append(Traversal(Rows(Space.NODE), loops))
             case Reduce(x=x, space=Space.DST_PAIR):
                 self._sum_pairs(name, x)
-            case Map(fn="add", args=(rows, bias)) if product := self._biased(rows, bias):
-                self._gemm(name, rows, product, bias=bias)
+            case Map(fn="add", args=(rows, bias)) if linear := biased_product(self, rows, bias):
+                self._gemm(name, product(self, name, rows, linear, bias=bias))
             case _:
                 self._node_terms(name)
         return name
@@ -222,7 +219,8 @@ class Lowering:
                 case TermKind.PRODUCT:
                     op = self.ops[term.name]
                     assert isinstance(op, Linear)
-                    self._gemm(name, term.name, op, bias=bias, accumulate=written)
+                    gemm = product(self, name, term.name, op, bias=bias, accumulate=written)
+                    self._gemm(name, gemm)
                     bias = None
                 case TermKind.EDGES:
                     self._sum_edges(name, term, extras, accumulate=written)
@@ -286,110 +284,18 @@ class Lowering:
         body.add(Store(name, total))
         self._traverse(name, body)
 
-    def _biased(self, rows: str, bias: str) -> Linear | None:
-        """The product of edge or pair rows that a kernel can add this bias to."""
-        op, product, added = self.ops.get(rows), self.types[rows], self.types[bias]
-        if not isinstance(op, Linear) or not product.space.is_edgewise:
-            return None
-        fits = added.space is Space.ETYPE and added.shape == product.shape
-        return op if fits and self.only_user(rows) else None
-
     # --- products -----------------------------------------------------------------------
 
     def _scatter(self, name: str, term: Term) -> None:
         chain = multiply_chain(self.ops, self.types, term.rows)
         op = self.ops[chain.core]
         assert isinstance(op, Linear)
-        scale = None
-        if chain.factors:
-            scale = self.buffer(chain.factors[0])
-        self._gemm(name, chain.core, op, scale=scale, scatter=True, accumulate=True)
+        scale = self.buffer(chain.factors[0]) if chain.factors else None
+        self._gemm(name, product(self, name, chain.core, op, scale=scale, scatter=True))
 
-    def _gemm(
-        self,
-        out: str,
-        value: str,
-        op: Linear,
-        *,
-        bias: str | None = None,
-        scale: str | None = None,
-        scatter: bool = False,
-        accumulate: bool = False,
-    ) -> None:
-        x, w = self.types[op.x], self.types[op.w]
-        heads = x.shape[0] if len(x.shape) == 2 else 1
-        k = x.shape[-1]
-        rows = Rows(self.types[value].space, self.types[value].group)
-        operand = self._operand(op.x)
-        weight = self.buffer(op.w)
-        only, fill = self._active(out, op.x) if rows.space is Space.NODE else (End.NONE, False)
-        fill = fill and not accumulate
+    def _gemm(self, out: str, gemm: Gemm) -> None:
         self._buffers.setdefault(out, self._buffer_type(out))
-        self._kernels.append(
-            Gemm(
-                out,
-                operand,
-                weight,
-                rows,
-                heads,
-                k,
-                w.width // (heads * k),
-                scatter=scatter,
-                accumulate=accumulate,
-                scale=scale,
-                bias=bias,
-                only=only,
-                fill=fill,
-            )
-        )
-
-    def _active(self, out: str, rows: str) -> tuple[End, bool]:
-        """The nodes that a product of node rows is needed for, and whether others are filled.
-
-        Rows that are only ever taken to edges are needed at nodes with edges at that end. Where
-        the operand is zero at nodes without incoming edges, so is the product.
-        """
-        ends = {user.op.end if isinstance(user.op, Take) else End.NONE for user in self.users[out]}
-        if len(ends) == 1 and out != self.program.result and End.NONE not in ends:
-            return ends.pop(), False
-        return (End.DST, True) if zero_without_edges(self.ops, rows) else (End.NONE, False)
-
-    def _operand(self, name: str) -> Direct | Gather | SegmentSum:
-        match self.ops.get(name):
-            case Take(x=x, end=end) if self.types[x].space is Space.NODE:
-                return Gather(self.buffer(x), end)
-            case Reduce(x=x, space=Space.DST_PAIR) if self._fuses(name, x):
-                if (segment := self._segment(x)) is not None:
-                    return segment
-        return Direct(self.buffer(name))
-
-    def _fuses(self, name: str, rows: str) -> bool:
-        """Sums of outer products are always fused: only the product's kernel has room for them."""
-        op = self.ops.get(rows)
-        is_outer = isinstance(op, Map) and op.fn == "outer"
-        return is_outer or (self._fuse_sums and self.only_user(name))
-
-    def _segment(self, rows: str) -> SegmentSum | None:
-        """The operand that adds up edge rows, if they are (weighted) rows of a buffer."""
-        weight: str | None = None
-        op = self.ops.get(rows)
-        if isinstance(op, Map) and op.fn in ("mul", "outer"):
-            weight, rows = op.args
-            axes = len(self.types[rows].shape) + (op.fn == "outer")
-            kind = self.types[weight]
-            if kind.space is not Space.EDGE or len(kind.shape) >= axes:
-                return None
-        take = self.ops.get(rows)
-        if not isinstance(take, Take) or self.types[take.x].space is not Space.NODE:
-            return None
-        if take.end is not End.SRC:
-            return None
-        if weight is not None:
-            narrowed = self.ops.get(weight)
-            if isinstance(narrowed, Take) and self.types[narrowed.x].space is Space.EDGE:
-                weight = narrowed.x
-            weight = self.buffer(weight)
-        return SegmentSum(self.buffer(take.x), End.SRC, weight)
+        self._kernels.append(gemm)
 
     # --- loops --------------------------------------------------------------------------
 

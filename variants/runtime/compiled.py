@@ -161,7 +161,8 @@ class CompiledLayer(ModuleWrapper):
         Raises:
             InputError: A tensor's dtype, shape or device does not fit, or the call runs in the
                 original module, which keeps to no variant, limit or out. (If that is only for
-                what outgrows float32, the result is copied to out.)
+                what outgrows float32, the result is copied to out.) Or a number outgrows float32
+                in the variant that is named, on a CPU.
             GraphError: The edges are no graph.
             VariantError: No variant has this id.
             MemoryLimitError: No variant fits the limit, or this one does not.
@@ -227,10 +228,11 @@ class CompiledLayer(ModuleWrapper):
                 if tell is not None:
                     tell(math.inf)
                 raise
-            if variant is None and (
-                not weights.fit
-                or (overflow.happened and may_differ(result, (rows, *weights.tensors.values())))
+            if not weights.fit or (
+                overflow.happened and may_differ(result, (rows, *weights.tensors.values()))
             ):
+                if variant is not None:
+                    raise InputError(f"the result of {variant} may be wrong: {OUTGROWN}")
                 return Unsupported(OUTGROWN)
         result = result if result.dim() == 2 else result.flatten(1)
         return cast(result_of(adapter, call, graph, result), dtypes)

@@ -12,6 +12,7 @@ from hetune.service.core.formats.documents import Count, Document
 from hetune.service.core.formats.json_arrays import JsonArray
 from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.formats.number_fields import Integers
+from hetune.service.core.formats.safe_names import check_plain
 from hetune.variants.errors import GraphError, MalformedError
 from hetune.variants.graph.hetero import HeteroGraph
 
@@ -77,7 +78,9 @@ def graph_of(
         MalformedError: An array is missing, or none of a graph's.
         TooLargeError: The graph is over a limit.
         GraphError: It is none.
+        InputError: A name of its types holds a control character.
     """
+    check_names(header)
     for name in arrays:
         if name not in ARRAYS:
             raise MalformedError(f"a graph has no array {name!r}: give {', '.join(ARRAYS)}")
@@ -97,6 +100,18 @@ def graph_of(
         etype_names=header.etype_names,
         canonical_etypes=header.canonical_etypes,
     )
+
+
+def check_names(header: GraphHeader) -> None:
+    """Checks that names of types hold no control characters, whether the graph is kept or not.
+
+    Raises:
+        InputError: One does.
+    """
+    check_plain("node type", header.ntype_names or ())
+    check_plain("edge type", header.etype_names or ())
+    for triple in header.canonical_etypes or ():
+        check_plain("edge type", triple)
 
 
 def header_of(graph: HeteroGraph) -> GraphHeader:

@@ -11,8 +11,13 @@ import torch
 from hetune.service.core.formats.documents import Document, parse
 from hetune.service.core.formats.limits import ServiceLimits, check_limit
 from hetune.service.core.formats.message import Pieces, read
-from hetune.service.core.formats.safe_names import check_plain
-from hetune.service.core.graphs.document import GraphHeader, arrays_of, graph_of, header_of
+from hetune.service.core.graphs.document import (
+    GraphHeader,
+    arrays_of,
+    check_names,
+    graph_of,
+    header_of,
+)
 from hetune.service.core.graphs.files import GraphFiles
 from hetune.service.core.storage.cache import BytesCache
 from hetune.variants.errors import GraphError, MalformedError, NotFoundError
@@ -102,7 +107,7 @@ class GraphStore:
             if not path.exists():
                 check_limit("bytes on disk", _array_bytes(graph), self._limits.stored_bytes)
                 header = header_of(graph)
-                _check_names(header)
+                check_names(header)
                 content = Pieces(header.model_dump_json(), arrays_of(graph))
                 self.files.publish(content, key)
             self.files.touch(key)
@@ -209,13 +214,6 @@ def _array_bytes(graph: HeteroGraph) -> int:
 def indexed_bytes(graph: HeteroGraph) -> int:
     """What a graph takes with its indexes, by estimate."""
     return _INDEXED * _array_bytes(graph)
-
-
-def _check_names(header: GraphHeader) -> None:
-    check_plain("node type", header.ntype_names or ())
-    check_plain("edge type", header.etype_names or ())
-    for triple in header.canonical_etypes or ():
-        check_plain("edge type", triple)
 
 
 def held_bytes(graph: HeteroGraph) -> int:

@@ -82,7 +82,7 @@ class HgtLayer(_Layer):
 
 
 class ProgramDocument(_Layer):
-    """A program of one's own, in text: `hetune.layer_program` makes it, and `str` shows it."""
+    """A program of one's own, as `hetune.layers.show` prints it."""
 
     layer: Literal["program"]
     program: Annotated[str, Field(max_length=_MOST_TEXT)]

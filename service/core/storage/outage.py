@@ -11,6 +11,7 @@ from typing import TypeVar
 from hetune.variants.errors import HetuneError
 
 T = TypeVar("T")
+_QUIET_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -66,3 +67,23 @@ class OutageLog:
         seconds = time.monotonic() - self._since
         text = "%s, after %.0f s in which it failed %d times"
         _log.warning(text, self._over, seconds, failed)
+
+
+class RecentErrors:
+    """Tells an error that is new from one that goes on. Safe with several threads.
+
+    Where nothing says that it is over, it is when it has not occurred for a minute.
+    """
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._last: dict[str, float] = {}
+
+    def has_begun(self, error: str) -> bool:
+        """Whether an error of this text, which has just occurred, is new."""
+        now = time.monotonic()
+        with self._mutex:
+            self._last = {e: at for e, at in self._last.items() if now - at < _QUIET_SECONDS}
+            is_new = error not in self._last
+            self._last[error] = now
+        return is_new

@@ -4,7 +4,7 @@ import pytest
 from tests.full import every
 
 from hetune.variants.kernel.nodes import Schedule
-from hetune.variants.kernel.testing import random_launch
+from hetune.variants.testing.launches import random_launch
 
 SCHEDULES = (
     Schedule(block_nodes=64),

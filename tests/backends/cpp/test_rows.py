@@ -10,7 +10,7 @@ from hetune.variants.backends.cpp.emit import emit
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.passes.fuse import fused
-from hetune.variants.kernel.testing_rows import random_rows
+from hetune.variants.testing.row_launches import random_rows
 
 from ..launches import ACTIVATED, ACTIVATED_PAIRS, FUNCTIONS, GATHERED, PAIRS, SOURCE_PAIRS
 

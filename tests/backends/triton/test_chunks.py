@@ -9,9 +9,9 @@ from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.passes.edge_chunks import shares_edges
 from hetune.variants.kernel.passes.fuse import fused
-from hetune.variants.kernel.testing import random_launch
 from hetune.variants.testing.conformance import check_variants
 from hetune.variants.testing.graphs import typed_graph
+from hetune.variants.testing.launches import random_launch
 from hetune.variants.testing.layers import LAYERS, randomized
 
 from ..launches import ATTENTION, RGCN, SOFTMAX, WEIGHTED

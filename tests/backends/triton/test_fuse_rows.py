@@ -9,7 +9,7 @@ from hetune.variants.backends.triton.emit import emit
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
 from hetune.variants.kernel.passes.fuse import fused
-from hetune.variants.kernel.testing_rows import random_rows
+from hetune.variants.testing.row_launches import random_rows
 
 from ..launches import ACTIVATED, ACTIVATED_PAIRS, FUNCTIONS, SOURCE_PAIRS
 

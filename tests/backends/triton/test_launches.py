@@ -10,7 +10,7 @@ from tests.full import every
 from hetune.variants.backends.triton.emit import emit
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.parse import parse
-from hetune.variants.kernel.testing import random_launch
+from hetune.variants.testing.launches import random_launch
 
 from ..launches import ATTEND, GATHERED, NARROW, RGCN, SCORES, SOFTMAX, TRANSFORM
 

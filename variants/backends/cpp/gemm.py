@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from hetune.variants.backends.checks import check_gemm
 from hetune.variants.backends.cpp.abi import Arguments
+from hetune.variants.backends.cpp.dot_products import dot_products
 from hetune.variants.backends.cpp.filled_rows import filled_rows
 from hetune.variants.backends.cpp.operand import LINE, Operand, each_row
-from hetune.variants.backends.cpp.pieces import Piece, at, cut
-from hetune.variants.backends.cpp.rows import block_range, node_of, own_row
+from hetune.variants.backends.cpp.pieces import Piece, at
+from hetune.variants.backends.cpp.rows import block_range
 from hetune.variants.backends.cpp.tail import Tail
 from hetune.variants.backends.cpp.target import (
     Assign,
@@ -24,9 +25,9 @@ from hetune.variants.backends.cpp.target import (
     Switch,
     While,
 )
+from hetune.variants.backends.cpp.tile_row import TileRow, sum_text
 from hetune.variants.backends.cpp.tiling import SHORT_ROWS, Columns, tilings
 from hetune.variants.backends.describe import describe_gemm
-from hetune.variants.backends.places import type_array
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
     Gemm,
@@ -67,6 +68,7 @@ class GemmLowering:
         self.by_dot = gemm.n <= _DOT_WIDTH and gemm.k >= _DOT_DEPTH
         self.asks_by_lines = self.operand.comes_by_lines and not self.by_dot
         self.by_type = launch.type_of(gemm.w).space
+        self.row = TileRow(gemm, launch, arguments, self._row)
         self.tail = Tail(gemm, name, launch, schedule, arguments) if gemm.tail else None
         check_gemm(gemm, launch)
         self._check_operand()
@@ -200,7 +202,9 @@ class GemmLowering:
         width = self.gemm.heads * self.gemm.n
         if self.tail:
             body.append(Let(self._array, f"done[M][{width}]"))
-        body += self._dot_products() if self.by_dot else self._products(columns)
+        body += (
+            dot_products(self.row, self.schedule.lanes) if self.by_dot else self._products(columns)
+        )
         if self.tail:
             body.append(For("int", "m", "0", "M", (self.tail.call(self._row, "done[m]"),)))
         row = "int32_t first" if self._contiguous else "const int32_t* rows"
@@ -260,7 +264,7 @@ class GemmLowering:
         """
         gemm = self.gemm
         row = _wide(f"(h * {gemm.k} + k)" if gemm.heads > 1 else "k", gemm.heads * gemm.k * gemm.n)
-        k_row = _sum_text("w", f"{row} * {gemm.n}", column)
+        k_row = sum_text("w", f"{row} * {gemm.n}", column)
         operand = f"x[m][h * {gemm.k} + k]" if gemm.heads > 1 else "x[m][k]"
         declare: list[Statement] = [Let(p.type, f"acc_{p.offset}[M]") for p in pieces]
         zero = [Assign(f"acc_{p.offset}[m]", f"{p.type}{{}}") for p in pieces]
@@ -289,10 +293,12 @@ class GemmLowering:
         gemm, found = self.gemm, list[Statement]()
         head_k, head_n = (f"h * {gemm.k}", f"h * {gemm.n}") if gemm.heads > 1 else ("", "")
         if self.asks_by_lines:
-            found.append(Do(f"__builtin_prefetch({_sum_text('next[m]', head_k, 'part')})"))
+            found.append(Do(f"__builtin_prefetch({sum_text('next[m]', head_k, 'part')})"))
         for buffer, writes in self._touched():
             for first in range(0, gemm.n, gemm.k):
-                line = _sum_text(self._pointer(buffer), head_n, "part", str(first) if first else "")
+                line = sum_text(
+                    self.row.pointer(buffer), head_n, "part", str(first) if first else ""
+                )
                 ask: Statement = Do(f"__builtin_prefetch({line}{', 1' if writes else ''})")
                 if first + gemm.k > gemm.n:
                     ask = If(f"part < {gemm.n - first}", (ask,))
@@ -303,11 +309,11 @@ class GemmLowering:
         """Scale, bias and write one row of a tile; overlapping pieces read before they write."""
         gemm = self.gemm
         head = f"h * {gemm.n}" if gemm.heads > 1 else ""
-        body: list[Statement] = [Let("float*", "out", _sum_text(self._out_pointer, head, column))]
+        body: list[Statement] = [Let("float*", "out", sum_text(self.row.out, head, column))]
         if gemm.scale:
-            body.append(Let("const float", "scale", self._scale))
+            body.append(Let("const float", "scale", self.row.scale))
         if gemm.bias:
-            body.append(Let("const float*", "bias", _sum_text(self._bias, head, column)))
+            body.append(Let("const float*", "bias", sum_text(self.row.bias, head, column)))
         for p in pieces:
             value = f"acc_{p.offset}[m]"
             if gemm.scale:
@@ -320,91 +326,6 @@ class GemmLowering:
         body += [Do(f"store({at('out', p.offset)}, out_{p.offset})") for p in pieces]
         return body
 
-    def _dot_products(self) -> list[Statement]:
-        """Few columns: products along k, and one horizontal sum per output element."""
-        gemm = self.gemm
-        head_x = f"h * {gemm.k}" if gemm.heads > 1 else ""
-        head_w = f"(h * {gemm.n} + j) * {gemm.k}" if gemm.heads > 1 else f"j * {gemm.k}"
-        pieces = cut(gemm.k, self.schedule.lanes)
-        widest = pieces[0]
-        whole = [p for p in pieces if p.lanes == widest.lanes]
-        rest = pieces[len(whole) :]
-        left, right = _sum_text("x[m]", head_x), _sum_text("w", head_w)
-        body: list[Statement] = [
-            Let("const float*", "x_m", left),
-            Let("const float*", "w_j", right),
-            Let(widest.type, "products", f"{widest.type}{{}}"),
-            For(
-                "int",
-                "k",
-                "0",
-                f"{len(whole) * widest.lanes}",
-                (
-                    Assign(
-                        "products",
-                        f"load<{widest.type}>(x_m + k) * load<{widest.type}>(w_j + k)",
-                        "+=",
-                    ),
-                ),
-                step=f"{widest.lanes}",
-                unroll=8,
-            ),
-            Let("float", "total", "hsum(products)"),
-        ]
-        body += [
-            Assign(
-                "total",
-                f"hsum(load<{p.type}>(x_m + {p.offset}) * load<{p.type}>(w_j + {p.offset}))",
-                "+=",
-            )
-            for p in rest
-        ]
-        head = f"h * {gemm.n}" if gemm.heads > 1 else ""
-        column = _sum_text(head, "j")
-        if gemm.scale:
-            body.append(Assign("total", self._scale, "*="))
-        if gemm.bias:
-            body.append(Assign("total", f"({self._bias})[{column}]", "+="))
-        out = f"({self._out_pointer})[{column}]"
-        body.append(Assign(out, "total", "+=" if gemm.accumulate else "="))
-        loop: Statement = For("int", "j", "0", f"{gemm.n}", tuple(body))
-        if gemm.heads > 1:
-            loop = For("int", "h", "0", f"{gemm.heads}", (loop,))
-        return [For("int", "m", "0", "M", (loop,))]
-
-    @property
-    def _out_pointer(self) -> str:
-        return "done[m]" if self.tail else self._pointer(self.gemm.out)
-
-    def _pointer(self, buffer: str) -> str:
-        """Where the row of a buffer lies that belongs to row m of a tile."""
-        gemm = self.gemm
-        if gemm.scatter:
-            row = node_of(self.args, gemm.rows, self._row, End.DST)
-        else:
-            row = own_row(self.args, gemm.rows, self._row)
-        return f"{self.args.buffer(buffer)} + int64_t({row}) * {gemm.heads * gemm.n}"
-
-    @property
-    def _scale(self) -> str:
-        gemm = self.gemm
-        assert gemm.scale is not None
-        row = own_row(self.args, gemm.rows, self._row)
-        buffer = self.args.buffer(gemm.scale)
-        if self.launch.type_of(gemm.scale).width == 1:
-            return f"{buffer}[{row}]"
-        return f"{buffer}[int64_t({row}) * {gemm.heads} + h]"
-
-    @property
-    def _bias(self) -> str:
-        gemm = self.gemm
-        assert gemm.bias is not None
-        buffer = self.args.buffer(gemm.bias)
-        if self.launch.type_of(gemm.bias).space is Space.SHARED:
-            return buffer
-        types = type_array(self.args, gemm.rows)
-        return f"{buffer} + int64_t({types}[{self._row}]) * {gemm.heads * gemm.n}"
-
 
 _BLOCK_PARAMETERS = ("const Context& c", "int64_t block")
 
@@ -412,7 +333,3 @@ _BLOCK_PARAMETERS = ("const Context& c", "int64_t block")
 def _wide(number: str, product: int) -> str:
     """A factor of a product that gets as large, in 64 bits where 32 are too few."""
     return number if product < 1 << 31 else f"int64_t({number})"
-
-
-def _sum_text(*terms: str) -> str:
-    return " + ".join(term for term in terms if term)

@@ -1,6 +1,6 @@
 """Graphs from files, by their ending."""
 
 from hetune.variants.graph.loaders.dispatch import formats, load
-from hetune.variants.graph.loaders.options import SkippedLinesWarning
+from hetune.variants.graph.loaders.options import ColumnsWarning, SkippedLinesWarning
 
-__all__ = ["SkippedLinesWarning", "formats", "load"]
+__all__ = ["ColumnsWarning", "SkippedLinesWarning", "formats", "load"]

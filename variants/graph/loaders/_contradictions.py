@@ -68,12 +68,15 @@ Objection: TypeAlias = tuple[str, tuple[str, ...] | str]
 """A reason, and the roles that columns may have, or what else helps."""
 
 
-def objection(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
+def objection(
+    columns: Mapping[str, pa.ChunkedArray], *, are_apart: bool = False
+) -> Objection | None:
     """Why two or three columns are not `source destination` or `head relation tail`.
 
     Args:
         columns: src, dst, and for three columns etype, as texts; the first in the file is src, the
             last dst.
+        are_apart: Whether sources and destinations are said to be of two kinds.
 
     Returns:
         Reason and remedy; None where nothing contradicts.
@@ -82,7 +85,7 @@ def objection(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
     if (found := _punctuated(columns)) is not None:
         return found
     if "etype" not in columns:
-        return _not_joined(columns)
+        return (None if are_apart else _not_alike(columns)) or _not_joined(columns)
     if all_true(pc.starts_with(last, "{")):
         return "the last column holds data of edges, not nodes", ("src", "dst", "-")
     if all_true(is_number(last)) and any_true(pc.match_substring_regex(last, "[.eEnN]")):
@@ -133,12 +136,32 @@ def _not_of_a_kind(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
     return None
 
 
-def _not_triples(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
+def _not_alike(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
+    """As `_not_of_a_kind`, of two columns."""
+    src, dst = columns["src"], columns["dst"]
+    for numbers, words in ((src, dst), (dst, src)):
+        are_apart = all_true(is_integer(numbers)) and not any_true(is_number(words))
+        if are_apart and len(src) >= _FEW_ROWS:
+            return "one column holds numbers, the other words", ("src", "dst")
+    return None
+
+
+def doubt(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
+    """As `objection`, of what too few rows of integers say to be sure."""
+    if "etype" not in columns or not all(all_true(is_integer(c)) for c in columns.values()):
+        return None
+    return _not_triples(columns, is_sure=False)
+
+
+def _not_triples(
+    columns: Mapping[str, pa.ChunkedArray], *, is_sure: bool = True
+) -> Objection | None:
     """Judged by how many distinct values there are: relations are few, and no nodes."""
     first, middle, last = _sampled(columns)
     edges = len(first)
     are_words = not any_true(is_number(columns["etype"]))
-    if edges < (_FEW_ROWS if are_words else _SOME_EDGES):
+    some, many = (_SOME_EDGES, _MANY_EDGES) if is_sure else (_FEW_ROWS + 1, _SOME_EDGES)
+    if edges < (_FEW_ROWS if are_words else some):
         return None
     sources, relations, targets = (np.unique(codes) for codes in (first, middle, last))
     pairs = len(np.unique(first * (1 << 32) + middle)) / edges
@@ -150,13 +173,13 @@ def _not_triples(columns: Mapping[str, pa.ChunkedArray]) -> Objection | None:
     if by_source >= 0.5 and by_source > by_target and are_ends:
         return "the second column holds the nodes of the first one, and the last does not", roles
     later_pairs = len(np.unique(middle * (1 << 32) + last)) / edges
-    is_first = edges >= _MANY_EDGES and 2 * len(sources) <= len(relations) and later_pairs >= 0.99
+    is_first = edges >= many and 2 * len(sources) <= len(relations) and later_pairs >= 0.99
     if by_middle >= 0.5 and by_middle > by_target and (are_words or is_first):
         reason = "the second column holds the nodes of the last one, and the first does not"
         return reason, ("etype", "src", "dst")
-    if edges < _SOME_EDGES:
+    if edges < some:
         return None
-    if edges >= _MANY_EDGES and len(relations) >= 0.9 * edges:
+    if edges >= many and len(relations) >= 0.9 * edges:
         return "there would be as many relations as edges", roles
     is_unique = edges >= _ENOUGH_EDGES and len(targets) >= 0.99 * edges
     if is_unique and len(relations) ** 2 > 4 * edges and all_true(is_integer(columns["dst"])):

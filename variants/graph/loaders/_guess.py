@@ -1,5 +1,6 @@
 """Columns of text by their roles: as the options say, or as they are usual, if nothing objects."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 from hetune.variants.errors import GraphError
 from hetune.variants.graph.loaders._contradictions import (
     are_numbers,
+    doubt,
     is_count,
     is_edge,
     is_header,
@@ -21,8 +23,9 @@ from hetune.variants.graph.loaders.columns import (
     columns_of,
     usual_places,
     usual_roles,
+    warn_of_unread,
 )
-from hetune.variants.graph.loaders.options import TextOptions
+from hetune.variants.graph.loaders.options import ColumnsWarning, TextOptions
 
 _NAMED = ("src", "dst", "etype")
 _GAPS = "fill it in or drop the row; columns= can leave a column out"
@@ -59,8 +62,15 @@ def columns_of_text(
         check_filled(columns)
     except GraphError as error:
         raise text.trouble(str(error).partition(":")[0], _GAPS) from error
-    if options.columns is None and names is None and (found := objection(columns)):
+    if options.columns is not None:
+        return columns
+    if names is not None:
+        warn_of_unread(text.path, names, places)
+    elif found := objection(columns, are_apart=options.bipartite is not None):
         raise text.trouble(found[0], _remedy(found[1], places))
+    elif doubtful := doubt(columns):
+        what = f"{text.path}: {doubtful[0]}, as far as so few lines tell"
+        warnings.warn(f"{what}: {_remedy(doubtful[1], places)}", ColumnsWarning, stacklevel=4)
     return columns
 
 

@@ -25,7 +25,7 @@ def reading(path: Path, what: str) -> Iterator[None]:
     """
     try:
         yield
-    except GraphFileError:
+    except (GraphFileError, Warning):
         raise
     except GraphError as error:
         raise GraphFileError(f"{path}: {printable(str(error))}") from error

@@ -1,10 +1,12 @@
 """Which column of a file plays which role: what callers say, and what to advise them to say."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from hetune.variants.errors import GraphError
-from hetune.variants.graph.loaders.options import ColumnsLike
+from hetune.variants.graph.loaders.options import ColumnsLike, ColumnsWarning
 
 ROLES = ("src", "etype", "dst", "weight", "time")
 _KNOWN = {
@@ -135,6 +137,27 @@ def usual_places(names: Sequence[str]) -> dict[str, int]:
         if found:
             places["etype"] = found[0]
     return places
+
+
+def warn_of_unread(path: Path, names: Sequence[str], places: Mapping[str, int]) -> None:
+    """Says which weights and times are not read, by the usual names of their columns.
+
+    Args:
+        path: The file.
+        names: Of all its columns.
+        places: The columns that are read.
+    """
+    read = {names[place] for place in places.values()}
+    roles = {name: _ROLE_OF.get(name.strip().lower()) for name in names if name not in read}
+    unread = [name for name, role in roles.items() if role in ("weight", "time")]
+    if unread:
+        few = advice([f"{role}:{names[places[role]]}" for role in ROLES if role in places])
+        warnings.warn(
+            f"{path}: the columns {', '.join(unread)} are not read: give {advice_by_names(names)} "
+            f"to keep them with the edges, or {few}",
+            ColumnsWarning,
+            stacklevel=4,
+        )
 
 
 def advice_by_names(names: Sequence[str], guessed: Sequence[str] | None = None) -> str:

@@ -142,3 +142,10 @@ class NTriplesOptions(RdfOptions):
 
 class SkippedLinesWarning(UserWarning):
     """Lines of a file were left out because they could not be read."""
+
+
+class ColumnsWarning(UserWarning):
+    """Columns of a file may mean something else than they are taken for, or weights are not read.
+
+    Nothing is said where `columns=` is given.
+    """

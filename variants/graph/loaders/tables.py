@@ -11,7 +11,12 @@ from hetune.variants.graph.loaders._edges import graph_of_columns
 from hetune.variants.graph.loaders._guess import columns_of_text
 from hetune.variants.graph.loaders._reading import check_file, check_memory, reading
 from hetune.variants.graph.loaders._rows import text_of
-from hetune.variants.graph.loaders.columns import advice_by_names, columns_of, usual_places
+from hetune.variants.graph.loaders.columns import (
+    advice_by_names,
+    columns_of,
+    usual_places,
+    warn_of_unread,
+)
 from hetune.variants.graph.loaders.options import TableOptions, TextOptions
 
 _NODES = ("src", "dst", "etype")
@@ -43,6 +48,8 @@ def load_parquet(path: Path, options: TableOptions) -> HeteroGraph:
     with reading(path, "a Parquet file"), pyarrow.parquet.ParquetFile(path) as file:
         names = file.schema_arrow.names
         places = _places(path, names, options)
+        if options.columns is None:
+            warn_of_unread(path, names, places)
         for role, place in places.items():
             _check_type(path, names[place], file.schema_arrow.field(place).type, role)
         check_memory(path, 48 * file.metadata.num_rows, f"{file.metadata.num_rows} rows")

@@ -18,10 +18,10 @@ from hetune.variants.kernel.nodes import (
     Store,
     Traversal,
 )
-from hetune.variants.kernel.testing import GROUPS
 from hetune.variants.kernel.verify import verify
 from hetune.variants.kernel.walk import touched
 from hetune.variants.program.nodes import End, Space, Type
+from hetune.variants.testing.launches import GROUPS
 
 _UNARY = ("relu", "gelu", "sigmoid", "tanh", "one_minus", "leaky_relu", "scale")
 _BINARY = ("add", "sub", "mul", "max")
