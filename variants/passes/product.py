@@ -100,14 +100,14 @@ def multiply(builder: Builder, name: str, factors: tuple[str, ...]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class MultiplyChain:
     """A value as ``factors * core``, all living in one space."""
 
     core: str
     factors: tuple[str, ...]
 
 
-def multiply_chain(ops: Mapping[str, Op], types: Mapping[str, Type], name: str) -> Chain:
+def multiply_chain(ops: Mapping[str, Op], types: Mapping[str, Type], name: str) -> MultiplyChain:
     """Takes a chain of ``mul`` by lower-rank factors apart."""
     factors: list[str] = []
     while isinstance(op := ops.get(name), Map) and op.fn == "mul":
@@ -116,4 +116,4 @@ def multiply_chain(ops: Mapping[str, Op], types: Mapping[str, Type], name: str) 
             break
         factors.append(first)
         name = second
-    return Chain(name, tuple(factors))
+    return MultiplyChain(name, tuple(factors))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from hetune.variants.passes.product import Chain, multiply_chain
+from hetune.variants.passes.product import MultiplyChain, multiply_chain
 from hetune.variants.plan.context import Context
 from hetune.variants.program.nodes import Linear, Map, Reduce, Reshape, Space
 
@@ -66,7 +66,7 @@ def _split(lowering: Context, name: str, *, root: bool = False) -> list[Term]:
     return [Term(name, TermKind.VALUE)]
 
 
-def _is_scaled_product(lowering: Context, chain: Chain) -> bool:
+def _is_scaled_product(lowering: Context, chain: MultiplyChain) -> bool:
     """Whether a product's kernel makes these pair rows, with a scale for each row or head."""
     op = lowering.ops.get(chain.core)
     if not isinstance(op, Linear) or len(chain.factors) > 1:

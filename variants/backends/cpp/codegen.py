@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from hetune.variants.backends.cpp.target import (
     AcrossEdges,
     Assign,
+    ChunksWithStealing,
     Comment,
     Do,
     For,
     Function,
     If,
     InParts,
-    InTurns,
     Let,
     Scope,
     Statement,
@@ -95,7 +95,7 @@ def _statement(statement: Statement) -> Iterator[str]:
             yield f"{_INDENT}[&](int32_t part_begin, int32_t part_end) INLINE_LAMBDA {{"
             yield from _indented((body,))
             yield f"}}, {', '.join(sums)});"
-        case InTurns(var, turns, urgent, body):
+        case ChunksWithStealing(var, turns, urgent, body):
             yield "const bool overflowed ="
             yield f"{_INDENT}in_turns({turns}, {urgent}, threads, [&](int64_t {var}) {{"
             yield from _indented(body)

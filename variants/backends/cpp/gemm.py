@@ -26,7 +26,7 @@ from hetune.variants.backends.cpp.target import (
     While,
 )
 from hetune.variants.backends.cpp.tile_row import TileRow, sum_text
-from hetune.variants.backends.cpp.tiling import SHORT_ROWS, Columns, tilings
+from hetune.variants.backends.cpp.tiling import SHORT_ROWS, ColumnTiling, tilings
 from hetune.variants.backends.describe import describe_gemm
 from hetune.variants.errors import KernelError
 from hetune.variants.kernel.nodes import (
@@ -192,7 +192,7 @@ class GemmLowering:
         named = {self._tile_name(height): columns for height, columns in self.tilings.items()}
         return tuple(self._tile(name, columns) for name, columns in named.items())
 
-    def _tile(self, name: str, columns: Columns) -> Function:
+    def _tile(self, name: str, columns: ColumnTiling) -> Function:
         body = self.operand.setup(self._row, self._array)
         ahead: tuple[str, ...] = ()
         if self.asks_by_lines:
@@ -231,7 +231,7 @@ class GemmLowering:
             return self.tail.touched()
         return () if self.launch.buffer(self.gemm.out).scratch else ((self.gemm.out, True),)
 
-    def _products(self, columns: Columns) -> list[Statement]:
+    def _products(self, columns: ColumnTiling) -> list[Statement]:
         gemm = self.gemm
         per_head: list[Statement] = []
         if columns.tile:

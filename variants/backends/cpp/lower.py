@@ -8,16 +8,16 @@ from hetune.variants.backends.cpp.abi import Arguments, ScratchSlot, Slot
 from hetune.variants.backends.cpp.gemm import GemmLowering
 from hetune.variants.backends.cpp.rows import (
     CHUNK_ROWS,
-    Shares,
+    StaticChunks,
     block_range,
     is_chunked,
 )
 from hetune.variants.backends.cpp.target import (
     Assign,
+    ChunksWithStealing,
     Comment,
     Do,
     Function,
-    InTurns,
     Let,
     Statement,
     Struct,
@@ -40,11 +40,11 @@ def lower(launch: Launch, schedule: Schedule, arguments: Arguments, comment: str
     """
     launch = expanded(launch, three_passes)
     functions, calls = _by_blocks(launch, schedule, arguments)
-    shares = Shares(_blocks(launch, arguments))
+    chunks = StaticChunks(_blocks(launch, arguments))
     if is_node_blocked(launch):
         order, hubs = arguments.block_order(), arguments.count("hubs")
-        shares = replace(shares, order=order, urgent=hubs)
-    return Unit(comment, _context(arguments), functions, _entry(arguments, shares, calls))
+        chunks = replace(chunks, order=order, urgent=hubs)
+    return Unit(comment, _context(arguments), functions, _entry(arguments, chunks, calls))
 
 
 def _by_blocks(
@@ -116,21 +116,21 @@ def _pointer_type(slot: Slot) -> str:
     return "float*" if isinstance(slot, BufferSlot | ScratchSlot) else "const int32_t*"
 
 
-def _entry(arguments: Arguments, shares: Shares, calls: tuple[Statement, ...]) -> Function:
+def _entry(arguments: Arguments, chunks: StaticChunks, calls: tuple[Statement, ...]) -> Function:
     body: list[Statement] = [Let("Context", "c")]
     shared = any(isinstance(slot, ScratchSlot) for slot, _ in arguments.pointers)
     for i, (slot, name) in enumerate(arguments.pointers):
         body.append(Assign(f"c.{name}", f"static_cast<{_pointer_type(slot)}>(pointers[{i}])"))
     for i, (_, name) in enumerate(arguments.counts):
         body.append(Assign(f"c.{name}", f"counts[{i}]"))
-    body.append(Let("int64_t", "blocks", shares.blocks))
+    body.append(Let("int64_t", "blocks", chunks.blocks))
     if shared:
         body.append(Let("const Context&", "shared", "c"))
     turn = "block"
-    if shares.order:
+    if chunks.order:
         turn = "turn"
-        calls = (Let("const int64_t", "block", f"{shares.order}[turn]"), *calls)
-    body.append(InTurns(turn, "blocks", shares.urgent, calls))
+        calls = (Let("const int64_t", "block", f"{chunks.order}[turn]"), *calls)
+    body.append(ChunksWithStealing(turn, "blocks", chunks.urgent, calls))
     body.append(Do("return overflowed || has_overflowed()"))
     return Function(
         "the launch; see its slots for the order of the arguments",

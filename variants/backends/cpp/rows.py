@@ -15,7 +15,7 @@ CHUNK_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class StaticChunks:
     """How a launch is shared out among threads.
 
     Attributes:

@@ -79,7 +79,7 @@ class InParts:
 
 
 @dataclass(frozen=True, slots=True)
-class InTurns:
+class ChunksWithStealing:
     """Runs the body once for each ``var`` below ``turns``, shared out among ``threads``.
 
     The first ``urgent`` are begun before all others. Declares ``overflowed``: whether a number
@@ -124,7 +124,7 @@ class Scope:
     body: tuple[Statement, ...]
 
 
-_Shaped = AcrossEdges | InParts | InTurns
+_Shaped = AcrossEdges | InParts | ChunksWithStealing
 Statement = Comment | Let | Assign | Do | For | _Shaped | While | If | Switch | Scope
 
 

@@ -22,11 +22,11 @@ _LATENCY = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ColumnTiling:
     """How the columns of a product are cut."""
 
     tile: int
-    """Columns of the tiles that a loop walks; 0 if there is no such loop."""
+    """ColumnTiling of the tiles that a loop walks; 0 if there is no such loop."""
     stop: int
     pieces: tuple[Piece, ...]
     """Pieces of a tile of the loop."""
@@ -39,7 +39,7 @@ class Columns:
         return max(map(len, (self.pieces, *self.tails)))
 
 
-def tilings(gemm: Gemm, schedule: Schedule) -> dict[int, Columns]:
+def tilings(gemm: Gemm, schedule: Schedule) -> dict[int, ColumnTiling]:
     """The tile of each number of rows for which code is made, tallest first.
 
     Tiles are as wide as the schedule says, taller where the product is narrow, and wider where they
@@ -59,7 +59,7 @@ def tilings(gemm: Gemm, schedule: Schedule) -> dict[int, Columns]:
     return found
 
 
-def _columns(gemm: Gemm, schedule: Schedule, wide: int) -> Columns:
+def _columns(gemm: Gemm, schedule: Schedule, wide: int) -> ColumnTiling:
     """Cut the columns into tiles of so many vectors."""
     n, pieces = gemm.n, cover(gemm.n, schedule.lanes)
     if gemm.accumulate and len(pieces) > 1 and (wide == 1 or len(pieces) % wide == 1):
@@ -70,5 +70,5 @@ def _columns(gemm: Gemm, schedule: Schedule, wide: int) -> Columns:
     columns = wide * schedule.lanes
     full = sum(1 for i, _ in enumerate(tiles) if (i + 1) * columns <= n)
     if full < 2:
-        return Columns(0, 0, (), tuple(tiles))
-    return Columns(columns, full * columns, tiles[0], tuple(tiles[full:]))
+        return ColumnTiling(0, 0, (), tuple(tiles))
+    return ColumnTiling(columns, full * columns, tiles[0], tuple(tiles[full:]))
