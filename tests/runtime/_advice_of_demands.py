@@ -48,6 +48,14 @@ def a_limit_for_none(x, edges, graph):
     yield lambda: layer(x, graph, memory_limit=int(least))
 
 
+@case("the result of {} may be wrong: {}")
+def features_that_outgrow_float32(x, edges, graph):
+    layer = compiled(geometric.RGCNConv(8, 8, 3))
+    name, huge = layer.variants[0], torch.full_like(x, 3e38)
+    yield lambda: layer(huge, graph, variant=name)
+    yield lambda: layer(huge / 1e30, graph, variant=name)
+
+
 @case("memory_limit={}: give an integer of bytes, or None")
 def a_limit_that_is_no_number(x, edges, graph):
     layer = compiled(geometric.RGCNConv(8, 8, 3))

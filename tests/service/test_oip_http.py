@@ -213,11 +213,18 @@ def test_both_forms_of_the_root(http):
 
 
 def test_a_result_that_json_cannot_hold(http):
-    data = torch.full((7, 4), 3e38).numpy().tobytes()
+    data = torch.full((7, 4), torch.inf).numpy().tobytes()
     body, length = binary(data)
     assert "binary_data" in is_error(http.post(INFER, content=body, headers=length), 400)
     body, length = binary(data, parameters={"binary_data_output": True})
     assert http.post(INFER, content=body, headers=length).status_code == 200
+
+
+def test_a_result_that_outgrows_float32(http):
+    """Whoever asks for binary data is told, too."""
+    data = torch.full((7, 4), 3e38).numpy().tobytes()
+    body, length = binary(data, parameters={"binary_data_output": True})
+    assert "scale features" in is_error(http.post(INFER, content=body, headers=length), 400)
 
 
 def test_a_body_that_ends_early(http):
