@@ -77,7 +77,7 @@ FILES = (
     *(f"frontend/{name}" for name in ("from_pyg", "nn", "pyg", "pyg_order")),
     "frontend/type_order",
     *(f"runtime/{name}" for name in ("backends", "choice", "compiled", "executable", "fallback")),
-    *(f"runtime/{name}" for name in ("inside", "running", "scored", "weights")),
+    *(f"runtime/{name}" for name in ("layer_runner", "nested_layers", "scored", "weights")),
 )
 RAISED = {"Unsupported", "InputError", "VariantError", "MemoryLimitError", "GraphError"}
 

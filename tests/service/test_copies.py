@@ -18,6 +18,7 @@ from hetune.service.core.models.device import GpuDevice
 from hetune.service.core.models.engine import Engine
 from hetune.variants.errors import TooLargeError
 from hetune.variants.graph import reach
+from hetune.variants.runtime.layer_use import LayerUse
 
 from ._device import RecordedDevice
 from ._serving import make_service, tiny_features, tiny_graph
@@ -110,6 +111,10 @@ class FakeLayer:
 
     def __init__(self, width):
         self.width = width
+        self.use = LayerUse()
+
+    def use_of(self, graph):
+        return self.use
 
     def __call__(self, x, graph, variant):
         assert x.device == graph.device == torch.device("cuda", 0)

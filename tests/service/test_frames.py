@@ -13,7 +13,7 @@ from hetune.service.core.formats.message import MEDIA_TYPE
 from hetune.service.server.app import application
 from hetune.variants.backends.cpp.backend import CppBackend
 
-from ._serving import asking, make_service
+from ._serving import asking, make_service, tiny_graph
 
 MOST = 18
 """Frames of hetune's own files on a warm request, from the route's function to the native call.
@@ -63,8 +63,9 @@ def ways(monkeypatch) -> list[tuple[str, list[str]]]:
     return found
 
 
-def test_few_frames_lie_between_a_request_and_its_kernel(tmp_path, graph, x, ways):
+def test_few_frames_lie_between_a_request_and_its_kernel(tmp_path, x, ways):
     service = make_service(tmp_path / "data", "cpp")
+    graph = tiny_graph()  # of its own: nothing is bound to it yet
     run = {"graph": service.graphs.add(graph), "x": x.tolist()}
     with asking(application(service)) as http:
         answers = []

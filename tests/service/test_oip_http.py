@@ -16,6 +16,7 @@ import torch
 from hetune.service.http.body import SMALL_BYTES
 from hetune.service.server.app import application
 from hetune.variants import errors
+from hetune.variants.runtime.layer_use import LayerUse
 
 from ._serving import LIMITS, asking, make_service, serving, tiny_features, tiny_graph
 
@@ -296,7 +297,9 @@ def test_deadlines_are_checked_between_layers(service, monkeypatch):
             layers.append(number)
             return torch.zeros(graph.num_nodes, model.description.widths[number + 1])
 
+        use = LayerUse()
         layer.check_graph, layer.vocabulary = (lambda graph, mend: None), None
+        layer.use_of = lambda graph: use
         return layer
 
     compiled = tuple(run(number) for number in range(2))

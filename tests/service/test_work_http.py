@@ -19,7 +19,7 @@ from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.records import Status
 from hetune.profiling.store.store import Added
 from hetune.profiling.testing.jobs import measured, some_units
-from hetune.profiling.testing.records import MACHINE
+from hetune.profiling.testing.records import MACHINE, PROGRAM
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.service.core.formats.documents import parse
 from hetune.service.core.jobs import work_leases as work
@@ -179,7 +179,7 @@ def test_graphs_of_files_are_not_lent(http, queue, tmp_path):
         recipe("f", "file", options=options),
         recipe("s", "subsample", options={"of": "file", "of.path": str(path)}),
     ]
-    units = [Unit(ProblemSpec(graph, "rgcn", 4, 4, 1, 1), "v", "p") for graph in graphs]
+    units = [Unit(ProblemSpec(graph, PROGRAM, 1), "v", "p") for graph in graphs]
     job = queue.submit_units("mine", [*units, *some_units(1, start=130)])
     found = http.post(LEASES, json=CLAIM).json()
     assert found["problem"]["graph"]["name"] == "g130"
@@ -191,7 +191,7 @@ def test_graphs_of_files_are_not_lent(http, queue, tmp_path):
 def test_a_worker_reads_no_file_that_a_service_names(service, queue, lender, monkeypatch):
     monkeypatch.setattr("hetune.service.core.jobs.work_leases.reads_a_file", lambda lease: False)
     graph = GraphRecipe("f", "f", "file", (("path", "/etc/hostname"),))
-    job = queue.submit_units("mine", [Unit(ProblemSpec(graph, "rgcn", 4, 4, 1, 1), "v", "p")])
+    job = queue.submit_units("mine", [Unit(ProblemSpec(graph, PROGRAM, 1), "v", "p")])
     with pytest.raises(InputError, match="lends graphs of files"):
         lender.claim("me", MACHINE.digest)
     assert queue.get(job.id).state is State.FAILED
@@ -260,7 +260,7 @@ def test_measurements_arrive_as_they_are(service, queue, lender):
     graph = recipe(
         "odd", "typed", options={"nodes": 30, "edges": 90, "src_hub": 0.1 + 0.2, "isolated": 0.0}
     )
-    unit = Unit(ProblemSpec(graph, "rgcn", 4, 4, 1, 1), "v", "p")
+    unit = Unit(ProblemSpec(graph, PROGRAM, 1), "v", "p")
     queue.submit_units("mine", [unit])
     lease = lender.claim("me", MACHINE.digest)
     assert lease is not None
@@ -270,13 +270,7 @@ def test_measurements_arrive_as_they_are(service, queue, lender):
     ]
     numbers = {"relative_error": math.inf, "drift": math.nan, "prepare_seconds": 1 / 3}
     [found] = measured(lease, status=Status.WRONG, error="it is \u00e4\U0001f600", **numbers)
-    found = replace(
-        found,
-        **{name: getattr(unit.problem, name) for name in ("layer", "d_in", "d_out", "heads")},
-        threads=1,
-        graph="odd",
-        family="typed",
-    )
+    found = replace(found, program=unit.problem.program, threads=1, graph="odd", family="typed")
     assert lender.complete(lease, [found], MACHINE) == Added(1, 0)
     [kept] = [m for m in service.measurements.store.measurements() if m.unit == unit.key]
     assert math.isnan(kept.drift)
