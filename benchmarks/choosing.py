@@ -86,7 +86,7 @@ def measure(selector: Selector, spec: ProblemSpec, repeats: int) -> dict[str, An
     """An input's record: medians in milliseconds, as a compiled layer selects."""
     graph = build(spec.graph)
     program = spec.program.program
-    variants, policy = variants_of(program), Policy(selector, expected_runs=math.inf)
+    variants, policy = variants_of(program, "cpu"), Policy(selector, expected_runs=math.inf)
     threads = kernel_threads()
 
     def choose(on: HeteroGraph) -> Variant:

@@ -66,7 +66,7 @@ def measure(graph: HeteroGraph, rounds: int) -> dict[str, Any]:
 def measure_hybrid(graph: HeteroGraph, rounds: int) -> dict[str, Any]:
     """Seconds until RGCN's default plan is ready to run on a graph that is not indexed."""
     (program,) = preset_programs("rgcn", 64)
-    variant = default_variant(variants_of(program))
+    variant = default_variant(variants_of(program, "cpu"))
 
     def ready() -> Executable:
         fresh = graph.unindexed()  # a domain does not keep its graph

@@ -44,7 +44,7 @@ def start_warm(widths: list[int]) -> dict[str, float]:
 
     phase("import hetune")
     programs = [p for layer in ahead.LAYERS for width in widths for p in _programs(layer, width)]
-    variants = [variant for program in programs for variant in variants_of(program)]
+    variants = [variant for program in programs for variant in variants_of(program, "cpu")]
     phase("plan")
     sources = Compiler.of("cpu").emit(variants)
     phase("print sources")

@@ -22,12 +22,7 @@ from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.layer_variants import variants_for
 from hetune.costmodel.model.bundle import load
 from hetune.costmodel.model.cost_model import UNKNOWN_FACTOR, CostModel
-from hetune.costmodel.shelf.best import (
-    best_and_failure,
-    calibrated,
-    is_at_home,
-    warn_if_foreign,
-)
+from hetune.costmodel.shelf.best import best_and_failure, calibrated, is_at_home, warn_if_foreign
 from hetune.costmodel.shelf.shelf import Shelf, State
 from hetune.variants.errors import HetuneError, InputError, ModelError
 from hetune.variants.frontend.presets import OF_EVERY_FAMILY

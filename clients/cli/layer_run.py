@@ -180,7 +180,7 @@ def index_seconds(graph: hetune.HeteroGraph) -> dict[str, float]:
 def _compile(ready: PreparedRun, ids: list[str], say: Say) -> None:
     module = ready.layer.module
     assert isinstance(module, hetune.nn.RGCN | hetune.nn.RGAT | hetune.nn.HGT)
-    by_id = {variant.id: variant for variant in variants_of(module.program())}
+    by_id = {variant.id: variant for variant in variants_of(module.program(), "cpu")}
     start = time.perf_counter()
     with console.progress_bar("compiling") as update:
         built = compare.compile_ahead([by_id[name] for name in ids], update)

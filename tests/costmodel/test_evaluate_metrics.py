@@ -45,7 +45,7 @@ def test_a_chooser_that_does_not_apply_picks_nothing():
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ("c", r"c was chosen for rgcn on g but not measured there: choose among"),
+        ("c", r"c was chosen for rgcn 64->64 on g but not measured there: choose among"),
         ({"c": 1.0}, r"no prediction for any of the 3 variants .* predict one of a, b, vanilla"),
     ],
 )

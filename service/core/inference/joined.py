@@ -250,7 +250,7 @@ def _is_hybrid(model: Model, variants: Sequence[str]) -> bool:
     return any(
         variant.choices.plan.program.is_hybrid
         for module, chosen in zip(model.modules, variants, strict=True)
-        for variant in variants_of(module.adapter().program)
+        for variant in variants_of(module.adapter().program, "cpu")
         if variant.id == chosen
     )
 
