@@ -105,7 +105,7 @@ def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> Se
 
     Raises:
         NothingUnseenError: It knows nothing of others.
-        InputError: It has no measurements of the machine.
+        InputError: It has no measurements of the machine, and no model is of it.
         StoreError: As `Store.measurements`.
     """
     known = {family for model in models for family in model.manifest.data.graph_families}
@@ -118,7 +118,8 @@ def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> Se
             f"graphs of families that were not trained on{found.reasons}: profile some "
             "(`hetune profile` with files of yours)"
         )
-        if machine not in {None, ALL, *(known.digest for known in store.machines())}:
+        trained_on = {model.manifest.fingerprint.digest for model in models}
+        if machine not in {None, ALL, *trained_on, *(known.digest for known in store.machines())}:
             raise InputError(message)
         raise NothingUnseenError(message, found.reasons)
     return replace(found, problems=left)
