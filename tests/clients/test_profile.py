@@ -288,7 +288,7 @@ def test_a_campaign_that_measures_nothing_is_an_error(more, hetune, campaign, st
     result = hetune("profile", campaign, "--store", store, *more)
     assert result.exit_code == 2
     assert result.stderr.startswith(
-        "error: the campaign 'mine' has nothing to measure: no variant of its layers has an id "
+        "error: the campaign 'mine' has nothing to measure: no variant of its programs has an id "
         "that matches 'vanila/*': take another pattern"
     )
     assert not store.exists()

@@ -63,7 +63,7 @@ WITHOUT_ADVICE = {
     "x is a tensor but the edges are a dictionary: give a HeteroGraph",
     # Two devices.
     "edge_type is on {} but edge_index is on {}: move one of them",
-    # Followed in test_segments.py, test_dict_order.py, test_wrapper.py and test_inside.py.
+    # Followed in test_segments.py, test_dict_order.py, test_wrapper.py and test_nested_layers.py.
     "with pyg-lib, PyG takes aggr='mean' over the edges of all relations on such a graph, not of "
     "each: set torch_geometric.backend.use_segment_matmul = False for that of each, compiled",
     "x_dict or in_channels has its node types in another order than the layer's metadata, and with "

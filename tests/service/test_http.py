@@ -426,10 +426,21 @@ def test_pages_of_other_origins_get_nothing_from_a_service_without_a_key(http, p
 
 
 def test_a_result_that_json_cannot_hold(http):
-    big = INFER | {"features": [[3e38] * 4] * 3}
-    assert "safetensors" in is_problem(http.post("/v1/models/m/infer", json=big), 422, "InputError")
-    found = http.post("/v1/models/m/infer", json=big, headers={"Accept": MEDIA_TYPE})
+    tensors = {f"graph/{n}": torch.tensor(GRAPH[n]) for n in ("src", "dst", "etype")}
+    tensors["x"] = torch.full((3, 4), torch.inf)
+    endless = pack('{"graph": {"num_nodes": 3}}', tensors)
+    path, as_json = "/v1/models/m/infer", BINARY | {"Accept": "application/json"}
+    found = http.post(path, content=endless, headers=as_json)
+    assert "safetensors" in is_problem(found, 422, "InputError")
+    found = http.post(path, content=endless, headers=BINARY)
     assert not unpack(found.content).tensors["out/1"].isfinite().all()
+
+
+def test_numbers_that_outgrow_float32_on_the_way_are_refused(http):
+    big = INFER | {"features": [[3e38] * 4] * 3}
+    for accept in ("application/json", MEDIA_TYPE):
+        found = http.post("/v1/models/m/infer", json=big, headers={"Accept": accept})
+        assert "scale features or weights down" in is_problem(found, 422, "InputError")
 
 
 # Limits and failures, each with a service of its own.

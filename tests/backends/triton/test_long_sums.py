@@ -9,10 +9,10 @@ from hetune.variants.backends.triton.arguments import Tiling
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.backends.triton.tiles import tiles_of
 from hetune.variants.graph.device_index import DeviceIndex
-from hetune.variants.kernel import edgewise
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Rows
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.passes import edge_chunks
 from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.testing.graphs import typed_graph
@@ -48,7 +48,7 @@ def test_long_rows_come_in_parts(small, most):
 
 
 def test_products_of_parts_add_up(check, small, monkeypatch):
-    monkeypatch.setattr(edgewise, "MOST_SUMMED", 3)
+    monkeypatch.setattr(edge_chunks, "MOST_SUMMED", 3)
     for text in (RGCN.format(d=7), PAIRS.format(k=2, n=2)):
         check(parse(text), small)
 
@@ -59,7 +59,7 @@ def test_products_of_parts_add_up(check, small, monkeypatch):
 def test_equal_terms_lose_nothing(text, monkeypatch):
     """Whose roundings all go one way: summed one by one they were wrong by 4e-5."""
     pytest.importorskip("triton", minversion="3.7.1")
-    monkeypatch.setattr(edgewise, "MOST_SUMMED", 1 << 30)
+    monkeypatch.setattr(edge_chunks, "MOST_SUMMED", 1 << 30)
     graph, launch = hub(4000), parse(text)
     values = {
         "x": torch.full((8, 2), 0.1),
