@@ -49,7 +49,9 @@ def test_hybrid_plans_stand_for_the_plan_of_the_side(layer, variant, side, runs)
 
 
 def test_a_hybrid_plan_runs_itself_where_there_is_no_plan_of_the_side():
-    variants = tuple(v for v in variants_of(PROGRAMS["rgcn"]) if v.choices.plan.program.is_hybrid)
+    variants = tuple(
+        v for v in variants_of(PROGRAMS["rgcn"], "cpu") if v.choices.plan.program.is_hybrid
+    )
     assert run_on(variants, "dst") == variants
 
 
@@ -91,7 +93,7 @@ def test_on_both_sides_everything_runs_itself(layer, device):
 
 
 def test_a_table_has_what_runs_once_and_knows_where():
-    variants = variants_of(PROGRAMS["rgat"])
+    variants = variants_of(PROGRAMS["rgat"], "cpu")
     table = CandidateTable.of(variants, "dst")
     assert len(set(table.variants)) == len(table.variants) < len(variants)
     runs = run_on(variants, "dst")

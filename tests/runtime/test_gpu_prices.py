@@ -63,13 +63,13 @@ def test_devices_share_plans_and_have_schedules_of_their_own(variants):
     assert len(set(ids)) == len(ids) == len({variant.key for variant in variants})
     program = variants[0].plan.program
     plans = {id.rpartition("/")[0] for id in ids}
-    on_cpus = {variant.id.rpartition("/")[0] for variant in variants_of(program)}
+    on_cpus = {variant.id.rpartition("/")[0] for variant in variants_of(program, "cpu")}
     special = {plan for plan in on_cpus if "+separate-products" in plan or "+edge-scores" in plan}
     assert plans == on_cpus - special
     assert len(special) == (3 if "rgat" in program.name else 1)
     kinds = {type(s) for variant in variants for s in variant.schedules}
     assert kinds == {GpuSchedule}
-    assert {type(s) for v in variants_of(program) for s in v.schedules} == {Schedule}
+    assert {type(s) for v in variants_of(program, "cpu") for s in v.schedules} == {Schedule}
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -74,7 +74,7 @@ class Variant:
 
 
 @functools.lru_cache(maxsize=256)
-def variants_of(program: Program, device: Device = "cpu") -> tuple[Variant, ...]:
+def variants_of(program: Program, device: Device) -> tuple[Variant, ...]:
     """The promoted variants of a layer's program for a device, in a stable order.
 
     A GPU has schedules of its own, and no plans for special graphs: products are separate there
