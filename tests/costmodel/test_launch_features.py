@@ -17,7 +17,8 @@ from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.features.launch import INCREASING, NAMES, launch_features
 from hetune.variants.errors import ModelError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
-from hetune.variants.plan.variants import DEVICES, variants_of
+from hetune.variants.kernel.device import DEVICES
+from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import (

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.kernel.device import DEVICES
 from hetune.variants.plan.choices import Form
 from hetune.variants.plan.sides import default_variant, run_on, side_of
-from hetune.variants.plan.variants import BY_EDGES, DEVICES, variants_of
+from hetune.variants.plan.variants import BY_EDGES, variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.table import CandidateTable

@@ -10,15 +10,11 @@ from hetune.variants.backends.triton.emit import emit
 from hetune.variants.errors import VariantError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.kernel.device import DEVICES
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.plan.sides import default_variant
-from hetune.variants.plan.variants import (
-    BY_EDGES,
-    DEVICES,
-    device_of,
-    variants_of,
-)
+from hetune.variants.plan.variants import BY_EDGES, device_of, variants_of
 from hetune.variants.runtime import devices
 from hetune.variants.runtime.choice import choose
 from hetune.variants.runtime.devices import torch_device

@@ -13,8 +13,9 @@ import pytest
 from hetune.variants.errors import MemoryLimitError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.graph.threads import using_threads
+from hetune.variants.kernel.device import DEVICES
 from hetune.variants.plan.sides import default_variant
-from hetune.variants.plan.variants import DEVICES, variants_of
+from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.calls import PATIENCE, Calls, Policy, about_seconds
 from hetune.variants.runtime.choice import choose, chosen, contenders
 from hetune.variants.runtime.domain import Domain
