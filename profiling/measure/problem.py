@@ -47,12 +47,8 @@ def units_of(problem: ProblemSpec) -> tuple[Unit, ...]:
     return tuple(Unit(problem, v.id, v.key) for v in promoted_for(problem))
 
 
-def plans_of(problem: ProblemSpec) -> dict[str, str]:
-    """The name of the plan of each promoted variant, by its id.
-
-    Raises:
-        InputError: As `program_of`.
-    """
+def plan_ids(problem: ProblemSpec) -> dict[str, str]:
+    """The id of the plan of each promoted variant, by the variant's id."""
     return {v.id: v.plan_id for v in promoted_for(problem)}
 
 

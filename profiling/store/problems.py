@@ -141,7 +141,7 @@ def select(
 
 
 def _has_choice(program: LabeledProgram, device: Device) -> bool:
-    return len({id(variant.plan) for variant in variants_of(program.program, device)}) > 1
+    return len({choices.plan for choices in _choices(program, device).values()}) > 1
 
 
 def _other_machines(store: Store, machine: str | None) -> list[str]:

@@ -51,8 +51,7 @@ def matching(store: Store, which: Prune) -> tuple[int, ...]:
 
 
 def remove(store: Store, ids: Sequence[int]) -> int:
-    """Removes records by their numbers, all or none, and machines and programs that
-    have none left.
+    """Removes records by their numbers, all or none, and machines and programs without any left.
 
     Returns:
         How many were there still.
