@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from sqlalchemy import select
 
 from hetune.profiling.store import schema
+from hetune.profiling.store.filters import limits_of
 from hetune.profiling.store.store import Store
-from hetune.profiling.store.wanted import limits_of
 from hetune.variants.errors import InputError
 
 _PAGE = 500
