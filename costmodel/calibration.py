@@ -14,7 +14,7 @@ from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.finite import finite
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.errors import ModelError
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 from hetune.variants.registry.sealed import sealed, unsealed
 from hetune.variants.registry.whole import write_whole
 

@@ -18,7 +18,7 @@ import psutil
 
 from hetune.costmodel import system
 from hetune.variants.errors import HetuneError
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 from hetune.variants.registry import default_registry
 
 _RECIPE = 1

@@ -12,7 +12,8 @@ from hetune.variants.errors import InputError, VariantError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Unsupported
 from hetune.variants.frontend.presets import preset_program
-from hetune.variants.plan.variants import Device, Variant, variants_of
+from hetune.variants.kernel.device import Device
+from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.program.nodes import Program
 
 

@@ -28,7 +28,7 @@ from hetune.variants.errors import HetuneError, InputError, ModelError
 from hetune.variants.frontend.presets import OF_EVERY_FAMILY
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.threads import kernel_threads
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 from hetune.variants.program.nodes import Program
 from hetune.variants.runtime.choice import Choice, choose
 from hetune.variants.runtime.domain import Domain

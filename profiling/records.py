@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 from hetune.variants.program.labeled import LabeledProgram
 
 PROTOCOLS: Mapping[Device, int] = MappingProxyType({"cpu": 2, "cuda": 1})

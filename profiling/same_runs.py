@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from hetune.variants.kernel.device import Device
 from hetune.variants.plan.choices import Choices
-from hetune.variants.plan.variants import Device
 
 Run = tuple[Any, ...]
 """What a variant runs on a graph; equal where two variants do the same."""

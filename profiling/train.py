@@ -20,7 +20,7 @@ from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.store.problems import Selection, select
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import InputError, ModelError
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 from hetune.variants.registry.whole import write_whole
 
 FOLDS = 5

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 
 from hetune.profiling.records import PROTOCOLS
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 from hetune.variants.program.labeled import LabeledProgram
 
 

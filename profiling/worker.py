@@ -37,7 +37,8 @@ from hetune.variants.errors import (
     WorkerError,
 )
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.variants import Device, Variant
+from hetune.variants.kernel.device import Device
+from hetune.variants.plan.variants import Variant
 
 
 class Measure(Protocol):

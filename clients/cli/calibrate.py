@@ -17,7 +17,7 @@ from hetune.costmodel.calibration import ROOFLINE
 from hetune.costmodel.features.devices import default_rates
 from hetune.profiling.calibrate.calibration import Found, Progress
 from hetune.profiling.calibrate.calibration import calibrate as measure
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 
 _RATES: dict[Device, tuple[tuple[str, str, str, float, str], ...]] = {
     "cpu": (

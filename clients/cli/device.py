@@ -13,7 +13,7 @@ from hetune.clients.cli import console
 from hetune.variants.backends.base import Backend
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.backends.triton.backend import TritonBackend
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 from hetune.variants.runtime.devices import torch_device
 
 

@@ -33,7 +33,7 @@ from hetune.service.core.jobs.work_documents import (
 )
 from hetune.service.core.jobs.work_leases import reads_a_file
 from hetune.variants.errors import HetuneError, InputError, LeaseError, UnreachableError
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 
 T = TypeVar("T")
 _LEASES = "/v1/leases"

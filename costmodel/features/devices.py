@@ -14,7 +14,7 @@ import numpy as np
 from hetune.costmodel.features import gpu_launch, launch
 from hetune.costmodel.finite import finite
 from hetune.variants.errors import ModelError
-from hetune.variants.plan.variants import DEVICES, Device, device_named
+from hetune.variants.kernel.device import DEVICES, Device, device_named
 from hetune.variants.runtime.gpu_roofline import GpuModel, gpu_roofline_seconds
 from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
 

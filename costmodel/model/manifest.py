@@ -17,7 +17,7 @@ from hetune.costmodel.fingerprint import Fingerprint
 from hetune.costmodel.finite import finite
 from hetune.costmodel.model.overhead import Overhead
 from hetune.variants.errors import ModelError
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 from hetune.variants.registry.sealed import sealed, unsealed
 from hetune.variants.runtime.table import PREPARATION
 

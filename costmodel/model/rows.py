@@ -14,7 +14,7 @@ from hetune.costmodel.features.devices import Rates, device_of, features_of
 from hetune.costmodel.model.overhead import Overhead
 from hetune.costmodel.model.ties import default_of, unless_tied
 from hetune.variants.errors import ModelError
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 
 
 class Weighting(StrEnum):

@@ -19,8 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hetune.costmodel.data import Problem
 from hetune.costmodel.features.graph import side
+from hetune.variants.kernel.device import Device
 from hetune.variants.plan.sides import default_variant
-from hetune.variants.plan.variants import Device, variants_of
+from hetune.variants.plan.variants import variants_of
 
 _TIES = tuple(1 + percent / 100 for percent in range(21))
 LEAST_TIES: Mapping[Device, float] = MappingProxyType({"cpu": 1.12, "cuda": 1.0})

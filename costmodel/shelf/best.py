@@ -14,7 +14,7 @@ from hetune.costmodel.model.manifest import Manifest
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.variants.backends.cpp.backend import CppBackend
 from hetune.variants.errors import HetuneError, ModelError
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 from hetune.variants.registry.vectors import WIDEST
 
 _log = logging.getLogger(__name__)

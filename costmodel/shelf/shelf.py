@@ -20,7 +20,7 @@ from hetune.costmodel.model.manifest import Manifest
 from hetune.costmodel.shelf.aliases import CANDIDATE, Aliases
 from hetune.costmodel.shelf.gate import objections
 from hetune.variants.errors import ModelError, PromotionError
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 
 _log = logging.getLogger(__name__)
 _LOCK_SECONDS = 60.0

@@ -18,7 +18,7 @@ from hetune.profiling.calibrate.observations import observe
 from hetune.profiling.calibrate.rates import ROUNDS, measure_machine
 from hetune.profiling.measure.bench import place_of
 from hetune.profiling.measuring_lock import measuring_lock
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 
 Progress = Callable[[str, int, int], None]
 """Called with what is at work, how much of it is done, and how much there is."""

@@ -20,8 +20,9 @@ from hetune.profiling.measure.record import Stamp
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.variants.frontend.presets import LAYERS, labeled_preset
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.kernel.device import Device
 from hetune.variants.passes.choices import Placement
-from hetune.variants.plan.variants import Device, Variant
+from hetune.variants.plan.variants import Variant
 from hetune.variants.program.labeled import LabeledProgram
 
 _LIMITS = Limits(repeats=0, most_rounds=7, problem_seconds=2.0, unit_seconds=2.0)

@@ -19,7 +19,7 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import plan_ids, units_of
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 from hetune.variants.program.labeled import LabeledProgram, needs_canonical_edges
 
 _NONE_MATCHES = (

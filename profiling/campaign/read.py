@@ -23,7 +23,7 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.units import GraphRecipe
 from hetune.variants.errors import CampaignError
 from hetune.variants.graph.threads import MOST_THREADS
-from hetune.variants.plan.variants import DEVICES, Device, device_named
+from hetune.variants.kernel.device import DEVICES, Device, device_named
 
 PRESETS = ("smoke", "default", "full", "gpu")
 """Campaigns that ship with hetune."""

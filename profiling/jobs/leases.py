@@ -29,7 +29,7 @@ from hetune.profiling.records import Measurement
 from hetune.profiling.store.rows import clean
 from hetune.profiling.store.store import Added, Store
 from hetune.variants.errors import InputError, LeaseError
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 
 LEASE_SECONDS = 60.0
 """How long a worker may be silent."""

@@ -10,7 +10,7 @@ from hetune.profiling.jobs.records import Lease
 from hetune.profiling.records import Measurement
 from hetune.profiling.store.store import Added
 from hetune.variants.errors import BusyError, StoreError, UnreachableError
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 
 AWAY = (StoreError, UnreachableError, BusyError)
 """Errors of a lender that may be there again later. What it lent is lent again if it stays away."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.units import Unit
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 
 
 class State(StrEnum):

@@ -26,7 +26,7 @@ from hetune.profiling.memory import limit_memory
 from hetune.profiling.store.store import Store
 from hetune.profiling.train import train
 from hetune.variants.errors import HetuneError
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 
 _NICE = 19
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from hetune.profiling.jobs.patience import LostError
 from hetune.variants.errors import ModelError, WorkerError
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 
 TRAINING_SECONDS = 3600.0
 """How long a training may take."""

@@ -33,7 +33,7 @@ from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.records import Measurement
 from hetune.profiling.units import Unit
 from hetune.variants.errors import HetuneError, InputError, LeaseError, StoreError, WorkerError
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 
 _log = logging.getLogger(__name__)
 _DISTURBED = "the service computed meanwhile; it is measured again"

@@ -19,7 +19,8 @@ from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import CompileError, VariantError, WorkerError
 from hetune.variants.graph import index_native
-from hetune.variants.plan.variants import DEVICES, Device, Variant
+from hetune.variants.kernel.device import DEVICES, Device
+from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.devices import torch_device
 
 _BRIEF = 2e-3

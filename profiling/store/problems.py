@@ -16,8 +16,9 @@ from hetune.profiling.records import PROTOCOLS, Measurement, Status
 from hetune.profiling.same_runs import Run, run_of
 from hetune.profiling.store.store import ALL, Store, named
 from hetune.profiling.store.summary import TIME, quantile, standard_error
+from hetune.variants.kernel.device import Device
 from hetune.variants.plan.choices import Choices, Side
-from hetune.variants.plan.variants import Device, variants_of
+from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.labeled import LabeledProgram
 
 MOST_DRIFT = 0.5

@@ -41,7 +41,7 @@ def test_what_is_built_serves_modules_of_both_libraries(layer, heads):
 
 
 def test_every_launch_of_every_variant_is_among_the_sources():
-    variants = variants_of(*preset_programs("rgcn", 8))
+    variants = variants_of(*preset_programs("rgcn", 8), "cpu")
     recipes = [source.recipe for source in Compiler.of("cpu").emit(variants)]
     assert len(set(recipes)) == len(recipes)
     assert 1 < len(recipes) <= sum(len(variant.plan.launches) for variant in variants)
@@ -66,7 +66,7 @@ def test_a_second_build_reuses_everything(first, hetune, registry):
     assert first.exit_code == 0, first.output
     variants, kernels, compiled, reused, failed = counts(first.stdout)
     assert (compiled, reused, failed) == (kernels, 0, 0)
-    assert variants == len(variants_of(*preset_programs("rgcn", 8)))
+    assert variants == len(variants_of(*preset_programs("rgcn", 8), "cpu"))
     again = hetune("build", "--layers", "rgcn", "--widths", "8")
     assert counts(again.stdout) == (variants, kernels, 0, kernels, 0)
     assert str(registry.root) in again.stdout

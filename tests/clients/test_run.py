@@ -163,7 +163,7 @@ def test_explain_compiles_nothing(hetune, graph_file, registry):
     before = {entry.key for entry in registry.entries()}
     result = hetune("explain", graph_file, "--layer", "hgt", "--width", 8, "--heads", 2)
     assert result.exit_code == 0, result.output
-    for variant in variants_of(*preset_programs("hgt", 8, 2)):
+    for variant in variants_of(*preset_programs("hgt", 8, 2), "cpu"):
         assert variant.id in result.stdout
     names = {entry.name for entry in registry.entries() if entry.key not in before}
     assert names <= {"graph-index", "graph-features", "launch-features", "trees"}  # no launch

@@ -30,7 +30,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 def test_every_plan_is_listed(layer, hetune):
     result = hetune("variants", "--layer", layer, "--width", 8)
     assert result.exit_code == 0, result.output
-    found = variants_of(*preset_programs(layer, 8))
+    found = variants_of(*preset_programs(layer, 8), "cpu")
     listed = {line.split()[0] for line in result.stdout.splitlines() if line.strip()}
     assert {variant.id.rpartition("/")[0] for variant in found} <= listed
     assert f"{len(found)} variants" in result.stdout
@@ -38,7 +38,7 @@ def test_every_plan_is_listed(layer, hetune):
 
 def test_a_variant_is_shown_as_text_that_can_be_parsed(hetune):
     (program,) = preset_programs("rgat", 8)
-    variant = variants_of(program)[-1]
+    variant = variants_of(program, "cpu")[-1]
     shown = hetune("variants", "--layer", "rgat", "--width", 8, "--show", variant.id)
     assert shown.exit_code == 0, shown.output
     texts = re.findall(r"^(launch\n.*?)^schedule", shown.stdout, re.M | re.S)

@@ -37,7 +37,9 @@ def compile_ahead() -> Callable[[Iterable[tuple[str, int, int]]], None]:
         variants = [
             variant
             for shape in sorted(missing)
-            for variant in variants_of(adapt(make(shape[0], matrix_graph(), *shape[1:])).program)
+            for variant in variants_of(
+                adapt(make(shape[0], matrix_graph(), *shape[1:])).program, "cpu"
+            )
             if chosen(*shape)(variant)
         ]
         report = default_registry().build(Compiler.of("cpu").emit(variants))

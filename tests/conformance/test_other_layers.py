@@ -47,7 +47,7 @@ CASES = (*product(NAMES, GRAPHS), *product(KERNELS, AWKWARD))
 
 def plans(name: str, turn: int) -> list[Variant]:
     """A variant of every third plan, or with HETUNE_FULL_MATRIX=1 of each."""
-    found = [variant for variant in variants_of(PROGRAMS[name]) if each_plan(variant)]
+    found = [variant for variant in variants_of(PROGRAMS[name], "cpu") if each_plan(variant)]
     return every(3, found, turn)
 
 

@@ -60,7 +60,9 @@ def sample(graph: HeteroGraph) -> tuple[torch.Tensor, HeteroGraph]:
 
 def run_all(module, graph, x, check, turn):
     program = adapt(module).program
-    promoted = every(2, (v for v in variants_of(program) if v.id.endswith(f"/{BLOCK}")), turn)
+    promoted = every(
+        2, (v for v in variants_of(program, "cpu") if v.id.endswith(f"/{BLOCK}")), turn
+    )
     report = default_registry().build(Compiler.of("cpu").emit(promoted))
     assert not report.failed, report.failed
     layer = compile_layer(module)

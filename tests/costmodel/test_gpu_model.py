@@ -183,7 +183,7 @@ def test_variants_for_another_device_are_left_to_the_roofline_model(caplog):
     assert (cpu.spread(table_of("rgcn", 16), Domain(here), 1) >= 1).all()
     (said,) = (r.getMessage() for r in caplog.records)
     assert "Selector.load(device='cuda')" in said
-    table = CandidateTable.of(variants_of(preset_program("rgcn", 16, 16)))
+    table = CandidateTable.of(variants_of(preset_program("rgcn", 16, 16), "cpu"))
     assert Selector(small_model()).price(table, Domain(here), 1).source == "the roofline model"
 
 

@@ -17,7 +17,8 @@ from hetune.costmodel.features.graph import graph_features
 from hetune.costmodel.features.launch import INCREASING, NAMES, launch_features
 from hetune.variants.errors import ModelError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
-from hetune.variants.plan.variants import DEVICES, variants_of
+from hetune.variants.kernel.device import DEVICES
+from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import (
@@ -36,7 +37,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "features.md"
 
 
 def features(graph, program=None, threads=2, machine=MACHINE):
-    table = CandidateTable.of(variants_of(program or rgcn_program(16, 16)))
+    table = CandidateTable.of(variants_of(program or rgcn_program(16, 16), "cpu"))
     columns = table.columns(Domain(graph))
     return launch_features(columns, graph_features(graph), machine, threads)[0], columns
 
@@ -72,7 +73,7 @@ def test_the_first_is_the_prior():
 
 def test_rows_that_other_cores_have_written_are_fetched_once():
     graph = typed_graph((200, 300), [(0, 1, 20000)])
-    table = CandidateTable.of(variants_of(rgcn_program(64, 64)))
+    table = CandidateTable.of(variants_of(rgcn_program(64, 64), "cpu"))
     columns = table.columns(Domain(graph))
     of_pairs, gathers = (columns[:, COLUMNS.index(n)] for n in ("pair_gathers", "gathers"))
     pairs, alone = of_pairs > 0, (of_pairs > 0) & (of_pairs == gathers)
@@ -115,7 +116,7 @@ def test_more_edges_never_lower_what_time_increases_with():
 def test_the_compiled_are_those_of_numpy(name, threads):
     graph = AWKWARD[name]()
     for program in (rgcn_program(7, 63), rgat_program(16, 4, 2), hgt_program(16, 8, 2)):
-        columns = CandidateTable.of(variants_of(program)).columns(Domain(graph))
+        columns = CandidateTable.of(variants_of(program, "cpu")).columns(Domain(graph))
         assert_alike(columns, graph_features(graph), MACHINE, threads)
 
 

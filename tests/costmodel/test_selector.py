@@ -64,7 +64,7 @@ class Broken:
 
 
 def table_of(layer: str) -> CandidateTable:
-    return CandidateTable.of(variants_of(preset_program(layer, 16, 16)))
+    return CandidateTable.of(variants_of(preset_program(layer, 16, 16), "cpu"))
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -89,7 +89,9 @@ def test_warming_up_reads_the_trees_of_every_family():
 
 def test_warming_up_plans_a_layer():
     module = hetune.nn.RGCN(5, 9, 3)
-    assert Selector().warm_up(module).id in {v.id for v in variants_of(adapt(module).program)}
+    assert Selector().warm_up(module).id in {
+        v.id for v in variants_of(adapt(module).program, "cpu")
+    }
 
 
 def test_a_module_has_widths_of_its_own(selector, graph):

@@ -17,7 +17,7 @@ from hetune.variants.plan.variants import variants_of
 from ._judged import problem
 from ._synthetic import FINGERPRINT, MACHINE, problems, small_model
 
-DEFAULT = default_variant(variants_of(preset_program("rgcn", 64, 64))).id
+DEFAULT = default_variant(variants_of(preset_program("rgcn", 64, 64), "cpu")).id
 PROBLEMS = 100
 
 

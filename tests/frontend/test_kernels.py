@@ -13,7 +13,8 @@ from hetune.variants.frontend.kernels import (
 )
 from hetune.variants.frontend.presets import KERNELS, LAYERS, preset_layer, preset_program
 from hetune.variants.graph.hetero import HeteroGraph
-from hetune.variants.plan.variants import DEVICES, variants_of
+from hetune.variants.kernel.device import DEVICES
+from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.interpret import interpret
 from hetune.variants.runtime.table import CandidateTable
 from hetune.variants.testing.graphs import AWKWARD

@@ -189,7 +189,7 @@ def test_most_walks_around_random_products_are_fused():
 @pytest.mark.parametrize("heads", [1, 2])
 def test_every_plan_of_hgt_ends_in_its_product(heads):
     module = LAYERS["hgt"].make(AWKWARD["one relation"](), 8, heads)
-    plans = dict.fromkeys(variant.plan for variant in variants_of(adapt(module).program))
+    plans = dict.fromkeys(variant.plan for variant in variants_of(adapt(module).program, "cpu"))
     last = ((plan.counted[-1], plan.launches[-1]) for plan in plans)
     for before, after in dict.fromkeys(last):
         verify(after)
@@ -209,7 +209,7 @@ def _dense(g: Graph, x: Value, w: Value, b: Value) -> Value:
 @pytest.mark.parametrize("name", ["hgt, no skip", "products of sums", "a layer of perceptrons"])
 def test_plans_of_other_programs_compute_the_same(name):
     dense = _dense(x=node(4), w=ntype(4, 4), b=ntype(4))
-    variants = variants_of({**PROGRAMS, "a layer of perceptrons": dense}[name])
+    variants = variants_of({**PROGRAMS, "a layer of perceptrons": dense}[name], "cpu")
     plans = dict.fromkeys(variant.plan for variant in variants)
     pairs = (pair for plan in plans for pair in zip(plan.counted, plan.launches, strict=True))
     changed = [(before, after) for before, after in dict.fromkeys(pairs) if after != before]
@@ -222,5 +222,5 @@ def test_plans_of_other_programs_compute_the_same(name):
 @pytest.mark.parametrize("layer", ["rgcn-mean", "rgat-across", "rgat-within"])
 def test_other_layers_stay_as_they_are(layer):
     module = LAYERS[layer].make(AWKWARD["one relation"](), 8, 1)
-    for variant in variants_of(adapt(module).program):
+    for variant in variants_of(adapt(module).program, "cpu"):
         assert variant.plan.launches == variant.plan.counted

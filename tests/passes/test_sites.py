@@ -66,7 +66,7 @@ def test_variants_whose_hops_differ_are_right(graph):
     program, graph = hops(2), AWKWARD[graph]()
     values = random_parameters(program, graph)
     expected = interpret(program, values, graph)
-    for variant in variants_of(program):
+    for variant in variants_of(program, "cpu"):
         if not variant.has_default_schedule:
             continue
         found = run_plan(variant.plan, values, graph, CppBackend(), variant.schedules)
@@ -89,7 +89,7 @@ def test_what_is_left_out_is_said(caplog):
 
 
 def test_the_twin_on_one_side_is_decided_at_every_site():
-    variants = variants_of(hops(2))
+    variants = variants_of(hops(2), "cpu")
     by_id = {variant.id: variant for variant in variants}
     runs = dict(zip(by_id, run_on(variants, "src"), strict=True))
     assert runs["sum1-dst+sum2-hybrid/b256"] is by_id["sum1-dst+sum2-src/b256"]

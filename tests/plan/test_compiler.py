@@ -26,7 +26,7 @@ def test_from_a_module_to_variants():
     for choices, plan in plans.items():
         assert plan.program == alternatives[choices.program]
     variants = compiler.schedule(PROGRAM)
-    assert [v.id for v in variants] == [v.id for v in variants_of(PROGRAM)]
+    assert [v.id for v in variants] == [v.id for v in variants_of(PROGRAM, "cpu")]
     assert {variant.choices.plan for variant in variants} == set(plans)
 
 

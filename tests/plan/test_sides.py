@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
+from hetune.variants.kernel.device import DEVICES
 from hetune.variants.plan.choices import Form
 from hetune.variants.plan.sides import default_variant, run_on, side_of
-from hetune.variants.plan.variants import BY_EDGES, DEVICES, variants_of
+from hetune.variants.plan.variants import BY_EDGES, variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.table import CandidateTable
@@ -49,7 +50,9 @@ def test_hybrid_plans_stand_for_the_plan_of_the_side(layer, variant, side, runs)
 
 
 def test_a_hybrid_plan_runs_itself_where_there_is_no_plan_of_the_side():
-    variants = tuple(v for v in variants_of(PROGRAMS["rgcn"]) if v.choices.plan.program.is_hybrid)
+    variants = tuple(
+        v for v in variants_of(PROGRAMS["rgcn"], "cpu") if v.choices.plan.program.is_hybrid
+    )
     assert run_on(variants, "dst") == variants
 
 
@@ -91,7 +94,7 @@ def test_on_both_sides_everything_runs_itself(layer, device):
 
 
 def test_a_table_has_what_runs_once_and_knows_where():
-    variants = variants_of(PROGRAMS["rgat"])
+    variants = variants_of(PROGRAMS["rgat"], "cpu")
     table = CandidateTable.of(variants, "dst")
     assert len(set(table.variants)) == len(table.variants) < len(variants)
     runs = run_on(variants, "dst")

@@ -17,7 +17,7 @@ from hetune.variants.runtime.roofline import MachineModel, roofline_seconds
 from hetune.variants.runtime.table import CandidateTable
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
 
-VARIANTS = variants_of(rgcn_program(64, 64))
+VARIANTS = variants_of(rgcn_program(64, 64), "cpu")
 
 
 def fan_out(edges: int) -> HeteroGraph:

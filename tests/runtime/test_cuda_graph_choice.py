@@ -106,7 +106,7 @@ def test_early_runs_are_not_asked_about(graph):
 
 
 def test_nothing_is_replayed_on_a_cpu(graph):
-    found = choose(variants_of(rgcn_program(8, 8)), graph, RooflinePricer(), cuda_graph=True)
+    found = choose(variants_of(rgcn_program(8, 8), "cpu"), graph, RooflinePricer(), cuda_graph=True)
     assert not found.cuda_graph
     assert found.chosen.replay_seconds is None
     assert "CUDA" not in str(found)

@@ -28,7 +28,7 @@ def values(graph):
 
 @pytest.fixture
 def executable(graph) -> Executable:
-    variant = variants_of(PROGRAM)[0]
+    variant = variants_of(PROGRAM, "cpu")[0]
     return Executable(variant.plan, Domain(graph), TorchBackend(), variant.schedules)
 
 
@@ -95,7 +95,7 @@ def test_launches_that_the_graph_has_no_rows_for_are_left_out():
     graph = typed_graph((3, 50), [(1, 0, 20)])  # fewer pairs at destinations
     program = PROGRAMS["rgcn mean"]
     values = random_parameters(program, graph)
-    variant = next(v for v in variants_of(program) if v.id.startswith("hybrid"))
+    variant = next(v for v in variants_of(program, "cpu") if v.id.startswith("hybrid"))
     executable = Executable(variant.plan, Domain(graph), TorchBackend(), variant.schedules)
     marks: list[None] = []
     weights = weights_of(variant.plan, values, graph)
@@ -110,7 +110,7 @@ def test_launches_that_the_graph_has_no_rows_for_are_left_out():
 def test_weights_are_what_launches_read_and_no_steps_on_the_way(name, graph):
     program = PROGRAMS[name]
     values = random_parameters(program, graph)
-    for variant in variants_of(program):
+    for variant in variants_of(program, "cpu"):
         plan = variant.plan
         read = {buffer.name for launch in plan.launches for buffer in launch.buffers}
         read |= {view.base for view in plan.views}

@@ -10,15 +10,11 @@ from hetune.variants.backends.triton.emit import emit
 from hetune.variants.errors import VariantError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.graph.hetero import HeteroGraph
+from hetune.variants.kernel.device import DEVICES
 from hetune.variants.kernel.gpu_schedule import GpuSchedule
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.plan.sides import default_variant
-from hetune.variants.plan.variants import (
-    BY_EDGES,
-    DEVICES,
-    device_of,
-    variants_of,
-)
+from hetune.variants.plan.variants import BY_EDGES, device_of, variants_of
 from hetune.variants.runtime import devices
 from hetune.variants.runtime.choice import choose
 from hetune.variants.runtime.devices import torch_device
@@ -63,13 +59,13 @@ def test_devices_share_plans_and_have_schedules_of_their_own(variants):
     assert len(set(ids)) == len(ids) == len({variant.key for variant in variants})
     program = variants[0].plan.program
     plans = {id.rpartition("/")[0] for id in ids}
-    on_cpus = {variant.id.rpartition("/")[0] for variant in variants_of(program)}
+    on_cpus = {variant.id.rpartition("/")[0] for variant in variants_of(program, "cpu")}
     special = {plan for plan in on_cpus if "+separate-products" in plan or "+edge-scores" in plan}
     assert plans == on_cpus - special
     assert len(special) == (3 if "rgat" in program.name else 1)
     kinds = {type(s) for variant in variants for s in variant.schedules}
     assert kinds == {GpuSchedule}
-    assert {type(s) for v in variants_of(program) for s in v.schedules} == {Schedule}
+    assert {type(s) for v in variants_of(program, "cpu") for s in v.schedules} == {Schedule}
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -103,7 +103,7 @@ def test_the_peak_is_what_a_run_allocates(name):
     graph, program = AWKWARD["isolated nodes"](), PROGRAMS[name]
     domain, values = Domain(graph), random_parameters(program, graph)
     workspace, most = Workspace.of(graph), 0
-    for variant in variants_of(program):
+    for variant in variants_of(program, "cpu"):
         executable = Executable(variant.plan, domain, TorchBackend(), variant.schedules)
         weights = weights_of(variant.plan, values, graph)
         result = executable.run({"x": values["x"].float()}, weights)
@@ -111,7 +111,7 @@ def test_the_peak_is_what_a_run_allocates(name):
         most = max(most, workspace.nbytes)
         workspace.release()
         assert workspace.nbytes == 0
-    for variant in variants_of(program):
+    for variant in variants_of(program, "cpu"):
         executable = Executable(variant.plan, domain, TorchBackend(), variant.schedules)
         executable.run({"x": values["x"].float()}, weights_of(variant.plan, values, graph))
     assert workspace.nbytes <= 2 * most  # the largest arena and the largest scratch, not their sum

@@ -41,7 +41,7 @@ def test_what_is_bound_to_a_graph(monkeypatch, graph):
             stream.said.append("bind")
             return super().bind(*given)
 
-    variant = variants_of(PROGRAMS["rgcn mean"])[0]
+    variant = variants_of(PROGRAMS["rgcn mean"], "cpu")[0]
     executable.Executable(variant.plan, Domain(graph, CPU), Backend(), variant.schedules)
     assert stream.said == ["bind"] * len(variant.plan.launches) + ["wait on cpu"]
 

@@ -31,7 +31,7 @@ MIXED = typed_graph((40, 300), [(0, 1, 200), (1, 0, 500), (0, 0, 0), (1, 1, 90)]
 
 @pytest.fixture(params=PROGRAMS)
 def table(request):
-    return CandidateTable.of(variants_of(PROGRAMS[request.param]))
+    return CandidateTable.of(variants_of(PROGRAMS[request.param], "cpu"))
 
 
 def column(found: np.ndarray, name: str) -> np.ndarray:
@@ -106,7 +106,7 @@ def test_weights_are_loaded_for_each_run_of_a_type(table):
 
 
 def test_preparation_tells_plans_apart():
-    table = CandidateTable.of(variants_of(PROGRAMS["rgcn"]))
+    table = CandidateTable.of(variants_of(PROGRAMS["rgcn"], "cpu"))
     found = table.preparation(Domain(MIXED))
     assert found.shape == (len(table.variants), len(PREPARATION))
     by_plan = {

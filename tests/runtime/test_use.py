@@ -13,8 +13,9 @@ import pytest
 from hetune.variants.errors import MemoryLimitError
 from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_program
 from hetune.variants.graph.threads import using_threads
+from hetune.variants.kernel.device import DEVICES
 from hetune.variants.plan.sides import default_variant
-from hetune.variants.plan.variants import DEVICES, variants_of
+from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.calls import PATIENCE, Calls, Policy, about_seconds
 from hetune.variants.runtime.choice import choose, chosen, contenders
 from hetune.variants.runtime.domain import Domain
@@ -22,7 +23,7 @@ from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.pricing import Prices
 from hetune.variants.testing.graphs import typed_graph
 
-VARIANTS = variants_of(rgcn_program(8, 8))
+VARIANTS = variants_of(rgcn_program(8, 8), "cpu")
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def test_nothing_is_compiled_to_put_off_the_question(graph):
     ids=["rgcn", "rgat", "hgt"],
 )
 def test_the_default_variant_is_the_one_that_adapts_most(program, expected):
-    assert default_variant(variants_of(program)).id == expected
+    assert default_variant(variants_of(program, "cpu")).id == expected
 
 
 @pytest.mark.parametrize("program", [rgcn_program(8, 8), rgat_program(8, 8), hgt_program(8, 8)])
@@ -145,7 +146,7 @@ def test_on_one_side_the_default_variant_is_the_plan_of_that_side(program, devic
 )
 def test_wide_rows_have_small_blocks_as_a_rule(widths, blocks):
     for make in (rgcn_program, rgat_program, hgt_program):
-        [*schedules] = default_variant(variants_of(make(*widths))).schedules
+        [*schedules] = default_variant(variants_of(make(*widths), "cpu")).schedules
         assert {schedule.block_nodes for schedule in schedules} == {blocks}
 
 

@@ -9,7 +9,7 @@ from hetune.variants.registry import KernelSource, Registry, override_default_re
 
 def test_variants_of_a_layer(http):
     found = http.get("/v1/variants", params={"layer": "rgat", "d_in": 8, "d_out": 4}).json()
-    assert found["variants"] == [v.id for v in variants_of(preset_program("rgat", 8, 4))]
+    assert found["variants"] == [v.id for v in variants_of(preset_program("rgat", 8, 4), "cpu")]
 
 
 @pytest.mark.parametrize(

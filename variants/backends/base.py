@@ -10,9 +10,9 @@ from torch import Tensor
 
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.index import GraphIndex
+from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Launch, Rows
-from hetune.variants.plan.variants import Device
 
 Runner = Callable[[Mapping[str, Tensor]], bool | None]
 """Runs a launch once over the given buffers: contiguous tensors [rows, ...] by name.

@@ -26,6 +26,7 @@ from hetune.variants.errors import CompileError
 from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter, Unsupported
 from hetune.variants.graph.vocabulary import Vocabulary
+from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Launch
 from hetune.variants.kernel.text import show as show_launch
@@ -33,7 +34,7 @@ from hetune.variants.kernel.text import show_schedule
 from hetune.variants.plan.alternatives import Alternative, alternatives
 from hetune.variants.plan.choices import PlanChoices
 from hetune.variants.plan.nodes import Plan
-from hetune.variants.plan.variants import Device, Variant, plans_of, variants_of, with_schedule
+from hetune.variants.plan.variants import Variant, plans_of, variants_of, with_schedule
 from hetune.variants.program.nodes import Program
 from hetune.variants.program.text import show as show_program
 from hetune.variants.registry import KernelSource

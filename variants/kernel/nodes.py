@@ -170,7 +170,7 @@ class Def:
 class Init:
     """Declares an accumulator of the current row: ``sum`` starts at 0, ``max`` at -inf.
 
-    ``below`` is for backends that expand a `EdgeSoftmax` with a running maximum
+    ``below`` is for backends that expand an `EdgeSoftmax` with a running maximum
     (`passes.softmax_forms`); launches have none.
     """
 

@@ -8,9 +8,9 @@ whichever kernels contribute.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import Literal
 
 from hetune.variants.errors import ProgramError
+from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.nodes import (
     Buffer,
     Def,
@@ -55,7 +55,7 @@ from hetune.variants.program.nodes import (
 
 def lower(
     program: Program,
-    device: Literal["cpu", "cuda"] = "cpu",
+    device: Device = "cpu",
     *,
     fuse_sums: bool = True,
     separate_products: bool = False,
@@ -100,7 +100,7 @@ class Lowering:
             self._buffers[let.name] = let.type
         self.given: Set[str] = frozenset(self._buffers)
 
-    def plan(self, device: Literal["cpu", "cuda"]) -> Plan:
+    def plan(self, device: Device) -> Plan:
         """Lowers everything that the result needs."""
         result = self.buffer(self.program.result)
         if self._views.get(result, result) in self.given:

@@ -7,8 +7,8 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal, TypeAlias, get_args
 
+from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Gemm, Schedule, SegmentSum
 from hetune.variants.kernel.passes.edge_chunks import shares_edges
@@ -20,10 +20,6 @@ from hetune.variants.plan.nodes import Plan
 from hetune.variants.plan.prune import undominated
 from hetune.variants.program.nodes import Program, Space
 from hetune.variants.program.text import show
-
-Device: TypeAlias = Literal["cpu", "cuda"]
-"""What a variant is made for."""
-DEVICES: tuple[Device, ...] = get_args(Device)
 
 BLOCK_NODES = (256, 1024, 4096)
 """Block sizes that are compiled for every plan on a CPU that is not for special graphs."""
@@ -74,7 +70,7 @@ class Variant:
 
 
 @functools.lru_cache(maxsize=256)
-def variants_of(program: Program, device: Device = "cpu") -> tuple[Variant, ...]:
+def variants_of(program: Program, device: Device) -> tuple[Variant, ...]:
     """The promoted variants of a layer's program for a device, in a stable order.
 
     A GPU has schedules of its own, and no plans for special graphs: products are separate there
@@ -97,11 +93,6 @@ def _schedules_of(plan: PlanChoices, device: Device) -> Iterable[AnySchedule]:
     if plan.is_special:
         return (DEFAULT_SCHEDULES["cpu"],)
     return (Schedule(block_nodes=nodes) for nodes in BLOCK_NODES)
-
-
-def device_named(name: str) -> Device | None:
-    """The device of that name, if there is one."""
-    return next((device for device in DEVICES if device == name), None)
 
 
 def device_of(variants: Sequence[Variant]) -> Device:

@@ -11,7 +11,8 @@ from hetune.variants.backends.triton.precision import PRECISIONS
 from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import InputError
 from hetune.variants.graph import index_native
-from hetune.variants.plan.variants import Device, Variant, variants_of
+from hetune.variants.kernel.device import Device
+from hetune.variants.plan.variants import Variant, variants_of
 from hetune.variants.program.nodes import Program
 from hetune.variants.registry import BuildReport, Registry, default_registry
 

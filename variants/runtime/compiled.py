@@ -24,7 +24,8 @@ from hetune.variants.frontend.wrapper import ModuleWrapper
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import now_on, synchronize
 from hetune.variants.graph.vocabulary import Vocabulary, VocabularyLike, vocabulary_of
-from hetune.variants.plan.variants import Device, Variant
+from hetune.variants.kernel.device import Device
+from hetune.variants.plan.variants import Variant
 from hetune.variants.registry.openmp import survive_forks
 from hetune.variants.runtime import fallback, global_hooks
 from hetune.variants.runtime.backends import backend_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from hetune.variants.errors import VariantError
-from hetune.variants.plan.variants import Device, device_named
+from hetune.variants.kernel.device import Device, device_named
 
 
 def torch_device(device: Device | str) -> torch.device:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from hetune.variants.kernel.blocks import is_node_blocked
+from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import ForEach, Gemm, Launch, Rows, SegmentSum, Traversal
 from hetune.variants.kernel.passes.edge_chunks import shares_edges
 from hetune.variants.kernel.passes.work import Term, limit_of
 from hetune.variants.kernel.walk import statements
-from hetune.variants.plan.variants import Device
 from hetune.variants.program.nodes import Space
 from hetune.variants.runtime.gpu_columns import GPU_COLUMNS
 

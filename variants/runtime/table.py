@@ -15,6 +15,7 @@ import numpy as np
 
 from hetune.variants.graph.cuts import block_counts
 from hetune.variants.kernel.blocks import is_node_blocked
+from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import (
     Gemm,
@@ -27,7 +28,7 @@ from hetune.variants.kernel.passes.softmax_forms import expanded, running_maximu
 from hetune.variants.kernel.passes.work import Formula, Term, formula
 from hetune.variants.plan.choices import Side
 from hetune.variants.plan.sides import default_variant, run_on
-from hetune.variants.plan.variants import Device, Variant, device_of
+from hetune.variants.plan.variants import Variant, device_of
 from hetune.variants.program.nodes import ALL_EDGES, Space
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_columns import GpuColumns

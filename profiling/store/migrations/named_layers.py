@@ -21,7 +21,8 @@ from hetune.profiling.records import PROTOCOLS
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import HetuneError
 from hetune.variants.frontend.presets import labeled_preset
-from hetune.variants.plan.variants import Device, variants_of
+from hetune.variants.kernel.device import Device
+from hetune.variants.plan.variants import variants_of
 from hetune.variants.program.labeled import LabeledProgram
 
 _PAGE = 500

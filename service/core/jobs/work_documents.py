@@ -18,7 +18,7 @@ from hetune.profiling.units import ProblemSpec, Unit
 from hetune.service.core.formats.documents import Document
 from hetune.service.core.formats.number_fields import Samples
 from hetune.variants.errors import InputError
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 
 MOST_TEXT = 10_000
 """Most characters of a reason."""

@@ -30,7 +30,7 @@ from hetune.variants.errors import (
 from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.vocabulary import Vocabulary
-from hetune.variants.plan.variants import Device
+from hetune.variants.kernel.device import Device
 from hetune.variants.registry import KernelSource, default_registry
 from hetune.variants.runtime.backends import backend_named
 from hetune.variants.runtime.compiled import CompiledLayer, compile

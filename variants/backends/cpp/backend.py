@@ -27,10 +27,10 @@ from hetune.variants.graph import cuts
 from hetune.variants.graph.row_groups import RowGroups, node_type_groups
 from hetune.variants.graph.state import GraphSlot
 from hetune.variants.graph.threads import kernel_threads
+from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Launch, Rows, Schedule
 from hetune.variants.kernel.scratch import ScratchLayout, scratch_layout
-from hetune.variants.plan.variants import Device
 from hetune.variants.program.nodes import End, Space
 from hetune.variants.registry import KernelSource, Registry, Toolchain, default_registry
 from hetune.variants.registry.vectors import WIDEST, Vectors

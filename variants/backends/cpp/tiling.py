@@ -26,7 +26,7 @@ class ColumnTiling:
     """How the columns of a product are cut."""
 
     tile: int
-    """ColumnTiling of the tiles that a loop walks; 0 if there is no such loop."""
+    """Columns of the tiles that a loop walks; 0 if there is no such loop."""
     stop: int
     pieces: tuple[Piece, ...]
     """Pieces of a tile of the loop."""

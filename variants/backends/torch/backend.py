@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from hetune.variants.backends.base import Place, Runner, only_on_cpu
+from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.interpret import interpret
 from hetune.variants.kernel.nodes import Launch
 from hetune.variants.kernel.scratch import scratch_rows, whole_scratch
 from hetune.variants.kernel.verify import verify
-from hetune.variants.plan.variants import Device
 
 
 class TorchBackend:

@@ -31,10 +31,10 @@ from hetune.variants.backends.triton.tiles import Tiles, tiles_of
 from hetune.variants.backends.triton.toolkit import interpreting, module_of
 from hetune.variants.errors import CompileError
 from hetune.variants.graph.device_index import DeviceIndex
+from hetune.variants.kernel.device import Device
 from hetune.variants.kernel.gpu_schedule import AnySchedule, GpuSchedule
 from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.kernel.scratch import whole_scratch
-from hetune.variants.plan.variants import Device
 from hetune.variants.registry import KernelSource, Registry
 
 _ALIGNMENT = 16

@@ -1,4 +1,4 @@
-"""The loops that a `EdgeSoftmax` is printed as: three passes over the edges, or a running maximum.
+"""The loops that an `EdgeSoftmax` is printed as: three passes over the edges, or a running maximum.
 
 What is read of an edge may be in memory again by the next pass, and CPUs find it in a cache: they
 take three passes. GPUs let the maximum run (Milakov and Gimelshein 2018, "Online normalizer
@@ -46,7 +46,7 @@ def expanded(launch: Launch, form: Form) -> Launch:
 
 
 def three_passes(body: Body, place: int) -> Body:
-    """ScoreLoop and their maximum, then exponentials and their sum, then shares: each is stored.
+    """Scores and their maximum, then exponentials and their sum, then shares: each is stored.
 
     Sums that shares weight are loops of their own behind.
     """
