@@ -165,14 +165,14 @@ def serve(
                 prepares=False,
             )
         activity = None
-        threads: list[BackgroundThread] = [Trainer(settings.store)]
+        background: list[BackgroundThread] = [Trainer(settings.store)]
         if settings.worker:
             activity = Activity.create()
             stack.callback(activity.close)
-            threads.append(Keeper(activity, settings.store))
-        for thread in threads:
+            background.append(Keeper(activity, settings.store))
+        for thread in background:
             stack.enter_context(thread)
-        for thread in threads:
+        for thread in background:
             stack.callback(thread.end)  # all of them, before the first is waited for
         hosts = _OWN_NAMES | {settings.host.lower()} if is_open and is_local else None
         app = application(
