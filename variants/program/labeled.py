@@ -48,39 +48,26 @@ class LabeledProgram:
 
     @property
     def d_in(self) -> int:
-        """Width of the rows that come in: of its first feature."""
-        return width_in(self.program)
+        """Width of the rows that come in: of its first feature; 0 if it has none."""
+        params = self.program.params
+        return next((param.type.width for param in params if param.role == "feature"), 0)
 
     @property
     def d_out(self) -> int:
         """Width of the rows that go out, all heads together."""
-        return width_out(self.program)
+        program = self.program
+        return program.type_of(program.result).width
 
     @property
     def heads(self) -> int:
-        """Number of attention heads; 1 where there is no attention."""
-        return heads_of(self.program)
+        """Number of attention heads: scores that a softmax takes at once; 1 without any."""
+        lets = self.program.lets
+        return max((let.type.width for let in lets if isinstance(let.op, Softmax)), default=1)
 
     def describe(self) -> str:
         """Such as ``"rgat 64->64, 4 heads"``."""
         heads = f", {self.heads} heads" if self.heads > 1 else ""
         return f"{self.label} {self.d_in}->{self.d_out}{heads}"
-
-
-def width_in(program: Program) -> int:
-    """Width of a program's first feature; 0 if it has none."""
-    return next((param.type.width for param in program.params if param.role == "feature"), 0)
-
-
-def width_out(program: Program) -> int:
-    """Width of a program's result."""
-    return program.type_of(program.result).width
-
-
-def heads_of(program: Program) -> int:
-    """How many scores a program's softmax takes at once; 1 without any."""
-    scores = (let.type.width for let in program.lets if isinstance(let.op, Softmax))
-    return max(scores, default=1)
 
 
 def needs_canonical_edges(program: Program) -> bool:
