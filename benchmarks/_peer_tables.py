@@ -14,8 +14,8 @@ _OWN, _LEAST = "hetune/compile", "hetune/least memory"
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table in Markdown."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
+    first, *others = (f"| {' | '.join(line)} |".replace("|  |", "| |") for line in (header, *rows))
+    return "\n".join([first, f"|{'---|' * len(header)}", *others])
 
 
 def slowdown(cell: Cell, peer: str) -> float | None:

@@ -44,11 +44,31 @@ def test_every_dependency_is_explained_and_nothing_else():
     assert {(row[0].strip("`"), row[1].strip("`")) for row in rows} == declared()
 
 
+def anchors(document: Path) -> set[str]:
+    """What links to a document's headings end in."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.*)", text, re.M)
+    return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_relative_links_lead_somewhere(document):
     for target in re.findall(r"\]\(([^)]+)\)", document.read_text(encoding="utf-8")):
-        if "://" not in target and not target.startswith("#"):
-            assert (document.parent / target.split("#")[0]).exists(), target
+        if "://" not in target:
+            name, _, anchor = target.partition("#")
+            path = document.parent / name if name else document
+            assert path.exists(), target
+            assert not anchor or anchor in anchors(path), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_benchmarks_that_documents_name_take_these_options(document):
+    """Those of other commits are given as `git show COMMIT:benchmarks/NAME.py`."""
+    text = document.read_text(encoding="utf-8").replace("\\\n", " ")
+    for name, arguments in re.findall(r"(?<!:)benchmarks/(\w+)\.py([^`\n]*)", text):
+        script = (ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")
+        for option in re.findall(r"(?<!\S)--[a-z-]+", arguments):
+            assert f'"{option}"' in script, (name, option)
 
 
 def test_make_targets_in_the_documents_exist():
