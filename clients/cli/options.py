@@ -201,7 +201,7 @@ def numbers_of(text: str, option: str) -> tuple[int, ...]:
 
 
 def layers_of(text: str) -> tuple[str, ...]:
-    """Names of layers from a text such as "rgcn,rgat".
+    """Names of layers from a text, where commas stand between them.
 
     Raises:
         InputError: One is unknown.
