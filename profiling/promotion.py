@@ -63,7 +63,8 @@ def promote(shelf: Shelf, name: str, store: Store, machine: str | None = None) -
 
     Raises:
         PromotionError: It loses.
-        InputError: There is nothing to judge it on; `NothingUnseenError` beside a champion.
+        NothingUnseenError: There is nothing to judge it on, and a champion, or nothing is known of
+            the machine.
         ModelError: There is no such model, or it cannot be used.
         StoreError: As `Store.measurements`.
     """
@@ -73,7 +74,9 @@ def promote(shelf: Shelf, name: str, store: Store, machine: str | None = None) -
     try:
         found = unseen(store, machine, [candidate, *([champion] if champion else [])])
     except NothingUnseenError:
-        if champion is not None:
+        trained_on = candidate.manifest.fingerprint.digest
+        known = {None, ALL, trained_on, *(known.digest for known in store.machines())}
+        if champion is not None or machine not in known:
             raise
         report = report_of(shelf, key)
     else:
@@ -105,7 +108,6 @@ def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> Se
 
     Raises:
         NothingUnseenError: It knows nothing of others.
-        InputError: It has no measurements of the machine, and no model is of it.
         StoreError: As `Store.measurements`.
     """
     known = {family for model in models for family in model.manifest.data.graph_families}
@@ -113,15 +115,12 @@ def unseen(store: Store, machine: str | None, models: Sequence[CostModel]) -> Se
     found = select(store, machine, device=device)
     left = tuple(problem for problem in found.problems if problem.family not in known)
     if not left:
-        message = (
+        raise NothingUnseenError(
             f"{store.place} holds no measurements for the device {device!r} on "
             f"graphs of families that were not trained on{found.reasons}: profile some "
-            "(`hetune profile` with files of yours)"
+            "(`hetune profile` with files of yours)",
+            found.reasons,
         )
-        trained_on = {model.manifest.fingerprint.digest for model in models}
-        if machine not in {None, ALL, *trained_on, *(known.digest for known in store.machines())}:
-            raise InputError(message)
-        raise NothingUnseenError(message, found.reasons)
     return replace(found, problems=left)
 
 

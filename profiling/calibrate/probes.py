@@ -18,12 +18,12 @@ from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.gpu_schedule import AnySchedule
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.random_values import random_values
 from hetune.variants.kernel.verify import verify
 from hetune.variants.kernel.walk import writes
 from hetune.variants.registry import load_packaged
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.workspace import allocate
-from hetune.variants.testing.launches import random_values
 
 ROW_BYTES = 256
 """Of a gathered row: 64 floats."""

@@ -7,9 +7,9 @@ from hetune.variants.backends.torch.backend import TorchBackend
 from hetune.variants.kernel.interpret import interpret
 from hetune.variants.kernel.nodes import Schedule
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.random_values import random_values
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.testing.graphs import AWKWARD
-from hetune.variants.testing.launches import random_values
 
 from .launches import WEIGHTED
 

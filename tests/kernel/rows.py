@@ -6,8 +6,8 @@ from hetune.variants.graph.index import GraphIndex
 from hetune.variants.kernel.interpret import interpret
 from hetune.variants.kernel.nodes import Launch
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.random_values import random_values
 from hetune.variants.testing.graphs import typed_graph
-from hetune.variants.testing.launches import random_values
 
 RELATIONS = {"": None, "a": (0, 2), "b": (1,), "s": (0, 2), "d": (1,)}
 GRAPH = typed_graph((9, 6), [(0, 0, 20), (1, 0, 12), (0, 1, 3)])

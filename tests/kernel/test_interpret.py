@@ -28,10 +28,11 @@ from hetune.variants.kernel.nodes import (
     Update,
 )
 from hetune.variants.kernel.parse import parse
+from hetune.variants.kernel.random_values import random_values
 from hetune.variants.kernel.text import show
 from hetune.variants.kernel.verify import verify
 from hetune.variants.program.nodes import End, Space
-from hetune.variants.testing.launches import random_launch, random_values
+from hetune.variants.testing.launches import random_launch
 
 RELATIONS = {"": None, "a": (0, 2), "b": (1,)}
 

@@ -15,12 +15,12 @@ from hetune.variants.kernel.passes.softmax_forms import (
     running_maximum,
     three_passes,
 )
+from hetune.variants.kernel.random_values import random_values
 from hetune.variants.kernel.text import show
 from hetune.variants.kernel.verify import verify
 from hetune.variants.kernel.walk import statements
 from hetune.variants.plan.variants import variants_of
 from hetune.variants.testing.graphs import AWKWARD, typed_graph
-from hetune.variants.testing.launches import random_values
 from hetune.variants.testing.layers import LAYERS
 
 RELATIONS = {"": None, "a": (0, 2), "b": (1,), "s": (0, 2), "d": (1,)}

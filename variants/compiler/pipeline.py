@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from torch import nn
 
@@ -27,8 +26,6 @@ from hetune.variants.frontend.adapt import adapt
 from hetune.variants.frontend.adapter import Adapter, Unsupported
 from hetune.variants.graph.vocabulary import Vocabulary
 from hetune.variants.kernel.device import Device
-from hetune.variants.kernel.gpu_schedule import AnySchedule
-from hetune.variants.kernel.nodes import Launch
 from hetune.variants.kernel.text import show as show_launch
 from hetune.variants.kernel.text import show_schedule
 from hetune.variants.plan.alternatives import Alternative, alternatives
@@ -38,14 +35,6 @@ from hetune.variants.plan.variants import Variant, plans_of, variants_of, with_s
 from hetune.variants.program.nodes import Program
 from hetune.variants.program.text import show as show_program
 from hetune.variants.registry import KernelSource
-
-
-class Emitter(Protocol):
-    """A backend that prints code."""
-
-    def source(self, launch: Launch, schedule: AnySchedule) -> KernelSource:
-        """The text of a launch."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +116,7 @@ class Compiler:
         return f"trace -> rewrite -> lower -> schedule -> emit ({self.backend.name})"
 
     @property
-    def _emitter(self) -> Emitter:
+    def _emitter(self) -> CppBackend | TritonBackend:
         if isinstance(self.backend, CppBackend | TritonBackend):
             return self.backend
         raise CompileError(

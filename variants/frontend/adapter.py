@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -43,6 +43,7 @@ class Adapter:
         program: What it computes.
         signature: "flat" for ``(x, edge_index, edge_type)``, "hetero" for
             ``(x_dict, edge_index_dict)``.
+        width: Of a row of its features.
         num_relations: Rows of its per-edge-type weights.
         metadata: Node types and canonical edge types that it was made for, where it was.
         vocabulary: Names of the types that its weights are for, in their order, where it was told.
@@ -73,6 +74,7 @@ class Adapter:
         self._order_refusal = order_refusal
         self._weights = weights
         self._options = _options(module)
+        self.width = program.type_of("x").width
         self._named_parts = dict(module.named_modules())
         self._parts = [*self._named_parts.values()]
         self._is_there = [
@@ -103,10 +105,12 @@ class Adapter:
     def parameters_version(self) -> ParametersVersion:
         """The same object as an earlier answer if no parameter was replaced or written since.
 
+        For a module whose parts are those that were adapted, as `refusal` finds out.
+
         Writing through ``parameter.data`` moves no counter. On a CPU it is seen by some of each
         tensor's elements: initializers and averaged weights are, a single element may not be.
         """
-        tensors = _tensors(self.module)
+        tensors = _tensors(self._parts)
         if self._version is None or not self._version.is_now(tensors):
             self._version = ParametersVersion(tensors)
         return self._version
@@ -190,10 +194,10 @@ def sample_of(tensor: Tensor) -> np.ndarray:
 _SAMPLED = 64
 
 
-def _tensors(module: nn.Module) -> list[Tensor]:
+def _tensors(parts: Iterable[nn.Module]) -> list[Tensor]:
     return [
         tensor
-        for part in _parts(module)
+        for part in parts
         for group in (part._parameters, part._buffers)
         for tensor in group.values()
         if tensor is not None

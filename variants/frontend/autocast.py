@@ -58,7 +58,7 @@ def cast(result: Tensor | dict[str, Tensor], dtypes: Dtypes) -> Tensor | dict[st
 
 
 def _asked(adapter: Adapter, call: Call, device: torch.device) -> Dtypes:
-    width = adapter.program.type_of("x").width
+    width = adapter.width
     edge = torch.zeros(2, 1, dtype=torch.int64, device=device)
     with torch.no_grad():
         if isinstance(call.x, Tensor):

@@ -224,7 +224,7 @@ def rows_of(adapter: Adapter, call: Call, graph: HeteroGraph) -> Tensor:
     Raises:
         InputError: Their number or device is not the graph's, or their width not the module's.
     """
-    width = adapter.program.type_of("x").width
+    width = adapter.width
     x = call.x if isinstance(call.x, Tensor) else _concatenated(call.x, graph, width)
     if x.shape != (graph.num_nodes, width):
         raise InputError(

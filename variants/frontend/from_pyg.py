@@ -45,7 +45,7 @@ def from_pyg(module: nn.Module) -> RelationalLayer:
 def _rgcn(module: Any, adapter: Adapter) -> tuple[RelationalLayer, Mapping[str, Tensor]]:
     weights = adapter.weights()
     layer = RGCN(
-        adapter.program.type_of("x").width,
+        adapter.width,
         module.out_channels,
         module.num_relations,
         aggr="mean" if str(module.aggr) == "mean" else "add",
@@ -74,9 +74,7 @@ def _rgat(module: Any, adapter: Adapter) -> tuple[RelationalLayer, Mapping[str, 
 def _hgt(module: Any, adapter: Adapter) -> tuple[RelationalLayer, Mapping[str, Tensor]]:
     assert adapter.metadata is not None
     weights = adapter.weights()
-    layer = HGT(
-        adapter.program.type_of("x").width, module.out_channels, adapter.metadata, module.heads
-    )
+    layer = HGT(adapter.width, module.out_channels, adapter.metadata, module.heads)
     return layer, {
         "kqv_weight": torch.stack([weights[f"w_{part}"] for part in "kqv"]),
         "kqv_bias": torch.stack([weights[f"b_{part}"] for part in "kqv"]),

@@ -25,7 +25,7 @@ from hetune.variants.kernel.walk import statements
 
 def declared(body: Iterable[Stmt]) -> set[str]:
     """The names that the statements define or declare, inner loops' included."""
-    return {s.name for s in statements(tuple(body)) if isinstance(s, Def | Init | EdgeSoftmax)}
+    return set(_ordered(tuple(body)))
 
 
 def used(body: Iterable[Stmt]) -> set[str]:

@@ -73,12 +73,12 @@ class Builder:
         return Program(program.name, self.params, lets, results, groups)
 
 
-Rule = Callable[[Builder, Op, str], str | None]
+RewriteRule = Callable[[Builder, Op, str], str | None]
 """Given the builder, an operator over already rewritten operands, and its old name: the name of
 what replaces it, or None to keep it."""
 
 
-def rewrite(program: Program, rule: Rule) -> Program:
+def rewrite(program: Program, rule: RewriteRule) -> Program:
     """Applies a rule to every value, operands first. Also removes equal and dead values."""
     builder = Builder(program.params, program.groups)
     renamed = {param.name: param.name for param in program.params}
@@ -89,7 +89,7 @@ def rewrite(program: Program, rule: Rule) -> Program:
     return builder.finish(program, tuple(renamed[name] for name in program.results))
 
 
-def to_fixpoint(program: Program, rule: Rule, limit: int = 8) -> Program:
+def to_fixpoint(program: Program, rule: RewriteRule, limit: int = 8) -> Program:
     """Applies a rule until nothing changes."""
     for _ in range(limit):
         rewritten = rewrite(program, rule)

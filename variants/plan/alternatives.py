@@ -120,7 +120,7 @@ def most_alike(ways: Sequence[Sequence[SumChoices]]) -> list[tuple[SumChoices, .
 def _same_at_all(ways: Sequence[Sequence[SumChoices]]) -> Iterator[tuple[int, ...]]:
     for choices in dict.fromkeys(itertools.chain(*ways)):
         if all(choices in way for way in ways):
-            yield tuple(list(way).index(choices) for way in ways)
+            yield tuple(way.index(choices) for way in ways)
 
 
 def _by_difference(ways: Sequence[Sequence[SumChoices]]) -> Iterator[tuple[int, ...]]:

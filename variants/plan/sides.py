@@ -36,6 +36,12 @@ def run_on(variants: tuple[Variant, ...], side: Side) -> tuple[Variant, ...]:
     return tuple(known.get(variant.choices.on(side), variant) for variant in variants)
 
 
+@functools.lru_cache(maxsize=4096)
+def id_on(variant: Variant, side: Side) -> str:
+    """The id of what a variant runs on graphs of a side, if there is such a variant."""
+    return variant.choices.on(side).id
+
+
 @functools.lru_cache(maxsize=256)
 def default_variant(variants: tuple[Variant, ...], side: Side = "") -> Variant:
     """What to run where predictions cannot tell: the plan that adapts to graphs most by itself.

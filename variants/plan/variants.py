@@ -105,15 +105,15 @@ def plans_of(program: Program, device: Device) -> dict[PlanChoices, Plan]:
     """The plans that no other one beats whatever the graph, and the program as it is written."""
     plans: dict[PlanChoices, Plan] = {}
     for alternative in alternatives(program):
-        plan = lower(alternative.program, device)
-        forms = {PlanChoices(alternative.choices): plan}
+        choices, plan = PlanChoices(alternative.choices), lower(alternative.program, device)
+        forms = {choices: plan}
         if _has_fused_sums(plan):
-            choices = PlanChoices(alternative.choices, Form.SEPARATE_SUMS)
-            forms[choices] = lower(alternative.program, device, fuse_sums=False)
-        if PlanChoices(alternative.choices).is_special:
+            separate = replace(choices, form=Form.SEPARATE_SUMS)
+            forms[separate] = lower(alternative.program, device, fuse_sums=False)
+        if choices.is_special:
             forms = dict((forms.popitem(),))  # in one form, as in one schedule
         elif _is_hybrid(plan):
-            forms[PlanChoices(alternative.choices, Form.SEPARATE_PRODUCTS)] = lower(
+            forms[replace(choices, form=Form.SEPARATE_PRODUCTS)] = lower(
                 alternative.program, device, fuse_sums=False, separate_products=True
             )
         plans |= forms

@@ -32,14 +32,14 @@ class LabeledProgram:
         """A program; its own name is the label unless one is given."""
         return cls(digest(program), show(program), program.name if label is None else label)
 
-    @classmethod
-    def parse(cls, text: str, label: str | None = None) -> Self:
+    @staticmethod
+    def parse(text: str, label: str | None = None) -> LabeledProgram:
         """A program of its text.
 
         Raises:
             ProgramError: The text is no valid program.
         """
-        return cls.of(_parsed(text), label)
+        return _labeled(text, label)
 
     @property
     def program(self) -> Program:
@@ -48,46 +48,33 @@ class LabeledProgram:
 
     @property
     def d_in(self) -> int:
-        """Width of the rows that come in: of its first feature."""
-        return width_in(self.program)
+        """Width of the rows that come in: of its first feature; 0 if it has none."""
+        params = self.program.params
+        return next((param.type.width for param in params if param.role == "feature"), 0)
 
     @property
     def d_out(self) -> int:
         """Width of the rows that go out, all heads together."""
-        return width_out(self.program)
+        program = self.program
+        return program.type_of(program.result).width
 
     @property
     def heads(self) -> int:
-        """Number of attention heads; 1 where there is no attention."""
-        return heads_of(self.program)
+        """Number of attention heads: scores that a softmax takes at once; 1 without any."""
+        lets = self.program.lets
+        return max((let.type.width for let in lets if isinstance(let.op, Softmax)), default=1)
 
     def describe(self) -> str:
-        """Such as ``"rgat 64->64, 4 heads"``."""
+        """Such as ``"mine 64->64, 4 heads"``."""
         heads = f", {self.heads} heads" if self.heads > 1 else ""
         return f"{self.label} {self.d_in}->{self.d_out}{heads}"
 
 
-def width_in(program: Program) -> int:
-    """Width of a program's first feature; 0 if it has none."""
-    return next((param.type.width for param in program.params if param.role == "feature"), 0)
-
-
-def width_out(program: Program) -> int:
-    """Width of a program's result."""
-    return program.type_of(program.result).width
-
-
-def heads_of(program: Program) -> int:
-    """How many scores a program's softmax takes at once; 1 without any."""
-    scores = (let.type.width for let in program.lets if isinstance(let.op, Softmax))
-    return max(scores, default=1)
-
-
 def needs_canonical_edges(program: Program) -> bool:
-    """Whether its graphs should have edge types that each join one pair of node types.
+    """Whether each edge type of its graphs should join one pair of node types.
 
-    So it is where edges read rows that were made with weights of node types: edge types then know
-    whose.
+    It should where edges read rows that were made with weights of node types: the edge type then
+    says which weights those were.
     """
     typed = {param.name for param in program.params if param.type.space is Space.NTYPE}
     for let in program.lets:
@@ -97,6 +84,12 @@ def needs_canonical_edges(program: Program) -> bool:
             return True
         typed.add(let.name)
     return False
+
+
+@functools.lru_cache(maxsize=1024)
+def _labeled(text: str, label: str | None) -> LabeledProgram:
+    """A store has thousands of measurements of each program."""
+    return LabeledProgram.of(_parsed(text), label)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -6,8 +6,8 @@ from hetune.variants.registry.default import (
     override_default_registry,
 )
 from hetune.variants.registry.records import (
+    BinaryCompiler,
     BuildReport,
-    Compiler,
     Entry,
     GcReport,
     KernelSource,
@@ -17,8 +17,8 @@ from hetune.variants.registry.store import Registry
 from hetune.variants.registry.toolchain import Toolchain
 
 __all__ = [
+    "BinaryCompiler",
     "BuildReport",
-    "Compiler",
     "Entry",
     "GcReport",
     "KernelSource",

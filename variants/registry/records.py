@@ -40,7 +40,7 @@ class KernelSource:
             )
 
 
-class Compiler(Protocol):
+class BinaryCompiler(Protocol):
     """What makes binaries, with everything that decides which.
 
     For C++ it is a `Toolchain`; a backend may bring another one.

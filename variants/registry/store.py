@@ -27,8 +27,8 @@ from hetune.variants.registry.library import GoneError, LoadError, open_library
 from hetune.variants.registry.openmp import share_openmp_with_torch
 from hetune.variants.registry.records import (
     FORMAT,
+    BinaryCompiler,
     BuildReport,
-    Compiler,
     Entry,
     GcReport,
     KernelSource,
@@ -58,7 +58,7 @@ class Registry:
         root: Path | None = None,
         *,
         quota_bytes: int = 2 << 30,
-        toolchain: Compiler | None = None,
+        toolchain: BinaryCompiler | None = None,
     ) -> None:
         self.root = _default_root() if root is None else Path(root)
         self.quota_bytes = quota_bytes
@@ -71,7 +71,7 @@ class Registry:
         self._trusted = False
 
     @property
-    def toolchain(self) -> Compiler:
+    def toolchain(self) -> BinaryCompiler:
         """The compiler. Raises CompileError where there is none."""
         if self._toolchain is None:
             self._toolchain = Toolchain.detect()

@@ -20,6 +20,7 @@ from hetune.variants.graph.threads import (
     record_used_threads,
     using_threads,
 )
+from hetune.variants.plan.sides import id_on
 from hetune.variants.plan.variants import Variant
 from hetune.variants.runtime.calls import Policy, about_seconds
 from hetune.variants.runtime.choice import Chosen, is_replayed
@@ -102,7 +103,7 @@ class LayerRunner:
             raise VariantError(f"no variant {name!r}: take one of {', '.join(variants)}")
         found = variants[name]
         if found.choices.plan.program.is_hybrid:
-            found = variants.get(found.choices.on(self.domain(graph).side).id, found)
+            found = variants.get(id_on(found, self.domain(graph).side), found)
         if policy.memory_limit is not None:
             executable = self.executable(found, graph)
             peak = executable.layout.peak_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -46,11 +47,28 @@ def weights_of(plan: Plan, values: Mapping[str, Tensor], graph: HeteroGraph) -> 
     return {name: materialized(value.float()) for name, value in found.items()}
 
 
-def types_of(plan: Plan, graph: HeteroGraph) -> Hashable:
-    """What `weights_of` reads of a graph with the edge types that the plan's layer has."""
-    typed = any(param.type.space is Space.NTYPE for param in _weights(plan))
-    moved = any(isinstance(let.op, Take) for let in plan.weights)
-    return graph.num_ntypes if typed else 0, _end_types(graph) if moved else b""
+class TypesRead(NamedTuple):
+    """What `weights_of` reads of a graph with the edge types that a plan's layer has.
+
+    Attributes:
+        ntypes: Whether its number of node types.
+        ends: Whether the node types of its edge types' ends.
+    """
+
+    ntypes: bool
+    ends: bool
+
+    @classmethod
+    def by(cls, plan: Plan) -> TypesRead:
+        """What it reads for a plan."""
+        return cls(
+            any(param.type.space is Space.NTYPE for param in _weights(plan)),
+            any(isinstance(let.op, Take) for let in plan.weights),
+        )
+
+    def of(self, graph: HeteroGraph) -> Hashable:
+        """That of a graph."""
+        return graph.num_ntypes if self.ntypes else 0, _end_types(graph) if self.ends else b""
 
 
 def _end_types(graph: HeteroGraph) -> bytes:

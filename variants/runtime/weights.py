@@ -14,7 +14,7 @@ from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.graph.streams import synchronize
 from hetune.variants.plan.nodes import Plan
 from hetune.variants.runtime.float32_range import fits
-from hetune.variants.runtime.plan_inputs import types_of, weights_of
+from hetune.variants.runtime.plan_inputs import TypesRead, weights_of
 
 _OTHER_ORDERS = 16
 """Most weights that are kept for graphs with types in another order than the layer's."""
@@ -40,6 +40,7 @@ class WeightCache:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[int, Hashable, TypeOrder], Weights] = {}
+        self._reads: dict[int, TypesRead] = {}
 
     def weights(
         self, plan: Plan, adapter: Adapter, graph: HeteroGraph, edges: object = None
@@ -62,7 +63,10 @@ class WeightCache:
                 f"are on {graph.device}: move them to one device, and compile the module there"
             )
         order = order_of(adapter, edges)
-        key = id(plan), types_of(plan, graph), order
+        reads = self._reads.get(id(plan))
+        if reads is None:
+            reads = self._reads[id(plan)] = TypesRead.by(plan)
+        key = id(plan), reads.of(graph), order
         known = self._kept.get(key)
         if known is not None and known.version is version:
             return known

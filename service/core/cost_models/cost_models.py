@@ -18,7 +18,7 @@ from hetune.service.core.cost_models.documents import (
     RolledBack,
 )
 from hetune.service.core.jobs.measurements import Measurements
-from hetune.variants.errors import InputError, NotFoundError, PromotionError
+from hetune.variants.errors import NotFoundError, PromotionError
 
 
 class CostModels:
@@ -121,12 +121,11 @@ class CostModels:
         store = self._measurements.store
         try:
             found = promotion.promote(self._shelf, entry.id, store, machine)
-        except InputError as error:
-            reasons = error.reasons if isinstance(error, promotion.NothingUnseenError) else ""
+        except promotion.NothingUnseenError as error:
             raise PromotionError(
                 f"the cost model {entry.id} is not promoted: on machine {machine} nothing was "
                 "measured on graphs of families that it and the champion were not trained on"
-                f"{reasons}; run a job that does"
+                f"{error.reasons}; run a job that does"
             ) from error
         self._following.refresh()
         return PromotedModel(

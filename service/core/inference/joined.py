@@ -246,7 +246,7 @@ def _same_bits(one: Tensor, other: Tensor) -> bool:
 
 
 def _is_hybrid(model: Model, variants: Sequence[str]) -> bool:
-    """Whether a variant goes by the sides of relations."""
+    """Whether a variant goes by the sides of relations. Requests are joined on a CPU alone."""
     return any(
         variant.choices.plan.program.is_hybrid
         for module, chosen in zip(model.modules, variants, strict=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import torch
 
@@ -27,10 +28,11 @@ from hetune.variants.graph.threads import kernel_threads, using_threads
 from hetune.variants.program.canonical import digest
 from hetune.variants.runtime.choice import Choice, Decision
 
+T = TypeVar("T")
 ALONE_SECONDS = 0.2e-3
 """What one thread should take less for is not shared: waking others up, which serve requests
 meanwhile, or rest, takes about as long as they would save."""
-_ONCE = 1.0
+ONCE = 1.0
 """Runs that a graph which is not kept is prepared for."""
 
 
@@ -105,7 +107,7 @@ class VariantSelection:
         kept = isinstance(graph, str)
         given = self._graphs.get(graph) if isinstance(graph, str) else graph
         check_fits(found, given)
-        return found, given, math.inf if kept else _ONCE
+        return found, given, math.inf if kept else ONCE
 
     def layers(
         self,
@@ -140,7 +142,7 @@ class VariantSelection:
             )
         limit = self._limits.run_bytes
         limit = limit if memory_limit is None else min(limit, memory_limit)
-        is_usual = memory_limit is None and variants is None and not explain
+        is_default = memory_limit is None and variants is None and not explain
         active = self._following.active
         selector = active.selector
         demands = expected_runs, torch.get_num_threads()
@@ -149,48 +151,33 @@ class VariantSelection:
             for number, (graph, variant) in enumerate(zip(graphs, wanted, strict=True)):
                 module = model.modules[number]
                 given = selector, module, graph, expected_runs, limit
-                explanation = self._explanation(*given) if explain else None
+                choose = partial(self._ask, selector.choose, *given)
+                explanation = self._ask(selector.explain, *given) if explain else None
                 if explanation is not None:
                     decision = _decided(explanation.choice, variant, limit)
-                elif is_usual:
+                elif is_default:
                     use = model.compiled[number].use_of(graph)
-                    decision = use.decision(selector, demands, partial(self._choice, *given))
+                    decision = use.decision(selector, demands, choose)
                 else:
-                    decision = _decided(self._choice(*given), variant, limit)
+                    decision = _decided(choose(), variant, limit)
                 if decision.source != LEARNED:
                     self._metrics.fallbacks.labels(module.kind).inc()
                 reports.append(_report(module, decision, explanation))
         return tuple(reports)
 
-    def _choice(
+    def _ask(
         self,
+        ask: Callable[..., T],
         selector: Selector,
         module: RelationalLayer,
         graph: HeteroGraph,
         expected_runs: float,
         limit: int,
-    ) -> Choice:
+    ) -> T:
+        """What `Selector.choose` or `Selector.explain` says of a layer on a graph."""
         graph = self._engine.graph(graph)  # its indexes are there, and runs need them, too
         with using_threads(threads_for(selector, module, graph)):
-            return selector.choose(
-                module,
-                graph,
-                memory_limit=limit,
-                expected_runs=expected_runs,
-                cuda_graph=self._engine.cuda_graph,
-            )
-
-    def _explanation(
-        self,
-        selector: Selector,
-        module: RelationalLayer,
-        graph: HeteroGraph,
-        expected_runs: float,
-        limit: int,
-    ) -> Explanation:
-        graph = self._engine.graph(graph)
-        with using_threads(threads_for(selector, module, graph)):
-            return selector.explain(
+            return ask(
                 module,
                 graph,
                 memory_limit=limit,

@@ -15,10 +15,10 @@ from hetune.variants.kernel.interpret import interpret
 from hetune.variants.kernel.interpret_rows import row_count
 from hetune.variants.kernel.nodes import Launch, Rows, Schedule
 from hetune.variants.kernel.passes.fuse import fused
+from hetune.variants.kernel.random_values import random_values
 from hetune.variants.kernel.scratch import scratch_layout
 from hetune.variants.kernel.verify import verify
 from hetune.variants.registry import Registry
-from hetune.variants.testing.launches import random_values
 
 GROUPS = {"": None, "a": (0, 2), "b": (1,)}
 

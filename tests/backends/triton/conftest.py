@@ -20,9 +20,9 @@ from hetune.variants.kernel.interpret import interpret
 from hetune.variants.kernel.interpret_rows import row_count
 from hetune.variants.kernel.nodes import Launch, Rows
 from hetune.variants.kernel.passes.fuse import fused
+from hetune.variants.kernel.random_values import random_values
 from hetune.variants.kernel.verify import verify
 from hetune.variants.testing.graphs import typed_graph
-from hetune.variants.testing.launches import random_values
 
 GROUPS = {"": None, "a": (0, 2), "b": (1,)}
 CPU = torch.device("cpu")

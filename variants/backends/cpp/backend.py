@@ -107,7 +107,7 @@ class CppBackend:
         function = self.registry.load(code.source).hetune_launch
         function.restype = ctypes.c_int
         function.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
-        return _bound(code, function, schedule, place)
+        return _bound(launch, code, function, schedule, place)
 
     def _emitted(self, launch: Launch, schedule: Schedule) -> Emitted:
         return emitted(launch, fitted(schedule, self.vectors))
@@ -120,10 +120,14 @@ def _for_cpu(schedule: AnySchedule) -> Schedule:
 
 
 def _bound(
-    code: Emitted, function: ctypes._NamedFuncPointer, schedule: Schedule, place: Place
+    launch: Launch,
+    code: Emitted,
+    function: ctypes._NamedFuncPointer,
+    schedule: Schedule,
+    place: Place,
 ) -> Runner:
-    scratch = scratch_layout(code.launch, schedule.block_nodes, place.index)
-    temporary = {buffer.name for buffer in code.launch.buffers if buffer.scratch}
+    scratch = scratch_layout(launch, schedule.block_nodes, place.index)
+    temporary = {buffer.name for buffer in launch.buffers if buffer.scratch}
     pointers = (ctypes.c_void_p * max(len(code.pointers), 1))()
     kept: list[Tensor] = []
     buffers: list[tuple[int, str]] = []

@@ -18,12 +18,8 @@ from hetune.variants.registry.records import KernelSource
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """A launch's source, and the pointers and counts that it is called with, in order.
+    """A launch's source, and the pointers and counts that it is called with, in order."""
 
-    ``launch`` is the one that runs: elementwise walks over a product's rows are part of it.
-    """
-
-    launch: Launch
     source: KernelSource
     pointers: tuple[Slot, ...]
     counts: tuple[CountSlot, ...]
@@ -44,7 +40,6 @@ def emit(launch: Launch, schedule: Schedule) -> Emitted:
     unit = lower(launch, schedule, arguments, show_schedule(schedule))
     source = KernelSource(launch_name(launch, recipe), f"{_prelude()}\n{print_unit(unit)}", recipe)
     return Emitted(
-        launch,
         source,
         tuple(slot for slot, _ in arguments.pointers),
         tuple(slot for slot, _ in arguments.counts),

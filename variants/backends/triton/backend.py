@@ -112,8 +112,8 @@ class TritonBackend:
         module = module_of(code.source)
         device = _index(place, "").device
         loaded = self._loaded(code.source, device)
-        scratch = whole_scratch(code.launch, place.count)
-        temporary = {b.name: b.scratch for b in code.launch.buffers if b.scratch}
+        scratch = whole_scratch(launch, place.count)
+        temporary = {b.name: b.scratch for b in launch.buffers if b.scratch}
         for slot in {s for k in code.kernels for s in k.pointers if isinstance(s, CarrySlot)}:
             scratch[slot.name] = -(-place.count(slot.rows) // slot.chunk) * slot.width
             temporary[slot.name] = slot.name

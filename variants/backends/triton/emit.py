@@ -17,14 +17,10 @@ from hetune.variants.registry.records import KernelSource
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """A launch's module, its kernels in the order in which they run, and what they run.
-
-    The launch is as its schedule rewrites it, which may need less scratch than the plan's.
-    """
+    """A launch's module, and its kernels in the order in which they run."""
 
     source: KernelSource
     kernels: tuple[Lowered, ...]
-    launch: Launch
 
 
 @functools.lru_cache(maxsize=4096)
@@ -38,4 +34,4 @@ def emit(launch: Launch, schedule: GpuSchedule, precision: str = "ieee") -> Emit
     unit, kernels = lower(launch, schedule, precision)
     recipe = f"{show(launch)}schedule precision={precision} {schedule}\n"
     name = launch_name(launch, recipe, "triton")
-    return Emitted(KernelSource(name, print_unit(unit), recipe), kernels, launch)
+    return Emitted(KernelSource(name, print_unit(unit), recipe), kernels)
