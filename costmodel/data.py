@@ -21,7 +21,7 @@ class LaunchSample:
 
     Attributes:
         family: The kernel family that its cost model belongs to.
-        columns: `hetune.variants.runtime.table.COLUMNS` of it: counts, no machine in them.
+        columns: `hetune.variants.runtime.launch_columns.COLUMNS` of it: counts, no machine in them.
         seconds: Measured time: a low quantile of several runs'.
     """
 

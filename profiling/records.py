@@ -33,7 +33,7 @@ class LaunchRecord:
     Attributes:
         kernel: Digest of the launch's canonical text and schedule.
         family: The kernel family that its cost model belongs to.
-        columns: `hetune.variants.runtime.table.COLUMNS` of it.
+        columns: `hetune.variants.runtime.launch_columns.COLUMNS` of it.
         samples: Seconds in each round.
     """
 

@@ -11,11 +11,11 @@ from typing import Protocol
 
 from hetune.costmodel.fingerprint import Fingerprint, this_machine
 from hetune.costmodel.version import code_version
-from hetune.profiling.alone import alone
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.measure.record import Stamp
 from hetune.profiling.measure.rounds import DRIFT
+from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import ProblemSpec, Unit
@@ -135,7 +135,7 @@ def run_units(
     endings: Counter[Status] = Counter()
     drifted = 0
     for problem, members in by_problem(u for key, u in wanted.items() if key not in known):
-        with alone(lock):
+        with measuring_lock(lock):
             stored = store.done(fingerprint.digest)
             left = [unit for unit in members if unit.key not in stored]
             found = supervisor.measure(left, stamp) if left else []

@@ -18,7 +18,7 @@ from hetune.costmodel.model.bundle import save as save_bundle
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling import promotion
-from hetune.profiling.alone import alone
+from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.store.store import Store
 from hetune.profiling.train import gather, judge, keep
 from hetune.variants.errors import InputError
@@ -77,7 +77,7 @@ def train(
     )
     for remark in data.remarks:
         say(remark)
-    with alone():  # it takes all cores, and would be in the times of whoever measures
+    with measuring_lock():  # it takes all cores, and would be in the times of whoever measures
         model = CostModel.fit(found, data.rates, data.measured_on, target=target, folds=folds)
         say(f"fitted; what trees predict: {model.manifest.target}")
         with console.progress_bar("judging") as update:

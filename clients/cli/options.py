@@ -51,6 +51,10 @@ class DeviceName(StrEnum):
     cuda = "cuda"
 
 
+PlannedDevice = Annotated[
+    DeviceName,
+    typer.Option("--device", help="What variants are made for; a GPU need not be here."),
+]
 GraphName = Annotated[
     str,
     typer.Argument(
@@ -197,7 +201,7 @@ def numbers_of(text: str, option: str) -> tuple[int, ...]:
 
 
 def layers_of(text: str) -> tuple[str, ...]:
-    """Names of layers from a text such as "rgcn,rgat".
+    """Names of layers from a text, where commas stand between them.
 
     Raises:
         InputError: One is unknown.

@@ -90,7 +90,7 @@ def serve(
     """
     with importing_the_service():
         from hetune.profiling.jobs.activity import Activity
-        from hetune.profiling.jobs.beside import Beside
+        from hetune.profiling.jobs.background_thread import BackgroundThread
         from hetune.profiling.jobs.keeper import Keeper
         from hetune.profiling.jobs.trainer import Trainer
         from hetune.profiling.store.connect import SECONDS_VARIABLE, held
@@ -165,15 +165,15 @@ def serve(
                 prepares=False,
             )
         activity = None
-        beside: list[Beside] = [Trainer(settings.store)]
+        background: list[BackgroundThread] = [Trainer(settings.store)]
         if settings.worker:
             activity = Activity.create()
             stack.callback(activity.close)
-            beside.append(Keeper(activity, settings.store))
-        for one in beside:
-            stack.enter_context(one)
-        for one in beside:
-            stack.callback(one.end)  # all of them, before the first is waited for
+            background.append(Keeper(activity, settings.store))
+        for thread in background:
+            stack.enter_context(thread)
+        for thread in background:
+            stack.callback(thread.end)  # all of them, before the first is waited for
         hosts = _OWN_NAMES | {settings.host.lower()} if is_open and is_local else None
         app = application(
             service, key=key, hosts=hosts, stopping=stopping, activity=activity, tracer=tracer

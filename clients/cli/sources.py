@@ -126,7 +126,7 @@ class LayerSource:
         return layer.eval()
 
     def describe(self) -> str:
-        """Such as "rgat, width 64, 1 head"."""
+        """The layer's name with its width and heads, for messages."""
         if not LAYERS[self.kind].has_heads:
             return f"{self.kind}, width {self.width}"
         return f"{self.kind}, width {self.width}, {self.heads} head{'s' * (self.heads != 1)}"

@@ -14,10 +14,10 @@ import typer
 from hetune.clients.cli import console
 from hetune.clients.cli.models import StoreUrl
 from hetune.clients.cli.options import importing_the_service
-from hetune.profiling.jobs.apart import Apart
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.patience import Patience
 from hetune.profiling.jobs.records import Trains
+from hetune.profiling.jobs.training_process import TrainingProcess
 from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
@@ -63,7 +63,7 @@ def worker(
                 opened = stack.enter_context(_opened(store, wait=not once))
                 place, poll_seconds = opened.place, _POLL_SECONDS
                 leases = Leases(opened, trains=Trains.OWN if train else Trains.NOTHING)
-                found = JobWorker(leases, supervisor, train=Apart(store))
+                found = JobWorker(leases, supervisor, train=TrainingProcess(store))
             else:
                 lender = stack.enter_context(_remote(url))
                 place, poll_seconds = lender.place, _POLL_HTTP_SECONDS

@@ -12,10 +12,10 @@ from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.active.plan import Planner, batch
 from hetune.profiling.active.view import View
-from hetune.profiling.alone import alone
 from hetune.profiling.corpus import build
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
+from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.runner import Progress, Records, run_units
 from hetune.profiling.store.problems import problems as problems_of
 from hetune.profiling.store.store import Store
@@ -81,7 +81,7 @@ def run_active(
     progress(Progress(before, total, None, None))
     if before == total:
         return 0
-    with alone():  # what this computes would be in the times of whoever measures
+    with measuring_lock():  # what this computes would be in the times of whoever measures
         views = [view for item in graphs.items() for view in _views(*item, machine)]
     planner = Planner(views, machine, seed=seed)
     done, told, measured = before, before, 0
@@ -100,7 +100,7 @@ def run_active(
             there = _marked(offered, known)
             left = _marked(offered, wanted.keys() - known)
             measured_so_far = problems_of(store, digest, device=device, programs=programs)
-            with alone():
+            with measuring_lock():
                 chosen = planner.next(measured_so_far, there, left, count)
             # In the order of views, so that a graph is made once in a batch.
             next_units = [offered[view][place] for view, place in sorted(chosen)]

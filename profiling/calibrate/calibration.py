@@ -12,12 +12,12 @@ from hetune.costmodel.features.devices import Rates, default_rates, device_of
 from hetune.costmodel.fingerprint import this_machine
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.best import ForeignModelWarning, is_at_home, load_best
-from hetune.profiling.alone import alone
 from hetune.profiling.calibrate.correction import Observed, correct, error, predictions
-from hetune.profiling.calibrate.few import observe
 from hetune.profiling.calibrate.gpu_rates import measure_gpu
+from hetune.profiling.calibrate.observations import observe
 from hetune.profiling.calibrate.rates import ROUNDS, measure_machine
 from hetune.profiling.measure.bench import place_of
+from hetune.profiling.measuring_lock import measuring_lock
 from hetune.variants.kernel.device import Device
 
 Progress = Callable[[str, int, int], None]
@@ -68,7 +68,7 @@ def calibrate(
         warnings.simplefilter("ignore", ForeignModelWarning)
         model = load_best(device=device)
     at_home = model is not None and is_at_home(model)
-    with alone():
+    with measuring_lock():
         measured = _measured(device, quick, progress)
         observed = () if quick or at_home else observe(progress=progress, device=device)
     kept = None if observed else load_calibration(device=device)

@@ -27,7 +27,8 @@ class Observed:
 
     Attributes:
         families: Kernel family of each launch.
-        columns: `hetune.variants.runtime.table.COLUMNS` of each; float64 [launches, columns].
+        columns: `hetune.variants.runtime.launch_columns.COLUMNS` of each; float64
+            [launches, columns].
         seconds: Measured time, the quantile that cost models predict (`TIME`); float64 [launches].
         graph_features: `hetune.costmodel.features.graph.NAMES` of the graph; float64.
         threads: How many shared a launch.

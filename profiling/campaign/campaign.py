@@ -16,7 +16,7 @@ from hetune.profiling.campaign.cost import affordable_variants, least_variants
 from hetune.profiling.corpus import canonical, size_of
 from hetune.profiling.corpus.draw import generator
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.measure.problem import plans_of, units_of
+from hetune.profiling.measure.problem import plan_ids, units_of
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import CampaignError
 from hetune.variants.kernel.device import Device
@@ -128,7 +128,7 @@ def each_unit(campaign: Campaign) -> Iterator[Unit]:
         if sample is not None:
             size = size_of_graph(problem.graph)
             room = affordable_variants(problem, size, campaign.limits, sample.most_seconds)
-            members = _some(members, plans_of(problem), room, rng)
+            members = _some(members, plan_ids(problem), room, rng)
         found = found or bool(members)
         yield from members
     if not found:
@@ -160,17 +160,14 @@ def _of_graph(
 ) -> list[ProblemSpec]:
     """A graph's problems in an order by chance: all of them, or so many that it can afford."""
     device = campaign.device
-    pool = [
-        (program, threads, device)
-        for program, threads in product(
-            campaign.programs, campaign.threads if device == "cpu" else (1,)
-        )
-    ]
+    pool = list(product(campaign.programs, campaign.threads if device == "cpu" else (1,)))
     shuffled = dict.fromkeys(pool[place] for place in rng.permutation(len(pool)))
     split = canonical(graph)
     found = [
-        ProblemSpec(split if needs_canonical_edges(program.program) else graph, program, *rest)
-        for program, *rest in shuffled
+        ProblemSpec(
+            split if needs_canonical_edges(program.program) else graph, program, threads, device
+        )
+        for program, threads in shuffled
     ]
     sample = campaign.sample
     if sample is None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hetune.profiling.corpus import size_of
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.measure.problem import promoted_for
+from hetune.profiling.measure.problem import plan_ids, promoted_for
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.program.nodes import Linear, Program, Softmax, Space, Take, operands
 
@@ -86,7 +86,7 @@ def _work_of(program: Program) -> _Work:
 
 def least_variants(problem: ProblemSpec) -> int:
     """As many as half of the plans of its program, at least one."""
-    return max(1, len({id(variant.plan) for variant in promoted_for(problem)}) // 2)
+    return max(1, len(set(plan_ids(problem).values())) // 2)
 
 
 def problem_seconds(

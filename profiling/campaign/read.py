@@ -29,19 +29,8 @@ PRESETS = ("smoke", "default", "full", "gpu")
 """Campaigns that ship with hetune."""
 
 _KEYS = (
-    *(
-        "name",
-        "graphs",
-        "corpus",
-        "layers",
-        "kernels",
-        "programs",
-        "widths",
-        "squared",
-        "heads",
-        "threads",
-    ),
-    *("variants", "sample", "limits", "device"),
+    *("name", "graphs", "corpus", "layers", "kernels", "programs", "widths", "squared", "heads"),
+    *("threads", "variants", "sample", "limits", "device"),
 )
 _ALL = "all"
 

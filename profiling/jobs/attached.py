@@ -13,10 +13,10 @@ import sys
 import threading
 
 from hetune.profiling.jobs.activity import Activity
-from hetune.profiling.jobs.apart import Apart
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.quiet import Quiet
 from hetune.profiling.jobs.records import Trains
+from hetune.profiling.jobs.training_process import TrainingProcess
 from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
@@ -33,7 +33,7 @@ def main() -> int:
         with Store.open() as store, Supervisor() as supervisor:
             # Also for machines whose workers come over HTTP, and see neither store nor shelf.
             lender = Leases(store, trains=Trains.ALL)
-            worker = JobWorker(lender, supervisor, train=Apart(), quiet=quiet)
+            worker = JobWorker(lender, supervisor, train=TrainingProcess(), quiet=quiet)
             worker.run(threading.Event().wait)
     except KeyboardInterrupt:
         return 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from hetune.profiling.jobs.activity import Activity
-from hetune.profiling.jobs.beside import Beside
+from hetune.profiling.jobs.background_thread import BackgroundThread
 
 _COMMAND = (sys.executable, "-m", "hetune.profiling.jobs.attached")
 _LOOK_SECONDS = 0.2
@@ -23,7 +23,7 @@ _WORDS_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
-class Keeper(Beside):
+class Keeper(BackgroundThread):
     """Starts the process, starts it again when it ends, and ends it in the end.
 
     A context manager. The first restart comes after a second, each further one after twice as

@@ -1,9 +1,10 @@
 """A training: a process that trains one cost model, after all others, and ends with its parent.
 
-Run by `hetune.profiling.jobs.apart` as ``python -m hetune.profiling.jobs.train_once DEVICE
-MACHINE``, with the digest of a machine's fingerprint. The store is that of HETUNE_STORE, and the
-shelf the user's. The answer is one JSON object on the standard output: the model's id, or what went
-wrong. The standard input is only watched: it ends with the parent, however that ended.
+`hetune.profiling.jobs.training_process` runs it as
+``python -m hetune.profiling.jobs.train_once DEVICE MACHINE``, with the digest of a machine's
+fingerprint. The store is that of HETUNE_STORE, and the shelf the user's. The answer is one JSON
+object on the standard output: the model's id, or what went wrong. The standard input is only
+watched: it ends with the parent, however that ended.
 """
 
 from __future__ import annotations

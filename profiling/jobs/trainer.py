@@ -6,10 +6,10 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from hetune.profiling.jobs.apart import TRAIN_COMMAND, Apart
-from hetune.profiling.jobs.beside import Beside
+from hetune.profiling.jobs.background_thread import BackgroundThread
 from hetune.profiling.jobs.leases import LEASE_SECONDS, Leases
 from hetune.profiling.jobs.records import Trains
+from hetune.profiling.jobs.training_process import TRAIN_COMMAND, TrainingProcess
 from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import HetuneError
@@ -22,8 +22,8 @@ class _Stopped(BaseException):
     """A training is under way, and nobody waits for it any more."""
 
 
-class Trainer(Beside):
-    """A thread that looks for trainings; each is one of `Apart`, in a process of its own.
+class Trainer(BackgroundThread):
+    """A thread that looks for trainings; each is one of `TrainingProcess`, in a process of its own.
 
     A context manager. A training that is under way in the end is given back, as a measurement is;
     what else may happen to it is what may happen to any lease. A database that is away is tried
@@ -52,7 +52,7 @@ class Trainer(Beside):
         self._store, self._lock = store, lock
         self._poll_seconds, self._lease_seconds = poll_seconds, lease_seconds
         self._rest_seconds = rest_seconds
-        self._train = Apart(store, look=self._look, command=command)
+        self._train = TrainingProcess(store, look=self._look, command=command)
 
     def _keep(self) -> None:
         pause = 1.0

@@ -13,7 +13,6 @@ from typing import Protocol
 
 from hetune.costmodel.fingerprint import Fingerprint, this_machine
 from hetune.costmodel.version import code_version
-from hetune.profiling.alone import alone
 from hetune.profiling.jobs.leases import LEASE_SECONDS
 from hetune.profiling.jobs.lender import AWAY, Lender
 from hetune.profiling.jobs.patience import (
@@ -30,6 +29,7 @@ from hetune.profiling.measure.bench import devices_here
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.measure.record import Stamp
+from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.records import Measurement
 from hetune.profiling.units import Unit
 from hetune.variants.errors import HetuneError, InputError, LeaseError, StoreError, WorkerError
@@ -112,7 +112,7 @@ class JobWorker:
             HetuneError: The lender cannot be asked (`AWAY`), for long if it was to take something
                 back; or it does not lend to this worker; or the lock cannot be taken.
         """
-        with alone(self._lock, wait=wait) as is_alone:
+        with measuring_lock(self._lock, wait=wait) as is_alone:
             if not is_alone:
                 return False
             devices = devices_here()

@@ -9,7 +9,6 @@ from contextlib import contextmanager, nullcontext
 import torch
 
 from hetune.costmodel.features.graph import graph_features
-from hetune.profiling.alike import Run, run_of
 from hetune.profiling.measure.bench import Bench, bench_of
 from hetune.profiling.measure.candidate import Candidate
 from hetune.profiling.measure.inputs import Inputs, random_inputs
@@ -19,6 +18,7 @@ from hetune.profiling.measure.record import GraphFacts, Stamp, Times, kernel_dig
 from hetune.profiling.measure.rounds import WAITING, Rounds, take_rounds
 from hetune.profiling.measure.stopwatch import Sample
 from hetune.profiling.records import LaunchRecord, Measurement, Status
+from hetune.profiling.same_runs import Run, run_of
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Variant, variants_of
@@ -47,12 +47,8 @@ def units_of(problem: ProblemSpec) -> tuple[Unit, ...]:
     return tuple(Unit(problem, v.id, v.key) for v in promoted_for(problem))
 
 
-def plans_of(problem: ProblemSpec) -> dict[str, str]:
-    """The name of the plan of each promoted variant, by its id.
-
-    Raises:
-        InputError: As `program_of`.
-    """
+def plan_ids(problem: ProblemSpec) -> dict[str, str]:
+    """The id of the plan of each promoted variant, by the variant's id."""
     return {v.id: v.plan_id for v in promoted_for(problem)}
 
 

@@ -44,7 +44,7 @@ class File:
         return (found.st_dev, found.st_ino) == (self.device, self.inode)
 
 
-class Beside:
+class SideFiles:
     """The files that SQLite keeps beside a database while this process has connections to it.
 
     Nobody removes them meanwhile but by mistake: SQLite does so with the last connection, of
@@ -87,14 +87,14 @@ class Shared:
         engine: The engine.
         place: What messages call the database.
         file: The database's, if it is one.
-        beside: What SQLite keeps beside it, likewise.
+        side_files: What SQLite keeps beside it, likewise.
     """
 
     url: URL
     engine: Engine
     place: str
     file: File | None
-    beside: Beside | None
+    side_files: SideFiles | None
     users: int = 1
     process: int = field(default_factory=os.getpid)
 
@@ -109,7 +109,7 @@ class Shared:
             raise _forked(self.place)
         if self.file is not None and not self.file.is_there():
             raise _gone(self.place)
-        if self.beside is not None and (missing := self.beside.missing()) is not None:
+        if self.side_files is not None and (missing := self.side_files.missing()) is not None:
             raise _log_gone(self.place, missing.path)
 
 
@@ -154,10 +154,10 @@ def acquire(url: URL, place: str, create: Callable[[], Engine]) -> Shared:
                     f"the store {place} is open as {other.place}, another name of the same file, "
                     "which would damage it: name it by one of them everywhere, and remove the other"
                 )
-        engine, beside = create(), None if path is None else Beside(path)
-        if beside is not None:
-            _watch(engine, beside)
-        _open[key] = Shared(url, engine, place, file, beside)
+        engine, side_files = create(), None if path is None else SideFiles(path)
+        if side_files is not None:
+            _watch(engine, side_files)
+        _open[key] = Shared(url, engine, place, file, side_files)
         return _open[key]
 
 
@@ -252,10 +252,10 @@ def _found(path: Path) -> File | None:
     return File(path, found.st_dev, found.st_ino)
 
 
-def _watch(engine: Engine, beside: Beside) -> None:
+def _watch(engine: Engine, side_files: SideFiles) -> None:
     """Tells of an engine's connections, after all that is done to a new one."""
-    event.listen(engine, "connect", lambda connection, _: beside.connected(connection))
-    event.listen(engine, "close", lambda connection, _: beside.closing(connection))
+    event.listen(engine, "connect", lambda connection, _: side_files.connected(connection))
+    event.listen(engine, "close", lambda connection, _: side_files.closing(connection))
 
 
 def _is_same(one: File, other: File) -> bool:

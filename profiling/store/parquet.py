@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.store.engines import check_unused
+from hetune.profiling.store.filters import Filters
 from hetune.profiling.store.rows import check_row
 from hetune.profiling.store.store import Added, Store
-from hetune.profiling.store.wanted import Wanted
 from hetune.variants.errors import ProgramError, StoreError
 from hetune.variants.program.labeled import LabeledProgram
 from hetune.variants.registry.whole import replacing
@@ -68,7 +68,7 @@ SCHEMA = pa.schema(
 
 
 def export_parquet(
-    store: Store, path: str | Path, machine: str | None = None, **wanted: Unpack[Wanted]
+    store: Store, path: str | Path, machine: str | None = None, **wanted: Unpack[Filters]
 ) -> int:
     """Write measurements to a file, a row each; the file appears only when it is whole.
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.evaluate.report import MEASUREMENTS
 from hetune.costmodel.features.graph import side
-from hetune.profiling.alike import Run, run_of
 from hetune.profiling.records import PROTOCOLS, Measurement, Status
+from hetune.profiling.same_runs import Run, run_of
 from hetune.profiling.store.store import ALL, Store, named
 from hetune.profiling.store.summary import TIME, quantile, standard_error
 from hetune.variants.kernel.device import Device
@@ -142,7 +142,7 @@ def select(
 
 
 def _has_choice(program: LabeledProgram, device: Device) -> bool:
-    return len({id(variant.plan) for variant in variants_of(program.program, device)}) > 1
+    return len({choices.plan for choices in _choices(program, device).values()}) > 1
 
 
 def _other_machines(store: Store, machine: str | None) -> list[str]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from sqlalchemy import select
 
 from hetune.profiling.store import schema
+from hetune.profiling.store.filters import limits_of
 from hetune.profiling.store.store import Store
-from hetune.profiling.store.wanted import limits_of
 from hetune.variants.errors import InputError
 
 _PAGE = 500
@@ -51,8 +51,7 @@ def matching(store: Store, which: Prune) -> tuple[int, ...]:
 
 
 def remove(store: Store, ids: Sequence[int]) -> int:
-    """Removes records by their numbers, all or none, and machines and programs that
-    have none left.
+    """Removes records by their numbers, all or none, and machines and programs without any left.
 
     Returns:
         How many were there still.

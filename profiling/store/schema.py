@@ -25,12 +25,9 @@ from sqlalchemy import (
     text,
 )
 
+from hetune.profiling.store.migrations.revision import REVISION, REVISIONS_TABLE
 from hetune.variants.errors import StoreError
 
-REVISION = "0004"
-"""The last of `hetune.profiling.store.migrations.versions`: what the tables here are."""
-REVISIONS_TABLE = "profiling_migrations"
-"""Where a database keeps the revision of its tables."""
 _BEFORE_REVISIONS = 1
 """What `schema` says where there is no such table."""
 

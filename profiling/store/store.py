@@ -20,9 +20,9 @@ from hetune.profiling.store import schema
 from hetune.profiling.store.connect import connect, find
 from hetune.profiling.store.engines import Shared, reaching, release
 from hetune.profiling.store.faults import explained
+from hetune.profiling.store.filters import Filters, limits_of
 from hetune.profiling.store.reading import DAMAGED, PAGE, good, records
 from hetune.profiling.store.rows import program_row, to_row
-from hetune.profiling.store.wanted import Wanted, limits_of
 from hetune.variants.errors import StoreError
 from hetune.variants.program.labeled import LabeledProgram
 
@@ -218,14 +218,14 @@ class Store(Closing):
             return set(connection.execute(statement).scalars())
 
     def measurements(
-        self, machine: str | None = None, **wanted: Unpack[Wanted]
+        self, machine: str | None = None, **wanted: Unpack[Filters]
     ) -> Iterator[Measurement]:
         """The measurements that were there when this was called, in the order of adding.
 
         Args:
             machine: Digest of the machine; `ALL` mixes them. May be left out where the store
                 knows only one.
-            **wanted: Only those of a campaign, a status and so on: see `Wanted`.
+            **wanted: Only those of a campaign, a status and so on: see `Filters`.
 
         Raises:
             StoreError: The store knows several machines and none is named, or the database fails;
@@ -235,7 +235,7 @@ class Store(Closing):
         return (measurement for measurement, _ in pairs)
 
     def with_fingerprints(
-        self, machine: str | None = None, **wanted: Unpack[Wanted]
+        self, machine: str | None = None, **wanted: Unpack[Filters]
     ) -> Iterator[tuple[Measurement, Fingerprint]]:
         """As `measurements`, each with all that was known of the machine when it was added."""
         column = schema.measurements.c

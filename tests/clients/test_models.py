@@ -17,7 +17,7 @@ from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling import train as training_of
-from hetune.profiling.alone import alone
+from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE
 from hetune.profiling.train import report_of, train
@@ -84,7 +84,7 @@ def test_nobody_measures_while_a_model_is_trained(training, shelf, monkeypatch):
     free, fit = [], CostModel.fit
 
     def watched(*args, **options):
-        with alone(wait=False) as is_free:
+        with measuring_lock(wait=False) as is_free:
             free.append(is_free)
         return fit(*args, **options)
 

@@ -17,11 +17,11 @@ from hetune.profiling.active import run as module
 from hetune.profiling.active.plan import Planner
 from hetune.profiling.active.run import run_active
 from hetune.profiling.active.view import View
-from hetune.profiling.alone import alone
 from hetune.profiling.corpus import build, recipe
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import graph_facts, promoted_for, units_of
 from hetune.profiling.measure.record import Stamp, Times, record
+from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.records import LaunchRecord, Measurement
 from hetune.profiling.runner import Progress, run_units
 from hetune.profiling.store.problems import problems
@@ -103,7 +103,7 @@ def test_nobody_measures_while_units_are_chosen(store, monkeypatch):
     free, following = [], Planner.next
 
     def watched(*args):
-        with alone(wait=False) as is_free:
+        with measuring_lock(wait=False) as is_free:
             free.append(is_free)
         return following(*args)
 

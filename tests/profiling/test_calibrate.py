@@ -11,12 +11,12 @@ import torch
 
 from hetune.costmodel.calibration import ROOFLINE
 from hetune.costmodel.fingerprint import this_machine
-from hetune.profiling.alone import alone
-from hetune.profiling.calibrate import calibration, few, probes
+from hetune.profiling.calibrate import calibration, observations, probes
 from hetune.profiling.calibrate.caches import DEFAULT, Caches, detect
 from hetune.profiling.calibrate.correction import Observed, correct, error, predictions
 from hetune.profiling.calibrate.rates import Tables, machine_of, measure_machine
 from hetune.profiling.corpus.recipes import build, recipe
+from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.runtime.launch_columns import COLUMNS
@@ -246,16 +246,16 @@ def test_distinct_launches_of_units_with_times_are_looked_at():
 
 
 def test_the_graphs_can_be_made():
-    names = [graph.name for graph in few.graphs()]
+    names = [graph.name for graph in observations.graphs()]
     assert names == ["own", "shared", "hubs", "memory"]
-    smallest = build(few.graphs()[0])
+    smallest = build(observations.graphs()[0])
     assert (smallest.num_nodes, smallest.num_edges) == (2_000, 15_000)
 
 
 def test_a_few_launches_are_measured():
     tiny = recipe("tiny", "typed", options={"nodes": 30, "edges": 100, "etypes": 3})
     told = []
-    found = few.observe(
+    found = observations.observe(
         recipes=[tiny],
         programs=[labeled_preset("rgcn", 8, 8)],
         threads=1,
@@ -267,7 +267,9 @@ def test_a_few_launches_are_measured():
     assert (problem.seconds > 0).all()
     assert told[-1] == ("measuring", 1, 1)
     assert (
-        few.observe(recipes=[tiny], programs=[labeled_preset("rgcn", 8, 8)], threads=1, seconds=-1)
+        observations.observe(
+            recipes=[tiny], programs=[labeled_preset("rgcn", 8, 8)], threads=1, seconds=-1
+        )
         == ()
     )
 
@@ -314,7 +316,7 @@ def test_nobody_else_measures_meanwhile(calibrate, monkeypatch):
     seen = []
 
     def measure(**given):
-        with alone(wait=False) as is_alone:
+        with measuring_lock(wait=False) as is_alone:
             seen.append(is_alone)
         return MEASURED
 

@@ -15,7 +15,7 @@ from tests.costmodel._synthetic_gpu import problems, small_model
 from hetune.costmodel.calibration import ROOFLINE, Calibration, load_calibration
 from hetune.costmodel.selector import Selector
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.profiling.calibrate import calibration, few, gpu_probes
+from hetune.profiling.calibrate import calibration, gpu_probes, observations
 from hetune.profiling.calibrate.correction import Observed
 from hetune.profiling.calibrate.gpu_rates import Card, Sizes, gpu_of, measure_gpu
 from hetune.profiling.corpus.recipes import recipe
@@ -183,10 +183,12 @@ def observed():
 
 
 def test_a_few_launches_are_measured(monkeypatch):
-    monkeypatch.setattr(few, "_LIMITS", Limits(repeats=0, most_rounds=7))  # interpreters are slow
+    monkeypatch.setattr(
+        observations, "_LIMITS", Limits(repeats=0, most_rounds=7)
+    )  # interpreters are slow
     tiny = recipe("tiny", "typed", options={"nodes": 12, "edges": 30, "etypes": 3})
     bench = Bench(TritonBackend(), WallStopwatch(), Reference(), device=CPU)
-    (problem,) = few.observe(
+    (problem,) = observations.observe(
         recipes=[tiny], programs=[labeled_preset("rgcn", 4, 4)], device="cuda", bench=bench
     )
     assert {"product", "fused"} <= set(problem.families)

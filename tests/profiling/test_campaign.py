@@ -29,7 +29,7 @@ from hetune.profiling.campaign.cost import affordable_variants, least_variants, 
 from hetune.profiling.corpus import FAMILIES, build, recipe, size_of
 from hetune.profiling.jobs.queue import _digest
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.measure.problem import plans_of, units_of
+from hetune.profiling.measure.problem import plan_ids, units_of
 from hetune.profiling.units import ProblemSpec
 from hetune.variants.errors import CampaignError, GraphError
 from hetune.variants.frontend.presets import KERNELS, LAYERS, labeled_preset
@@ -197,7 +197,7 @@ def test_kernels_are_problems_as_layers_are():
     assert len(asked) == len(set(asked))
     assert set(asked) == {(*one, width, width) for one in expected for width in (8, 16)}
     for problem in found:
-        plans = set(plans_of(problem).values())
+        plans = set(plan_ids(problem).values())
         assert (plans == {"vanilla"}) == (problem.program.label in KERNELS)
 
 
@@ -261,12 +261,12 @@ def test_a_sample_measures_some_variants_of_what_is_costly():
     ]
     found: dict[ProblemSpec, list[str]] = {}
     for unit in units(campaign):
-        found.setdefault(unit.problem, []).append(plans_of(unit.problem)[unit.variant])
+        found.setdefault(unit.problem, []).append(plan_ids(unit.problem)[unit.variant])
     assert costly
     assert not found.keys() & set(costly)
     parts = set()
     for problem, plans in found.items():
-        every = plans_of(problem).values()
+        every = plan_ids(problem).values()
         drawn, schedules = Counter(plans), Counter(every)
         most = max(drawn.values())
         assert all(drawn[plan] >= min(most - 1, count) for plan, count in schedules.items())

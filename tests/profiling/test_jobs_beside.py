@@ -10,7 +10,7 @@ import time
 import pytest
 from tests.profiling.test_jobs_worker import Fake, units
 
-from hetune.profiling.jobs import beside
+from hetune.profiling.jobs import background_thread
 from hetune.profiling.jobs.activity import Activity
 from hetune.profiling.jobs.keeper import Keeper
 from hetune.profiling.jobs.leases import Leases
@@ -182,11 +182,11 @@ def test_a_keeper_does_not_wait_for_what_its_worker_started(activity, tmp_path):
 def test_what_hangs_is_not_waited_for(monkeypatch, caplog):
     released = threading.Event()
 
-    class Hanging(beside.Beside):
+    class Hanging(background_thread.BackgroundThread):
         def _keep(self):
             released.wait(SECONDS)
 
-    monkeypatch.setattr(beside, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(background_thread, "_PATIENCE_SECONDS", 0.1)
     with Hanging("hetune-hanging"):
         pass
     assert not released.is_set()

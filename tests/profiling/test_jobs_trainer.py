@@ -13,12 +13,12 @@ import pytest
 from filelock import FileLock
 from tests.profiling.test_jobs_beside import until
 
-from hetune.profiling.jobs.apart import Apart
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.patience import LostError
 from hetune.profiling.jobs.records import State, Trains
 from hetune.profiling.jobs.train_once import answer
 from hetune.profiling.jobs.trainer import Trainer
+from hetune.profiling.jobs.training_process import TrainingProcess
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
@@ -58,7 +58,7 @@ def caused(error, cause):
 
 
 def test_it_gives_the_model():
-    assert Apart(command=TRAINS)("abc") == "model-of-abc"
+    assert TrainingProcess(command=TRAINS)("abc") == "model-of-abc"
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def test_it_gives_the_model():
 )
 def test_there_is_no_model(lines, error, says):
     with pytest.raises(error, match=says):
-        Apart(command=script(*lines), seconds=0.01 if lines == [HANGS] else 60)("abc")
+        TrainingProcess(command=script(*lines), seconds=0.01 if lines == [HANGS] else 60)("abc")
 
 
 def test_a_process_that_cannot_be_started():
     with pytest.raises(WorkerError, match="cannot be started"):
-        Apart(command=("no-such-program",))("abc")
+        TrainingProcess(command=("no-such-program",))("abc")
 
 
 def test_who_looks_may_end_it(tmp_path):
@@ -97,7 +97,7 @@ def test_who_looks_may_end_it(tmp_path):
             raise StopError
 
     with pytest.raises(StopError):
-        Apart(command=command, look=look)("abc")
+        TrainingProcess(command=command, look=look)("abc")
     with pytest.raises(ProcessLookupError):
         os.kill(int(path.read_text()), 0)
 
@@ -106,7 +106,7 @@ def test_a_real_one_tells_why_there_is_no_model(tmp_path):
     with Store.open(tmp_path / "store.db"):
         pass
     with pytest.raises(ModelError, match=r"store\.db holds no measurements"):
-        Apart(tmp_path / "store.db")("abc")
+        TrainingProcess(tmp_path / "store.db")("abc")
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_what_may_pass_is_told_apart(tmp_path, monkeypatch, error, says, fault):
 
 
 def test_it_gives_way_to_all_others(tmp_path):
-    train = Apart(tmp_path / "store.db", command=FAKE)
+    train = TrainingProcess(tmp_path / "store.db", command=FAKE)
     assert train("abc") == "cpu, nice 19, limited True"
     assert train("abc", "cuda") == "cuda, nice 19, limited True"
 

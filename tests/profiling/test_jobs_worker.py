@@ -9,13 +9,13 @@ import pytest
 from filelock import FileLock
 
 from hetune.costmodel.fingerprint import this_machine
-from hetune.profiling.alone import alone
 from hetune.profiling.corpus import recipe
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import State
 from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
+from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.records import Status
 from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
@@ -100,7 +100,7 @@ def test_it_measures_what_is_not_known(store, queue, fake, worker):
 def test_who_works_until_idle_waits_for_others_who_measure(queue, worker, tmp_path):
     job = queue.submit_units("mine", units())
     with ThreadPoolExecutor(1) as pool:
-        with alone(tmp_path / "lock"):
+        with measuring_lock(tmp_path / "lock"):
             assert not worker.step()
             done = pool.submit(worker.run, lambda _: False, until_idle=True)
             with pytest.raises(TimeoutError):

@@ -22,10 +22,11 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.store import migrations
 from hetune.profiling.store.connect import find
+from hetune.profiling.store.migrations.revision import REVISION, REVISIONS_TABLE
 from hetune.profiling.store.migrations.run import upgrade
 from hetune.profiling.store.problems import select
 from hetune.profiling.store.rows import to_row
-from hetune.profiling.store.schema import REVISION, REVISIONS_TABLE, metadata
+from hetune.profiling.store.schema import metadata
 from hetune.profiling.store.store import Added, Store
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE, measurement

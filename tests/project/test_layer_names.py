@@ -6,18 +6,18 @@ from pathlib import Path
 from hetune.variants.frontend.presets import LAYERS
 
 ROOT = Path(__file__).resolve().parents[2]
-QUOTED = re.compile(rf"[\"'`]({'|'.join(LAYERS)})[\"'`]")
+NAME = re.compile(rf"\b({'|'.join(LAYERS)})\b")
 PRODUCT = ("variants", "costmodel", "profiling", "service", "clients", "src/hetune")
 KNOWING = ("variants/frontend/", "variants/testing/")
 
 
-def test_no_other_file_quotes_a_layer_s_name():
+def test_no_other_file_has_a_layer_s_name():
     found = [
         f"{path.relative_to(ROOT)}:{number}"
         for folder in PRODUCT
         for path in (ROOT / folder).rglob("*.py")
         if not str(path.relative_to(ROOT)).startswith(KNOWING)
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if QUOTED.search(line)
+        if NAME.search(line)
     ]
     assert found == []

@@ -32,14 +32,14 @@ class LabeledProgram:
         """A program; its own name is the label unless one is given."""
         return cls(digest(program), show(program), program.name if label is None else label)
 
-    @classmethod
-    def parse(cls, text: str, label: str | None = None) -> Self:
+    @staticmethod
+    def parse(text: str, label: str | None = None) -> LabeledProgram:
         """A program of its text.
 
         Raises:
             ProgramError: The text is no valid program.
         """
-        return cls.of(_parsed(text), label)
+        return _labeled(text, label)
 
     @property
     def program(self) -> Program:
@@ -65,16 +65,16 @@ class LabeledProgram:
         return max((let.type.width for let in lets if isinstance(let.op, Softmax)), default=1)
 
     def describe(self) -> str:
-        """Such as ``"rgat 64->64, 4 heads"``."""
+        """Such as ``"mine 64->64, 4 heads"``."""
         heads = f", {self.heads} heads" if self.heads > 1 else ""
         return f"{self.label} {self.d_in}->{self.d_out}{heads}"
 
 
 def needs_canonical_edges(program: Program) -> bool:
-    """Whether its graphs should have edge types that each join one pair of node types.
+    """Whether each edge type of its graphs should join one pair of node types.
 
-    So it is where edges read rows that were made with weights of node types: edge types then know
-    whose.
+    It should where edges read rows that were made with weights of node types: the edge type then
+    says which weights those were.
     """
     typed = {param.name for param in program.params if param.type.space is Space.NTYPE}
     for let in program.lets:
@@ -84,6 +84,12 @@ def needs_canonical_edges(program: Program) -> bool:
             return True
         typed.add(let.name)
     return False
+
+
+@functools.lru_cache(maxsize=1024)
+def _labeled(text: str, label: str | None) -> LabeledProgram:
+    """A store has thousands of measurements of each program."""
+    return LabeledProgram.of(_parsed(text), label)
 
 
 @functools.lru_cache(maxsize=1024)

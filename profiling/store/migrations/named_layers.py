@@ -18,7 +18,6 @@ import sqlalchemy as sa
 from hetune.profiling.campaign.read import PRESETS, load
 from hetune.profiling.corpus import canonical
 from hetune.profiling.records import PROTOCOLS
-from hetune.profiling.store.schema import programs
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.errors import HetuneError
 from hetune.variants.frontend.presets import labeled_preset
@@ -33,6 +32,7 @@ _measurements = sa.table(
     *map(sa.column, ("id", "unit", "program", "plan", "graph", "family", "threads", "variant")),
     *map(sa.column, ("protocol", "device", *_NAMES)),
 )
+_programs = sa.table("profiling_programs", *map(sa.column, ("digest", "label", "text")))
 _job_units = sa.table(
     "profiling_job_units",
     sa.column("id"),
@@ -52,7 +52,7 @@ def convert(connection: sa.Connection) -> None:
     }
     if found:
         rows = [{"digest": p.digest, "label": p.label, "text": p.text} for p in found.values()]
-        connection.execute(programs.insert(), rows)
+        connection.execute(_programs.insert(), rows)
     _convert_jobs(connection, plans)
 
 

@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection
 
-from hetune.profiling.store.schema import REVISION, REVISIONS_TABLE
+from hetune.profiling.store.migrations.revision import REVISION, REVISIONS_TABLE
 
 
 def upgrade(connection: Connection, found: str | None, to: str = REVISION) -> bool:

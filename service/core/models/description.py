@@ -138,8 +138,10 @@ class ModelDescription(Document):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.metadata is None:
-            if any(isinstance(layer, HgtLayer) for layer in self.layers):
-                raise ValueError("a model with hgt layers needs metadata: ntypes and etypes")
+            if typed := [layer for layer in self.layers if isinstance(layer, HgtLayer)]:
+                raise ValueError(
+                    f"a model with {typed[0].layer} layers needs metadata: ntypes and etypes"
+                )
         elif len(self.metadata.etypes) != self.num_relations:
             raise ValueError(
                 f"metadata has {len(self.metadata.etypes)} etypes but num_relations is "

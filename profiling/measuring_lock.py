@@ -1,4 +1,4 @@
-"""One measures at a time on a machine: a lock that all of a user's processes know."""
+"""A lock on measuring, which all of a user's processes share: one measures at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def alone(path: Path | None = None, *, wait: bool = True) -> Iterator[bool]:
+def measuring_lock(path: Path | None = None, *, wait: bool = True) -> Iterator[bool]:
     """Keeps others from measuring while it lasts; yields False if another does, and `wait` is off.
 
     Whoever waits says so. The system gives the lock back when its process ends, however it ends.

@@ -1,4 +1,4 @@
-"""The few launches that are measured to correct a cost model: small, quick to compile, unalike."""
+"""The launches that are measured to correct a cost model: few, small, different from each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which variants are one on a graph, and are measured once."""
+"""Which variants run the same on a graph, and are measured once."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _PATIENCE_SECONDS = 15.0
 _log = logging.getLogger(__name__)
 
 
-class Beside(Closing):
+class BackgroundThread(Closing):
     """Begins with the block, and is waited for at its end, but for no longer than 15 seconds.
 
     What hangs then, such as a database that does not answer, is left to the end of the process.

@@ -11,7 +11,7 @@ from hetune.profiling.records import Status
 from hetune.profiling.store import schema
 
 
-class Wanted(TypedDict, total=False):
+class Filters(TypedDict, total=False):
     """Which measurements to read; what is left out, or None, does not limit them.
 
     Attributes:
@@ -31,13 +31,13 @@ class Wanted(TypedDict, total=False):
     device: str | None
 
 
-def limits_of(wanted: Wanted) -> list[ColumnElement[bool]]:
+def limits_of(wanted: Filters) -> list[ColumnElement[bool]]:
     """The same as conditions on rows.
 
     Raises:
         TypeError: Measurements cannot be chosen by such a name.
     """
-    if unknown := wanted.keys() - Wanted.__annotations__.keys():
+    if unknown := wanted.keys() - Filters.__annotations__.keys():
         raise TypeError(f"measurements cannot be chosen by {', '.join(sorted(unknown))}")
     column = schema.measurements.c
     status = wanted.get("status")

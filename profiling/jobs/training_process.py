@@ -31,7 +31,7 @@ _LOOK_SECONDS = 0.2
 _LAST_WORDS = 2000
 
 
-class Apart:
+class TrainingProcess:
     """Trains, when it is called; the process gives way to all others, and ends with this one.
 
     Args:
