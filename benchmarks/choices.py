@@ -24,7 +24,6 @@ from hetune import HeteroGraph
 
 _RESULTS = Path(__file__).resolve().parent / "results" / "selection_zen4.json"
 _BUNDLE = Path(__file__).resolve().parents[1] / "costmodel" / "bundle" / "avx512"
-_LAYERS = {"rgcn": "RGCN", "rgat": "RGAT", "hgt": "HGT"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +75,7 @@ def _choose(
     selector: hetune.Selector, layer: str, graph: HeteroGraph, d_in: int, d_out: int
 ) -> str:
     types = graph.metadata() if layer == "hgt" else graph.num_etypes
-    module: torch.nn.Module = getattr(hetune.nn, _LAYERS[layer])(d_in, d_out, types)
+    module: torch.nn.Module = getattr(hetune.nn, layer.upper())(d_in, d_out, types)
     compiled = hetune.compile(module.eval().requires_grad_(False), selector=selector)
     return compiled.explain(torch.empty(graph.num_nodes, d_in), graph).id
 

@@ -1,6 +1,6 @@
 """Compiling all variants of the three layers, and starting warm: a fresh process loads everything.
 
-python benchmarks/startup.py [--widths 32,64,128] [--starts 7]
+    python benchmarks/startup.py [--layers rgcn,rgat,hgt] [--widths 32,64,128] [--starts 7]
 
 The kernels go to a temporary registry. Each start is a process of its own; what it pays is listed
 apart: importing torch and hetune, planning (programs to variants), printing the sources that the
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ RESULTS = Path(__file__).parent / "results" / "startup.json"
 LIMIT_MS = 200.0
 
 
-def start_warm(widths: list[int]) -> dict[str, float]:
+def start_warm(layers: list[str], widths: list[int]) -> dict[str, float]:
     """Milliseconds of each phase, in this process, which has imported nothing yet."""
     phases: dict[str, float] = {}
     last = time.perf_counter()
@@ -37,14 +38,12 @@ def start_warm(widths: list[int]) -> dict[str, float]:
     import torch  # noqa: F401
 
     phase("import torch")
-    import hetune.variants.runtime.build as ahead
     from hetune.variants.compiler.pipeline import Compiler
     from hetune.variants.plan.variants import variants_of
     from hetune.variants.registry import default_registry
 
     phase("import hetune")
-    programs = [p for layer in ahead.LAYERS for width in widths for p in _programs(layer, width)]
-    variants = [variant for program in programs for variant in variants_of(program, "cpu")]
+    variants = [v for program in _programs(layers, widths) for v in variants_of(program, "cpu")]
     phase("plan")
     sources = Compiler.of("cpu").emit(variants)
     phase("print sources")
@@ -60,19 +59,11 @@ def start_warm(widths: list[int]) -> dict[str, float]:
     return phases
 
 
-def _programs(layer: str, width: int) -> tuple[Any, ...]:
-    from hetune.variants.frontend.presets import preset_programs
-
-    return preset_programs(layer, width)
-
-
-def build(widths: list[int], jobs: int | None) -> dict[str, Any]:
+def build(layers: list[str], widths: list[int], jobs: int | None) -> dict[str, Any]:
     """Compiles everything into the registry of HETUNE_CACHE."""
-    from hetune.variants.frontend.presets import LAYERS
     from hetune.variants.runtime.build import build as compile_all
 
-    programs = [p for layer in LAYERS for width in widths for p in _programs(layer, width)]
-    built = compile_all(programs, jobs=jobs)
+    built = compile_all(_programs(layers, widths), jobs=jobs)
     assert not built.report.failed, built.report.failed
     assert built.report.built == built.kernels, "the registry was not empty"
     return {
@@ -84,12 +75,15 @@ def build(widths: list[int], jobs: int | None) -> dict[str, Any]:
     }
 
 
-def _child(mode: str, options: argparse.Namespace, cache: str) -> Any:
-    command = [sys.executable, __file__, "--child", mode, "--widths", options.widths]
-    if options.jobs is not None:
-        command += ["--jobs", str(options.jobs)]
+def _programs(layers: list[str], widths: list[int]) -> list[Any]:
+    from hetune.variants.frontend.presets import preset_programs
+
+    return [p for layer in layers for width in widths for p in preset_programs(layer, width)]
+
+
+def _child(mode: str, arguments: Sequence[str], cache: str) -> Any:
     done = subprocess.run(
-        command,
+        [sys.executable, __file__, *arguments, "--child", mode],
         env={**os.environ, "HETUNE_CACHE": cache},
         stdout=subprocess.PIPE,
         text=True,
@@ -98,25 +92,29 @@ def _child(mode: str, options: argparse.Namespace, cache: str) -> Any:
     return json.loads(done.stdout)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--widths", default="32,64,128")
-    parser.add_argument("--starts", type=int, default=7)
-    parser.add_argument("--jobs", type=int, default=None)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--child", choices=("build", "start"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    widths = [int(width) for width in options.widths.split(",")]
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure in children, print, write the JSON."""
+    line = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    line.add_argument("--layers", default="rgcn,rgat,hgt")
+    line.add_argument("--widths", default="32,64,128")
+    line.add_argument("--starts", type=int, default=7)
+    line.add_argument("--jobs", type=int, default=None)
+    line.add_argument("--out", type=Path, default=RESULTS)
+    line.add_argument("--child", choices=("build", "start"), help=argparse.SUPPRESS)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = line.parse_args(arguments)
+    layers, widths = options.layers.split(","), [int(width) for width in options.widths.split(",")]
     if options.child:
-        found = build(widths, options.jobs) if options.child == "build" else start_warm(widths)
+        is_build = options.child == "build"
+        found = build(layers, widths, options.jobs) if is_build else start_warm(layers, widths)
         print(json.dumps(found))
-        return
+        return 0
 
-    from _machine import commit, fingerprint
+    from _machine import write_record
 
     with tempfile.TemporaryDirectory(prefix="hetune-startup-") as cache:
-        built = _child("build", options, cache)
-        starts = [_child("start", options, cache) for _ in range(options.starts)]
+        built = _child("build", arguments, cache)
+        starts = [_child("start", arguments, cache) for _ in range(options.starts)]
     phases = {
         name: {
             "median_ms": round(statistics.median(start[name] for start in starts), 2),
@@ -124,19 +122,14 @@ def main() -> None:
         }
         for name in starts[0]
     }
-    report = {
-        "layers": ["rgcn", "rgat", "hgt"],
-        "widths": widths,
-        "machine": fingerprint(os.cpu_count() or 1),
-        "commit": commit(),
-        "build": built,
-        "warm_start": {
-            "starts": options.starts,
-            "phases": phases,
-            "limit_ms": LIMIT_MS,
-            "loads_within_limit": phases["load kernels"]["median_ms"] <= LIMIT_MS,
-        },
+    warm = {
+        "starts": options.starts,
+        "phases": phases,
+        "limit_ms": LIMIT_MS,
+        "loads_within_limit": phases["load kernels"]["median_ms"] <= LIMIT_MS,
     }
+    threads = os.cpu_count() or 1
+    write_record(options.out, threads, layers=layers, widths=widths, build=built, warm_start=warm)
     print(
         f"built {built['kernels']} kernels of {built['variants']} variants in "
         f"{built['seconds']:.1f} s with {built['jobs']} jobs, {built['bytes'] / 1e6:.2f} MB"
@@ -144,9 +137,8 @@ def main() -> None:
     print(f"warm start, median and least of {options.starts} processes:")
     for name, times in phases.items():
         print(f"  {name:18} {times['median_ms']:9.1f} ms {times['min_ms']:9.1f} ms")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -12,12 +12,8 @@ from torch import Tensor
 import hetune
 from hetune.profiling.measure.rounds import interleave
 from hetune.profiling.measure.timing import Timing
-from hetune.variants.compiler.pipeline import Compiler
-from hetune.variants.errors import CompileError, VariantError
 from hetune.variants.graph.threads import kernel_threads, using_threads
 from hetune.variants.plan.choices import VANILLA
-from hetune.variants.plan.variants import Variant
-from hetune.variants.registry import default_registry
 
 TOLERANCE = 1e-4
 """Two variants, each within 1e-5 of the truth, never differ by this much."""
@@ -67,7 +63,7 @@ class Comparison:
         return self.chosen_row.timing.median / self.best.timing.median
 
     def check(self) -> None:
-        """Raises VariantError if outputs differ."""
+        """Raises `WrongOutputError` if outputs differ."""
         if not self.difference <= TOLERANCE:
             raise WrongOutputError(
                 f"outputs of variants differ by {self.difference:.1e} of their largest value, more "
@@ -97,8 +93,6 @@ def candidates(
         free: Bytes that are free where they run.
     """
     by_id = {c.id: c for c in everything}
-    if chosen not in by_id:
-        raise VariantError(f"no variant {chosen!r}: `hetune variants` lists them")
     fitting = [c for c in everything if limit is None or c.peak_bytes <= limit]
     if top is not None:
         best: dict[str, hetune.Candidate] = {}
@@ -115,21 +109,6 @@ def _affordable(wanted: list[hetune.Candidate], free: int) -> Iterator[hetune.Ca
     for position, candidate in enumerate(wanted):
         if position == 0 or candidate.peak_bytes <= _MEMORY_SHARE * free:
             yield candidate
-
-
-def compile_ahead(variants: list[Variant], progress: Callable[[int, int], None]) -> int:
-    """Compiles the variants' kernels, several at once; how many were compiled now.
-
-    Raises:
-        CompileError: One does not compile.
-    """
-    report = default_registry().build(
-        Compiler.of("cpu").emit(variants),
-        progress=lambda done, total, name: progress(done, total),
-    )
-    for name, message in report.failed.items():
-        raise CompileError(f"{name}: {message}")
-    return report.built
 
 
 def compare(

@@ -16,11 +16,13 @@ from hetune.clients.cli.compare import Comparison
 from hetune.clients.cli.device import RunDevice
 from hetune.clients.cli.sources import GraphSource, LayerSource, features
 from hetune.variants.backends.cpp.backend import CppBackend
+from hetune.variants.compiler.pipeline import Compiler
 from hetune.variants.errors import InputError, VariantError
+from hetune.variants.frontend.nn import RelationalLayer
 from hetune.variants.graph import index_native
 from hetune.variants.graph.index import GraphIndex
-from hetune.variants.plan.variants import variants_of
 from hetune.variants.runtime.domain import split_relations
+from hetune.variants.runtime.warm import compile_kernels
 
 Say = Callable[[str], None]
 
@@ -141,7 +143,7 @@ def perform(run: LayerRun, say: Say) -> RunOutcome:
     )
     is_native = isinstance(device.backend, CppBackend)
     if is_native:
-        _compile(ready, [candidate.id for candidate in wanted], say)
+        _compile(ready, device, {candidate.id for candidate in wanted}, say)
     with torch.no_grad():
         start = device.now()
         ready.layer(ready.x, ready.graph, variant=ready.chosen)
@@ -177,13 +179,16 @@ def index_seconds(graph: hetune.HeteroGraph) -> dict[str, float]:
     return total
 
 
-def _compile(ready: PreparedRun, ids: list[str], say: Say) -> None:
+def _compile(ready: PreparedRun, device: RunDevice, ids: set[str], say: Say) -> None:
     module = ready.layer.module
-    assert isinstance(module, hetune.nn.RGCN | hetune.nn.RGAT | hetune.nn.HGT)
-    by_id = {variant.id: variant for variant in variants_of(module.program(), "cpu")}
+    assert isinstance(module, RelationalLayer)
+    everything = Compiler(device.backend).schedule(module.program())
+    variants = [variant for variant in everything if variant.id in ids]
     start = time.perf_counter()
     with console.progress_bar("compiling") as update:
-        built = compare.compile_ahead([by_id[name] for name in ids], update)
+        built = compile_kernels(
+            variants, device.backend, lambda done, total, name: update(done, total)
+        )
     if built:
         took = console.seconds(time.perf_counter() - start)
         say(f"{console.counted(built, 'kernel')} compiled in {took}; kept for the next time")

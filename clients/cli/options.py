@@ -51,6 +51,10 @@ class DeviceName(StrEnum):
     cuda = "cuda"
 
 
+PlannedDevice = Annotated[
+    DeviceName,
+    typer.Option("--device", help="What variants are made for; a GPU need not be here."),
+]
 GraphName = Annotated[
     str,
     typer.Argument(

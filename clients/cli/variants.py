@@ -20,6 +20,7 @@ from hetune.clients.cli.options import (
     Heads,
     Layer,
     MemoryLimit,
+    PlannedDevice,
     Threads,
     Width,
     size_of,
@@ -45,9 +46,7 @@ def variants(
     source: Annotated[
         bool, typer.Option("--source", help="With --show: print the generated code, too.")
     ] = False,
-    device: Annotated[
-        DeviceName, typer.Option(help="What they are made for; a GPU need not be here.")
-    ] = DeviceName.cpu,
+    device: PlannedDevice = DeviceName.cpu,
 ) -> None:
     """List the promoted variants of a layer with default options, or show one of them."""
     if source and show is None:
@@ -74,9 +73,7 @@ def explain(
         Path | None, typer.Option(help="Features, as `hetune run` takes them; they are checked.")
     ] = None,
     threads: Threads = None,
-    device: Annotated[
-        DeviceName, typer.Option(help="What variants are for; a GPU need not be here.")
-    ] = DeviceName.cpu,
+    device: PlannedDevice = DeviceName.cpu,
 ) -> None:
     """Say which variant would run on a graph, and why; no kernel is compiled."""
     use_threads(threads)

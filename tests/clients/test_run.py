@@ -14,7 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import load, load_file, save_file
 
 import hetune as library
-from hetune.clients.cli import compare
+from hetune.clients.cli import compare, layer_run
 from hetune.clients.cli.files import read_arrays
 from hetune.clients.cli.options import read_options
 from hetune.clients.cli.sources import GraphSource, LayerSource, features
@@ -391,7 +391,7 @@ def test_an_interrupt_is_quiet(hetune, graph_file, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(compare, "compile_ahead", interrupt)
+    monkeypatch.setattr(layer_run, "compile_kernels", interrupt)
     result = hetune("run", graph_file, *QUICK)
     assert (result.exit_code, result.stderr) == (130, "")
 
@@ -412,7 +412,7 @@ def test_too_little_memory_is_said_in_a_line(hetune, graph_file, monkeypatch, er
     def fail(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(compare, "compile_ahead", fail)
+    monkeypatch.setattr(layer_run, "compile_kernels", fail)
     result = hetune("run", graph_file, *QUICK)
     assert (result.exit_code, result.stderr) == (1, said)
 
@@ -423,7 +423,7 @@ def test_errors_that_nobody_expected_are_not_taken_for_a_lack_of_memory(
     def fail(*args, **kwargs):
         raise RuntimeError("shapes cannot be multiplied")
 
-    monkeypatch.setattr(compare, "compile_ahead", fail)
+    monkeypatch.setattr(layer_run, "compile_kernels", fail)
     assert isinstance(hetune("run", graph_file, *QUICK).exception, RuntimeError)
 
 

@@ -285,7 +285,6 @@ def test_sums_and_totals():
     a, b = Work(1, 2, 3, 4, 5, 6, 7, 8, 9), Work(10, 20, 30, 40, 50, 60, 70, 80, 90)
     assert a + b == Work(11, 22, 33, 44, 55, 66, 77, 88, 99)
     assert a.flops == 6
-    assert a.compulsory_bytes == 15
 
 
 def test_element_bytes_scale_all_but_the_index():

@@ -39,7 +39,7 @@ from hetune.variants.registry import KernelSource
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """The steps of a backend; each has what the last one made.
+    """The steps for a backend; each takes what the last one made.
 
     Attributes:
         backend: What code is made for.

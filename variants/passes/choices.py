@@ -1,4 +1,4 @@
-"""What is decided of a sum into nodes and all that feeds it: a value, and the passes that do it."""
+"""The choices for a sum into nodes and all that feeds it, and the passes that carry them out."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ class SumChoices:
         return not self.folds or at_source
 
     def on(self, side: Placement) -> SumChoices:
-        """The same where each edge type has fewer pairs on that side."""
+        """The choices for graphs on which every edge type has fewer pairs on that side."""
         messages = side if self.messages is Placement.HYBRID else self.messages
         scores = side if self.scores is Placement.HYBRID else self.scores
         return replace(self, messages=messages, scores=scores)
 
     @property
     def passes(self) -> tuple[Pass, ...]:
-        """The pipeline that does it."""
+        """The pipeline that carries them out."""
         passes: list[Pass] = []
         if self.weights_first:
             passes.append(WeightsFirst())

@@ -16,9 +16,9 @@ _SCORES = (Placement.SRC, Placement.DST, Placement.HYBRID)
 
 
 def choices_of(program: Program) -> Iterator[SumChoices]:
-    """Everything that may be decided of a program whose sums into nodes are computed alike.
+    """All choices for a program, the same at each of its sums into nodes.
 
-    What can never pay is left out; several may lead to one program.
+    Choices that can never pay are left out; several may lead to one program.
 
     Args:
         program: Without equal and dead values, as `clean` leaves it.

@@ -1,4 +1,4 @@
-"""Sites: the sums into nodes of a program that are decided of each for itself."""
+"""Sites: the sums into nodes of a program, each with choices of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hetune.variants.program.nodes import (
 )
 
 Site = tuple[str, ...]
-"""Names of reductions of edges into nodes that share products, and so are computed alike."""
+"""Names of reductions into nodes that share products, and so are computed in the same way."""
 
 
 def sites_of(program: Program) -> tuple[Site, ...]:
@@ -38,7 +38,7 @@ def sites_of(program: Program) -> tuple[Site, ...]:
 
 
 def only(program: Program, site: Site) -> Program:
-    """The program of a site and what it needs; reductions of other sites are given."""
+    """The program of a site and what it needs; reductions of other sites become parameters."""
     others = _into_nodes(program) - set(site)
     needed = _needed(program, site, others)
     lets = tuple(let for let in needed if let.name not in others)
@@ -90,7 +90,7 @@ def _emit(builder: Builder, let: Let, renamed: Mapping[str, str], hint: str) -> 
 
 
 def _needed(program: Program, names: Iterable[str], given: Container[str] = ()) -> list[Let]:
-    """The values that some need, these among them, in order; not what given ones are made of."""
+    """The named values and what they need, in order; the operands of given ones are left out."""
     live = set(names)
     found: list[Let] = []
     for let in reversed(program.lets):

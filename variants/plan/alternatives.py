@@ -1,8 +1,7 @@
 """All ways of running a program that some input may favour: each site's, then their combinations.
 
-A program of one site has all of its site's. Of several sites each is decided for itself: the ways
-of one that others of the same site beat on every graph are dropped first, and what is left is
-combined.
+A program of one site has all ways of that site. With several sites, ways that another one of the
+same site beats on every graph are dropped first, and the rest are combined.
 """
 
 from __future__ import annotations
@@ -108,8 +107,8 @@ def _ways(program: Program, site: Site) -> tuple[SumChoices, ...]:
 def most_alike(ways: Sequence[Sequence[SumChoices]]) -> list[tuple[SumChoices, ...]]:
     """At most `MOST` combinations of one way of each site, in the order of their product.
 
-    First those that are the same at all sites, then those that differ from the last of all, which
-    adapts to graphs most, at few sites.
+    First come those that are the same at all sites, then those that differ at the fewest sites
+    from the last way of each, which adapts to graphs most.
     """
     picked = dict.fromkeys(itertools.islice(_by_difference(ways), MOST + sum(map(len, ways))))
     first = dict.fromkeys((*_same_at_all(ways), *picked))

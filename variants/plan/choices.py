@@ -31,10 +31,10 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SiteChoices:
-    """What is decided of one site of a program.
+    """The choices at one site of a program.
 
     Attributes:
-        site: Where; empty where all of a program is decided alike.
+        site: Where; empty where the choices hold for the whole program.
         label: What names the site in ids; empty where a program has choices at one site alone,
             None where the site is computed so in all of the program's plans.
         choices: How it is computed.
@@ -47,7 +47,7 @@ class SiteChoices:
 
 @dataclass(frozen=True, slots=True)
 class ProgramChoices:
-    """What is decided before a program is lowered: of each of its sites, in order.
+    """The choices made before a program is lowered: those of each site, in order.
 
     No sites: the program runs as it is written.
     """
@@ -67,7 +67,7 @@ class ProgramChoices:
 
     @property
     def passes(self) -> tuple[Pass, ...]:
-        """The pipeline that does it."""
+        """The pipeline that carries them out."""
         if len(self.sites) == 1 and not self.sites[0].site:
             return self.sites[0].choices.passes
         return tuple(AtSite(each.site, each.choices.passes) for each in self.sites)

@@ -32,9 +32,9 @@ _CHUNKS = (4096,)
 DEFAULT_SCHEDULES: Mapping[Device, AnySchedule] = MappingProxyType(
     {"cpu": Schedule(block_nodes=1024), "cuda": GpuSchedule(elements=1024, edges=4)}
 )
-"""The schedule that every plan has, and that its form is shown in."""
+"""What is taken by default. On CPUs, plans with separate products have another one only."""
 BY_EDGES = GpuSchedule(balance="edge", hub_elements=4096)
-"""The default on GPUs of plans that have it: no hub, of which nothing is known, slows it down."""
+"""The default on GPUs for plans that have it: hubs do not slow it down."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class Variant:
 
     @property
     def has_default_schedule(self) -> bool:
-        """Whether it is the one of its plan in the schedule that every plan has."""
+        """Whether it runs in a default schedule."""
         return self.choices.schedule in DEFAULT_SCHEDULES.values()
 
 
@@ -144,7 +144,7 @@ def _variant(choices: Choices, plan: Plan, schedule: AnySchedule) -> Variant:
 
 @functools.lru_cache(maxsize=4096)
 def with_schedule(variant: Variant, schedule: AnySchedule) -> Variant:
-    """The variant of that id as it is where all launches run by one schedule."""
+    """The variant with this schedule for all launches, under the same id."""
     return _variant(variant.choices, variant.plan, schedule)
 
 

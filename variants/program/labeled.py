@@ -1,4 +1,4 @@
-"""A program with the label that somebody gave it."""
+"""A program with a label for readers."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ class Program:
     Attributes:
         name: For readers.
         params: What it is given.
-        lets: Its values, in an order in which each reads earlier ones alone.
+        lets: Its values, in order: each reads earlier ones only.
         results: Names of what it returns, in any space.
         groups: The sets of edge types that the body refers to.
     """

@@ -29,17 +29,21 @@ def with_features(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def compile_kernels(
     variants: Iterable[Variant], backend: Backend, progress: Progress | None
-) -> None:
+) -> int:
     """Compiles the kernels of variants that are not compiled yet, several at once.
 
     Other backends than C++ compile when a variant is bound or first run.
+
+    Returns:
+        How many were compiled.
 
     Raises:
         CompileError: One does not compile, or there is no compiler.
         RegistryError: The registry's folder cannot be written.
     """
     if not isinstance(backend, CppBackend):
-        return
+        return 0
     report = backend.registry.build(Compiler(backend).emit(variants), progress=progress)
     for name, reason in report.failed.items():
         raise CompileError(f"the kernel {name} does not compile: {reason}")
+    return report.built

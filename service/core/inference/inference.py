@@ -25,7 +25,7 @@ from hetune.service.core.inference.answers import Answer, LayerReport, RunReport
 from hetune.service.core.inference.deadline import check_deadline
 from hetune.service.core.inference.metrics import Metrics
 from hetune.service.core.inference.regret import RegretSamples
-from hetune.service.core.inference.selection import VariantSelection
+from hetune.service.core.inference.selection import ONCE, VariantSelection
 from hetune.service.core.inference.steps import step
 from hetune.service.core.inference.subset import Subset, SubsetPlan, planned
 from hetune.service.core.models.engine import Engine
@@ -38,8 +38,6 @@ from hetune.variants.graph.threads import used_threads, using_threads
 _FLOAT_BYTES = 4
 _IDS_BYTES = 24
 """Of a row that is asked for: its node's id as int64, in the graph's order, and where it is."""
-_ONCE = 1.0
-"""Runs that what was cut out of a graph is prepared for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +141,7 @@ class Inference:
             return self._selection.layers(
                 found,
                 graphs,
-                _ONCE if once else expected_runs,
+                ONCE if once else expected_runs,
                 variants=variants,
                 memory_limit=memory_limit,
                 explain=explain,

@@ -32,7 +32,7 @@ T = TypeVar("T")
 ALONE_SECONDS = 0.2e-3
 """What one thread should take less for is not shared: waking others up, which serve requests
 meanwhile, or rest, takes about as long as they would save."""
-_ONCE = 1.0
+ONCE = 1.0
 """Runs that a graph which is not kept is prepared for."""
 
 
@@ -107,7 +107,7 @@ class VariantSelection:
         kept = isinstance(graph, str)
         given = self._graphs.get(graph) if isinstance(graph, str) else graph
         check_fits(found, given)
-        return found, given, math.inf if kept else _ONCE
+        return found, given, math.inf if kept else ONCE
 
     def layers(
         self,

@@ -1,4 +1,4 @@
-"""All that is fused for a device: what lowering does last with each launch of a plan."""
+"""Fuses kernels of a launch for a device: the last step of lowering."""
 
 from __future__ import annotations
 

@@ -98,11 +98,6 @@ class Work:
         """All operations, a special function counted as one."""
         return self.matrix_flops + self.vector_flops + self.special
 
-    @property
-    def compulsory_bytes(self) -> int:
-        """The least that any schedule moves: distinct rows and index lists."""
-        return self.read_bytes + self.write_bytes + self.index_bytes
-
     def __add__(self, other: Work) -> Work:
         return Work(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Work)))
 
