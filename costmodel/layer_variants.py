@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from operator import index
 
@@ -38,7 +37,7 @@ def variants_for(
     if isinstance(layer, Program):
         return variants_of(layer, device)
     if isinstance(layer, str):
-        return variants_of(_preset(layer, *_widths(layer, widths), heads), device)
+        return variants_of(preset_program(layer, *_widths(layer, widths), heads), device)
     adapter = adapt(layer)
     if isinstance(adapter, Unsupported):
         raise VariantError(f"{type(layer).__name__} has no variants: {adapter.reason}")
@@ -56,6 +55,3 @@ def _widths(layer: str, widths: tuple[int, int] | int | None) -> tuple[int, int]
             f"widths={widths!r}: give (d_in, d_out), or one integer for both"
         ) from None
     return d_in, d_out
-
-
-_preset = functools.lru_cache(maxsize=256)(preset_program)

@@ -31,20 +31,16 @@ _ANEW = "train it again, or profile graphs of other families"
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
-    """What a model is fitted to.
+class Data(Selection):
+    """What a model is fitted to: problems of variants for one device.
 
     Attributes:
-        problems: What was measured, of variants for one device.
         measured_on: The machine.
         rates: Its rates for that device, if it is this one and was calibrated; else the defaults.
-        remarks: As `hetune.profiling.store.problems.Selection.remarks`.
     """
 
-    problems: tuple[Problem, ...]
     measured_on: Fingerprint
     rates: Rates
-    remarks: tuple[str, ...] = ()
 
     def check_families(self) -> None:
         """Checks that some graph families can be held out, before anything is fitted.
@@ -85,7 +81,7 @@ def gather(store: Store, machine: str | None = None, device: Device = "cpu") -> 
         )
     digest = found.problems[0].machine
     measured_on = next(m.fingerprints[-1] for m in store.machines() if m.digest == digest)
-    return Data(found.problems, measured_on, _rates(measured_on, device), found.remarks)
+    return Data(found.problems, found.remarks, measured_on, _rates(measured_on, device))
 
 
 def judge(
@@ -121,7 +117,7 @@ def judge(
         machine=data.rates,
         about={
             "split": f"graph families held out in {folds} parts, each in turn",
-            **Selection(data.problems, data.remarks).about,
+            **data.about,
         },
         progress=lambda done, total, held_out: progress(done, total),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from itertools import product
 from pathlib import Path
 
@@ -41,7 +40,6 @@ def programs_of(table: Table, folder: Path | None) -> tuple[LabeledProgram, ...]
     return (*presets, *own)
 
 
-@functools.lru_cache(maxsize=1024)
 def _preset(name: str, d_in: int, d_out: int, heads: int) -> LabeledProgram:
     try:
         return labeled_preset(name, d_in, d_out, heads)

@@ -18,7 +18,7 @@ def test_a_report_is_of_choices_under_the_model_s_tie(monkeypatch, tie):
     wanted, _ = with_default(problems(graph_families=8), tie)
     monkeypatch.setattr(cost_model, "tie_of", lambda regrets, device: tie)
     model = CostModel.fit(wanted, MACHINE, FINGERPRINT, target="roofline-ratio", folds=2)
-    report = train.judge(model, train.Data(tuple(wanted), FINGERPRINT, MACHINE), folds=2)
+    report = train.judge(model, train.Data(tuple(wanted), (), FINGERPRINT, MACHINE), folds=2)
     usual = [outcome.picks[MODEL].variant for outcome in report.outcomes].count(DEFAULT)
     assert (usual == len(wanted)) is (tie > 2)
     assert model.manifest.metrics["roofline-ratio"]["regret"] == pytest.approx(
@@ -28,7 +28,7 @@ def test_a_report_is_of_choices_under_the_model_s_tie(monkeypatch, tie):
 
 def test_lists_and_the_card_show_one_regret(tmp_path):
     wanted = problems(graph_families=3)
-    data = train.Data(tuple(wanted), FINGERPRINT, MACHINE, ("half of it was unsteady",))
+    data = train.Data(tuple(wanted), ("half of it was unsteady",), FINGERPRINT, MACHINE)
     model = CostModel.fit(wanted, MACHINE, FINGERPRINT, target="roofline-ratio", folds=2)
     report = train.judge(model, data, folds=3)
     assert report.about["measurements"] == "half of it was unsteady"
@@ -42,9 +42,9 @@ def test_lists_and_the_card_show_one_regret(tmp_path):
 
 def test_a_refusal_to_train_says_what_did_not_count_and_what_to_run():
     remark = "3 of 6 problems (graph families b) do not count"
-    data = train.Data(tuple(problems(graph_families=1)), FINGERPRINT, MACHINE, (remark,))
+    data = train.Data(tuple(problems(graph_families=1)), (remark,), FINGERPRINT, MACHINE)
     with pytest.raises(InputError, match="one graph family, 'family0'") as refused:
         data.check_families()
     assert remark in str(refused.value)
     assert "`hetune profile` measures several" in str(refused.value)
-    train.Data(tuple(problems(graph_families=2)), FINGERPRINT, MACHINE).check_families()
+    train.Data(tuple(problems(graph_families=2)), (), FINGERPRINT, MACHINE).check_families()

@@ -64,6 +64,29 @@ def test_names_and_unused_values_go():
     assert show(canonical(parse(MEAN))) == CANONICAL
 
 
+GROUPED = """
+program mean(x: node[8] feature, w: etype[8,4]) groups(unused, few: fewer_src, rest: fewer_dst)
+  xf: edge@few[8] = take x edge@few src
+  hf: edge@few[4] = linear xf w
+  xr: edge@rest[8] = take x edge@rest src
+  hr: edge@rest[4] = linear xr w
+  h: edge[4] = merge hf hr
+  out: node[4] = sum h node
+  return out
+"""
+
+
+def test_names_of_groups_go_and_their_rules_stay():
+    one = parse(GROUPED)
+    renamed = parse(GROUPED.replace("few:", "a:").replace("@few", "@a").replace("rest", "b"))
+    other = parse(GROUPED.replace("few: fewer_src", "few: fewer_dst"))
+    found = canonical(one)
+    verify(found)
+    assert "groups(g0: fewer_src, g1: fewer_dst)" in show(found)
+    assert canonical(found) == found
+    assert digest(renamed) == digest(one) != digest(other)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_it_is_a_program_with_a_canonical_form_of_its_own(name):
     found = canonical(PROGRAMS[name])

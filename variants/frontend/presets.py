@@ -5,6 +5,7 @@ The one place that knows names of layers: whoever is given one finds its program
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -103,6 +104,7 @@ OF_EVERY_FAMILY = "rgat"
 PRESETS: Mapping[str, Preset] = MappingProxyType({**LAYERS, **KERNELS})
 
 
+@functools.lru_cache(maxsize=1024)
 def preset_program(name: str, d_in: int, d_out: int, heads: int = 1) -> Program:
     """The program of a preset.
 

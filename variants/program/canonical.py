@@ -10,7 +10,17 @@ import functools
 import hashlib
 from dataclasses import replace
 
-from hetune.variants.program.nodes import Let, Param, Program, operands, with_operands
+from hetune.variants.program.nodes import (
+    ALL_EDGES,
+    Count,
+    Group,
+    Let,
+    Param,
+    Program,
+    Take,
+    operands,
+    with_operands,
+)
 from hetune.variants.program.text import show
 
 _NAME = "layer"
@@ -22,31 +32,41 @@ def canonical(program: Program) -> Program:
 
     Parameters and values come in the order in which a walk from the results, operand by operand,
     meets them; what it does not meet is left out. They are called ``x0, x1, ...`` (features),
-    ``w0, w1, ...`` (weights) and ``v0, v1, ...`` (values).
+    ``w0, w1, ...`` (weights) and ``v0, v1, ...`` (values), and groups of edge types ``g0, g1, ...``
+    in the order in which values name them.
     """
     defined: tuple[Param | Let, ...] = (*program.params, *program.lets)
     values = {value.name: value for value in defined}
     names: dict[str, str] = {}
     params: list[Param] = []
     lets: list[Let] = []
+    given = {group.name: group for group in program.groups}
+    groups: dict[str, Group] = {}
+
+    def renamed(group: str) -> str:
+        if group == ALL_EDGES:
+            return group
+        if group not in groups:
+            groups[group] = replace(given[group], name=f"g{len(groups)}")
+        return groups[group].name
+
     for name in _in_order(program.results, values):
         match values[name]:
             case Param(role=role) as param:
                 letter = "x" if role == "feature" else "w"
                 number = sum(known.role == role for known in params)
                 names[name] = f"{letter}{number}"
-                params.append(replace(param, name=names[name]))
+                type = replace(param.type, group=renamed(param.type.group))
+                params.append(Param(names[name], type, role))
             case Let(op=op) as let:
                 names[name] = f"v{len(lets)}"
                 reads = tuple(names[operand] for operand in operands(op))
-                lets.append(replace(let, name=names[name], op=with_operands(op, reads)))
-    return replace(
-        program,
-        name=_NAME,
-        params=tuple(params),
-        lets=tuple(lets),
-        results=tuple(names[result] for result in program.results),
-    )
+                if isinstance(op, Take | Count):
+                    op = replace(op, group=renamed(op.group))
+                type = replace(let.type, group=renamed(let.type.group))
+                lets.append(Let(names[name], type, with_operands(op, reads)))
+    results = tuple(names[result] for result in program.results)
+    return Program(_NAME, tuple(params), tuple(lets), results, tuple(groups.values()))
 
 
 @functools.lru_cache(maxsize=4096)
