@@ -151,6 +151,8 @@ def _trouble(service: Service) -> str | None:
         _log.error("the service is not ready: %s", error)
         if isinstance(error, DeviceError):
             return "the GPU that layers run on does not answer: the service's log says why"
+        if isinstance(error, StoreError):
+            return "the file of jobs and measurements is gone: the service's log says why"
         return "the folder of graphs and models cannot be written: the service's log says why"
     return None
 

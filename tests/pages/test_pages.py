@@ -156,6 +156,7 @@ def test_the_overview_says_what_does_not_work(own, service, monkeypatch):
     [
         (NotReadyError("the model m is being loaded"), "the model m is being loaded", False),
         (DeviceError("a secret of cuda:0"), "GPU that layers run on does not answer", True),
+        (StoreError("a secret of a path"), "file of jobs and measurements is gone", True),
     ],
 )
 def test_the_overview_says_why_it_is_not_ready(

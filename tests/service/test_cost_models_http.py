@@ -166,6 +166,12 @@ def test_nothing_to_judge_on_says_what_was_left_out(http, folder, key, monkeypat
     assert str(folder) not in detail
 
 
+def test_an_unknown_machine_promotes_nothing(http, key):
+    answer = http.post(f"{MODELS}/{key}/promote", params={"machine": "0" * 16})
+    assert "nothing was measured" in is_problem(answer, 409, "PromotionError")
+    assert http.get(MODELS).json()["champion"] is None
+
+
 def test_models_are_judged_on_what_they_have_not_seen(http, folder, key):
     fill(folder / "measurements.db", problems(graph_families=2, seed=5), prefix="new-")
     found = http.post(f"{MODELS}/{key}/promote", params={"machine": MACHINE.digest})

@@ -118,7 +118,7 @@ class Inference:
 
         Raises:
             NotFoundError: There is no such model or graph.
-            InputError: Graph, features, nodes or outputs do not fit.
+            InputError: Graph, features, nodes or outputs do not fit, or a number outgrows float32.
             VariantError: A layer has no such variant.
             MemoryLimitError: No variant fits the limit.
             TooLargeError: The outputs would be over the service's limit.

@@ -51,6 +51,7 @@ class RegretSample:
         """Runs the layer once by a variant, and gives the seconds. The first run prepares it.
 
         Raises:
+            InputError: A number outgrows float32 in the variant.
             DeviceError: The GPU that layers run on fails, or has no memory left.
         """
         engine, layer = self._engine, self._model.compiled[self._number]
