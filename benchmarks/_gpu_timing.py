@@ -12,7 +12,7 @@ import torch
 from _measure import as_json, rounds_within
 
 from hetune.profiling.measure.rounds import take_rounds
-from hetune.profiling.measure.stopwatch import CudaStopwatch, Sample, Stopwatch, WallStopwatch
+from hetune.profiling.measure.stopwatch import CudaStopwatch, Stopwatch, TimedRun, WallStopwatch
 from hetune.profiling.measure.timing import Timing
 
 Run = Callable[[], Any]
@@ -41,7 +41,7 @@ def in_turns(
         For each `as_json` of its times, and the median of what the host was busy, ``host_ms``.
     """
 
-    def sampler(run: Run) -> Callable[[], Sample]:
+    def sampler(run: Run) -> Callable[[], TimedRun]:
         return lambda: watch.time(lambda mark: run())[1]
 
     samplers = {name: sampler(run) for name, run in runs.items()}
@@ -51,7 +51,7 @@ def in_turns(
     return {name: summary(samples) for name, samples in taken.samples.items()}
 
 
-def summary(samples: Sequence[Sample]) -> dict[str, Any]:
+def summary(samples: Sequence[TimedRun]) -> dict[str, Any]:
     """Times in milliseconds with their median, minimum and interquartile range."""
     host = Timing(tuple(sample.host_seconds for sample in samples))
     times = as_json(Timing(tuple(sample.seconds for sample in samples)))

@@ -52,7 +52,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class UnitsReport:
     """What a run of a campaign did.
 
     Attributes:
@@ -80,7 +80,7 @@ def run_campaign(
     limits: Limits | None = None,
     seed: int = 0,
     progress: Callable[[Progress], None] = lambda progress: None,
-) -> Report:
+) -> UnitsReport:
     """Measures all variants of problems on this machine; see `run_units`.
 
     Raises:
@@ -101,7 +101,7 @@ def run_units(
     progress: Callable[[Progress], None] = lambda progress: None,
     supervisor: Supervisor | None = None,
     lock: Path | None = None,
-) -> Report:
+) -> UnitsReport:
     """Measures the units that the store does not have of this machine.
 
     Units of a problem are measured together, and stored together: whoever is interrupted loses at
@@ -147,7 +147,7 @@ def run_units(
         measured = endings.total()
         pace = (time.monotonic() - start) / measured if measured else None
         progress(Progress(done, total, None if pace is None else pace * (total - done), problem))
-    return Report(
+    return UnitsReport(
         total,
         total - endings.total(),
         dict(endings),

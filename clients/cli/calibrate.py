@@ -15,7 +15,7 @@ from hetune.clients.cli import console
 from hetune.clients.cli.options import DeviceName
 from hetune.costmodel.calibration import ROOFLINE
 from hetune.costmodel.features.devices import default_rates
-from hetune.profiling.calibrate.calibration import Found, Progress
+from hetune.profiling.calibrate.calibration import CalibrationResult, Progress
 from hetune.profiling.calibrate.calibration import calibrate as measure
 from hetune.variants.kernel.device import Device
 
@@ -67,7 +67,7 @@ def calibrate(
         _print(found, path)
 
 
-def _print(found: Found, path: Path) -> None:
+def _print(found: CalibrationResult, path: Path) -> None:
     out, calibration = console.out(), found.calibration
     device = calibration.device
     default, of = default_rates(device), "of a core" if device == "cpu" else "of the GPU"
@@ -86,7 +86,7 @@ def _print(found: Found, path: Path) -> None:
     out.print(f"saved in {path}", markup=False, soft_wrap=True)
 
 
-def _remarks(found: Found) -> Iterator[str]:
+def _remarks(found: CalibrationResult) -> Iterator[str]:
     calibration = found.calibration
     who = "the roofline model" if calibration.model_id == ROOFLINE else "the cost model"
     before, after = calibration.error_before, calibration.error_after

@@ -27,7 +27,7 @@ _QUICK_ROUNDS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CalibrationResult:
     """What calibrating found.
 
     Attributes:
@@ -47,7 +47,7 @@ def calibrate(
     quick: bool = False,
     progress: Progress = lambda what, done, total: None,
     device: Device = "cpu",
-) -> Found:
+) -> CalibrationResult:
     """Measures this machine, and corrects the cost model that answers on it; nothing is saved.
 
     Works with torch's number of threads, and waits for whoever else measures on this machine. Takes
@@ -72,7 +72,7 @@ def calibrate(
         measured = _measured(device, quick, progress)
         observed = () if quick or at_home else observe(progress=progress, device=device)
     kept = None if observed else load_calibration(device=device)
-    return Found(_calibration(model, measured, observed, kept), measured, at_home)
+    return CalibrationResult(_calibration(model, measured, observed, kept), measured, at_home)
 
 
 def _measured(device: Device, quick: bool, progress: Progress) -> Rates:

@@ -10,7 +10,7 @@ from torch import Tensor
 from hetune.profiling.measure.bench import Bench
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.oracle import Oracle
-from hetune.profiling.measure.stopwatch import Mark, Sample
+from hetune.profiling.measure.stopwatch import Mark, TimedRun
 from hetune.profiling.records import Status
 from hetune.variants.exhaustion import is_out_of_memory
 from hetune.variants.plan.variants import Variant
@@ -92,7 +92,7 @@ class Candidate:
         left = self._limits.unit_seconds - self._spent
         return max(0, int(left / max(self._runs_each * self.run_seconds, 1e-9)))
 
-    def sample(self) -> Sample | None:
+    def sample(self) -> TimedRun | None:
         """Runs, and times the last run; None if it has no times from now on."""
         if not self.samples_left:
             limit = self._limits.unit_seconds
@@ -106,7 +106,7 @@ class Candidate:
             self.fail(error)
             return None
 
-    def sample_more(self) -> Sample | None:
+    def sample_more(self) -> TimedRun | None:
         """As `sample`, but who has no time left keeps the times that it has."""
         return self.sample() if self.samples_left else None
 
@@ -145,7 +145,7 @@ class Candidate:
                 f"of {limit:g} s",
             )
 
-    def _timed(self, check: Callable[[Tensor], float] | None = None) -> Sample:
+    def _timed(self, check: Callable[[Tensor], float] | None = None) -> TimedRun:
         result, sample = self._bench.watch.time(self._run)
         if check is not None:
             self.relative_error = check(result)

@@ -16,7 +16,7 @@ from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.oracle import Oracle
 from hetune.profiling.measure.record import GraphFacts, Stamp, Times, kernel_digest, record
 from hetune.profiling.measure.rounds import WAITING, Rounds, take_rounds
-from hetune.profiling.measure.stopwatch import Sample
+from hetune.profiling.measure.stopwatch import TimedRun
 from hetune.profiling.records import LaunchRecord, Measurement, Status
 from hetune.profiling.same_runs import Run, run_of
 from hetune.profiling.units import ProblemSpec, Unit
@@ -208,7 +208,7 @@ class _Measuring:
         _, sample = self._bench.watch.time(lambda mark: self._bind(variant, domain))
         return sample.seconds
 
-    def _rounds(self, candidates: list[Candidate]) -> Rounds[Sample]:
+    def _rounds(self, candidates: list[Candidate]) -> Rounds[TimedRun]:
         limits, yardstick = self._limits, self._bench.yardstick
         if not candidates:
             return Rounds({}, {}, 0)
@@ -248,7 +248,7 @@ class _Measuring:
         variant: Variant,
         run: Variant,
         measured: Candidate,
-        taken: Rounds[Sample],
+        taken: Rounds[TimedRun],
         clocks: tuple[float, ...],
         stamp: Stamp,
     ) -> Measurement:
@@ -302,7 +302,9 @@ def keep_affordable(candidates: Iterable[Candidate], limits: Limits) -> None:
         )
 
 
-def _joined(first: Rounds[Sample], second: Rounds[Sample], dropped: Set[str]) -> Rounds[Sample]:
+def _joined(
+    first: Rounds[TimedRun], second: Rounds[TimedRun], dropped: Set[str]
+) -> Rounds[TimedRun]:
     left = [name for name in first.samples if name not in dropped]
     return Rounds(
         {name: first.samples[name] + second.samples.get(name, ()) for name in left},

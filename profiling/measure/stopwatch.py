@@ -22,7 +22,7 @@ _FLUSHED = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class TimedRun:
     """A run.
 
     Attributes:
@@ -39,7 +39,7 @@ class Sample:
 class Stopwatch(Protocol):
     """Times one run at a time."""
 
-    def time(self, run: Callable[[Mark], Result]) -> tuple[Result, Sample]:
+    def time(self, run: Callable[[Mark], Result]) -> tuple[Result, TimedRun]:
         """What a run gave, and what it took."""
         ...
 
@@ -54,7 +54,7 @@ class WallStopwatch:
 
     clock: Callable[[], float] = time.perf_counter
 
-    def time(self, run: Callable[[Mark], Result]) -> tuple[Result, Sample]:
+    def time(self, run: Callable[[Mark], Result]) -> tuple[Result, TimedRun]:
         """What a run gave, and what it took."""
         clock = self.clock
         marks: list[float] = []
@@ -62,7 +62,7 @@ class WallStopwatch:
         result = run(lambda: marks.append(clock()))
         seconds = clock() - start
         launches = tuple(after - before for before, after in pairwise(marks))
-        return result, Sample(seconds, launches, seconds)
+        return result, TimedRun(seconds, launches, seconds)
 
 
 @functools.cache
@@ -87,7 +87,7 @@ class CudaStopwatch:
     wait: Callable[[], object] = lambda: torch.cuda.synchronize()
     flush: Callable[[], object] = lambda: _scratch().zero_()
 
-    def time(self, run: Callable[[Mark], Result]) -> tuple[Result, Sample]:
+    def time(self, run: Callable[[Mark], Result]) -> tuple[Result, TimedRun]:
         """What a run gave, and what it took."""
         self.flush()
         self.wait()
@@ -105,7 +105,7 @@ class CudaStopwatch:
         end.record()
         end.synchronize()
         launches = tuple(_seconds(before, after) for before, after in pairwise(marks))
-        return result, Sample(_seconds(begin, end), launches, host)
+        return result, TimedRun(_seconds(begin, end), launches, host)
 
 
 def _seconds(before: Any, after: Any) -> float:

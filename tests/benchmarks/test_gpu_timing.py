@@ -6,7 +6,7 @@ import time
 import pytest
 from _gpu_timing import OutOfTime, at_most, in_turns, peak_bytes, stopwatch, summary
 
-from hetune.profiling.measure.stopwatch import CudaStopwatch, Sample, WallStopwatch
+from hetune.profiling.measure.stopwatch import CudaStopwatch, TimedRun, WallStopwatch
 from hetune.profiling.testing.card import Card
 
 
@@ -48,7 +48,7 @@ def test_on_a_cpu_a_clock_is_read():
 
 
 def test_the_spread_is_told():
-    told = summary([Sample(ms * 1e-3) for ms in (1.0, 2.0, 3.0, 10.0)])
+    told = summary([TimedRun(ms * 1e-3) for ms in (1.0, 2.0, 3.0, 10.0)])
     assert (told["median_ms"], told["min_ms"], told["iqr_ms"]) == (2.5, 1.0, 3.0)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hetune.clients.cli import calibrate as command
 from hetune.costmodel.calibration import ROOFLINE, Calibration, load_calibration
 from hetune.costmodel.fingerprint import this_machine
-from hetune.profiling.calibrate.calibration import Found
+from hetune.profiling.calibrate.calibration import CalibrationResult
 from hetune.variants.runtime.gpu_roofline import GpuModel
 from hetune.variants.runtime.roofline import MachineModel
 
@@ -17,7 +17,7 @@ MEASURED = MachineModel(matrix_flops=250e9, launch_seconds=2e-6)
 
 
 @pytest.fixture
-def found() -> Found:
+def found() -> CalibrationResult:
     calibration = Calibration(
         machine=MEASURED,
         offsets={"fused": 0.0, "product": 0.6931},
@@ -27,7 +27,7 @@ def found() -> Found:
         error_before=0.6931,
         error_after=0.0953,
     )
-    return Found(calibration, MEASURED, at_home=False)
+    return CalibrationResult(calibration, MEASURED, at_home=False)
 
 
 @pytest.fixture

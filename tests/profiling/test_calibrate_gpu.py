@@ -22,7 +22,7 @@ from hetune.profiling.corpus.recipes import recipe
 from hetune.profiling.measure.bench import Bench
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.reference import Reference
-from hetune.profiling.measure.stopwatch import Sample, WallStopwatch
+from hetune.profiling.measure.stopwatch import TimedRun, WallStopwatch
 from hetune.variants.backends.triton.backend import TritonBackend
 from hetune.variants.errors import VariantError
 from hetune.variants.frontend.presets import labeled_preset
@@ -52,7 +52,7 @@ class Watch:
     def time(self, run):
         self.runs += 1
         self.precisions.add(torch.get_float32_matmul_precision())
-        return run(lambda: None), Sample(1e-3)
+        return run(lambda: None), TimedRun(1e-3)
 
 
 @dataclass

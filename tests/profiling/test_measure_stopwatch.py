@@ -2,7 +2,7 @@
 
 import pytest
 
-from hetune.profiling.measure.stopwatch import Mark, Sample, WallStopwatch
+from hetune.profiling.measure.stopwatch import Mark, TimedRun, WallStopwatch
 from hetune.profiling.testing.card import Card
 
 
@@ -15,7 +15,7 @@ def test_a_clock_times_a_run_and_what_is_between_its_marks():
         return "out"
 
     out, sample = WallStopwatch(lambda: next(ticks)).time(run)
-    assert (out, sample) == ("out", Sample(9.0, (2.0, 0.5), 9.0))
+    assert (out, sample) == ("out", TimedRun(9.0, (2.0, 0.5), 9.0))
 
 
 def test_a_run_finds_the_card_idle_and_its_cache_cold_and_is_waited_for_once():

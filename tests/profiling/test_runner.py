@@ -17,7 +17,7 @@ from hetune.profiling.measure.candidate import Loss
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.measure.record import GraphFacts, Stamp, Times, record
 from hetune.profiling.records import Measurement, Status
-from hetune.profiling.runner import Progress, Report, run_units
+from hetune.profiling.runner import Progress, UnitsReport, run_units
 from hetune.profiling.store.store import Store
 from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import ProblemSpec, Unit
@@ -71,7 +71,7 @@ def shelf() -> Shelf:
     return Shelf()
 
 
-def run(store: object, problems: Iterable[ProblemSpec] = PROBLEMS, **options) -> Report:
+def run(store: object, problems: Iterable[ProblemSpec] = PROBLEMS, **options) -> UnitsReport:
     units = [unit for problem in problems for unit in units_of(problem)]
     return run_units(units, "try", store, **{"supervisor": Quick(), **options})
 
