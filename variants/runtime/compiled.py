@@ -109,8 +109,7 @@ class CompiledLayer(ModuleWrapper):
         self._runs, self._policy = LayerRunner(backend), policy
         self._adapter: Adapter | None = None
         self._promoted: dict[str, Variant] = {}
-        self._weights, self._graphs = WeightCache(), GraphCache()
-        self._autocast = Autocast()
+        self._weights, self._graphs, self._autocast = WeightCache(), GraphCache(), Autocast()
         self._warned = set(warned)
         self.training = module.training
         self.module = module
