@@ -67,23 +67,17 @@ def edited(
         shift = (types.new_offsets - types.offsets)[:-1].astype(np.int32)
         ntype = graph.ntype.cpu().numpy()
         src, dst = src + shift[ntype[src]], dst + shift[ntype[dst]]
-    return HeteroGraph(
+    return graph.with_columns(
         _joined(src, [part.src + types.new_offsets[part.source] for part in come]),
         _joined(dst, [part.dst + types.new_offsets[part.target] for part in come]),
         _joined(etype, [np.full(len(part.src), part.etype) for part in come]),
         _joined(np.empty(0), [np.repeat(np.arange(graph.num_ntypes), np.diff(types.new_offsets))]),
-        num_nodes=int(types.new_offsets[-1]),
-        num_etypes=graph.num_etypes,
-        num_ntypes=graph.num_ntypes,
-        ntype_names=graph.ntype_names,
-        etype_names=graph.etype_names,
         canonical_etypes=graph.canonical_etypes,
         node_names={
             name: names
             for name, names in (graph.node_names or {}).items()
             if not add_nodes.get(name)
         },
-        validate=False,
     )
 
 
