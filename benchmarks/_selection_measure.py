@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from hetune.costmodel.fingerprint import this_machine
+from hetune.profiling.campaign.run import run_units
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.runner import run_units
+from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
-from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import ProblemSpec, Unit
 
 

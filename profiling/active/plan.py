@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates
 from hetune.profiling.active.committee import Committee
-from hetune.profiling.active.view import View
+from hetune.profiling.active.launch_sums import LaunchSums
 
 _FIRST = 128
 """Units in the least batch, the first one above all: models know nothing before."""
@@ -50,7 +50,7 @@ class Planner:
         seed: Of everything that is drawn.
     """
 
-    views: Sequence[View]
+    views: Sequence[LaunchSums]
     machine: Rates
     members: int = 4
     seed: int = 0
@@ -108,7 +108,7 @@ def improvements(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _draw(
-    views: Sequence[View],
+    views: Sequence[LaunchSums],
     worths: Sequence[NDArray[np.float64]],
     known: Sequence[NDArray[np.bool_]],
     left: Sequence[NDArray[np.bool_]],
@@ -148,7 +148,7 @@ def _draw(
     return found
 
 
-def _fresh(view: View, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _fresh(view: LaunchSums, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which rows of a view no known variant has; bool [rows]."""
     found = np.ones(len(view.roofline), np.bool_)
     found[view.rows[known[view.owners]]] = False

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class GpuProperties:
     """What the driver says of a GPU.
 
     Attributes:
@@ -42,14 +42,14 @@ class Card:
     multiprocessors: int
 
     @classmethod
-    def of(cls, device: torch.device) -> Card:
+    def of(cls, device: torch.device) -> GpuProperties:
         """The one that torch knows as this device."""
         facts = torch.cuda.get_device_properties(device)
         return cls(int(getattr(facts, "L2_cache_size", 0)), int(facts.multi_processor_count))
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class ProbeSizes:
     """How much is done.
 
     Attributes:
@@ -66,10 +66,10 @@ class Sizes:
 def measure_gpu(
     device: torch.device,
     *,
-    card: Card | None = None,
+    card: GpuProperties | None = None,
     watch: Stopwatch | None = None,
     recorder: Recorder | None = None,
-    sizes: Sizes | None = None,
+    sizes: ProbeSizes | None = None,
     rounds: int = ROUNDS,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> GpuModel:
@@ -87,7 +87,11 @@ def measure_gpu(
     Raises:
         CompileError: The kernel that picks rows cannot be compiled.
     """
-    card, sizes, watch = card or Card.of(device), sizes or Sizes(), watch or CudaStopwatch()
+    card, sizes, watch = (
+        card or GpuProperties.of(device),
+        sizes or ProbeSizes(),
+        watch or CudaStopwatch(),
+    )
     cache = card.cache_bytes or GpuModel().cache_bytes
     with _float32():
         probes = {
@@ -103,7 +107,7 @@ def measure_gpu(
         return gpu_of(_seconds(probes, watch, rounds, progress), card)
 
 
-def gpu_of(seconds: Mapping[str, float], card: Card) -> GpuModel:
+def gpu_of(seconds: Mapping[str, float], card: GpuProperties) -> GpuModel:
     """The roofline model's numbers, from seconds for each unit of every probe.
 
     Where nothing is replayed, kernels of CUDA graphs take as long as others: none is worth it.

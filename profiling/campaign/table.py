@@ -11,7 +11,7 @@ from hetune.variants.errors import CampaignError
 _Made = TypeVar("_Made")
 
 
-class Table:
+class ConfigTable:
     """Keys and values from TOML or JSON.
 
     Args:
@@ -68,7 +68,7 @@ class Table:
         """A dataclass of what the table of that key holds; None where there is none."""
         if key not in self.data:
             return None
-        inner = Table(self.data[key], f"{self.where}, {key}")
+        inner = ConfigTable(self.data[key], f"{self.where}, {key}")
         types, known = get_type_hints(kind), fields(kind)  # type: ignore[arg-type]
         inner.check([field.name for field in known])
         for field in known:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from hetune.profiling.corpus.options import Maker, Scalar, read
 from hetune.profiling.corpus.shapes import Clique, Community, Road
-from hetune.profiling.corpus.sources import File, Part, Published
+from hetune.profiling.corpus.sources import FileGraph, Part, Published
 from hetune.profiling.corpus.typed import Typed
 from hetune.profiling.units import GraphRecipe
 from hetune.variants.errors import CampaignError
@@ -19,7 +19,7 @@ KINDS: dict[str, type[Maker]] = {
     "road": Road,
     "clique": Clique,
     "community": Community,
-    "file": File,
+    "file": FileGraph,
     "published": Published,
 }
 """The makers by name. The kind "subsample" draws a part of what one of them makes."""

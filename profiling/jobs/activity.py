@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
-from hetune.profiling.heartbeat import Heartbeat
+from hetune.profiling.process.heartbeat import Heartbeat
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ActivityCount:
     """What can be seen of a service.
 
     Attributes:
@@ -66,9 +66,9 @@ class Activity:
         finally:
             self._change(-1)
 
-    def read(self) -> Seen:
+    def read(self) -> ActivityCount:
         """What can be seen now: equal, with nothing running, if nothing was done in between."""
-        return Seen(*self._heartbeat.read())
+        return ActivityCount(*self._heartbeat.read())
 
     def close(self) -> None:
         """Lets the memory go."""

@@ -7,13 +7,13 @@ import threading
 from abc import abstractmethod
 from typing import Self
 
-from hetune.profiling.closing import Closing
+from hetune.profiling.closeable import Closeable
 
 _PATIENCE_SECONDS = 15.0
 _log = logging.getLogger(__name__)
 
 
-class BackgroundThread(Closing):
+class BackgroundThread(Closeable):
     """Begins with the block, and is waited for at its end, but for no longer than 15 seconds.
 
     What hangs then, such as a database that does not answer, is left to the end of the process.

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from hetune.profiling.jobs.database import Database
 from hetune.profiling.jobs.records import State
-from hetune.profiling.jobs.schema import units
+from hetune.profiling.store.job_tables import units
 from hetune.variants.errors import StoreError
 
 

@@ -15,14 +15,14 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, Row, func, select
 
 from hetune.profiling.campaign import Campaign, each_unit
-from hetune.profiling.jobs.database import Database, one_job, settle, tell
-from hetune.profiling.jobs.records import Job, JobUnit, LogLine, Progress, State
-from hetune.profiling.jobs.schema import jobs, log, units
+from hetune.profiling.jobs.database import Database, add_log_line, one_job, update_state
+from hetune.profiling.jobs.records import Job, JobProgress, JobUnit, LogLine, State
 from hetune.profiling.measure.limits import Limits
+from hetune.profiling.process.messages import problem_from_json
+from hetune.profiling.store.job_tables import jobs, log, units
 from hetune.profiling.store.rows import clean
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec, Unit
-from hetune.profiling.wire import problem_from_json
 from hetune.variants.errors import CampaignError, ConflictError
 
 MOST_LISTED = 1000
@@ -149,7 +149,7 @@ class JobQueue:
             ).scalar_one()
             connection.execute(units.insert(), [{**row, "job": job} for row in rows])
             what = f"{_counted(len(keys), 'variant')} of {_counted(len(members), 'problem')}"
-            tell(connection, job, now, f"submitted: {what}")
+            add_log_line(connection, job, now, f"submitted: {what}")
             return _job(connection, one_job(connection, job))
 
     def get(self, job: int) -> Job:
@@ -246,8 +246,8 @@ class JobQueue:
                 now = self._database.now(connection)
                 change = jobs.update().where(jobs.c.id == job)
                 connection.execute(change.values(cancel_requested=True))
-                tell(connection, job, now, "asked to be cancelled")
-                settle(connection, one_job(connection, job), now)
+                add_log_line(connection, job, now, "asked to be cancelled")
+                update_state(connection, one_job(connection, job), now)
             return _job(connection, one_job(connection, job))
 
 
@@ -319,7 +319,7 @@ def _job(connection: Connection, row: Row[Any]) -> Job:
         state: (n, size) for state, n, size in connection.execute(counted.group_by(columns[0]))
     }
     done, failed = (found.get(s.value, (0, 0)) for s in (State.SUCCEEDED, State.FAILED))
-    progress = Progress(
+    progress = JobProgress(
         problems=sum(count for count, _ in found.values()),
         problems_done=done[0],
         problems_failed=failed[0],

@@ -28,7 +28,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class JobProgress:
     """How far a job is.
 
     Attributes:
@@ -74,7 +74,7 @@ class Job:
     machine: str | None
     idempotency_key: str | None
     cancel_requested: bool
-    progress: Progress
+    progress: JobProgress
     model: str | None
     error: str
     created: datetime
@@ -135,7 +135,7 @@ class Trains(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class MeasureTask:
     """To be measured: units of one problem, together.
 
     Attributes:
@@ -150,7 +150,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Train:
+class TrainTask:
     """To be trained: a cost model for the lease's machine, of all that was measured on it.
 
     Attributes:
@@ -184,4 +184,4 @@ class Lease:
     machine: str
     attempt: int
     expires: datetime
-    work: Measure | Train
+    work: MeasureTask | TrainTask

@@ -13,13 +13,13 @@ from sqlalchemy import Connection, Row, select
 
 from hetune.profiling.jobs.database import members_of, one_job
 from hetune.profiling.jobs.records import State
-from hetune.profiling.jobs.schema import units
+from hetune.profiling.process.messages import problem_from_json
 from hetune.profiling.records import Measurement, Status
+from hetune.profiling.store.job_tables import units
 from hetune.profiling.store.reading import PAGE, records
 from hetune.profiling.store.schema import measurements
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import ProblemSpec
-from hetune.profiling.wire import problem_from_json
 
 MOST_RESULTS = 100
 

@@ -13,19 +13,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from hetune.profiling.jobs.patience import LostError
+from hetune.profiling.jobs.retry import ProcessLostError
 from hetune.variants.errors import ModelError, WorkerError
 from hetune.variants.kernel.device import Device
 
 TRAINING_SECONDS = 3600.0
 """How long a training may take."""
-TRAIN_COMMAND = (sys.executable, "-m", "hetune.profiling.jobs.train_once")
+TRAIN_COMMAND = (sys.executable, "-m", "hetune.profiling.jobs.train_main")
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals of who stops a service with all its processes."""
 _ERRORS: dict[str, type[Exception]] = {
     "data": ModelError,
     "machine": WorkerError,
-    "unknown": LostError,
+    "unknown": ProcessLostError,
 }
 _LOOK_SECONDS = 0.2
 _LAST_WORDS = 2000
@@ -63,7 +63,7 @@ class TrainingProcess:
 
         Raises:
             ModelError: There is none, and would be none the next time.
-            LostError: The process was lost, or failed in a way that may pass.
+            ProcessLostError: The process was lost, or failed in a way that may pass.
             WorkerError: The machine could not train, or the process was told to stop.
         """
         with tempfile.TemporaryFile() as words:
@@ -103,7 +103,7 @@ def _model(answer: bytes, status: int, words: IO[bytes]) -> str:
     if -status in _STOPS:
         raise WorkerError(f"the process that trains was told to stop ({_name(status)})")
     if status != 0:
-        raise LostError(_death(status, words))
+        raise ProcessLostError(_death(status, words))
     found: dict[str, Any] = json.loads(answer)
     if "model" in found:
         return str(found["model"])

@@ -13,18 +13,18 @@ from typing import Protocol
 
 from hetune.costmodel.fingerprint import Fingerprint, this_machine
 from hetune.costmodel.version import code_version
+from hetune.profiling.jobs.idle import IdleGate, InterferenceError
 from hetune.profiling.jobs.leases import LEASE_SECONDS
-from hetune.profiling.jobs.lender import AWAY, Lender
-from hetune.profiling.jobs.patience import (
+from hetune.profiling.jobs.records import Lease, MeasureTask, TrainTask
+from hetune.profiling.jobs.retry import (
     LONGEST_PAUSE_SECONDS,
-    LostError,
-    Patience,
-    is_the_machine_s,
+    ProcessLostError,
+    Retry,
+    is_machine_fault,
     may_pass,
-    told,
+    message_of,
 )
-from hetune.profiling.jobs.quiet import DisturbedError, Quiet
-from hetune.profiling.jobs.records import Lease, Measure, Train
+from hetune.profiling.jobs.work_source import UNAVAILABLE, WorkSource
 from hetune.profiling.measure.bench import devices_here
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
@@ -40,7 +40,7 @@ _DISTURBED = "the service computed meanwhile; it is measured again"
 
 
 class Measures(Protocol):
-    """As `hetune.profiling.supervisor.Supervisor`."""
+    """As `hetune.profiling.process.supervisor.Supervisor`."""
 
     limits: Limits
     look: Callable[[], None]
@@ -71,7 +71,7 @@ class JobWorker:
 
     def __init__(
         self,
-        lender: Lender,
+        lender: WorkSource,
         supervisor: Measures | None = None,
         *,
         train: Callable[[str, Device], str] | None = None,
@@ -79,7 +79,7 @@ class JobWorker:
         lock: Path | None = None,
         machine: Fingerprint | None = None,
         heartbeat_seconds: float = LEASE_SECONDS / 4,
-        quiet: Quiet | None = None,
+        quiet: IdleGate | None = None,
         rest_seconds: float = 30.0,
     ) -> None:
         self._lender, self._supervisor, self._train = lender, supervisor, train
@@ -89,7 +89,7 @@ class JobWorker:
         self._heartbeat_seconds = heartbeat_seconds
         self._quiet = quiet
         self._rest_seconds = rest_seconds
-        self._patience = Patience(threading.Event().wait)
+        self._patience = Retry(threading.Event().wait)
         self._trouble: HetuneError | None = None
         self._rest = 0.0
         if quiet is not None and supervisor is not None:
@@ -109,8 +109,8 @@ class JobWorker:
             Whether there was one.
 
         Raises:
-            HetuneError: The lender cannot be asked (`AWAY`), for long if it was to take something
-                back; or it does not lend to this worker; or the lock cannot be taken.
+            HetuneError: The source cannot be asked (`UNAVAILABLE`), for long if it was to take a
+                result; or it does not lease to this worker; or the lock cannot be taken.
         """
         with measuring_lock(self._lock, wait=wait) as is_alone:
             if not is_alone:
@@ -154,7 +154,7 @@ class JobWorker:
                     pause = self._rest
                 elif until_idle:
                     return
-            except AWAY as error:
+            except UNAVAILABLE as error:
                 self._trouble = error
             if self._trouble is None:
                 troubles = 0
@@ -171,7 +171,7 @@ class JobWorker:
         self._trouble, self._rest = None, 0.0
         try:
             with self._alive(lease):
-                if isinstance(lease.work, Measure):
+                if isinstance(lease.work, MeasureTask):
                     found = self._measured(lease, lease.work)
                     self._give(
                         lease,
@@ -187,14 +187,14 @@ class JobWorker:
                     )
         except LeaseError as error:
             _log.warning("%s", error)
-        except DisturbedError:
+        except InterferenceError:
             self._release(lease, _DISTURBED)
         except Exception as error:
             self._went_wrong(lease, error)
         except BaseException:
             try:
                 self._lender.release(lease)
-            except (LeaseError, *AWAY) as error:
+            except (LeaseError, *UNAVAILABLE) as error:
                 _log.warning("%s: it is lent again when its lease is over (%s)", _of(lease), error)
             raise
 
@@ -202,15 +202,15 @@ class JobWorker:
         """Gives a unit back; only a fault of its own is an attempt."""
         if may_pass(error):
             raise error  # nobody is there to be told
-        text = told(error)
+        text = message_of(error)
         if isinstance(error, StoreError):
             self._fail(lease, text, final=False)  # it refuses what was measured
-        elif is_the_machine_s(error):
+        elif is_machine_fault(error):
             self._trouble = WorkerError(text)
             self._release(lease, text)
         elif isinstance(error, HetuneError):
             self._fail(lease, text, final=True)
-        elif isinstance(error, LostError):
+        elif isinstance(error, ProcessLostError):
             self._rest = self._rest_seconds * lease.attempt
             self._fail(lease, str(error), final=False)
         else:
@@ -232,7 +232,7 @@ class JobWorker:
                 _log.warning("%s of %s are lost: nobody was there to take them", what, _of(lease))
             raise
 
-    def _measured(self, lease: Lease, work: Measure) -> list[Measurement]:
+    def _measured(self, lease: Lease, work: MeasureTask) -> list[Measurement]:
         if self._supervisor is None:
             raise InputError("this worker measures nothing: run `hetune worker`")
         wanted = [unit for unit in work.units if unit.key not in work.known]
@@ -250,13 +250,13 @@ class JobWorker:
         try:
             found = self._supervisor.measure(wanted, stamp)
             self._quiet.check()
-        except DisturbedError:
+        except InterferenceError:
             self._quiet.ended(disturbed=True)
             raise
         self._quiet.ended(disturbed=False)
         return found
 
-    def _trained(self, lease: Lease, work: Train) -> str:
+    def _trained(self, lease: Lease, work: TrainTask) -> str:
         if self._train is None:
             raise InputError("this worker trains no cost models: run one at the database")
         return self._train(lease.machine, work.device)

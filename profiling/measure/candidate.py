@@ -26,7 +26,7 @@ class Loss:
     error: str
 
 
-class Candidate:
+class CandidateRun:
     """A variant that is measured.
 
     Args:

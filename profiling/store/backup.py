@@ -11,9 +11,9 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
-from hetune.profiling.jobs.schema import jobs
 from hetune.profiling.store.connect import find
 from hetune.profiling.store.faults import explained
+from hetune.profiling.store.job_tables import jobs
 from hetune.profiling.store.schema import measurements
 from hetune.profiling.store.sqlite_files import BESIDE, check_no_part
 from hetune.profiling.store.store import Store

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.evaluate.report import MEASUREMENTS
 from hetune.costmodel.features.graph import side
+from hetune.profiling.measure.duplicates import Run, run_of
 from hetune.profiling.records import PROTOCOLS, Measurement, Status
-from hetune.profiling.same_runs import Run, run_of
 from hetune.profiling.store.store import ALL, Store, named
 from hetune.profiling.store.summary import TIME, quantile, standard_error
 from hetune.variants.kernel.device import Device

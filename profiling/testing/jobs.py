@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hetune.profiling.jobs.records import Lease, Measure
+from hetune.profiling.jobs.records import Lease, MeasureTask
 from hetune.profiling.records import Measurement
 from hetune.profiling.testing.records import PROGRAM, measurement
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
@@ -22,7 +22,7 @@ def some_units(problems: int, variants: int = 2, start: int = 0) -> tuple[Unit, 
 
 def measured(lease: Lease, **changes: Any) -> list[Measurement]:
     """Made-up measurements of all that was lent."""
-    assert isinstance(lease.work, Measure)
+    assert isinstance(lease.work, MeasureTask)
     facts = {"machine": lease.machine, "campaign": lease.campaign, **changes}
     return [
         measurement(unit=unit.key, variant=unit.variant, plan=unit.plan, **facts)

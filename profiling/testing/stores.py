@@ -26,7 +26,7 @@ from sqlalchemy import create_engine, text
 from hetune.profiling.records import LaunchRecord, Status
 from hetune.profiling.store.connect import find
 from hetune.profiling.store.prune import Prune, matching, remove
-from hetune.profiling.store.store import ALL, Added, Store, Tally
+from hetune.profiling.store.store import ALL, AddedCounts, Store, Tally
 from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, OTHER_PROGRAM, measurement
 from hetune.variants.errors import InputError, StoreError
 
@@ -46,7 +46,7 @@ class StoreConformance:
             assert store.done(MACHINE.digest) == set()
             assert store.machines() == ()
             assert store.summary() == ()
-            assert store.add([], MACHINE) == Added(0, 0)
+            assert store.add([], MACHINE) == AddedCounts(0, 0)
             assert store.machines() == ()
 
     def test_what_goes_in_comes_out(self, url: str) -> None:
@@ -98,25 +98,25 @@ class StoreConformance:
     def test_the_first_measurement_of_a_unit_stays(self, url: str) -> None:
         """Adding again is no error, changes nothing, and is counted."""
         with Store.open(url) as store:
-            assert store.add([measurement(1), measurement(2)], MACHINE) == Added(2, 0)
+            assert store.add([measurement(1), measurement(2)], MACHINE) == AddedCounts(2, 0)
             again = [measurement(2, campaign="late"), measurement(3), measurement(1)]
-            assert store.add(again, MACHINE) == Added(1, 2)
-            assert store.add([measurement(1)], MACHINE) == Added(0, 1)
+            assert store.add(again, MACHINE) == AddedCounts(1, 2)
+            assert store.add([measurement(1)], MACHINE) == AddedCounts(0, 1)
             assert list(store.measurements()) == [measurement(n) for n in (1, 2, 3)]
 
     def test_the_first_measurement_in_a_batch_stays(self, url: str) -> None:
         """The same within one batch, which keeps its order."""
         with Store.open(url) as store:
             batch = [measurement(2), measurement(1), measurement(2, campaign="late")]
-            assert store.add(batch, MACHINE) == Added(2, 1)
+            assert store.add(batch, MACHINE) == AddedCounts(2, 1)
             assert list(store.measurements()) == batch[:2]
 
     def test_large_batches(self, url: str) -> None:
         """More than a page, and more than a statement takes, with half of them known."""
         batch = [measurement(n, launches=()) for n in range(1400)]
         with Store.open(url) as store:
-            assert store.add(batch[::2], MACHINE) == Added(700, 0)
-            assert store.add(batch, MACHINE) == Added(700, 700)
+            assert store.add(batch[::2], MACHINE) == AddedCounts(700, 0)
+            assert store.add(batch, MACHINE) == AddedCounts(700, 700)
             assert list(store.measurements()) == batch[::2] + batch[1::2]
             assert store.done(MACHINE.digest) == {m.unit for m in batch}
 
@@ -165,7 +165,7 @@ class StoreConformance:
         with Store.open(url) as store:
             store.add([measurement(1), measurement(2)], MACHINE)
             assert len(list(store.measurements())) == 2
-            assert store.add([other], OTHER_MACHINE) == Added(1, 0)
+            assert store.add([other], OTHER_MACHINE) == AddedCounts(1, 0)
             said = _refusal(store.measurements)  # at once, not when the first one is read
             assert f"{MACHINE.digest} (A processor, 2)" in said, said
             assert f"{OTHER_MACHINE.digest} (Another processor, 1)" in said, said
@@ -301,7 +301,7 @@ class StoreConformance:
             assert [m.unit for m in store.measurements(MACHINE.digest)] == [measurement(1).unit]
             assert remove(store, matching(store, Prune(campaign="a"))) == 2
             assert [machine.digest for machine in store.machines()] == [MACHINE.digest]
-            assert store.add([measurement(3, machine=other)], OTHER_MACHINE) == Added(1, 0)
+            assert store.add([measurement(3, machine=other)], OTHER_MACHINE) == AddedCounts(1, 0)
 
     def test_many_create_a_store_at_once(self, url: str) -> None:
         """One makes the tables, and the others find them."""

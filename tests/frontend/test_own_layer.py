@@ -5,8 +5,8 @@ import torch
 
 import hetune
 from hetune.layers import Graph, Value, etype, node, relu, shared
+from hetune.profiling.campaign.run import run_campaign
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.runner import run_campaign
 from hetune.profiling.store.problems import problems
 from hetune.profiling.store.store import Store
 from hetune.profiling.units import GraphRecipe, ProblemSpec

@@ -23,9 +23,9 @@ from sqlalchemy import Connection, event
 
 from hetune.clients.http.leases import HttpLeases
 from hetune.profiling.jobs.leases import Leases
-from hetune.profiling.jobs.lender import Lender
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import JobUnit, State
+from hetune.profiling.jobs.work_source import WorkSource
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
@@ -127,7 +127,7 @@ class _Lending:
     turn: int
 
     @contextmanager
-    def open(self) -> Iterator[Lender]:
+    def open(self) -> Iterator[WorkSource]:
         if self.service is not None:
             with HttpLeases(self.service) as lender:
                 yield lender

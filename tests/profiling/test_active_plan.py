@@ -9,8 +9,8 @@ import pytest
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem
 from hetune.costmodel.features.graph import NAMES as GRAPH_FEATURES
+from hetune.profiling.active.launch_sums import LaunchSums
 from hetune.profiling.active.plan import Planner, improvements
-from hetune.profiling.active.view import View
 from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.roofline import MachineModel
@@ -41,7 +41,7 @@ def problem(number: int) -> Problem:
 
 
 PROBLEMS = tuple(problem(number) for number in range(12))
-VIEWS = tuple(View.of_measured(each, MACHINE) for each in PROBLEMS)
+VIEWS = tuple(LaunchSums.of_measured(each, MACHINE) for each in PROBLEMS)
 
 
 def planner(seed: int = 0) -> Planner:
@@ -136,7 +136,7 @@ def test_a_unit_is_worth_the_time_of_its_launches_that_are_not_known():
             }.items()
         ),
     )
-    view = View.of_measured(several, MACHINE)
+    view = LaunchSums.of_measured(several, MACHINE)
     known = np.array([True, False, False, False])
     assert view.share(0, np.ones(len(view.roofline), np.bool_)) == 1
     fresh = np.ones(len(view.roofline), np.bool_)

@@ -12,15 +12,15 @@ from tests.profiling.test_jobs_worker import Fake, units
 
 from hetune.profiling.jobs import background_thread
 from hetune.profiling.jobs.activity import Activity
-from hetune.profiling.jobs.keeper import Keeper
+from hetune.profiling.jobs.idle import IdleGate, InterferenceError
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
-from hetune.profiling.jobs.quiet import DisturbedError, Quiet
 from hetune.profiling.jobs.records import State
 from hetune.profiling.jobs.worker import JobWorker
+from hetune.profiling.jobs.worker_process import WorkerProcess
 from hetune.profiling.measure.record import Stamp
+from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
-from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.testing.jobs import some_units
 from hetune.profiling.testing.records import MACHINE
 
@@ -74,7 +74,7 @@ def test_what_is_done_can_be_seen_by_another(activity):
 
 
 def test_quiet_is_waited_for(activity):
-    quiet = Quiet(activity, seconds=1)
+    quiet = IdleGate(activity, seconds=1)
 
     def compute():
         with activity.marked():
@@ -87,13 +87,13 @@ def test_quiet_is_waited_for(activity):
     # It lasts: nobody has to wait again.
     assert quiet.wait(waiting())
     with activity.marked():
-        with pytest.raises(DisturbedError):
+        with pytest.raises(InterferenceError):
             quiet.check()
         assert not quiet.wait(waiting(nothing, nothing))
 
 
 def test_who_is_disturbed_waits_twice_as_long(activity):
-    quiet = Quiet(activity, seconds=1, most=3)
+    quiet = IdleGate(activity, seconds=1, most=3)
     found = []
     for disturbed in (True, True, True, False):
         quiet.ended(disturbed=disturbed)
@@ -112,7 +112,7 @@ def test_a_problem_that_was_disturbed_is_measured_again(activity, tmp_path):
     with Store.open(tmp_path / "store.db") as store:
         queue = JobQueue(store)
         job = queue.submit_units("mine", units())
-        quiet, lock = Quiet(activity, seconds=1), tmp_path / "lock"
+        quiet, lock = IdleGate(activity, seconds=1), tmp_path / "lock"
         worker = JobWorker(Leases(store), fake, lock=lock, machine=MACHINE, quiet=quiet)
         fake.meanwhile = lambda: turns and disturb()
         stopped = waiting(*[nothing] * 20)
@@ -130,16 +130,16 @@ def test_measuring_ends_at_once(activity):
     """The process that measures would answer nothing for ever."""
 
     def look():
-        raise DisturbedError
+        raise InterferenceError
 
     with Supervisor(command=STAYS) as supervisor:
         supervisor.look = look
-        with pytest.raises(DisturbedError):
+        with pytest.raises(InterferenceError):
             supervisor.measure(units(), Stamp("mine", MACHINE.digest, "1"))
 
 
 def test_a_worker_that_ends_is_started_again(activity, caplog):
-    with Keeper(activity, command=ENDS, pause=0.01, most=0.02) as keeper:
+    with WorkerProcess(activity, command=ENDS, pause=0.01, most=0.02) as keeper:
         until(lambda: keeper.starts >= 3)
     assert "the worker of jobs says: why" in caplog.text
     assert "ended with status 3; it is started again in 0.01 s" in caplog.text
@@ -147,7 +147,7 @@ def test_a_worker_that_ends_is_started_again(activity, caplog):
 
 
 def test_a_worker_that_cannot_be_started_is_tried_again(activity, caplog):
-    with Keeper(activity, command=("no-such-program",), pause=0.01) as keeper:
+    with WorkerProcess(activity, command=("no-such-program",), pause=0.01) as keeper:
         until(lambda: keeper.starts >= 2)
     assert "cannot be started" in caplog.text
 
@@ -156,7 +156,7 @@ def test_a_keeper_leaves_nobody_behind(activity, tmp_path):
     store = tmp_path / "store.db"
     code = f"import os, pathlib; p = pathlib.Path({str(tmp_path / 'told')!r}); "
     code += "p.write_text(f'{os.getpid()} {os.environ[\"HETUNE_STORE\"]}'); input()"
-    with Keeper(activity, store, command=(sys.executable, "-c", code)) as keeper:
+    with WorkerProcess(activity, store, command=(sys.executable, "-c", code)) as keeper:
         until(lambda: (tmp_path / "told").exists() and (tmp_path / "told").read_text())
         pid, told = (tmp_path / "told").read_text().split()
     assert (keeper.starts, told) == (1, str(store))
@@ -170,7 +170,7 @@ def test_a_keeper_does_not_wait_for_what_its_worker_started(activity, tmp_path):
         "import pathlib, subprocess, sys; sleeper = subprocess.Popen(['sleep', '3600']); "
         f"pathlib.Path({str(told)!r}).write_text(str(sleeper.pid)); input()"
     )
-    with Keeper(activity, command=(sys.executable, "-c", code)):
+    with WorkerProcess(activity, command=(sys.executable, "-c", code)):
         until(lambda: told.exists() and told.read_text())
         began = time.monotonic()
     try:
@@ -203,7 +203,7 @@ def test_the_worker_works_and_ends_with_its_parent(activity, tmp_path):
         queue = JobQueue(store)
         job = queue.submit_units("mine", some_units(1))
         process = subprocess.Popen(
-            (sys.executable, "-m", "hetune.profiling.jobs.attached", str(activity.descriptor)),
+            (sys.executable, "-m", "hetune.profiling.jobs.worker_main", str(activity.descriptor)),
             stdin=subprocess.PIPE,
             pass_fds=(activity.descriptor,),
             env=environment,

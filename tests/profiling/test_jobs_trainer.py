@@ -14,11 +14,11 @@ from filelock import FileLock
 from tests.profiling.test_jobs_beside import until
 
 from hetune.profiling.jobs.leases import Leases
-from hetune.profiling.jobs.patience import LostError
 from hetune.profiling.jobs.records import State, Trains
-from hetune.profiling.jobs.train_once import answer
-from hetune.profiling.jobs.trainer import Trainer
+from hetune.profiling.jobs.retry import ProcessLostError
+from hetune.profiling.jobs.train_main import answer
 from hetune.profiling.jobs.training_process import TrainingProcess
+from hetune.profiling.jobs.training_thread import TrainingThread
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE
@@ -66,11 +66,11 @@ def test_it_gives_the_model():
     [
         ([answers('{"error": "never", "fault": "data"}')], ModelError, "^never$"),
         ([answers('{"error": "not now", "fault": "machine"}')], WorkerError, "^not now$"),
-        ([answers('{"error": "a bug", "fault": "unknown"}')], LostError, "^a bug$"),
+        ([answers('{"error": "a bug", "fault": "unknown"}')], ProcessLostError, "^a bug$"),
         (["os.kill(os.getpid(), 15)"], WorkerError, r"was told to stop \(SIGTERM\)"),
-        (["os.kill(os.getpid(), 9)"], LostError, "was killed, as the system does"),
-        (["os.abort()"], LostError, "signal SIGABRT"),
-        (["sys.exit('its last words')"], LostError, "exit status 1: its last words$"),
+        (["os.kill(os.getpid(), 9)"], ProcessLostError, "was killed, as the system does"),
+        (["os.abort()"], ProcessLostError, "signal SIGABRT"),
+        (["sys.exit('its last words')"], ProcessLostError, "exit status 1: its last words$"),
         ([HANGS], ModelError, "longer than the limit of 0.01 s"),
     ],
     ids=range(8),
@@ -167,7 +167,7 @@ def job(store, queue):
 def trainer(tmp_path):
     def trainer(command, **options):
         given = {"poll_seconds": 0.01, "rest_seconds": 0.01, "lock": tmp_path / "lock"} | options
-        return Trainer(tmp_path / "store.db", command=command, **given)
+        return TrainingThread(tmp_path / "store.db", command=command, **given)
 
     return trainer
 
@@ -284,8 +284,8 @@ def test_a_service_that_is_killed_loses_its_lease(store, queue, job, tmp_path):
         f"open({str(path)!r}, 'w').write(str(os.getpid()))", "sys.stdin.read()", "os._exit(1)"
     )
     line = (
-        "import time; from hetune.profiling.jobs.trainer import Trainer; "
-        f"Trainer({str(tmp_path / 'store.db')!r}, command={command!r}, "
+        "import time; from hetune.profiling.jobs.training_thread import TrainingThread; "
+        f"TrainingThread({str(tmp_path / 'store.db')!r}, command={command!r}, "
         f"lock=__import__('pathlib').Path({str(tmp_path / 'lock')!r})).__enter__(); "
         "time.sleep(600)"
     )
@@ -311,5 +311,5 @@ def test_a_service_that_is_killed_loses_its_lease(store, queue, job, tmp_path):
 def test_a_database_that_is_away_is_tried_again(tmp_path, caplog):
     folder = tmp_path / "store.db"
     folder.mkdir()
-    with Trainer(folder, command=TRAINS, lock=tmp_path / "lock"):
+    with TrainingThread(folder, command=TRAINS, lock=tmp_path / "lock"):
         until(lambda: "cost models cannot be trained" in caplog.text)

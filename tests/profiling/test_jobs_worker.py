@@ -16,9 +16,9 @@ from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.measuring_lock import measuring_lock
+from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.records import Status
 from hetune.profiling.store.store import Store
-from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.testing.jobs import some_units
 from hetune.profiling.testing.records import MACHINE, measurement
 from hetune.profiling.units import ProblemSpec

@@ -3,7 +3,7 @@
 import pytest
 
 from hetune.profiling.measure.stopwatch import Mark, TimedRun, WallStopwatch
-from hetune.profiling.testing.card import Card
+from hetune.profiling.testing.fake_gpu import FakeGpu
 
 
 def test_a_clock_times_a_run_and_what_is_between_its_marks():
@@ -19,7 +19,7 @@ def test_a_clock_times_a_run_and_what_is_between_its_marks():
 
 
 def test_a_run_finds_the_card_idle_and_its_cache_cold_and_is_waited_for_once():
-    card = Card()
+    card = FakeGpu()
 
     def run(mark: Mark) -> str:
         mark()
@@ -41,7 +41,7 @@ def test_a_run_finds_the_card_idle_and_its_cache_cold_and_is_waited_for_once():
 
 
 def test_who_makes_no_marks_has_no_launches():
-    card = Card()
+    card = FakeGpu()
     _, sample = card.stopwatch().time(lambda mark: card.work(2.0))
     assert sample.launches == ()
     assert WallStopwatch().time(lambda mark: None)[1].launches == ()

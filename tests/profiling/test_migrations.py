@@ -27,7 +27,7 @@ from hetune.profiling.store.migrations.run import upgrade
 from hetune.profiling.store.problems import select
 from hetune.profiling.store.rows import to_row
 from hetune.profiling.store.schema import metadata
-from hetune.profiling.store.store import Added, Store
+from hetune.profiling.store.store import AddedCounts, Store
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE, measurement
 from hetune.variants.errors import StoreError
@@ -190,7 +190,7 @@ class Migrations:
             # A worker of before may go on: its lease holds.
             leases = Leases(store, clock=lambda: START)
             lease = leases.find(1, 3)
-            assert leases.complete(lease, measured(lease), MACHINE) == Added(2, 0)
+            assert leases.complete(lease, measured(lease), MACHINE) == AddedCounts(2, 0)
             assert queue.get(job.id).state is State.SUCCEEDED
 
     def test_many_adopt_it_at_once(self, url):

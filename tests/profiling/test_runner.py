@@ -12,14 +12,14 @@ import pytest
 
 from hetune.costmodel.fingerprint import Fingerprint, this_machine
 from hetune.costmodel.version import code_version
+from hetune.profiling.campaign.run import CampaignProgress, UnitsReport, run_units
 from hetune.profiling.corpus import recipe
 from hetune.profiling.measure.candidate import Loss
 from hetune.profiling.measure.problem import units_of
 from hetune.profiling.measure.record import GraphFacts, Stamp, Times, record
+from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.records import Measurement, Status
-from hetune.profiling.runner import Progress, UnitsReport, run_units
 from hetune.profiling.store.store import Store
-from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.frontend.presets import labeled_preset
 
@@ -135,7 +135,7 @@ def test_units_that_come_scattered_are_measured_by_problem(shelf):
 
 def test_progress_tells_how_much_is_left(shelf):
     run(shelf, PROBLEMS[:1])
-    seen: list[Progress] = []
+    seen: list[CampaignProgress] = []
     run(shelf, progress=seen.append)
     size = len(units_of(PROBLEMS[0]))
     assert [(p.done, p.total, p.problem) for p in seen] == [
@@ -194,7 +194,7 @@ def test_what_another_campaign_has_measured_meanwhile_is_left_out(shelf, tmp_pat
         if units[0].problem == PROBLEMS[0]:
             run_units(others, "other", shelf, supervisor=Quick(), lock=tmp_path / "other lock")
 
-    seen: list[Progress] = []
+    seen: list[CampaignProgress] = []
     quick = Quick(measure)
     report = run(shelf, supervisor=quick, lock=tmp_path / "lock", progress=seen.append)
     assert [units[0].problem for units in quick.asked] == [PROBLEMS[0], PROBLEMS[2]]
@@ -210,7 +210,7 @@ def test_what_others_have_measured_is_not_left(shelf, tmp_path):
             others = units_of(PROBLEMS[2])
             run_units(others, "other", shelf, supervisor=Quick(), lock=tmp_path / "other lock")
 
-    seen: list[Progress] = []
+    seen: list[CampaignProgress] = []
     run(shelf, supervisor=Quick(measure), lock=tmp_path / "lock", progress=seen.append)
     size = len(units_of(PROBLEMS[0]))
     assert [now.done for now in seen] == [0, size, 3 * size, 3 * size]

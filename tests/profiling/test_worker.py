@@ -19,21 +19,21 @@ import pytest
 
 from hetune.profiling.corpus import build, recipe
 from hetune.profiling.corpus.sources import digest_of
-from hetune.profiling.heartbeat import SETTING_UP, Heartbeat
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import graph_facts, units_of
 from hetune.profiling.measure.record import GraphFacts, Stamp
-from hetune.profiling.records import LaunchRecord, Measurement, Status
-from hetune.profiling.supervisor import Supervisor
-from hetune.profiling.units import ProblemSpec, Unit
-from hetune.profiling.wire import (
+from hetune.profiling.process.heartbeat import SETTING_UP, Heartbeat
+from hetune.profiling.process.messages import (
     Order,
     facts_from_json,
     facts_to_json,
     measurement_from_json,
     measurement_to_json,
 )
-from hetune.profiling.worker import Worker
+from hetune.profiling.process.supervisor import Supervisor
+from hetune.profiling.process.worker import Worker
+from hetune.profiling.records import LaunchRecord, Measurement, Status
+from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.errors import WorkerError
 from hetune.variants.frontend.presets import labeled_preset
 from hetune.variants.graph import index_native
@@ -210,7 +210,7 @@ def test_a_real_worker_measures_and_ends_with_its_supervisor():
 
 
 def test_a_worker_keeps_the_last_graph(monkeypatch):
-    monkeypatch.setattr("hetune.profiling.worker.limit_memory", lambda nbytes: None)
+    monkeypatch.setattr("hetune.profiling.process.worker.limit_memory", lambda nbytes: None)
     heartbeat, answers, graphs = Heartbeat.create(), [], []
 
     def measure(problem, graph, variants, stamp, *, limits, bench, seed, beat):
@@ -231,7 +231,7 @@ def test_a_worker_keeps_the_last_graph(monkeypatch):
     [(0o777, "", "can be written by others"), (0o700, "none-of-that-name", "that is not there")],
 )
 def test_where_nothing_can_be_compiled_is_no_result(mode, compiler, said, monkeypatch, tmp_path):
-    monkeypatch.setattr("hetune.profiling.worker.limit_memory", lambda nbytes: None)
+    monkeypatch.setattr("hetune.profiling.process.worker.limit_memory", lambda nbytes: None)
     monkeypatch.setenv("HETUNE_CXX", compiler)
     tmp_path.chmod(mode)
     index_native.library()  # kept by the process: not to be of this registry

@@ -11,7 +11,7 @@ from hetune.costmodel.evaluate.card import PAGE
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.store.store import Store
 from hetune.profiling.testing.records import MACHINE
-from hetune.profiling.train import cards_folder, train
+from hetune.profiling.training.train import cards_folder, train
 from hetune.service.server.app import application
 
 from ._serving import asking, make_service

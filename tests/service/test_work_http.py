@@ -17,7 +17,7 @@ from hetune.profiling.corpus import recipe
 from hetune.profiling.jobs.records import State
 from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.records import Status
-from hetune.profiling.store.store import Added
+from hetune.profiling.store.store import AddedCounts
 from hetune.profiling.testing.jobs import measured, some_units
 from hetune.profiling.testing.records import MACHINE, PROGRAM
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
@@ -271,7 +271,7 @@ def test_measurements_arrive_as_they_are(service, queue, lender):
     numbers = {"relative_error": math.inf, "drift": math.nan, "prepare_seconds": 1 / 3}
     [found] = measured(lease, status=Status.WRONG, error="it is \u00e4\U0001f600", **numbers)
     found = replace(found, program=unit.problem.program, threads=1, graph="odd", family="typed")
-    assert lender.complete(lease, [found], MACHINE) == Added(1, 0)
+    assert lender.complete(lease, [found], MACHINE) == AddedCounts(1, 0)
     [kept] = [m for m in service.measurements.store.measurements() if m.unit == unit.key]
     assert math.isnan(kept.drift)
     assert asdict(replace(kept, drift=0.0)) == asdict(replace(found, drift=0.0))
@@ -283,7 +283,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(service, url, queue, waits):
         queue.submit_units("mine", some_units(1, start=170))
         lease = lender.claim("me", MACHINE.digest)
         network.faults = [Faulty.lose_answer, Faulty.be_busy, Faulty.refuse]
-        assert lender.complete(lease, measured(lease), MACHINE) == Added(0, 2)
+        assert lender.complete(lease, measured(lease), MACHINE) == AddedCounts(0, 2)
         assert len(waits) == 3
         assert len({*network.requests[1:]}) == 1
         network.faults = [Faulty.lose_answer]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hetune.profiling.jobs.activity import Activity, Seen
+from hetune.profiling.jobs.activity import Activity, ActivityCount
 
-QUIET_SECONDS = 1.0
-MOST_QUIET_SECONDS = 60.0
+IDLE_SECONDS = 1.0
+MOST_IDLE_SECONDS = 60.0
 
 
-class DisturbedError(Exception):
+class InterferenceError(Exception):
     """The service began to compute while something was measured."""
 
 
-class Quiet:
+class IdleGate:
     """A service's quiet: waits for it, and notices its end.
 
     Each time that it ends while something is measured, twice as long a quiet is waited for the
@@ -29,13 +29,13 @@ class Quiet:
     def __init__(
         self,
         activity: Activity,
-        seconds: float = QUIET_SECONDS,
-        most: float = MOST_QUIET_SECONDS,
+        seconds: float = IDLE_SECONDS,
+        most: float = MOST_IDLE_SECONDS,
     ) -> None:
         self._activity = activity
         self._least, self._most = seconds, most
         self.seconds = seconds
-        self._since: Seen | None = None
+        self._since: ActivityCount | None = None
 
     def wait(self, stopped: Callable[[float], bool]) -> bool:
         """Waits until nothing was done for a while.
@@ -60,10 +60,10 @@ class Quiet:
         """To be called while something is measured, and after it.
 
         Raises:
-            DisturbedError: The quiet that was waited for is over.
+            InterferenceError: The quiet that was waited for is over.
         """
         if self._activity.read() != self._since:
-            raise DisturbedError
+            raise InterferenceError
 
     def ended(self, *, disturbed: bool) -> None:
         """How measuring ended."""

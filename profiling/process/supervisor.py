@@ -14,18 +14,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from hetune.profiling.closing import Closing
-from hetune.profiling.heartbeat import MEND_ROOM, SETTING_UP, Heartbeat
+from hetune.profiling.closeable import Closeable
 from hetune.profiling.measure.bench import place_of
 from hetune.profiling.measure.candidate import Loss
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.record import GraphFacts, Stamp, Times, record
+from hetune.profiling.process.heartbeat import MEND_ROOM, SETTING_UP, Heartbeat
+from hetune.profiling.process.messages import Json, Order, facts_from_json, measurement_from_json
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.units import Unit
-from hetune.profiling.wire import Json, Order, facts_from_json, measurement_from_json
 from hetune.variants.errors import WorkerError
 
-_COMMAND = (sys.executable, "-m", "hetune.profiling.worker")
+_COMMAND = (sys.executable, "-m", "hetune.profiling.process.worker")
 _LOOK_SECONDS = 0.2
 _LAST_WORDS = 2000
 
@@ -38,7 +38,7 @@ class _Lost:
     loss: Loss
 
 
-class Supervisor(Closing):
+class Supervisor(Closeable):
     """Measures problems in a process of their own, and starts another when that one is lost.
 
     A context manager; the process starts with the first problem and is kept.
@@ -126,7 +126,7 @@ class Supervisor(Closing):
             if not begun and fresh:
                 raise WorkerError(
                     f"the process that measures does not start: {words}; mend that, or try "
-                    "`python -c 'import hetune.profiling.worker'`"
+                    "`python -c 'import hetune.profiling.process.worker'`"
                 )
             if not begun:  # it was lost while it had nothing to do
                 return self._ask(order)

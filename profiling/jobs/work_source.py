@@ -1,4 +1,4 @@
-"""What a worker needs of those who lend it work: a database, or a service that has one."""
+"""Where a worker gets its tasks: a database, or a service that has one."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Protocol
 from hetune.costmodel.fingerprint import Fingerprint
 from hetune.profiling.jobs.records import Lease
 from hetune.profiling.records import Measurement
-from hetune.profiling.store.store import Added
+from hetune.profiling.store.store import AddedCounts
 from hetune.variants.errors import BusyError, StoreError, UnreachableError
 from hetune.variants.kernel.device import Device
 
-AWAY = (StoreError, UnreachableError, BusyError)
-"""Errors of a lender that may be there again later. What it lent is lent again if it stays away."""
+UNAVAILABLE = (StoreError, UnreachableError, BusyError)
+"""Errors of a source that may be there again later; until then its leases may run out."""
 
 
-class Lender(Protocol):
-    """Lends units of jobs, and takes back what they gave.
+class WorkSource(Protocol):
+    """Leases units of jobs, and takes their results.
 
     `hetune.profiling.jobs.leases.Leases` explains each method. All of them also raise an error of
-    `AWAY` where the lender cannot be asked; then nothing was written, or it was and no answer came.
+    `UNAVAILABLE` where the source cannot be asked; then nothing was written, or it was and no
+    answer came.
     """
 
     def claim(
@@ -35,7 +36,7 @@ class Lender(Protocol):
 
     def complete(
         self, lease: Lease, measurements: Iterable[Measurement], fingerprint: Fingerprint
-    ) -> Added:
+    ) -> AddedCounts:
         """Stores what was measured, and that the unit is done: both or neither."""
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hetune.profiling.measure.stopwatch import CudaStopwatch
 
 
-class Card:
+class FakeGpu:
     """Does what it is given at once, and notes what is asked of it.
 
     Attributes:
@@ -23,9 +23,9 @@ class Card:
         self.said.append("work")
         self.now_ms += milliseconds
 
-    def event(self) -> CardEvent:
+    def event(self) -> FakeEvent:
         """An event, not recorded yet."""
-        return CardEvent(self)
+        return FakeEvent(self)
 
     def stopwatch(self) -> CudaStopwatch:
         """Times by the card's events."""
@@ -34,10 +34,10 @@ class Card:
         )
 
 
-class CardEvent:
+class FakeEvent:
     """As `torch.cuda.Event`."""
 
-    def __init__(self, card: Card) -> None:
+    def __init__(self, card: FakeGpu) -> None:
         self._card = card
         self._at_ms = 0.0
 
@@ -50,6 +50,6 @@ class CardEvent:
         """Waits for nothing."""
         self._card.said.append("synchronize")
 
-    def elapsed_time(self, end: CardEvent) -> float:
+    def elapsed_time(self, end: FakeEvent) -> float:
         """Milliseconds until another event."""
         return end._at_ms - self._at_ms

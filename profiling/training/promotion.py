@@ -14,7 +14,7 @@ from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.store.problems import Selection, select
 from hetune.profiling.store.store import ALL, Store
-from hetune.profiling.train import report_of
+from hetune.profiling.training.train import report_of
 from hetune.variants.errors import InputError, ModelError
 
 

@@ -1,7 +1,7 @@
 """The process that measures: problem after problem, until its parent goes away.
 
-Run by `hetune.profiling.supervisor` as ``python -m hetune.profiling.worker DESCRIPTOR``, with a
-heartbeat's descriptor. Orders come in on the standard input and answers go out on the standard
+Run by `hetune.profiling.process.supervisor` as ``python -m hetune.profiling.process.worker``, with
+a heartbeat's descriptor as its argument. Orders come in on the standard input and answers go out on the standard
 output, one JSON object to a line. Whatever goes wrong with a variant in a way that a process
 survives is in the answer; the parent sees the rest. Where nothing can be compiled, that is said
 instead: it is no result.
@@ -19,16 +19,16 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from hetune.profiling.corpus import build
-from hetune.profiling.heartbeat import SETTING_UP, Heartbeat
 from hetune.profiling.measure.bench import Bench, bench_of
 from hetune.profiling.measure.candidate import loss_of
 from hetune.profiling.measure.limits import Limits, usable_memory
 from hetune.profiling.measure.problem import SETUP, graph_facts, measure_problem, promoted_for
 from hetune.profiling.measure.record import Stamp
-from hetune.profiling.memory import lift_memory_limit, limit_memory
+from hetune.profiling.process.heartbeat import SETTING_UP, Heartbeat
+from hetune.profiling.process.memory_limit import lift_memory_limit, limit_memory
+from hetune.profiling.process.messages import Json, Order, facts_to_json, measurement_to_json
 from hetune.profiling.records import Measurement
 from hetune.profiling.units import GraphRecipe, ProblemSpec
-from hetune.profiling.wire import Json, Order, facts_to_json, measurement_to_json
 from hetune.variants.errors import (
     CompileError,
     HetuneError,
@@ -41,7 +41,7 @@ from hetune.variants.kernel.device import Device
 from hetune.variants.plan.variants import Variant
 
 
-class Measure(Protocol):
+class MeasureFunction(Protocol):
     """As `measure_problem`."""
 
     def __call__(
@@ -74,7 +74,7 @@ class Worker:
         self,
         heartbeat: Heartbeat,
         send: Callable[[Json], None],
-        measure: Measure = measure_problem,
+        measure: MeasureFunction = measure_problem,
         bench_of: Callable[[Device], Bench] = bench_of,
     ) -> None:
         self._heartbeat = heartbeat
@@ -140,7 +140,7 @@ class Worker:
         return self._graph[1]
 
 
-def main(measure: Measure = measure_problem) -> None:
+def main(measure: MeasureFunction = measure_problem) -> None:
     """Answers orders until the standard input ends; then the process ends at once."""
     for number in (signal.SIGINT, signal.SIGTERM):  # which may be meant for all processes
         signal.signal(number, signal.SIG_IGN)  # the parent decides when to stop

@@ -15,7 +15,7 @@ from typing import IO
 from hetune.profiling.jobs.activity import Activity
 from hetune.profiling.jobs.background_thread import BackgroundThread
 
-_COMMAND = (sys.executable, "-m", "hetune.profiling.jobs.attached")
+_COMMAND = (sys.executable, "-m", "hetune.profiling.jobs.worker_main")
 _LOOK_SECONDS = 0.2
 _END_SECONDS = 10.0
 _STEADY_SECONDS = 60.0
@@ -23,7 +23,7 @@ _WORDS_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
-class Keeper(BackgroundThread):
+class WorkerProcess(BackgroundThread):
     """Starts the process, starts it again when it ends, and ends it in the end.
 
     A context manager. The first restart comes after a second, each further one after twice as

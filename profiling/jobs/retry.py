@@ -8,23 +8,23 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from hetune.profiling.jobs.lender import AWAY
+from hetune.profiling.jobs.work_source import UNAVAILABLE
 from hetune.variants.errors import HetuneError, StoreError, WorkerError
 
 T = TypeVar("T")
 _FIRST_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
-PATIENCE_SECONDS = 3600.0
+RETRY_SECONDS = 3600.0
 """How long what was measured is kept for a lender that is away."""
 _SHORT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 _log = logging.getLogger(__name__)
 
 
-class LostError(Exception):
+class ProcessLostError(Exception):
     """The process that worked on a unit was lost: that may be the unit's fault."""
 
 
-class Patience:
+class Retry:
     """Does something again and again while it fails because a database or a service is away.
 
     The first pause is a second, each further one twice as long, up to a minute.
@@ -34,7 +34,7 @@ class Patience:
         seconds: How long it goes on.
     """
 
-    def __init__(self, stopped: Callable[[float], bool], seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, stopped: Callable[[float], bool], seconds: float = RETRY_SECONDS) -> None:
         self.stopped = stopped
         self._seconds = seconds
 
@@ -53,7 +53,7 @@ class Patience:
         while True:
             try:
                 return do()
-            except AWAY as error:
+            except UNAVAILABLE as error:
                 if not may_pass(error) or time.monotonic() > end:
                     raise
                 _log.warning("%s: %s; tried again in %g s", what, error, pause)
@@ -64,10 +64,12 @@ class Patience:
 
 def may_pass(error: BaseException) -> bool:
     """Whether a lender, or a store, that fails so may be there again without anybody's doing."""
-    return isinstance(error, AWAY) and not (isinstance(error, StoreError) and not error.may_pass)
+    return isinstance(error, UNAVAILABLE) and not (
+        isinstance(error, StoreError) and not error.may_pass
+    )
 
 
-def is_the_machine_s(error: BaseException) -> bool:
+def is_machine_fault(error: BaseException) -> bool:
     """Whether not the unit but the machine is at fault: no disk, no process, no database."""
     if isinstance(error, HetuneError):
         causes = (error, error.__cause__)
@@ -75,6 +77,6 @@ def is_the_machine_s(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _SHORT
 
 
-def told(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """What an error says, for the log of a job."""
     return str(error) if isinstance(error, HetuneError) else f"{type(error).__name__}: {error}"

@@ -8,7 +8,7 @@ import torch
 from hetune.variants.graph.hetero import HeteroGraph
 
 
-def finished(
+def assembled(
     src: np.ndarray,
     dst: np.ndarray,
     etype: np.ndarray,

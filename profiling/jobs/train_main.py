@@ -1,7 +1,7 @@
 """A training: a process that trains one cost model, after all others, and ends with its parent.
 
 `hetune.profiling.jobs.training_process` runs it as
-``python -m hetune.profiling.jobs.train_once DEVICE MACHINE``, with the digest of a machine's
+``python -m hetune.profiling.jobs.train_main DEVICE MACHINE``, with the digest of a machine's
 fingerprint. The store is that of HETUNE_STORE, and the shelf the user's. The answer is one JSON
 object on the standard output: the model's id, or what went wrong. The standard input is only
 watched: it ends with the parent, however that ended.
@@ -20,11 +20,11 @@ from typing import Any
 
 from hetune.costmodel.features.devices import known
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.profiling.jobs.patience import is_the_machine_s, told
+from hetune.profiling.jobs.retry import is_machine_fault, message_of
 from hetune.profiling.measure.limits import usable_memory
-from hetune.profiling.memory import limit_memory
+from hetune.profiling.process.memory_limit import limit_memory
 from hetune.profiling.store.store import Store
-from hetune.profiling.train import train
+from hetune.profiling.training.train import train
 from hetune.variants.errors import HetuneError
 from hetune.variants.kernel.device import Device
 
@@ -36,7 +36,7 @@ def main(do: Callable[[Store, str, Shelf], str] = train) -> None:
     """Trains, and answers.
 
     Args:
-        do: As `hetune.profiling.train.train`.
+        do: As `hetune.profiling.training.train.train`.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -57,7 +57,7 @@ def answer(device: Device, machine: str, do: Callable[[Store, str, Shelf], str])
     Args:
         device: What the measured variants are for.
         machine: Digest of the fingerprint of the machine to train for.
-        do: As `hetune.profiling.train.train`.
+        do: As `hetune.profiling.training.train.train`.
     """
     try:
         with Store.open() as store:
@@ -66,8 +66,8 @@ def answer(device: Device, machine: str, do: Callable[[Store, str, Shelf], str])
         is_ours = isinstance(error, HetuneError)
         if not is_ours:
             _log.exception("a cost model for the machine %s", machine)
-        fault = "machine" if is_the_machine_s(error) else "data" if is_ours else "unknown"
-        return {"error": told(error), "fault": fault}
+        fault = "machine" if is_machine_fault(error) else "data" if is_ours else "unknown"
+        return {"error": message_of(error), "fault": fault}
 
 
 def _end_with_parent() -> None:

@@ -1,8 +1,8 @@
 """The worker of a service: a process that works on jobs, and ends with its parent.
 
-Run by `hetune.profiling.jobs.keeper` as ``python -m hetune.profiling.jobs.attached DESCRIPTOR``,
-with the descriptor of the service's `Activity`. The store is that of HETUNE_STORE. The standard
-input is only watched: it ends with the parent, however that ended.
+Run by `hetune.profiling.jobs.worker_process` as ``python -m hetune.profiling.jobs.worker_main``,
+with the descriptor of the service's `Activity` as its argument. The store is that of HETUNE_STORE.
+The standard input is only watched: it ends with the parent, however that ended.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import sys
 import threading
 
 from hetune.profiling.jobs.activity import Activity
+from hetune.profiling.jobs.idle import IdleGate
 from hetune.profiling.jobs.leases import Leases
-from hetune.profiling.jobs.quiet import Quiet
 from hetune.profiling.jobs.records import Trains
 from hetune.profiling.jobs.training_process import TrainingProcess
 from hetune.profiling.jobs.worker import JobWorker
+from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
-from hetune.profiling.supervisor import Supervisor
 from hetune.variants.errors import HetuneError
 
 
@@ -28,7 +28,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    quiet = Quiet(Activity.inherited(int(sys.argv[1])))
+    quiet = IdleGate(Activity.inherited(int(sys.argv[1])))
     try:
         with Store.open() as store, Supervisor() as supervisor:
             # Also for machines whose workers come over HTTP, and see neither store nor shelf.

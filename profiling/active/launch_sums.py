@@ -19,7 +19,7 @@ from hetune.variants.runtime.table import CandidateTable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class View:
+class LaunchSums:
     """A problem's variants as sums of launches.
 
     Attributes:
@@ -39,7 +39,7 @@ class View:
     owners: NDArray[np.int64]
 
     @classmethod
-    def of(cls, spec: ProblemSpec, graph: HeteroGraph, machine: Rates) -> View:
+    def of(cls, spec: ProblemSpec, graph: HeteroGraph, machine: Rates) -> LaunchSums:
         """The view of a problem on the graph that its recipe makes."""
         variants, domain = promoted_for(spec), Domain(graph)
         table = CandidateTable.of(variants, domain.side)
@@ -55,7 +55,7 @@ class View:
         )
 
     @classmethod
-    def of_measured(cls, problem: Problem, machine: Rates) -> View:
+    def of_measured(cls, problem: Problem, machine: Rates) -> LaunchSums:
         """The view of a problem that was measured, whose times are not looked at."""
         numbers: dict[tuple[str, tuple[float, ...]], int] = {}
         rows_of = [
@@ -102,8 +102,8 @@ def _view(
     features: NDArray[np.float64],
     machine: Rates,
     threads: int,
-) -> View:
-    return View(
+) -> LaunchSums:
+    return LaunchSums(
         variants,
         np.array(families),
         *features_of(columns, features, machine, threads),

@@ -22,7 +22,7 @@ class _Stopped(BaseException):
     """A training is under way, and nobody waits for it any more."""
 
 
-class Trainer(BackgroundThread):
+class TrainingThread(BackgroundThread):
     """A thread that looks for trainings; each is one of `TrainingProcess`, in a process of its own.
 
     A context manager. A training that is under way in the end is given back, as a measurement is;

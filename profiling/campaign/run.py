@@ -16,8 +16,8 @@ from hetune.profiling.measure.problem import units_of
 from hetune.profiling.measure.record import Stamp
 from hetune.profiling.measure.rounds import DRIFT
 from hetune.profiling.measuring_lock import measuring_lock
+from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.records import Measurement, Status
-from hetune.profiling.supervisor import Supervisor
 from hetune.profiling.units import ProblemSpec, Unit
 
 
@@ -34,7 +34,7 @@ class Records(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CampaignProgress:
     """How far a campaign is.
 
     Attributes:
@@ -79,7 +79,7 @@ def run_campaign(
     *,
     limits: Limits | None = None,
     seed: int = 0,
-    progress: Callable[[Progress], None] = lambda progress: None,
+    progress: Callable[[CampaignProgress], None] = lambda progress: None,
 ) -> UnitsReport:
     """Measures all variants of problems on this machine; see `run_units`.
 
@@ -98,7 +98,7 @@ def run_units(
     *,
     limits: Limits | None = None,
     seed: int = 0,
-    progress: Callable[[Progress], None] = lambda progress: None,
+    progress: Callable[[CampaignProgress], None] = lambda progress: None,
     supervisor: Supervisor | None = None,
     lock: Path | None = None,
 ) -> UnitsReport:
@@ -131,7 +131,7 @@ def run_units(
     wanted = {unit.key: unit for unit in units}
     known = wanted.keys() & store.done(fingerprint.digest)
     total = len(wanted)
-    progress(Progress(len(known), total, None, None))
+    progress(CampaignProgress(len(known), total, None, None))
     endings: Counter[Status] = Counter()
     drifted = 0
     for problem, members in by_problem(u for key, u in wanted.items() if key not in known):
@@ -146,7 +146,9 @@ def run_units(
         drifted += sum(measurement.drift > DRIFT for measurement in found)
         measured = endings.total()
         pace = (time.monotonic() - start) / measured if measured else None
-        progress(Progress(done, total, None if pace is None else pace * (total - done), problem))
+        progress(
+            CampaignProgress(done, total, None if pace is None else pace * (total - done), problem)
+        )
     return UnitsReport(
         total,
         total - endings.total(),

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Select, and_, exists, func, or_, select
 
 from hetune.profiling.jobs.database import members_of
 from hetune.profiling.jobs.records import State, Trains
-from hetune.profiling.jobs.schema import jobs, units
+from hetune.profiling.store.job_tables import jobs, units
 from hetune.variants.kernel.device import Device
 
 OPEN = (State.QUEUED.value, State.RUNNING.value)
