@@ -10,11 +10,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, func, select
 
 from hetune.profiling.jobs.records import State
-from hetune.profiling.process.messages import problem_from_json
 from hetune.profiling.store.job_tables import jobs, log, units
 from hetune.profiling.store.schema import lock
 from hetune.profiling.store.store import Store
-from hetune.profiling.units import Unit
+from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.errors import NotFoundError
 
 LARGEST_ID = 2**63 - 1
@@ -76,7 +75,7 @@ def one_job(connection: Connection, id: int, *, locked: bool = False) -> Row[Any
 
 def members_of(unit: Row[Any]) -> tuple[Unit, ...]:
     """The variants on the problem that a unit of a job asks for; not those of a training."""
-    problem = problem_from_json(unit.problem)
+    problem = ProblemSpec.from_dict(unit.problem)
     return tuple(Unit(problem, variant, plan) for variant, plan in unit.variants)
 
 

@@ -18,7 +18,6 @@ from hetune.profiling.campaign import Campaign, each_unit
 from hetune.profiling.jobs.database import Database, add_log_line, one_job, update_state
 from hetune.profiling.jobs.records import Job, JobProgress, JobUnit, LogLine, State
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.process.messages import problem_from_json
 from hetune.profiling.store.job_tables import jobs, log, units
 from hetune.profiling.store.rows import clean
 from hetune.profiling.store.store import Store
@@ -307,7 +306,7 @@ def _row(**values: Any) -> dict[str, Any]:
 
 
 def _problem(facts: dict[str, Any]) -> str:
-    problem = problem_from_json(facts)
+    problem = ProblemSpec.from_dict(facts)
     place = "" if problem.device == "cpu" else f", {problem.device}"
     return f"{problem}, threads {problem.threads}{place}"
 

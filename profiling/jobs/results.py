@@ -13,7 +13,6 @@ from sqlalchemy import Connection, Row, select
 
 from hetune.profiling.jobs.database import members_of, one_job
 from hetune.profiling.jobs.records import State
-from hetune.profiling.process.messages import problem_from_json
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.store.job_tables import units
 from hetune.profiling.store.reading import PAGE, records
@@ -94,7 +93,7 @@ def results(store: Store, job: int, *, after: int = 0, limit: int = 20) -> tuple
     return tuple(
         Result(
             unit=row.id,
-            problem=problem_from_json(row.problem),
+            problem=ProblemSpec.from_dict(row.problem),
             state=_state(row, is_final),
             variants=tuple(
                 sorted((known[key] for key in keys[row.id] if key in known), key=_order)

@@ -14,7 +14,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +21,7 @@ from hetune.costmodel.features.devices import known
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.jobs.retry import is_machine_fault, message_of
 from hetune.profiling.measure.limits import usable_memory
+from hetune.profiling.process.child import end_with_parent
 from hetune.profiling.process.memory_limit import limit_memory
 from hetune.profiling.store.store import Store
 from hetune.profiling.training.train import train
@@ -39,7 +39,7 @@ def main(do: Callable[[Store, str, Shelf], str] = train) -> None:
         do: As `hetune.profiling.training.train.train`.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent(lambda: os._exit(1))
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print is no answer
     os.nice(_NICE)
@@ -68,12 +68,6 @@ def answer(device: Device, machine: str, do: Callable[[Store, str, Shelf], str])
             _log.exception("a cost model for the machine %s", machine)
         fault = "machine" if is_machine_fault(error) else "data" if is_ours else "unknown"
         return {"error": message_of(error), "fault": fault}
-
-
-def _end_with_parent() -> None:
-    while os.read(0, 1):
-        pass
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from hetune.profiling.jobs.retry import ProcessLostError
+from hetune.profiling.process.child import describe_end
 from hetune.variants.errors import ModelError, WorkerError
 from hetune.variants.kernel.device import Device
 
@@ -28,7 +29,6 @@ _ERRORS: dict[str, type[Exception]] = {
     "unknown": ProcessLostError,
 }
 _LOOK_SECONDS = 0.2
-_LAST_WORDS = 2000
 
 
 class TrainingProcess:
@@ -101,24 +101,11 @@ class TrainingProcess:
 def _model(answer: bytes, status: int, words: IO[bytes]) -> str:
     """The model's id, of what the process answered and how it ended."""
     if -status in _STOPS:
-        raise WorkerError(f"the process that trains was told to stop ({_name(status)})")
+        name = signal.Signals(-status).name
+        raise WorkerError(f"the process that trains was told to stop ({name})")
     if status != 0:
-        raise ProcessLostError(_death(status, words))
+        raise ProcessLostError(describe_end("the process that trains", status, words))
     found: dict[str, Any] = json.loads(answer)
     if "model" in found:
         return str(found["model"])
     raise _ERRORS[found["fault"]](found["error"])
-
-
-def _death(status: int, words: IO[bytes]) -> str:
-    if status == -signal.SIGKILL:
-        return "the process that trains was killed, as the system does where memory runs out"
-    how = f"signal {_name(status)}" if status < 0 else f"exit status {status}"
-    words.seek(0, 2)
-    words.seek(max(0, words.tell() - _LAST_WORDS))
-    said = words.read().decode(errors="replace").strip()
-    return f"the process that trains ended with {how}{': ' if said else ''}{said}"
-
-
-def _name(status: int) -> str:
-    return signal.Signals(-status).name

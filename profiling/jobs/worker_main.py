@@ -18,6 +18,7 @@ from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import Trains
 from hetune.profiling.jobs.training_process import TrainingProcess
 from hetune.profiling.jobs.worker import JobWorker
+from hetune.profiling.process.child import end_with_parent
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import HetuneError
@@ -27,7 +28,7 @@ def main() -> int:
     """Works until it is told to stop, by a signal or by its parent's end; the exit status."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
     quiet = IdleGate(Activity.inherited(int(sys.argv[1])))
     try:
         with Store.open() as store, Supervisor() as supervisor:
@@ -41,12 +42,6 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
-
-
-def _end_with_parent() -> None:
-    while os.read(0, 1):  # not sys.stdin, whose lock this thread would hold in the end
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

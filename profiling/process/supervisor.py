@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import selectors
+import multiprocessing
 import signal
 import subprocess
 import sys
@@ -19,23 +18,24 @@ from hetune.profiling.measure.bench import place_of
 from hetune.profiling.measure.candidate import Loss
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.record import GraphFacts, Stamp, Times, record
+from hetune.profiling.process.child import describe_end
 from hetune.profiling.process.heartbeat import MEND_ROOM, SETTING_UP, Heartbeat
-from hetune.profiling.process.messages import Json, Order, facts_from_json, measurement_from_json
+from hetune.profiling.process.messages import Message, Order, Refusal
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.units import Unit
 from hetune.variants.errors import WorkerError
 
 _COMMAND = (sys.executable, "-m", "hetune.profiling.process.worker")
 _LOOK_SECONDS = 0.2
-_LAST_WORDS = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """What a worker had at work when it was lost, and why that has no times."""
+    """The unit that was at work when something was lost, and why that has no times."""
 
     unit: int
     loss: Loss
+    with_process: bool = True
 
 
 class Supervisor(Closeable):
@@ -85,18 +85,18 @@ class Supervisor(Closeable):
         if units:
             place_of(units[0].problem.device)
         lost: dict[str, Loss] = {}
-        facts = GraphFacts()
         found: dict[str, Measurement] = {}
+        facts = GraphFacts()
         while left := [unit for unit in units if unit.variant not in lost]:
             variants = tuple(unit.variant for unit in left)
             order = Order(left[0].problem, variants, stamp, self.limits, self._seed)
-            answer = self._ask(order)
-            facts = answer.facts or facts
-            if answer.lost is None:
-                found = {m.variant: m for m in answer.measurements}
+            known, answer = self._ask(order)
+            facts = known or facts
+            if not isinstance(answer, _Lost):
+                found = {measurement.variant: measurement for measurement in answer}
                 break
-            failed = variants if answer.lost.unit == SETTING_UP else (variants[answer.lost.unit],)
-            lost |= dict.fromkeys(failed, answer.lost.loss)
+            failed = variants if answer.unit == SETTING_UP else (variants[answer.unit],)
+            lost |= dict.fromkeys(failed, answer.loss)
         return [
             found[unit.variant]
             if unit.variant in found
@@ -110,39 +110,30 @@ class Supervisor(Closeable):
             self._process.end()
             self._process = None
 
-    def _ask(self, order: Order) -> _Answer:
-        fresh = self._process is None
-        if self._process is None:
-            self._process = _Process(self._command, self._clock)
+    def _ask(self, order: Order) -> tuple[GraphFacts | None, list[Measurement] | _Lost]:
+        is_fresh = self._process is None
+        process = self._process = self._process or _Process(self._command, self._clock)
         try:
-            answer = self._process.ask(order, self._allowed, self.look)
+            facts, answer = process.ask(order, self._allowed, self.look)
         except BaseException:
             self.close()  # its answer would be taken for that to the next order
             raise
-        if answer.crashed:
-            begun, words = self._process.begun, answer.lost.loss.error if answer.lost else ""
+        if isinstance(answer, _Lost) and answer.with_process:
+            begun = process.begun
             self.close()
             self.restarts += 1
-            if not begun and fresh:
+            if not begun and is_fresh:
                 raise WorkerError(
-                    f"the process that measures does not start: {words}; mend that, or try "
-                    "`python -c 'import hetune.profiling.process.worker'`"
+                    f"the process that measures does not start: {answer.loss.error}; mend that, or "
+                    "try `python -c 'import hetune.profiling.process.worker'`"
                 )
             if not begun:  # it was lost while it had nothing to do
                 return self._ask(order)
-        return answer
+        return facts, answer
 
     def _allowed(self, unit: int) -> float:
         limits = self.limits
         return limits.setup_seconds if unit == SETTING_UP else limits.unit_seconds
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    facts: GraphFacts | None
-    measurements: tuple[Measurement, ...] = ()
-    lost: _Lost | None = None
-    crashed: bool = False
 
 
 class _Process:
@@ -154,28 +145,28 @@ class _Process:
 
     def __init__(self, command: Sequence[str], clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._steps = 0
         with contextlib.ExitStack() as undo:
             self._heartbeat = Heartbeat.create()
             undo.callback(self._heartbeat.close)
             try:
-                self._words: IO[bytes] = undo.enter_context(tempfile.TemporaryFile())
-                self._process = subprocess.Popen(  # noqa: S603
-                    [*command, str(self._heartbeat.descriptor)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=self._words,
-                    pass_fds=(self._heartbeat.descriptor,),
-                )
+                self._output: IO[bytes] = undo.enter_context(tempfile.TemporaryFile())
+                self._connection, theirs = multiprocessing.Pipe()
+                undo.enter_context(self._connection)
+                with theirs:
+                    descriptors = self._heartbeat.descriptor, theirs.fileno()
+                    self._process = subprocess.Popen(  # noqa: S603
+                        [*command, *map(str, descriptors)],
+                        stdin=subprocess.DEVNULL,
+                        stdout=self._output,
+                        stderr=self._output,
+                        pass_fds=descriptors,
+                    )
             except OSError as error:
                 raise WorkerError(
                     f"the process that measures cannot be started ({error}): {MEND_ROOM}"
                 ) from error
-            undo.pop_all()  # `end` closes them
-        self._selector = selectors.DefaultSelector()
-        assert self._process.stdout is not None
-        self._selector.register(self._process.stdout, selectors.EVENT_READ)
-        self._rest = b""
-        self._steps = 0
+            self._open = undo.pop_all()
 
     @property
     def begun(self) -> bool:
@@ -184,43 +175,30 @@ class _Process:
 
     def ask(
         self, order: Order, allowed: Callable[[int], float], look: Callable[[], None]
-    ) -> _Answer:
-        """Its answer to an order.
+    ) -> tuple[GraphFacts | None, list[Measurement] | _Lost]:
+        """Its answer to an order, and the facts of the graph if it came so far.
 
         Raises:
             WorkerError: It can compile nothing.
         """
         self._steps = self._heartbeat.read()[0]
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # `_receive` finds out what happened
-            self._process.stdin.write(f"{json.dumps(order.to_json())}\n".encode())
-            self._process.stdin.flush()
-        facts: GraphFacts | None = None
-        while True:
-            message = self._receive(allowed, look)
-            if isinstance(message, _Lost):
-                return _Answer(facts, lost=message, crashed=True)
-            if "graph" in message:
-                facts = facts_from_json(message["graph"])
-            elif "measurements" in message:
-                found = map(measurement_from_json, message["measurements"])
-                return _Answer(facts, tuple(found))
-            elif "refused" in message:
-                raise WorkerError(message["refused"])
-            else:
-                loss = Loss(Status(message["status"]), message["error"])
-                return _Answer(facts, lost=_Lost(SETTING_UP, loss))
+        with contextlib.suppress(OSError):  # `_receive` finds out what happened
+            self._connection.send(order)
+        facts = None
+        while isinstance(message := self._receive(allowed, look), GraphFacts):
+            facts = message
+        if isinstance(message, Refusal):
+            raise WorkerError(message.reason)
+        if isinstance(message, Loss):
+            return facts, _Lost(SETTING_UP, message, with_process=False)
+        return facts, message
 
-    def _receive(self, allowed: Callable[[int], float], look: Callable[[], None]) -> Json | _Lost:
-        """The next answer; waits as long as steps take less than what their unit is allowed."""
+    def _receive(
+        self, allowed: Callable[[int], float], look: Callable[[], None]
+    ) -> Message | _Lost:
+        """The next message; waits as long as steps take less than what their unit is allowed."""
         seen, since = self._heartbeat.read(), self._clock()
-        while b"\n" not in self._rest:
-            if self._selector.select(_LOOK_SECONDS):
-                assert self._process.stdout is not None
-                chunk = self._process.stdout.read1(1 << 20)  # type: ignore[attr-defined]
-                if not chunk:
-                    return self._death()
-                self._rest += chunk
+        while not self._connection.poll(_LOOK_SECONDS):
             look()
             beat = self._heartbeat.read()
             if beat != seen:
@@ -231,37 +209,23 @@ class _Process:
                     seen[1],
                     Loss(Status.TIMEOUT, f"{what} took longer than the limit of {limit:g} s"),
                 )
-        line, _, self._rest = self._rest.partition(b"\n")
-        answer: Json = json.loads(line)
-        return answer
+        try:
+            message: Message = self._connection.recv()
+        except (EOFError, OSError):
+            return self._death()
+        return message
 
     def end(self) -> None:
         """Kills it, if it still runs."""
         self._process.kill()
         self._process.wait()
-        self._selector.close()
-        for stream in (self._process.stdin, self._process.stdout, self._words):
-            assert stream is not None
-            with contextlib.suppress(BrokenPipeError):  # an order that nobody read
-                stream.close()
-        self._heartbeat.close()
+        self._open.close()
 
     def _death(self) -> _Lost:
-        code = self._process.wait()
+        status = self._process.wait()
         _, unit = self._heartbeat.read()
-        if code == -signal.SIGKILL:
-            message = "the process was killed, as the system does where memory runs out"
-            return _Lost(unit, Loss(Status.MEMORY, message))
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-        self._words.seek(0, 2)
-        self._words.seek(max(0, self._words.tell() - _LAST_WORDS))
-        words = self._words.read().decode(errors="replace").strip()
+        error = describe_end("the process", status, self._output)
         # Failed allocations end a process in the middle of native code.
-        status = Status.MEMORY if _ran_out_of_memory(words) else Status.FAILED
-        return _Lost(
-            unit, Loss(status, f"the process ended with {how}{': ' if words else ''}{words}")
-        )
-
-
-def _ran_out_of_memory(words: str) -> bool:
-    return any(sign in words for sign in ("MemoryError", "bad_alloc", "allocate memory"))
+        signs = ("MemoryError", "bad_alloc", "allocate memory")
+        is_memory = status == -signal.SIGKILL or any(sign in error for sign in signs)
+        return _Lost(unit, Loss(Status.MEMORY if is_memory else Status.FAILED, error))

@@ -1,21 +1,20 @@
 """The process that measures: problem after problem, until its parent goes away.
 
 Run by `hetune.profiling.process.supervisor` as ``python -m hetune.profiling.process.worker``, with
-a heartbeat's descriptor as its argument. Orders come in on the standard input and answers go out on the standard
-output, one JSON object to a line. Whatever goes wrong with a variant in a way that a process
-survives is in the answer; the parent sees the rest. Where nothing can be compiled, that is said
-instead: it is no result.
+the descriptors of a heartbeat and of a connection as its arguments. Whatever goes wrong with a
+variant in a way that a process survives is in the answer; the parent sees the rest.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from typing import Protocol
 
 from hetune.profiling.corpus import build
@@ -26,7 +25,7 @@ from hetune.profiling.measure.problem import SETUP, graph_facts, measure_problem
 from hetune.profiling.measure.record import Stamp
 from hetune.profiling.process.heartbeat import SETTING_UP, Heartbeat
 from hetune.profiling.process.memory_limit import lift_memory_limit, limit_memory
-from hetune.profiling.process.messages import Json, Order, facts_to_json, measurement_to_json
+from hetune.profiling.process.messages import Message, Order, Refusal
 from hetune.profiling.records import Measurement
 from hetune.profiling.units import GraphRecipe, ProblemSpec
 from hetune.variants.errors import (
@@ -73,7 +72,7 @@ class Worker:
     def __init__(
         self,
         heartbeat: Heartbeat,
-        send: Callable[[Json], None],
+        send: Callable[[Message], object],
         measure: MeasureFunction = measure_problem,
         bench_of: Callable[[Device], Bench] = bench_of,
     ) -> None:
@@ -99,20 +98,19 @@ class Worker:
             lift_memory_limit()
         try:
             graph = self._graph_of(order.problem.graph)
-            self._send({"graph": facts_to_json(graph_facts(graph))})
+            self._send(graph_facts(graph))
             found = self._measured(order, graph, bench)
         except WorkerError:
             raise
         # A kernel's own is its variant's result; a file may be there again.
         except (CompileError, RegistryError, SourceError) as error:
-            self._send({"refused": str(error)})
-            return
+            self._send(Refusal(str(error)))
         except Exception as error:  # whatever a problem raises is the result of its units
             loss = loss_of(error)
             bench.check()
-            self._send({"status": loss.status.value, "error": loss.error})
-            return
-        self._send({"measurements": [measurement_to_json(m) for m in found]})
+            self._send(loss)
+        else:
+            self._send(found)
 
     def _measured(self, order: Order, graph: HeteroGraph, bench: Bench) -> list[Measurement]:
         promoted = {v.id: v for v in promoted_for(order.problem)}
@@ -141,37 +139,31 @@ class Worker:
 
 
 def main(measure: MeasureFunction = measure_problem) -> None:
-    """Answers orders until the standard input ends; then the process ends at once."""
+    """Answers orders until the parent's end of the connection closes; then it ends at once."""
     for number in (signal.SIGINT, signal.SIGTERM):  # which may be meant for all processes
         signal.signal(number, signal.SIG_IGN)  # the parent decides when to stop
-    heartbeat = Heartbeat(int(sys.argv[1]))
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what libraries print is no answer
-
-    def send(answer: Json) -> None:
-        answers.write(f"{json.dumps(answer)}\n")
-        answers.flush()
-
-    worker = Worker(heartbeat, send, measure)
-    for line in _orders():
+    parent: Connection = Connection(int(sys.argv[2]))
+    worker = Worker(Heartbeat(int(sys.argv[1])), parent.send, measure)
+    for order in _orders(parent):
         try:
-            worker.answer(Order.from_json(json.loads(line)))
+            worker.answer(order)
         except HetuneError as error:  # the next process may have a GPU
             sys.exit(str(error))
 
 
-def _orders() -> Iterator[str]:
-    """Lines of the standard input, which is watched all the while: it ends with the parent."""
-    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+def _orders(parent: Connection) -> Iterator[Order]:
+    """The parent's, whose connection is watched all the while: it ends with the parent."""
+    orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
 
     def read() -> None:
-        for line in sys.stdin:
-            lines.put(line)
+        with suppress(EOFError, OSError):
+            while True:
+                orders.put(parent.recv())
         os._exit(0)  # a worker without a parent would only disturb the next one's measurements
 
     threading.Thread(target=read, daemon=True).start()
     while True:
-        yield lines.get()
+        yield orders.get()
 
 
 if __name__ == "__main__":

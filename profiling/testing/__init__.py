@@ -1,1 +1,1 @@
-"""What has several implementations is tested by one suite, which ships with the package."""
+"""Made-up machines, measurements, jobs and GPUs, for tests."""

@@ -26,7 +26,7 @@ from hetune.profiling.testing.records import MACHINE
 
 SECONDS = 120
 ENDS = (sys.executable, "-c", "import sys; sys.stderr.write('why\\n'); sys.exit(3)")
-STAYS = (sys.executable, "-c", "import sys; sys.stdin.read()")
+STAYS = (sys.executable, "-c", "import time; time.sleep(600)")
 
 
 @pytest.fixture

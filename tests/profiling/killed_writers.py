@@ -1,4 +1,4 @@
-"""Writers that are killed at random points: ``python -m hetune.profiling.testing.killed URL N``.
+"""Writers that are killed at random points: ``python killed_writers.py URL N``.
 
 A process of its own, for it forks: each writer adds batches and says so through a pipe once `add`
 has returned, until it is killed. After each kill the store must open, hold every batch that was
@@ -77,7 +77,7 @@ def main(url: str, kills: int, seed: int = 0) -> None:
     Raises:
         SystemExit: The store did not keep its word.
     """
-    draw = random.Random(seed)  # noqa: S311  no secret depends on it
+    draw = random.Random(seed)
     acknowledged: set[int] = set()
     following = 0
     for _ in range(kills):
