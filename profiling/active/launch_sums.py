@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetune.costmodel.data import Problem
 from hetune.costmodel.features.devices import Rates, features_of
 from hetune.costmodel.features.graph import graph_features
 from hetune.profiling.measure.problem import promoted_for
@@ -40,36 +38,17 @@ class LaunchSums:
 
     @classmethod
     def of(cls, spec: ProblemSpec, graph: HeteroGraph, machine: Rates) -> LaunchSums:
-        """The view of a problem on the graph that its recipe makes."""
+        """Those of a problem on the graph that its recipe makes."""
         variants, domain = promoted_for(spec), Domain(graph)
         table = CandidateTable.of(variants, domain.side)
         rows_on = table.rows_on(domain)
-        return _view(
+        rows_of = [rows_on[table.place_of[variant.id]] for variant in variants]
+        return cls(
             len(variants),
-            table.families,
-            table.columns(domain),
-            [rows_on[table.place_of[variant.id]] for variant in variants],
-            graph_features(graph),
-            machine,
-            spec.threads,
-        )
-
-    @classmethod
-    def of_measured(cls, problem: Problem, machine: Rates) -> LaunchSums:
-        """The view of a problem that was measured, whose times are not looked at."""
-        numbers: dict[tuple[str, tuple[float, ...]], int] = {}
-        rows_of = [
-            [numbers.setdefault((la.family, la.columns), len(numbers)) for la in candidate.launches]
-            for candidate in problem.candidates
-        ]
-        return _view(
-            len(problem.candidates),
-            [family for family, _ in numbers],
-            np.array([columns for _, columns in numbers]),
-            rows_of,
-            np.array(problem.graph_features),
-            machine,
-            problem.threads,
+            np.array(table.families),
+            *features_of(table.columns(domain), graph_features(graph), machine, spec.threads),
+            np.array([row for rows in rows_of for row in rows], np.int64),
+            np.repeat(np.arange(len(rows_of)), [len(rows) for rows in rows_of]),
         )
 
     def rows_of(self, variant: int) -> NDArray[np.int64]:
@@ -92,21 +71,3 @@ class LaunchSums:
         """Seconds of each variant, from those of each row and what starting a launch costs."""
         by_launch = by_row[self.rows] + launch_seconds
         return np.bincount(self.owners, by_launch, self.variants).astype(np.float64)
-
-
-def _view(
-    variants: int,
-    families: Sequence[str],
-    columns: NDArray[np.float64],
-    rows_of: Sequence[Sequence[int]],
-    features: NDArray[np.float64],
-    machine: Rates,
-    threads: int,
-) -> LaunchSums:
-    return LaunchSums(
-        variants,
-        np.array(families),
-        *features_of(columns, features, machine, threads),
-        np.array([row for rows in rows_of for row in rows], np.int64),
-        np.repeat(np.arange(len(rows_of)), [len(rows) for rows in rows_of]),
-    )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hetune.costmodel.features.devices import Rates, default_rates
 from hetune.costmodel.fingerprint import this_machine
 from hetune.profiling.active.launch_sums import LaunchSums
-from hetune.profiling.active.plan import Planner, batch
+from hetune.profiling.active.planner import Planner, batch
 from hetune.profiling.campaign.run import CampaignProgress, Records, run_units
 from hetune.profiling.corpus import build
 from hetune.profiling.measure.limits import Limits

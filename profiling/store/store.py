@@ -21,6 +21,7 @@ from hetune.profiling.store.connect import connect, find
 from hetune.profiling.store.engines import Shared, reaching, release
 from hetune.profiling.store.faults import explained
 from hetune.profiling.store.filters import Filters, limits_of
+from hetune.profiling.store.prepare import prepare
 from hetune.profiling.store.reading import DAMAGED, PAGE, good, records
 from hetune.profiling.store.rows import program_row, to_row
 from hetune.variants.errors import StoreError
@@ -101,7 +102,7 @@ class Store(Closeable):
                 reaching(address.url),
                 explained("open", address.place, address.secrets),
             ):
-                schema.prepare(shared.engine, address.place)
+                prepare(shared.engine, address.place)
         except BaseException:
             release(shared)
             raise

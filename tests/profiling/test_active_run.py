@@ -12,10 +12,10 @@ import pytest
 
 from hetune.costmodel.features.devices import default_rates, roofline_of
 from hetune.costmodel.fingerprint import this_machine
-from hetune.profiling.active import plan
+from hetune.profiling.active import planner
 from hetune.profiling.active import run as module
 from hetune.profiling.active.launch_sums import LaunchSums
-from hetune.profiling.active.plan import Planner
+from hetune.profiling.active.planner import Planner
 from hetune.profiling.active.run import run_active
 from hetune.profiling.campaign.run import CampaignProgress, run_units
 from hetune.profiling.corpus import build, recipe
@@ -34,6 +34,8 @@ from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.gpu_roofline import GpuModel
 from hetune.variants.runtime.roofline import MachineModel
 from hetune.variants.runtime.table import CandidateTable
+
+from ._launch_sums import of_measured
 
 LIMITS = Limits(most_rounds=7)
 MACHINE = MachineModel()
@@ -61,7 +63,7 @@ def supervisor():
 @pytest.fixture(autouse=True)
 def quick(monkeypatch, supervisor):
     """Small batches, and a process that is there already."""
-    monkeypatch.setattr(plan, "_FIRST", 8)
+    monkeypatch.setattr(planner, "_FIRST", 8)
     monkeypatch.setattr(module, "Supervisor", lambda limits, seed: nullcontext(supervisor))
 
 
@@ -181,7 +183,7 @@ def test_a_problem_of_a_gpu_looks_the_same_before_and_after_it_is_measured(store
     run_units(units_of(spec), "all", store, supervisor=Foretold())
     before = LaunchSums.of(spec, build(spec.graph), GpuModel())
     [problem] = problems(store, device="cuda")
-    after = LaunchSums.of_measured(problem, GpuModel())
+    after = of_measured(problem, GpuModel())
     order = [unit.variant for unit in units_of(spec)]
     places = [order.index(candidate.variant) for candidate in problem.candidates]
     np.testing.assert_allclose(
@@ -223,7 +225,7 @@ def test_a_problem_looks_the_same_before_and_after_it_is_measured(store, supervi
     run_units(units_of(spec), "all", store, supervisor=supervisor)
     before = LaunchSums.of(spec, build(spec.graph), MACHINE)
     [problem] = problems(store)
-    after = LaunchSums.of_measured(problem, MACHINE)
+    after = of_measured(problem, MACHINE)
     order = [unit.variant for unit in units_of(spec)]
     places = [order.index(candidate.variant) for candidate in problem.candidates]
     assert before.variants == after.variants == len(order)
