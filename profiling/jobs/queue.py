@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, func, select
 
 from hetune.profiling.campaign import Campaign, each_unit
 from hetune.profiling.jobs.database import Database, add_log_line, one_job, update_state
-from hetune.profiling.jobs.records import Job, JobProgress, JobUnit, LogLine, State
+from hetune.profiling.jobs.records import Job, JobProgress, LogLine, State
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.store.job_tables import jobs, log, units
 from hetune.profiling.store.rows import clean
@@ -185,17 +185,6 @@ class JobQueue:
             found = {State(state): count for state, count in connection.execute(wanted)}
         return {state: found.get(state, 0) for state in State}
 
-    def units(self, job: int) -> tuple[JobUnit, ...]:
-        """The units of a job, in the order in which they are measured.
-
-        Raises:
-            NotFoundError: There is no such job.
-        """
-        wanted = select(units).where(units.c.job == job).order_by(units.c.id)
-        with self._database.store.reading() as connection:
-            is_final = State(one_job(connection, job).state).is_final
-            return tuple(_unit(row, is_final) for row in connection.execute(wanted))
-
     def log(self, job: int, *, after: int = 0, limit: int = MOST_LISTED) -> tuple[LogLine, ...]:
         """What happened to a job, in order.
 
@@ -305,12 +294,6 @@ def _row(**values: Any) -> dict[str, Any]:
     }
 
 
-def _problem(facts: dict[str, Any]) -> str:
-    problem = ProblemSpec.from_dict(facts)
-    place = "" if problem.device == "cpu" else f", {problem.device}"
-    return f"{problem}, threads {problem.threads}{place}"
-
-
 def _job(connection: Connection, row: Row[Any]) -> Job:
     columns = (units.c.state, func.count(), func.sum(units.c.size))
     counted = select(*columns).where(units.c.job == row.id, units.c.is_training.is_(False))
@@ -339,21 +322,4 @@ def _job(connection: Connection, row: Row[Any]) -> Job:
         created=row.created,
         started=row.started,
         finished=row.finished,
-    )
-
-
-def _unit(row: Row[Any], is_final: bool) -> JobUnit:
-    state = State(row.state)
-    return JobUnit(
-        id=row.id,
-        problem="" if row.is_training else _problem(row.problem),
-        variants=row.size,
-        state=State.CANCELLED if is_final and not state.is_final else state,
-        attempt=row.attempt,
-        token=row.token,
-        owner=row.owner,
-        lease_expires=row.lease_expires,
-        heartbeat=row.heartbeat,
-        endings=row.endings,
-        error=row.error,
     )

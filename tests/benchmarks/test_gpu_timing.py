@@ -5,9 +5,9 @@ import time
 
 import pytest
 from _gpu_timing import OutOfTime, at_most, in_turns, peak_bytes, stopwatch, summary
+from tests.profiling._fake_gpu import FakeGpu
 
 from hetune.profiling.measure.stopwatch import CudaStopwatch, TimedRun, WallStopwatch
-from hetune.profiling.testing.fake_gpu import FakeGpu
 
 
 def test_candidates_take_turns_after_one_call_to_warm_up():

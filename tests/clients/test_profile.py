@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
+from tests.profiling._made_up import measurement
 
 from hetune.clients.cli import profile as command
 from hetune.costmodel.fingerprint import this_machine
@@ -15,7 +16,6 @@ from hetune.profiling.campaign.run import CampaignProgress
 from hetune.profiling.records import Status
 from hetune.profiling.store.problems import problems
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.records import measurement
 from hetune.variants.errors import StoreError
 
 CAMPAIGN = """

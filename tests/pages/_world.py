@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.costmodel._synthetic import problems
+from tests.profiling._made_up import MACHINE, measured
 from tests.service._serving import make_service, tiny_graph
 
 import hetune
@@ -13,8 +14,6 @@ from hetune.costmodel.shelf.best import packaged
 from hetune.costmodel.shelf.shelf import Shelf
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import TrainTask
-from hetune.profiling.testing.jobs import measured
-from hetune.profiling.testing.records import MACHINE
 from hetune.profiling.training.train import cards_folder
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.core.jobs.documents import JobRequest

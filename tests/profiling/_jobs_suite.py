@@ -17,16 +17,23 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from tests.profiling._made_up import (
+    MACHINE,
+    OTHER_MACHINE,
+    measured,
+    measurement,
+    some_units,
+    units_of_job,
+)
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import Job, Lease, MeasureTask, State, Trains, TrainTask
+from hetune.profiling.jobs.results import results
 from hetune.profiling.jobs.work_source import WorkSource
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.records import Status
 from hetune.profiling.store.store import AddedCounts, Store
-from hetune.profiling.testing.jobs import measured, some_units
-from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
 from hetune.variants.errors import (
     CampaignError,
     ConflictError,
@@ -79,8 +86,11 @@ class Bench:
         return self.queue.get(job.id).state
 
     def states(self, job: Job) -> list[State]:
-        """Where its units are."""
-        return [unit.state for unit in self.queue.units(job.id)]
+        """Where its units are, that of a training last."""
+        measured = [result.state for result in results(self.store, job.id)]
+        return measured + [
+            State(unit.state) for unit in units_of_job(self.queue, job.id) if unit.is_training
+        ]
 
     def log(self, job: Job) -> list[str]:
         """What happened to it."""
@@ -149,8 +159,7 @@ class JobsConformance:
             assert bench.queue.log(job.id, limit=2) == lines[:2]
             assert bench.queue.log_end(job.id, limit=2) == (lines[-2:], 4)
             assert bench.queue.log_end(job.id) == (lines, 0)
-            [unit, _] = bench.queue.units(job.id)
-            assert unit.problem == "attentive 32->64, 2 heads on g0, threads 4"
+            [unit, _] = units_of_job(bench.queue, job.id)
             assert unit.endings == {"ok": 2}
 
     def test_jobs_wait_in_line(self, url: str) -> None:
@@ -179,8 +188,8 @@ class JobsConformance:
             lease = bench.leases.claim("b", MACHINE.digest, devices=("cpu", "cuda"))
             assert lease is not None
             assert (lease.job, lease.work) == (job.id, MeasureTask(tuple(units), Limits()))
-            [shown] = bench.queue.units(job.id)
-            assert shown.problem == "attentive 32->64, 2 heads on g0, threads 4, cuda"
+            [shown] = units_of_job(bench.queue, job.id)
+            assert shown.problem["device"] == "cuda"
             bench.complete(lease)
             assert bench.state(job) is State.SUCCEEDED
             with pytest.raises(CampaignError, match="a cost model is for one"):
@@ -309,7 +318,7 @@ class JobsConformance:
             found = bench.queue.get(job.id)
             assert (found.state, found.error) == (State.FAILED, "bad luck 3\ufffd")
             assert found.progress.problems_failed == 1
-            ended = [State.FAILED, State.SUCCEEDED, State.CANCELLED]
+            ended = [State.FAILED, State.SUCCEEDED, State.QUEUED]  # the training never began
             assert bench.states(job) == ended[: 2 + self.trains]
             assert f"unit {unit} given up: bad luck 3\ufffd" in bench.log(job)
 
@@ -416,7 +425,7 @@ class JobsConformance:
                 lent = [unit for mine in pool.map(work, range(_WORKERS), workers) for unit in mine]
         with Store.open(url) as store:
             # Training is free once all others have ended: the last of them looks again.
-            assert sorted(lent) == sorted(unit.id for unit in JobQueue(store).units(job.id))
+            assert sorted(lent) == sorted(unit.id for unit in units_of_job(JobQueue(store), job.id))
             assert JobQueue(store).get(job.id).state is State.SUCCEEDED
             assert len(list(store.measurements())) == 24
 
@@ -481,7 +490,7 @@ class JobsConformance:
             one, two = measured(lease, status=Status.TIMEOUT)[0], measured(lease)[1]
             bench.leases.complete(lease, [one, two], MACHINE)
             assert bench.state(job) is State.SUCCEEDED
-            assert bench.queue.units(job.id)[0].endings == {"ok": 1, "timeout": 1}
+            assert units_of_job(bench.queue, job.id)[0].endings == {"ok": 1, "timeout": 1}
 
     def _writes_nothing(self, bench: Bench, lease: Lease, *, completed: bool = False) -> None:
         before = list(bench.store.measurements())
@@ -492,14 +501,14 @@ class JobsConformance:
         ]
         if not completed:
             calls.append(lambda: bench.complete(lease))
-        units, log = bench.queue.units(lease.job), bench.queue.log(lease.job)
+        units, log = units_of_job(bench.queue, lease.job), bench.queue.log(lease.job)
         for call in calls:
             with pytest.raises(
                 LeaseError, match=f"the lease of {lease.owner} on unit {lease.unit}"
             ):
                 call()
         assert list(bench.store.measurements()) == before
-        assert (bench.queue.units(lease.job), bench.queue.log(lease.job)) == (units, log)
+        assert (units_of_job(bench.queue, lease.job), bench.queue.log(lease.job)) == (units, log)
 
 
 class DatabaseConformance(JobsConformance):
@@ -509,7 +518,7 @@ class DatabaseConformance(JobsConformance):
         """Whatever its number."""
         with self.open(url) as bench:
             queue = bench.queue
-            calls = (queue.get, queue.units, queue.log, queue.log_end, queue.cancel)
+            calls = (queue.get, queue.log, queue.log_end, queue.cancel)
             for id in (0, -1, 7, 2**63, 2**80):
                 for call in calls:
                     with pytest.raises(NotFoundError, match=f"there is no profiling job {id}"):

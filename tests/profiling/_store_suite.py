@@ -17,12 +17,12 @@ from threading import Barrier
 from typing import Any
 
 from sqlalchemy import create_engine, text
+from tests.profiling._made_up import MACHINE, OTHER_MACHINE, OTHER_PROGRAM, measurement
 
 from hetune.profiling.records import LaunchRecord, Status
 from hetune.profiling.store.connect import find
 from hetune.profiling.store.prune import Prune, matching, remove
 from hetune.profiling.store.store import ALL, AddedCounts, Store, Tally
-from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, OTHER_PROGRAM, measurement
 from hetune.variants.errors import InputError, StoreError
 
 _KILLED = Path(__file__).with_name("killed_writers.py")

@@ -14,8 +14,9 @@ import sys
 import time
 from collections import Counter
 
+from _made_up import MACHINE, measurement
+
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.records import MACHINE, measurement
 
 _BATCH = 7
 _MOST_BATCHES = 5

@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from tests.profiling._made_up import MACHINE, some_units, units_of_job
 from tests.profiling.test_jobs_worker import Fake, units
 
 from hetune.profiling.jobs import background_thread
@@ -21,8 +22,6 @@ from hetune.profiling.jobs.worker_process import WorkerProcess
 from hetune.profiling.measure.record import Stamp
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.jobs import some_units
-from hetune.profiling.testing.records import MACHINE
 
 SECONDS = 120
 ENDS = (sys.executable, "-c", "import sys; sys.stderr.write('why\\n'); sys.exit(3)")
@@ -120,7 +119,7 @@ def test_a_problem_that_was_disturbed_is_measured_again(activity, tmp_path):
         assert len(fake.asked) == 3
         assert queue.get(job.id).state is State.SUCCEEDED
         assert len(list(store.measurements())) == 2
-        [unit] = queue.units(job.id)
+        [unit] = units_of_job(queue, job.id)
         assert unit.attempt == 1
         assert sum("the service computed meanwhile" in line.text for line in queue.log(job.id)) == 2
     assert stopped.waited == [1, 2, 4]

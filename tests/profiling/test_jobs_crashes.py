@@ -6,6 +6,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from tests.profiling._made_up import MACHINE, measurement, some_units, units_of_job
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
@@ -13,8 +14,6 @@ from hetune.profiling.jobs.records import State
 from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.jobs import some_units
-from hetune.profiling.testing.records import MACHINE, measurement
 from hetune.variants.errors import StoreError
 
 from ._server import own_server
@@ -87,7 +86,7 @@ def check(url, job):
     with Store.open(url) as store:
         queue = JobQueue(store)
         assert queue.get(job.id).state is State.SUCCEEDED
-        assert {unit.state for unit in queue.units(job.id)} == {State.SUCCEEDED}
+        assert {unit.state for unit in units_of_job(queue, job.id)} == {State.SUCCEEDED}
         found = sorted(m.unit for m in store.measurements())
         assert found == sorted(unit.key for unit in some_units(PROBLEMS))
 

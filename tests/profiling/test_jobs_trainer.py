@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from filelock import FileLock
+from tests.profiling._made_up import MACHINE, measured, some_units, units_of_job
 from tests.profiling.test_jobs_beside import until
 
 from hetune.profiling.jobs.leases import Leases
@@ -20,8 +21,6 @@ from hetune.profiling.jobs.train_main import answer
 from hetune.profiling.jobs.training_process import TrainingProcess
 from hetune.profiling.jobs.training_thread import TrainingThread
 from hetune.profiling.store.store import Store
-from hetune.profiling.testing.jobs import measured, some_units
-from hetune.profiling.testing.records import MACHINE
 from hetune.variants.errors import (
     FolderError,
     InputError,
@@ -181,7 +180,7 @@ def runs(pid):
 
 
 def training(queue, job):
-    return queue.units(job)[-1]
+    return units_of_job(queue, job)[-1]
 
 
 def is_final(queue, job):
@@ -207,7 +206,7 @@ def test_it_measures_nothing(queue, trainer, job):
     other = queue.submit_units("other", some_units(2), retrain=True).id
     with trainer(TRAINS):
         until(is_final(queue, job))
-    assert {unit.attempt for unit in queue.units(other)} == {0}
+    assert {unit.attempt for unit in units_of_job(queue, other)} == {0}
 
 
 def test_who_is_killed_is_followed_by_another_attempt(queue, job, trainer, tmp_path):

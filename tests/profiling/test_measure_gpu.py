@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 import torch
+from tests.profiling._fake_gpu import FakeGpu
 from torch import Tensor
 
 from hetune.profiling.corpus import build, recipe
@@ -23,7 +24,6 @@ from hetune.profiling.process.messages import Order
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.process.worker import Worker
 from hetune.profiling.records import Measurement, Status
-from hetune.profiling.testing.fake_gpu import FakeGpu
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.backends.base import Place, Runner
 from hetune.variants.backends.triton.ahead import triton_version

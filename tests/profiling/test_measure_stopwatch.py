@@ -1,9 +1,9 @@
 """What a run and its launches take, by clocks and events that a test makes up."""
 
 import pytest
+from tests.profiling._fake_gpu import FakeGpu
 
 from hetune.profiling.measure.stopwatch import Mark, TimedRun, WallStopwatch
-from hetune.profiling.testing.fake_gpu import FakeGpu
 
 
 def test_a_clock_times_a_run_and_what_is_between_its_marks():

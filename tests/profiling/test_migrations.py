@@ -13,6 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
+from tests.profiling._made_up import MACHINE, measured, measurement, some_units
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
@@ -27,8 +28,6 @@ from hetune.profiling.store.problems import select
 from hetune.profiling.store.rows import to_row
 from hetune.profiling.store.schema import metadata
 from hetune.profiling.store.store import AddedCounts, Store
-from hetune.profiling.testing.jobs import measured, some_units
-from hetune.profiling.testing.records import MACHINE, measurement
 from hetune.variants.errors import StoreError
 from hetune.variants.frontend.presets import LAYERS, preset_program
 from hetune.variants.program.labeled import LabeledProgram
@@ -162,7 +161,8 @@ class Migrations:
         Store.open(url).close()
         assert differences(url) == []
         after = tables(url)
-        assert before.pop("profiling_schema") and "profiling_schema" not in after
+        assert before.pop("profiling_schema")
+        assert "profiling_schema" not in after
         assert all(columns - NAMES <= after[name] for name, columns in before.items())
 
     def test_what_is_older_still_is_refused(self, url):

@@ -7,12 +7,12 @@ from dataclasses import asdict, fields, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.profiling._made_up import MACHINE, OTHER_MACHINE, measurement
 
 from hetune.profiling.records import Measurement, Status
 from hetune.profiling.store import parquet
 from hetune.profiling.store.parquet import export_parquet, import_parquet
 from hetune.profiling.store.store import ALL, AddedCounts, Store
-from hetune.profiling.testing.records import MACHINE, OTHER_MACHINE, measurement
 from hetune.variants.errors import StoreError
 
 

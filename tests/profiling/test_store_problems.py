@@ -9,6 +9,13 @@ from datetime import timedelta
 import numpy as np
 import pytest
 from tests.costmodel import _synthetic
+from tests.profiling._made_up import (
+    MACHINE,
+    OTHER_MACHINE,
+    OTHER_PROGRAM,
+    PROGRAM,
+    measurement,
+)
 
 from hetune.costmodel.data import CandidateSample, LaunchSample, Problem, count_graphs
 from hetune.costmodel.features.graph import NAMES
@@ -17,13 +24,6 @@ from hetune.profiling.records import PROTOCOLS, LaunchRecord, Measurement, Statu
 from hetune.profiling.store.problems import problems, select
 from hetune.profiling.store.store import ALL, Store
 from hetune.profiling.store.summary import standard_error
-from hetune.profiling.testing.records import (
-    MACHINE,
-    OTHER_MACHINE,
-    OTHER_PROGRAM,
-    PROGRAM,
-    measurement,
-)
 from hetune.variants.errors import StoreError
 from hetune.variants.frontend.presets import labeled_preset
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 
 import httpx
 import pytest
+from tests.profiling._made_up import MACHINE, PROGRAM, measured, some_units, units_of_job
 
 import hetune
 from hetune.clients.http import retries
@@ -18,8 +19,6 @@ from hetune.profiling.jobs.records import State
 from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.records import Status
 from hetune.profiling.store.store import AddedCounts
-from hetune.profiling.testing.jobs import measured, some_units
-from hetune.profiling.testing.records import MACHINE, PROGRAM
 from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.service.core.formats.documents import parse
 from hetune.service.core.jobs import work_leases as work
@@ -183,9 +182,9 @@ def test_graphs_of_files_are_not_lent(http, queue, tmp_path):
     job = queue.submit_units("mine", [*units, *some_units(1, start=130)])
     found = http.post(LEASES, json=CLAIM).json()
     assert found["problem"]["graph"]["name"] == "g130"
-    states = [unit.state for unit in queue.units(job.id)]
+    states = [unit.state for unit in units_of_job(queue, job.id)]
     assert states == [State.FAILED, State.FAILED, State.RUNNING]
-    assert "the graph is a file" in queue.units(job.id)[0].error
+    assert "the graph is a file" in units_of_job(queue, job.id)[0].error
 
 
 def test_a_worker_reads_no_file_that_a_service_names(service, queue, lender, monkeypatch):
@@ -298,7 +297,7 @@ def test_a_claim_whose_answer_is_lost_is_sent_again(url, queue):
     with HttpLeases(url, key="sesame", transport=network) as lender:
         lease = lender.claim("me", MACHINE.digest)
         assert (len(network.requests), lease.attempt) == (2, 1)
-        states = [unit.state for unit in queue.units(job.id)]
+        states = [unit.state for unit in units_of_job(queue, job.id)]
         assert states == [State.RUNNING, State.QUEUED]
         assert lender.claim("me", MACHINE.digest).unit != lease.unit
 

@@ -1,4 +1,4 @@
-"""Made-up machines and measurements."""
+"""Made-up machines, measurements and jobs; and the units of jobs, as the database has them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sqlalchemy import Row, select
+
 from hetune.costmodel.fingerprint import Fingerprint
+from hetune.profiling.jobs.queue import JobQueue
+from hetune.profiling.jobs.records import Lease, MeasureTask
 from hetune.profiling.records import PROTOCOLS, LaunchRecord, Measurement, Status
+from hetune.profiling.store import job_tables
+from hetune.profiling.units import GraphRecipe, ProblemSpec, Unit
 from hetune.variants.frontend.layers import rgat_program, rgcn_program
 from hetune.variants.program.labeled import LabeledProgram
 
@@ -80,3 +86,31 @@ def measurement(number: int = 0, **changes: Any) -> Measurement:
         measured_at=datetime(2026, 1, 2, 3, 4, 5, 678901, UTC) + timedelta(seconds=number),
     )
     return replace(found, **changes)
+
+
+def some_units(problems: int, variants: int = 2, start: int = 0) -> tuple[Unit, ...]:
+    """Made-up units: equal for equal arguments."""
+    found = []
+    for number in range(start, start + problems):
+        graph = GraphRecipe(f"g{number}", "hubs", "typed", (("nodes", 30), ("seed", number)))
+        problem = ProblemSpec(graph, PROGRAM, 4)
+        found += [Unit(problem, f"v{n}", f"plan{n}") for n in range(variants)]
+    return tuple(found)
+
+
+def measured(lease: Lease, **changes: Any) -> list[Measurement]:
+    """Made-up measurements of all that was lent."""
+    assert isinstance(lease.work, MeasureTask)
+    facts = {"machine": lease.machine, "campaign": lease.campaign, **changes}
+    return [
+        measurement(unit=unit.key, variant=unit.variant, plan=unit.plan, **facts)
+        for unit in lease.work.units
+    ]
+
+
+def units_of_job(queue: JobQueue, job: int) -> list[Row[Any]]:
+    """The rows of a job's units, in the order in which they are measured."""
+    table = job_tables.units
+    wanted = select(table).where(table.c.job == job).order_by(table.c.id)
+    with queue._database.store.reading() as connection:
+        return list(connection.execute(wanted))

@@ -1,1 +1,0 @@
-"""Made-up machines, measurements, jobs and GPUs, for tests."""
