@@ -17,6 +17,7 @@ from hetune.profiling.campaign.programs import programs_of
 from hetune.profiling.campaign.table import ConfigTable, is_count
 from hetune.profiling.corpus import recipe
 from hetune.profiling.corpus.options import Scalar
+from hetune.profiling.corpus.recipes import innermost
 from hetune.profiling.corpus.sources import digest_of
 from hetune.profiling.corpus.spanning import Spanning
 from hetune.profiling.measure.limits import Limits
@@ -163,10 +164,7 @@ def _located(
     options: dict[str, Scalar], kind: str, folder: Path | None, where: str
 ) -> dict[str, Scalar]:
     """Paths of files made absolute, with a digest of what they hold: other content, other units."""
-    prefix = ""
-    while kind == "subsample":
-        kind = str(options.get(f"{prefix}of"))
-        prefix += "of."
+    kind, prefix = innermost(kind, options)
     if kind != "file":
         return options
     if folder is None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import MISSING, fields
-from typing import Any, TypeGuard, TypeVar, get_args, get_type_hints
+from typing import Any, TypeGuard, TypeVar
 
+from hetune.profiling.corpus.options import read
 from hetune.variants.errors import CampaignError
 
 _Made = TypeVar("_Made")
@@ -69,23 +69,7 @@ class ConfigTable:
         if key not in self.data:
             return None
         inner = ConfigTable(self.data[key], f"{self.where}, {key}")
-        types, known = get_type_hints(kind), fields(kind)  # type: ignore[arg-type]
-        inner.check([field.name for field in known])
-        for field in known:
-            if field.default is MISSING and field.name not in inner.data:
-                raise CampaignError(f"{inner.where}: the key {field.name!r} is missing: give it")
-        for name, value in inner.data.items():
-            wanted = types[name]
-            kinds = get_args(wanted) or (wanted,)
-            if type(value) is int and float in kinds:
-                inner.data[name] = float(value)
-            elif type(value) not in kinds:
-                names = " or ".join(k.__name__ for k in kinds if k is not type(None))
-                raise inner.wrong(name, f"give one of type {names}")
-        try:
-            return kind(**inner.data)
-        except CampaignError as error:
-            raise CampaignError(f"{inner.where}: {error}") from error
+        return read(kind, inner.data, inner.where)
 
     def wrong(self, key: str, mend: str) -> CampaignError:
         """The error that a value is not of the right kind."""

@@ -472,13 +472,12 @@ def test_a_wrong_campaign_is_refused(data, message):
         ),
         (
             {"corpus": {"graphs": 3, "sizes": 2}},
-            "mine.toml, corpus: unknown key 'sizes'; known are graphs, least_edges, most_edges, "
-            "seed",
+            "mine.toml, corpus: no option 'sizes'; it takes graphs, least_edges, most_edges, seed",
         ),
-        ({"sample": {}}, "mine.toml, sample: the key 'per_graph' is missing: give it"),
+        ({"sample": {}}, "mine.toml, sample: the option 'per_graph' is missing: give it"),
         (
             {"limits": {"rounds": "many"}},
-            "mine.toml, limits: rounds is 'many': give one of type int",
+            "mine.toml, limits: rounds is 'many', of type str: give one of type int",
         ),
         (
             {"sample": {"per_graph": 0}},
