@@ -19,7 +19,7 @@ from typing import Any
 
 from hetune.costmodel.features.devices import known
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.profiling.jobs.retry import is_machine_fault, message_of
+from hetune.profiling.jobs.work_source import is_machine_fault, message_of
 from hetune.profiling.measure.limits import usable_memory
 from hetune.profiling.process.child import end_with_parent
 from hetune.profiling.process.memory_limit import limit_memory

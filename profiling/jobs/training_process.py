@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from hetune.profiling.jobs.retry import ProcessLostError
+from hetune.profiling.jobs.work_source import ProcessLostError
 from hetune.profiling.process.child import describe_end
 from hetune.variants.errors import ModelError, WorkerError
 from hetune.variants.kernel.device import Device

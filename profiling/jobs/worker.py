@@ -13,18 +13,19 @@ from typing import Protocol
 
 from hetune.costmodel.fingerprint import Fingerprint, this_machine
 from hetune.costmodel.version import code_version
-from hetune.profiling.jobs.idle import IdleGate, InterferenceError
+from hetune.profiling.jobs.activity import IdleGate, InterferenceError
 from hetune.profiling.jobs.leases import LEASE_SECONDS
 from hetune.profiling.jobs.records import Lease, MeasureTask, TrainTask
-from hetune.profiling.jobs.retry import (
+from hetune.profiling.jobs.work_source import (
     LONGEST_PAUSE_SECONDS,
+    UNAVAILABLE,
     ProcessLostError,
     Retry,
+    WorkSource,
     is_machine_fault,
     may_pass,
     message_of,
 )
-from hetune.profiling.jobs.work_source import UNAVAILABLE, WorkSource
 from hetune.profiling.measure.bench import devices_here
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.problem import units_of
@@ -53,25 +54,25 @@ class Measures(Protocol):
 class JobWorker:
     """Works on jobs, one unit at a time, and alone on its machine.
 
-    While it works, a thread says so to the lender. Cancelled jobs end with the problem that is
+    While it works, a thread says so to the source. Cancelled jobs end with the problem that is
     being measured: its measurements are kept.
 
     Args:
-        lender: Whom to ask for work; stays the caller's.
-        supervisor: Measures; stays the caller's. Not needed where the lender lends trainings only.
+        source: Where work comes from; stays the caller's.
+        supervisor: Measures; stays the caller's. Not needed where the source leases trainings only.
         train: Trains a cost model for a machine, by the digest of its fingerprint, and a device;
-            gives the model's id. Not needed where the lender lends no trainings.
+            gives the model's id. Not needed where the source leases no trainings.
         owner: Its name; by default the machine's, and the process's number.
         lock: A file that is locked while a unit is worked on; by default one of the user's.
         machine: What is measured on; by default this machine.
         heartbeat_seconds: How often it says that it lives.
-        quiet: Of the service whose machine it shares: it measures only while that does nothing.
+        idle: Of the service whose machine it shares: it measures only while that is idle.
         rest_seconds: How long it waits after a process that trains was lost, for each attempt.
     """
 
     def __init__(
         self,
-        lender: WorkSource,
+        source: WorkSource,
         supervisor: Measures | None = None,
         *,
         train: Callable[[str, Device], str] | None = None,
@@ -79,28 +80,28 @@ class JobWorker:
         lock: Path | None = None,
         machine: Fingerprint | None = None,
         heartbeat_seconds: float = LEASE_SECONDS / 4,
-        quiet: IdleGate | None = None,
+        idle: IdleGate | None = None,
         rest_seconds: float = 30.0,
     ) -> None:
-        self._lender, self._supervisor, self._train = lender, supervisor, train
+        self._source, self._supervisor, self._train = source, supervisor, train
         self._owner = owner or f"{platform.node()}:{os.getpid()}"
         self._lock = lock
         self._machine = machine or this_machine()
         self._heartbeat_seconds = heartbeat_seconds
-        self._quiet = quiet
+        self._idle = idle
         self._rest_seconds = rest_seconds
-        self._patience = Retry(threading.Event().wait)
+        self._retry = Retry(threading.Event().wait)
         self._trouble: HetuneError | None = None
         self._rest = 0.0
-        if quiet is not None and supervisor is not None:
-            supervisor.look = quiet.check
+        if idle is not None and supervisor is not None:
+            supervisor.look = idle.check
 
     def step(self, *, wait: bool = False) -> bool:
         """Works on one unit, if there is one and nobody else on this machine measures or asks.
 
         What a problem of the unit raises is the unit's failure, and not raised here. Where the
         machine is at fault, or Ctrl-C ends it, the unit is given back, which is no attempt. What
-        was measured is kept while the lender is away, and given to it later.
+        was measured is kept while the source is away, and given to it later.
 
         Args:
             wait: Wait until nobody else does.
@@ -116,7 +117,7 @@ class JobWorker:
             if not is_alone:
                 return False
             devices = devices_here()
-            lease = self._lender.claim(self._owner, self._machine.digest, devices=devices)
+            lease = self._source.claim(self._owner, self._machine.digest, devices=devices)
             if lease is None:
                 return False
             self._work_on(lease)
@@ -129,24 +130,24 @@ class JobWorker:
         until_idle: bool = False,
         poll_seconds: float = 1.0,
     ) -> None:
-        """Works until it is told to stop; a lender that is away is waited for.
+        """Works until it is told to stop; a source that is away is waited for.
 
         After a fault of the machine, such as a full disk, it waits, too, up to a minute.
 
         Args:
             stopped: Waits so many seconds, or less; whether to stop (`threading.Event.wait`).
-            until_idle: Stop, too, when there is nothing to do; then a lender that is away is an
+            until_idle: Stop, too, when there is nothing to do; then a source that is away is an
                 error, and so is a fault of the machine.
             poll_seconds: How long to wait when there is nothing to do.
 
         Raises:
-            HetuneError: The lender does not lend to this worker, or it is away, or the machine
+            HetuneError: The source does not lease to this worker, or it is away, or the machine
                 cannot do the work, and the worker works until idle.
         """
-        self._patience.stopped = stopped
+        self._retry.stopped = stopped
         troubles = 0
         while not stopped(0):
-            if self._quiet is not None and not self._quiet.wait(stopped):
+            if self._idle is not None and not self._idle.wait(stopped):
                 return
             pause, self._trouble = poll_seconds, None
             try:
@@ -176,14 +177,14 @@ class JobWorker:
                     self._give(
                         lease,
                         f"{len(found)} measurements",
-                        lambda: self._lender.complete(lease, found, self._machine),
+                        lambda: self._source.complete(lease, found, self._machine),
                     )
                 else:
                     model = self._trained(lease, lease.work)
                     self._give(
                         lease,
                         f"the cost model {model}",
-                        lambda: self._lender.complete_training(lease, model),
+                        lambda: self._source.complete_training(lease, model),
                     )
         except LeaseError as error:
             _log.warning("%s", error)
@@ -193,7 +194,7 @@ class JobWorker:
             self._went_wrong(lease, error)
         except BaseException:
             try:
-                self._lender.release(lease)
+                self._source.release(lease)
             except (LeaseError, *UNAVAILABLE) as error:
                 _log.warning("%s: it is lent again when its lease is over (%s)", _of(lease), error)
             raise
@@ -218,13 +219,13 @@ class JobWorker:
             self._fail(lease, text, final=False)
 
     def _give(self, lease: Lease, what: str, do: Callable[[], object]) -> None:
-        """Gives the lender what came of a unit, however long that is away.
+        """Gives the source what came of a unit, however long that is away.
 
         Raises:
             LeaseError: The lease has ended.
         """
         try:
-            self._patience(do, f"{what} of {_of(lease)} are kept")
+            self._retry(do, f"{what} of {_of(lease)} are kept")
         except LeaseError:
             raise
         except BaseException as error:
@@ -245,15 +246,15 @@ class JobWorker:
             )
         self._supervisor.limits = work.limits
         stamp = Stamp(lease.campaign, lease.machine, code_version())
-        if self._quiet is None:
+        if self._idle is None:
             return self._supervisor.measure(wanted, stamp)
         try:
             found = self._supervisor.measure(wanted, stamp)
-            self._quiet.check()
+            self._idle.check()
         except InterferenceError:
-            self._quiet.ended(disturbed=True)
+            self._idle.ended(disturbed=True)
             raise
-        self._quiet.ended(disturbed=False)
+        self._idle.ended(disturbed=False)
         return found
 
     def _trained(self, lease: Lease, work: TrainTask) -> str:
@@ -263,13 +264,13 @@ class JobWorker:
 
     def _fail(self, lease: Lease, error: str, *, final: bool) -> None:
         with suppress(LeaseError):
-            self._patience(
-                lambda: self._lender.fail(lease, error, final=final), f"{_of(lease)} has failed"
+            self._retry(
+                lambda: self._source.fail(lease, error, final=final), f"{_of(lease)} has failed"
             )
 
     def _release(self, lease: Lease, why: str) -> None:
         with suppress(LeaseError):
-            self._patience(lambda: self._lender.release(lease, why), f"{_of(lease)} is given back")
+            self._retry(lambda: self._source.release(lease, why), f"{_of(lease)} is given back")
 
     @contextmanager
     def _alive(self, lease: Lease) -> Iterator[None]:
@@ -279,7 +280,7 @@ class JobWorker:
         def beat() -> None:
             while not over.wait(self._heartbeat_seconds):
                 try:
-                    self._lender.heartbeat(lease)
+                    self._source.heartbeat(lease)
                 except LeaseError:
                     return
                 except HetuneError as error:

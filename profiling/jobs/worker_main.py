@@ -12,8 +12,7 @@ import signal
 import sys
 import threading
 
-from hetune.profiling.jobs.activity import Activity
-from hetune.profiling.jobs.idle import IdleGate
+from hetune.profiling.jobs.activity import Activity, IdleGate
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import Trains
 from hetune.profiling.jobs.training_process import TrainingProcess
@@ -29,12 +28,12 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     end_with_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
-    quiet = IdleGate(Activity.inherited(int(sys.argv[1])))
+    idle = IdleGate(Activity.inherited(int(sys.argv[1])))
     try:
         with Store.open() as store, Supervisor() as supervisor:
             # Also for machines whose workers come over HTTP, and see neither store nor shelf.
-            lender = Leases(store, trains=Trains.ALL)
-            worker = JobWorker(lender, supervisor, train=TrainingProcess(), quiet=quiet)
+            leases = Leases(store, trains=Trains.ALL)
+            worker = JobWorker(leases, supervisor, train=TrainingProcess(), idle=idle)
             worker.run(threading.Event().wait)
     except KeyboardInterrupt:
         return 0

@@ -1,4 +1,4 @@
-"""The worker beside a service: quiet, disturbed, started again, and never left behind."""
+"""The worker beside a service: idle, disturbed, started again, and never left behind."""
 
 import os
 import signal
@@ -12,8 +12,7 @@ from tests.profiling._made_up import MACHINE, some_units, units_of_job
 from tests.profiling.test_jobs_worker import Fake, units
 
 from hetune.profiling.jobs import background_thread
-from hetune.profiling.jobs.activity import Activity
-from hetune.profiling.jobs.idle import IdleGate, InterferenceError
+from hetune.profiling.jobs.activity import Activity, IdleGate, InterferenceError
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import State
@@ -73,30 +72,30 @@ def test_what_is_done_can_be_seen_by_another(activity):
 
 
 def test_quiet_is_waited_for(activity):
-    quiet = IdleGate(activity, seconds=1)
+    idle = IdleGate(activity, seconds=1)
 
     def compute():
         with activity.marked():
             pass
 
     stopped = waiting(compute, nothing)
-    assert quiet.wait(stopped)
+    assert idle.wait(stopped)
     assert stopped.waited == [1, 1]
-    quiet.check()
+    idle.check()
     # It lasts: nobody has to wait again.
-    assert quiet.wait(waiting())
+    assert idle.wait(waiting())
     with activity.marked():
         with pytest.raises(InterferenceError):
-            quiet.check()
-        assert not quiet.wait(waiting(nothing, nothing))
+            idle.check()
+        assert not idle.wait(waiting(nothing, nothing))
 
 
 def test_who_is_disturbed_waits_twice_as_long(activity):
-    quiet = IdleGate(activity, seconds=1, most=3)
+    idle = IdleGate(activity, seconds=1, most=3)
     found = []
     for disturbed in (True, True, True, False):
-        quiet.ended(disturbed=disturbed)
-        found.append(quiet.seconds)
+        idle.ended(disturbed=disturbed)
+        found.append(idle.seconds)
     assert found == [2, 3, 3, 1]
 
 
@@ -111,8 +110,8 @@ def test_a_problem_that_was_disturbed_is_measured_again(activity, tmp_path):
     with Store.open(tmp_path / "store.db") as store:
         queue = JobQueue(store)
         job = queue.submit_units("mine", units())
-        quiet, lock = IdleGate(activity, seconds=1), tmp_path / "lock"
-        worker = JobWorker(Leases(store), fake, lock=lock, machine=MACHINE, quiet=quiet)
+        idle, lock = IdleGate(activity, seconds=1), tmp_path / "lock"
+        worker = JobWorker(Leases(store), fake, lock=lock, machine=MACHINE, idle=idle)
         fake.meanwhile = lambda: turns and disturb()
         stopped = waiting(*[nothing] * 20)
         worker.run(lambda seconds: stopped(seconds) if seconds else False, until_idle=True)

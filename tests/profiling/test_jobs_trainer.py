@@ -16,10 +16,10 @@ from tests.profiling.test_jobs_beside import until
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import State, Trains
-from hetune.profiling.jobs.retry import ProcessLostError
 from hetune.profiling.jobs.train_main import answer
 from hetune.profiling.jobs.training_process import TrainingProcess
 from hetune.profiling.jobs.training_thread import TrainingThread
+from hetune.profiling.jobs.work_source import ProcessLostError
 from hetune.profiling.store.store import Store
 from hetune.variants.errors import (
     FolderError,
