@@ -42,8 +42,8 @@ def measure_all(
                 break
             name = f"{spec}"
             bar.update(task, description=name)
-            report = run_units(units, campaign, store, supervisor=supervisor)
-            lost = {str(k): n for k, n in report.measured.items() if k != "ok"}
+            endings = run_units(units, campaign, store, supervisor=supervisor)
+            lost = {str(k): n for k, n in endings.items() if k != "ok"}
             if lost:
                 bar.console.print(f"{name}: {lost}")
             bar.advance(task)

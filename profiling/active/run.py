@@ -104,8 +104,8 @@ def run_active(
                 chosen = planner.next(measured_so_far, there, left, count)
             # In the order of views, so that a graph is made once in a batch.
             next_units = [offered[view][place] for view, place in sorted(chosen)]
-            report = run_units(next_units, name, records, progress=tell, supervisor=supervisor)
-            measured += sum(report.measured.values())
+            endings = run_units(next_units, name, records, progress=tell, supervisor=supervisor)
+            measured += endings.total()
             known = wanted.keys() & records.done(digest)
             done = min(len(known), total)
             tell(CampaignProgress(0, total, None, next_units[-1].problem))  # others measure, too

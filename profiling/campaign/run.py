@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,9 +12,7 @@ from typing import Protocol
 from hetune.costmodel.fingerprint import Fingerprint, this_machine
 from hetune.costmodel.version import code_version
 from hetune.profiling.measure.limits import Limits
-from hetune.profiling.measure.problem import units_of
 from hetune.profiling.measure.record import Stamp
-from hetune.profiling.measure.rounds import DRIFT
 from hetune.profiling.measuring_lock import measuring_lock
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.records import Measurement, Status
@@ -51,46 +49,6 @@ class CampaignProgress:
     problem: ProblemSpec | None
 
 
-@dataclass(frozen=True, slots=True)
-class UnitsReport:
-    """What a run of a campaign did.
-
-    Attributes:
-        total: Units of the campaign.
-        known: Those that the store had already, or got meanwhile from another campaign.
-        measured: Those that were measured now, by how that ended.
-        drifted: How many of those have times although the machine was not steady.
-        restarts: How many worker processes were lost.
-        seconds: How long it took.
-    """
-
-    total: int
-    known: int
-    measured: Mapping[Status, int]
-    drifted: int
-    restarts: int
-    seconds: float
-
-
-def run_campaign(
-    problems: Iterable[ProblemSpec],
-    name: str,
-    store: Records,
-    *,
-    limits: Limits | None = None,
-    seed: int = 0,
-    progress: Callable[[CampaignProgress], None] = lambda progress: None,
-) -> UnitsReport:
-    """Measures all variants of problems on this machine; see `run_units`.
-
-    Raises:
-        InputError: A problem has no such layer, or a width does not divide into its heads.
-        StoreError, WorkerError: As `run_units`.
-    """
-    units = [unit for problem in problems for unit in units_of(problem)]
-    return run_units(units, name, store, limits=limits, seed=seed, progress=progress)
-
-
 def run_units(
     units: Iterable[Unit],
     name: str,
@@ -101,7 +59,7 @@ def run_units(
     progress: Callable[[CampaignProgress], None] = lambda progress: None,
     supervisor: Supervisor | None = None,
     lock: Path | None = None,
-) -> UnitsReport:
+) -> Counter[Status]:
     """Measures the units that the store does not have of this machine.
 
     Units of a problem are measured together, and stored together: whoever is interrupted loses at
@@ -118,6 +76,9 @@ def run_units(
         supervisor: Keeps a worker for several calls; one of its own if None.
         lock: A file that is locked while a problem is measured; by default one of the user's.
 
+    Returns:
+        How many units were measured now, by how that ended.
+
     Raises:
         StoreError: The store fails; what was stored before stays.
         WorkerError: The lock cannot be taken, no process starts, or nothing can be compiled.
@@ -125,7 +86,7 @@ def run_units(
     if supervisor is None:
         with Supervisor(limits, seed=seed) as own:
             return run_units(units, name, store, progress=progress, supervisor=own, lock=lock)
-    start, restarts = time.monotonic(), supervisor.restarts
+    start = time.monotonic()
     fingerprint = this_machine()
     stamp = Stamp(name, fingerprint.digest, code_version())
     wanted = {unit.key: unit for unit in units}
@@ -133,7 +94,6 @@ def run_units(
     total = len(wanted)
     progress(CampaignProgress(len(known), total, None, None))
     endings: Counter[Status] = Counter()
-    drifted = 0
     for problem, members in by_problem(u for key, u in wanted.items() if key not in known):
         with measuring_lock(lock):
             stored = store.done(fingerprint.digest)
@@ -143,20 +103,12 @@ def run_units(
                 store.add(found, fingerprint)
         done = len(wanted.keys() & stored) + len(found)  # others measure, too
         endings.update(measurement.status for measurement in found)
-        drifted += sum(measurement.drift > DRIFT for measurement in found)
         measured = endings.total()
         pace = (time.monotonic() - start) / measured if measured else None
         progress(
             CampaignProgress(done, total, None if pace is None else pace * (total - done), problem)
         )
-    return UnitsReport(
-        total,
-        total - endings.total(),
-        dict(endings),
-        drifted,
-        supervisor.restarts - restarts,
-        time.monotonic() - start,
-    )
+    return endings
 
 
 def by_problem(units: Iterable[Unit]) -> list[tuple[ProblemSpec, list[Unit]]]:
