@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from dataclasses import dataclass
 import torch
 
 from hetune.profiling.calibrate import gpu_probes
-from hetune.profiling.calibrate.probes import ROW_BYTES, Probe
-from hetune.profiling.measure.rounds import take_rounds
+from hetune.profiling.calibrate.probes import ROW_BYTES
+from hetune.profiling.calibrate.timing import time_probes
 from hetune.profiling.measure.stopwatch import CudaStopwatch, Stopwatch
 from hetune.variants.runtime.gpu_roofline import GpuModel
 from hetune.variants.runtime.replay import CudaRecorder, Recorder
@@ -82,7 +81,7 @@ def measure_gpu(
         recorder: Records kernels to be replayed; CUDA graphs if None.
         sizes: How much is done.
         rounds: How often everything is timed.
-        progress: Called with how many runs are done, and how many there are.
+        progress: Called with how many rounds are done, and how many there are.
 
     Raises:
         CompileError: The kernel that picks rows cannot be compiled.
@@ -104,7 +103,7 @@ def measure_gpu(
             probes["replay"] = gpu_probes.replayed(device, recorder or CudaRecorder())
         except RuntimeError as error:
             _log.warning("kernels cannot be replayed as a CUDA graph here: %s", error)
-        return gpu_of(_seconds(probes, watch, rounds, progress), card)
+        return gpu_of(time_probes(probes, rounds, progress=progress, watch=watch), card)
 
 
 def gpu_of(seconds: Mapping[str, float], card: GpuProperties) -> GpuModel:
@@ -125,35 +124,6 @@ def gpu_of(seconds: Mapping[str, float], card: GpuProperties) -> GpuModel:
         node_seconds=min(seconds.get("replay", math.inf), seconds["start"]),
         programs=card.multiprocessors * _PROGRAMS_PER_MULTIPROCESSOR,
     )
-
-
-def _seconds(
-    probes: Mapping[str, Probe],
-    watch: Stopwatch,
-    rounds: int,
-    progress: Callable[[int, int], None],
-) -> dict[str, float]:
-    """Median seconds for each unit of every probe."""
-    told = 0
-    total = rounds * len(probes)
-
-    def tell(name: str) -> None:
-        nonlocal told
-        progress(told, total)
-        told += 1
-
-    for probe in probes.values():
-        probe.run()
-    samplers = {name: _sampler(probe, watch) for name, probe in probes.items()}
-    taken = take_rounds(samplers, rounds, progress=tell)
-    progress(total, total)
-    return {
-        name: statistics.median(taken.samples[name]) / probe.units for name, probe in probes.items()
-    }
-
-
-def _sampler(probe: Probe, watch: Stopwatch) -> Callable[[], float]:
-    return lambda: watch.time(lambda mark: probe.run())[1].seconds
 
 
 @contextmanager

@@ -99,7 +99,7 @@ def test_a_card_is_measured():
     finally:
         torch.set_float32_matmul_precision(before)
     assert (watch.runs, watch.precisions) == (10, {"highest"})
-    assert told == [(done, 10) for done in range(11)]
+    assert told == [(1, 2), (2, 2)]
     assert found.matrix_flops == pytest.approx(UNITS["product"] / 1e-3)
     assert found.memory_rate == pytest.approx(UNITS["copy"] / 1e-3)
     assert found.cache_rate == pytest.approx(UNITS["pick"] / 1e-3)
