@@ -88,9 +88,9 @@ class InterferenceError(Exception):
 
 
 class IdleGate:
-    """A service's quiet: waits for it, and notices its end.
+    """Lets a worker measure while a service is idle.
 
-    Each time that it ends while something is measured, twice as long a quiet is waited for the
+    Each time that the service begins to compute meanwhile, it has to be idle for twice as long the
     next time, up to a limit: a service that is never idle is not disturbed all the time.
 
     Args:
@@ -117,7 +117,7 @@ class IdleGate:
             stopped: Waits so many seconds, or less; whether to stop.
 
         Returns:
-            Whether it became quiet; else it was stopped.
+            Whether the service became idle; else it was stopped.
         """
         while True:
             seen = self._activity.read()
@@ -130,14 +130,25 @@ class IdleGate:
                 return True
 
     def check(self) -> None:
-        """To be called while something is measured, and after it.
+        """To be called while something is measured.
 
         Raises:
-            InterferenceError: The quiet that was waited for is over.
+            InterferenceError: The service is not idle any more.
         """
         if self._activity.read() != self._since:
             raise InterferenceError
 
-    def ended(self, *, disturbed: bool) -> None:
-        """How measuring ended."""
-        self.seconds = min(2 * self.seconds, self._most) if disturbed else self._least
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Something is measured while it lasts.
+
+        Raises:
+            InterferenceError: The service was not idle all the while.
+        """
+        try:
+            yield
+            self.check()
+        except InterferenceError:
+            self.seconds = min(2 * self.seconds, self._most)
+            raise
+        self.seconds = self._least

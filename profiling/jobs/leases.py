@@ -99,7 +99,7 @@ class Leases:
         owner = clean(owner)
         while True:
             with self._asking(alone=key is not None) as (connection, now):
-                if key is not None and (lent := self._lent_under(connection, key, now)):
+                if key is not None and (lent := self._leased_under(connection, key, now)):
                     return lent
                 unit = connection.execute(claimable(machine, devices, self._trains, now)).first()
                 if unit is None:
@@ -113,7 +113,7 @@ class Leases:
                     continue
                 if job.cancel_requested:
                     continue
-                return self._lent(connection, unit, job, now, owner, machine, key)
+                return self._leased(connection, unit, job, now, owner, machine, key)
 
     def find(self, unit: int, token: int) -> Lease:
         """The lease that was given so, for who has its numbers only; it may have ended since.
@@ -246,7 +246,7 @@ class Leases:
     @contextmanager
     def _asking(self, *, alone: bool) -> Iterator[tuple[Connection, datetime]]:
         """A transaction, and its time; outages are noticed."""
-        with self._outage.noted():
+        with self._outage.watched():
             self._outage.end(self._database)
             with self._database.transaction(alone=alone) as connection:
                 now = self._database.now(connection)
@@ -274,7 +274,7 @@ class Leases:
                 raise ended(lease)
             yield connection, unit, now
 
-    def _lent(
+    def _leased(
         self,
         connection: Connection,
         unit: Row[Any],
@@ -306,7 +306,7 @@ class Leases:
         )
         return self._lease(connection, row, one_job(connection, job.id))
 
-    def _lent_under(self, connection: Connection, key: str, now: datetime) -> Lease | None:
+    def _leased_under(self, connection: Connection, key: str, now: datetime) -> Lease | None:
         """The lease that was given under a key, if it holds."""
         running = and_(units.c.state == State.RUNNING.value, units.c.lease_expires > now)
         wanted = select(units).where(units.c.claim_key == key, running)

@@ -25,7 +25,7 @@ class Outage:
         self._is_away = False
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
+    def watched(self) -> Iterator[None]:
         """Notes that the database fails in the block."""
         try:
             yield

@@ -117,7 +117,12 @@ class JobQueue:
         if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):
             raise CampaignError("take an idempotency key of 1 to 200 visible ASCII characters")
         digest = _digest([campaign, asdict(limits), retrain, machine], keys)
-        rows = _rows(members, retrain)
+        rows: list[dict[str, Any]] = [
+            {"is_training": False, "problem": asdict(p), "variants": found, "size": len(found)}
+            for p, found in members.items()
+        ]
+        if retrain:
+            rows.append({"is_training": True, "problem": None, "variants": [], "size": 0})
         with self._database.transaction(alone=True) as connection:
             known = None
             if idempotency_key is not None:
@@ -140,9 +145,6 @@ class JobQueue:
                     "retrain": retrain,
                     "machine": machine,
                     "idempotency_key": idempotency_key,
-                    "state": State.QUEUED.value,
-                    "cancel_requested": False,
-                    "error": "",
                     "created": now,
                 },
             ).scalar_one()
@@ -263,35 +265,8 @@ def _digest(facts: list[Any], keys: Iterable[str]) -> str:
     return found.hexdigest()
 
 
-def _rows(wanted: _Members, retrain: bool) -> list[dict[str, Any]]:
-    """The rows of a job's units."""
-    found = [
-        _row(
-            is_training=False,
-            problem=asdict(problem),
-            variants=members,
-            size=len(members),
-        )
-        for problem, members in wanted.items()
-    ]
-    return [*found, _row(is_training=True, problem=None, variants=[], size=0)] if retrain else found
-
-
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _row(**values: Any) -> dict[str, Any]:
-    return {
-        **values,
-        "state": State.QUEUED.value,
-        "attempt": 0,
-        "token": 0,
-        "owner": "",
-        "machine": "",
-        "endings": {},
-        "error": "",
-    }
 
 
 def _job(connection: Connection, row: Row[Any]) -> Job:

@@ -7,7 +7,7 @@ import os
 import platform
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -246,16 +246,8 @@ class JobWorker:
             )
         self._supervisor.limits = work.limits
         stamp = Stamp(lease.campaign, lease.machine, code_version())
-        if self._idle is None:
+        with self._idle.measuring() if self._idle else nullcontext():
             return self._supervisor.measure(wanted, stamp)
-        try:
-            found = self._supervisor.measure(wanted, stamp)
-            self._idle.check()
-        except InterferenceError:
-            self._idle.ended(disturbed=True)
-            raise
-        self._idle.ended(disturbed=False)
-        return found
 
     def _trained(self, lease: Lease, work: TrainTask) -> str:
         if self._train is None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 
 import pytest
 from tests.profiling._made_up import MACHINE, some_units, units_of_job
@@ -94,7 +95,11 @@ def test_who_is_disturbed_waits_twice_as_long(activity):
     idle = IdleGate(activity, seconds=1, most=3)
     found = []
     for disturbed in (True, True, True, False):
-        idle.ended(disturbed=disturbed)
+        assert idle.wait(waiting(nothing))
+        with nullcontext() if not disturbed else pytest.raises(InterferenceError), idle.measuring():
+            if disturbed:
+                with activity.marked():
+                    pass
         found.append(idle.seconds)
     assert found == [2, 3, 3, 1]
 
