@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-from hetune.profiling.campaign.table import ConfigTable, is_count
+from hetune.profiling.campaign.config_table import ConfigTable, is_count
 from hetune.variants.errors import CampaignError, InputError, ProgramError
 from hetune.variants.frontend.presets import KERNELS, LAYERS, PRESETS, labeled_preset
 from hetune.variants.program.labeled import LabeledProgram

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from hetune.profiling.campaign.campaign import Campaign, Sample
+from hetune.profiling.campaign.config_table import ConfigTable, is_count
 from hetune.profiling.campaign.programs import programs_of
-from hetune.profiling.campaign.table import ConfigTable, is_count
 from hetune.profiling.corpus import recipe
 from hetune.profiling.corpus.options import Scalar
 from hetune.profiling.corpus.recipes import innermost

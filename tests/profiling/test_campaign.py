@@ -25,7 +25,7 @@ from hetune.profiling.campaign import (
     units,
     units_seconds,
 )
-from hetune.profiling.campaign.cost import affordable_variants, least_variants, problem_seconds
+from hetune.profiling.campaign.estimate import affordable_variants, least_variants, problem_seconds
 from hetune.profiling.corpus import FAMILIES, build, recipe, size_of
 from hetune.profiling.jobs.queue import _digest
 from hetune.profiling.measure.limits import Limits
