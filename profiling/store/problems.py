@@ -63,11 +63,10 @@ def problems(
     *,
     device: Device = "cpu",
     programs: Collection[LabeledProgram] = (),
-    protocol: int | None = None,
     share: float = TIME,
 ) -> tuple[Problem, ...]:
     """The problems of `select`, whose remarks go to the log."""
-    found = select(store, machine, device=device, programs=programs, protocol=protocol, share=share)
+    found = select(store, machine, device=device, programs=programs, share=share)
     for remark in found.remarks:
         _log.warning("%s: %s", store.place, remark)
     return found.problems
@@ -79,7 +78,6 @@ def select(
     *,
     device: Device = "cpu",
     programs: Collection[LabeledProgram] = (),
-    protocol: int | None = None,
     share: float = TIME,
     least_families: int = 1,
 ) -> Selection:
@@ -100,14 +98,13 @@ def select(
         device: What variants are for: ``"cpu"`` or ``"cuda"``.
         programs: Those that count though they have a single plan, as kernels alone have: these are
             no inputs of the selector.
-        protocol: The version that counts, that of `PROTOCOLS` if None.
         share: The quantile of its samples that is a time.
         least_families: How many graph families are needed.
 
     Raises:
         StoreError: As `Store.measurements`.
     """
-    protocol = PROTOCOLS[device] if protocol is None else protocol
+    protocol = PROTOCOLS[device]
     remarks = []
     groups: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
     others = 0

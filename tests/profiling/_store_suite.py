@@ -206,8 +206,6 @@ class StoreConformance:
             assert found(status=Status.OK) == "13"
             assert found(labels=["mean"]) == found(labels={"mean", "other"}) == "23"
             assert found(labels=[]) == ""
-            assert found(families=("x",)) == "13"
-            assert found(protocol=99) == "3"
             assert (found(device="cpu"), found(device="cuda")) == ("12", "3")
             assert found(campaign=None, status=None, labels=None) == "123"
             assert found(campaign="a", labels=["mean"], machine=MACHINE.digest) == "2"

@@ -232,8 +232,6 @@ def test_protocols_are_not_mixed(store, caplog):
         assert [c.variant for p in problems(store) for c in p.candidates] == ["hybrid/b1"]
     assert "2 measurements" in caplog.text
     assert "another protocol than 2" in caplog.text
-    [old] = problems(store, protocol=0)
-    assert len(old.candidates) == 2
 
 
 def test_devices_are_not_mixed(store):
