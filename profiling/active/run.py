@@ -84,13 +84,13 @@ def run_active(
     with measuring_lock():  # what this computes would be in the times of whoever measures
         views = [view for item in graphs.items() for view in _views(*item, machine)]
     planner = Planner(views, machine, seed=seed)
-    done, told, measured = before, before, 0
+    done, shown, measured = before, before, 0
 
     def tell(now: CampaignProgress) -> None:
-        nonlocal told
+        nonlocal shown
         there = done + now.done
-        if there > told:
-            told = there
+        if there > shown:
+            shown = there
             pace = (time.monotonic() - start) / (there - before)
             progress(CampaignProgress(there, total, pace * (total - there), now.problem))
 

@@ -119,11 +119,11 @@ def _units(
         for position, program in enumerate(programs):
             graph = recipes[(position + shift) % len(recipes)]
             problem = ProblemSpec(graph, program, threads, device)
-            units.append((problem, _unalike(problem)))
+            units.append((problem, _one_per_placement(problem)))
     return units
 
 
-def _unalike(problem: ProblemSpec) -> tuple[Variant, ...]:
+def _one_per_placement(problem: ProblemSpec) -> tuple[Variant, ...]:
     """One variant for each place where messages are computed, and the one that is not rewritten."""
     first: dict[tuple[Placement, ...], Variant] = {}
     for variant in promoted_for(problem):

@@ -36,15 +36,15 @@ class Database:
         self._clock = clock
 
     @contextmanager
-    def transaction(self, *, alone: bool = False) -> Iterator[Connection]:
+    def transaction(self, *, exclusive: bool = False) -> Iterator[Connection]:
         """All of it or nothing; SQLite lets in one at a time.
 
         Args:
-            alone: Measurements are added in it, too, or units, or a key is looked for: PostgreSQL,
+            exclusive: Measurements are added in it, too, or units, or a key is looked for: PostgreSQL,
                 too, lets in one of those at a time.
         """
         with self.store.transaction() as connection:
-            if alone or connection.dialect.name == "sqlite":
+            if exclusive or connection.dialect.name == "sqlite":
                 lock(connection)
             yield connection
 

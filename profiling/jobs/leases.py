@@ -98,7 +98,7 @@ class Leases:
         """
         owner = clean(owner)
         while True:
-            with self._asking(alone=key is not None) as (connection, now):
+            with self._asking(exclusive=key is not None) as (connection, now):
                 if key is not None and (lent := self._leased_under(connection, key, now)):
                     return lent
                 unit = connection.execute(claimable(machine, devices, self._trains, now)).first()
@@ -244,11 +244,11 @@ class Leases:
             self._end(connection, unit, now, given, text)
 
     @contextmanager
-    def _asking(self, *, alone: bool) -> Iterator[tuple[Connection, datetime]]:
+    def _asking(self, *, exclusive: bool) -> Iterator[tuple[Connection, datetime]]:
         """A transaction, and its time; outages are noticed."""
         with self._outage.watched():
             self._outage.end(self._database)
-            with self._database.transaction(alone=alone) as connection:
+            with self._database.transaction(exclusive=exclusive) as connection:
                 now = self._database.now(connection)
                 self._outage.heard(now)
                 yield connection, now
@@ -264,7 +264,7 @@ class Leases:
             measuring: Measurements are added, too.
             or_completed: A lease that ended with its unit's success will do, too.
         """
-        with self._asking(alone=measuring) as (connection, now):
+        with self._asking(exclusive=measuring) as (connection, now):
             wanted = select(units).where(units.c.id == lease.unit, units.c.token == lease.token)
             unit = connection.execute(wanted.with_for_update()).first()
             if unit is None:

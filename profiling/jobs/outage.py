@@ -45,7 +45,7 @@ class Outage:
         """
         if not self._is_away:
             return
-        with database.transaction(alone=True) as connection:
+        with database.transaction(exclusive=True) as connection:
             until = database.now(connection) + self._length
             held = (
                 units.c.state == State.RUNNING.value,

@@ -123,7 +123,7 @@ class JobQueue:
         ]
         if retrain:
             rows.append({"is_training": True, "problem": None, "variants": [], "size": 0})
-        with self._database.transaction(alone=True) as connection:
+        with self._database.transaction(exclusive=True) as connection:
             known = None
             if idempotency_key is not None:
                 same_key = select(jobs).where(jobs.c.idempotency_key == idempotency_key)

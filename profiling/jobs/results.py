@@ -87,8 +87,8 @@ def results(store: Store, job: int, *, after: int = 0, limit: int = 20) -> tuple
         owner = one_job(connection, job)
         rows = connection.execute(wanted).all()
         keys = {row.id: [member.key for member in members_of(row)] for row in rows}
-        asked = [key for members in keys.values() for key in members]
-        known = _known(connection, owner.machine, asked)
+        wanted_keys = [key for members in keys.values() for key in members]
+        known = _known(connection, owner.machine, wanted_keys)
     is_final = State(owner.state).is_final
     return tuple(
         Result(

@@ -113,8 +113,8 @@ class JobWorker:
             HetuneError: The source cannot be asked (`UNAVAILABLE`), for long if it was to take a
                 result; or it does not lease to this worker; or the lock cannot be taken.
         """
-        with measuring_lock(self._lock, wait=wait) as is_alone:
-            if not is_alone:
+        with measuring_lock(self._lock, wait=wait) as has_lock:
+            if not has_lock:
                 return False
             devices = devices_here()
             lease = self._source.claim(self._owner, self._machine.digest, devices=devices)

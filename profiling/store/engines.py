@@ -20,7 +20,7 @@ from pathlib import Path
 
 from sqlalchemy import URL, Engine, event
 
-from hetune.profiling.store.sqlite_files import BESIDE, check_no_part
+from hetune.profiling.store.sqlite_files import SIDE_FILES, check_no_part
 from hetune.variants.errors import StoreError
 
 _URI = "file:"
@@ -62,7 +62,7 @@ class SideFiles:
         with self._mutex:
             self._connections.add(connection)
             if not self._files:
-                found = (_found(path) for path in _beside(self._path))
+                found = (_found(path) for path in _side_files(self._path))
                 self._files = tuple(file for file in found if file is not None)
 
     def closing(self, connection: object) -> None:
@@ -239,9 +239,9 @@ def _created(path: Path) -> DatabaseFile:
     return DatabaseFile(path, found.st_dev, found.st_ino)
 
 
-def _beside(path: Path) -> tuple[Path, ...]:
+def _side_files(path: Path) -> tuple[Path, ...]:
     """Those that are there all the while that somebody is connected: a journal comes and goes."""
-    return tuple(path.with_name(path.name + ending) for ending in BESIDE[:2])
+    return tuple(path.with_name(path.name + ending) for ending in SIDE_FILES[:2])
 
 
 def _found(path: Path) -> DatabaseFile | None:

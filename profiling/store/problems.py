@@ -225,12 +225,12 @@ def _as_run(
 
 def _pooled(members: Iterable[Measurement], known: Mapping[str, Choices]) -> list[Measurement]:
     """Measurements in which variants that are one have the samples of all of them."""
-    alike: dict[Run, list[Measurement]] = defaultdict(list)
+    by_run: dict[Run, list[Measurement]] = defaultdict(list)
     for member in members:
         counts = (launch.columns for launch in member.launches)
         variant = known.get(member.variant, member.variant)
-        alike[run_of(variant, member.device, counts)].append(member)
-    return [member for same in alike.values() for member in _sharing(same)]
+        by_run[run_of(variant, member.device, counts)].append(member)
+    return [member for same in by_run.values() for member in _sharing(same)]
 
 
 def _sharing(same: list[Measurement]) -> Iterator[Measurement]:
@@ -238,11 +238,11 @@ def _sharing(same: list[Measurement]) -> Iterator[Measurement]:
 
     Variants that were measured together have the same samples already, which count once.
     """
-    taken_apart = {member.samples: member for member in same}.values()
-    samples = tuple(sample for member in taken_apart for sample in member.samples)
+    distinct = {member.samples: member for member in same}.values()
+    samples = tuple(sample for member in distinct for sample in member.samples)
     by_launch = [
         tuple(sample for launch in launches for sample in launch.samples)
-        for launches in zip(*(member.launches for member in taken_apart), strict=True)
+        for launches in zip(*(member.launches for member in distinct), strict=True)
     ]
     for member in same:
         launches = zip(member.launches, by_launch, strict=True)

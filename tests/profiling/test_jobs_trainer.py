@@ -12,7 +12,7 @@ import psutil
 import pytest
 from filelock import FileLock
 from tests.profiling._made_up import MACHINE, measured, some_units, units_of_job
-from tests.profiling.test_jobs_beside import until
+from tests.profiling.test_jobs_in_service import until
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import State, Trains
