@@ -16,11 +16,11 @@ from hetune.clients.cli.models import StoreUrl
 from hetune.clients.cli.options import importing_the_service
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import Trains
-from hetune.profiling.jobs.training_process import TrainingProcess
-from hetune.profiling.jobs.work_source import Retry
-from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
+from hetune.profiling.workers.training_process import TrainingProcess
+from hetune.profiling.workers.work_source import Retry
+from hetune.profiling.workers.worker import JobWorker
 from hetune.variants.errors import InputError
 
 if TYPE_CHECKING:

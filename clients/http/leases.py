@@ -60,7 +60,7 @@ class _LeaseCall(ServiceCall[T]):
 
 
 class HttpLeases(Closeable):
-    """A service's leases (`hetune.profiling.jobs.work_source.Lender`); a context manager.
+    """A service's leases (`hetune.profiling.workers.work_source.Lender`); a context manager.
 
     A request that fails on the way is sent again, after waits that are drawn and grow: giving back
     what was measured for a minute, all else a few times. Claiming or completing twice is once; who

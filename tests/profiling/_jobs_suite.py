@@ -30,10 +30,10 @@ from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import Job, Lease, MeasureTask, State, Trains, TrainTask
 from hetune.profiling.jobs.results import results
-from hetune.profiling.jobs.work_source import WorkSource
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.records import Status
 from hetune.profiling.store.store import AddedCounts, Store
+from hetune.profiling.workers.work_source import WorkSource
 from hetune.variants.errors import (
     CampaignError,
     ConflictError,

@@ -27,8 +27,8 @@ from hetune.clients.http.leases import HttpLeases
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import State
-from hetune.profiling.jobs.work_source import WorkSource
 from hetune.profiling.store.store import Store
+from hetune.profiling.workers.work_source import WorkSource
 from hetune.variants.errors import LeaseError
 
 _PROBLEMS = 60

@@ -12,16 +12,16 @@ import pytest
 from tests.profiling._made_up import MACHINE, some_units, units_of_job
 from tests.profiling.test_jobs_worker import Fake, units
 
-from hetune.profiling.jobs import background_thread
-from hetune.profiling.jobs.activity import Activity, IdleGate, InterferenceError
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.queue import JobQueue
 from hetune.profiling.jobs.records import State
-from hetune.profiling.jobs.worker import JobWorker
-from hetune.profiling.jobs.worker_process import WorkerProcess
 from hetune.profiling.measure.record import Stamp
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
+from hetune.profiling.workers import background_thread
+from hetune.profiling.workers.activity import Activity, IdleGate, InterferenceError
+from hetune.profiling.workers.worker import JobWorker
+from hetune.profiling.workers.worker_process import WorkerProcess
 
 SECONDS = 120
 ENDS = (sys.executable, "-c", "import sys; sys.stderr.write('why\\n'); sys.exit(3)")
@@ -206,7 +206,12 @@ def test_the_worker_works_and_ends_with_its_parent(activity, tmp_path):
         queue = JobQueue(store)
         job = queue.submit_units("mine", some_units(1))
         process = subprocess.Popen(
-            (sys.executable, "-m", "hetune.profiling.jobs.worker_main", str(activity.descriptor)),
+            (
+                sys.executable,
+                "-m",
+                "hetune.profiling.workers.worker_main",
+                str(activity.descriptor),
+            ),
             stdin=subprocess.PIPE,
             pass_fds=(activity.descriptor,),
             env=environment,

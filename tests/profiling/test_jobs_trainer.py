@@ -16,11 +16,11 @@ from tests.profiling.test_jobs_in_service import until
 
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import State, Trains
-from hetune.profiling.jobs.train_main import answer
-from hetune.profiling.jobs.training_process import TrainingProcess
-from hetune.profiling.jobs.training_thread import TrainingThread
-from hetune.profiling.jobs.work_source import ProcessLostError
 from hetune.profiling.store.store import Store
+from hetune.profiling.workers.train_main import answer
+from hetune.profiling.workers.training_process import TrainingProcess
+from hetune.profiling.workers.training_thread import TrainingThread
+from hetune.profiling.workers.work_source import ProcessLostError
 from hetune.variants.errors import (
     FolderError,
     InputError,
@@ -283,7 +283,7 @@ def test_a_service_that_is_killed_loses_its_lease(store, queue, job, tmp_path):
         f"open({str(path)!r}, 'w').write(str(os.getpid()))", "sys.stdin.read()", "os._exit(1)"
     )
     line = (
-        "import time; from hetune.profiling.jobs.training_thread import TrainingThread; "
+        "import time; from hetune.profiling.workers.training_thread import TrainingThread; "
         f"TrainingThread({str(tmp_path / 'store.db')!r}, command={command!r}, "
         f"lock=__import__('pathlib').Path({str(tmp_path / 'lock')!r})).__enter__(); "
         "time.sleep(600)"

@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from hetune.profiling.jobs.work_source import ProcessLostError
 from hetune.profiling.process.child import describe_end
+from hetune.profiling.workers.work_source import ProcessLostError
 from hetune.variants.errors import ModelError, WorkerError
 from hetune.variants.kernel.device import Device
 
 TRAINING_SECONDS = 3600.0
 """How long a training may take."""
-TRAIN_COMMAND = (sys.executable, "-m", "hetune.profiling.jobs.train_main")
+TRAIN_COMMAND = (sys.executable, "-m", "hetune.profiling.workers.train_main")
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals of who stops a service with all its processes."""
 _ERRORS: dict[str, type[Exception]] = {

@@ -1,7 +1,7 @@
 """A training: a process that trains one cost model, after all others, and ends with its parent.
 
-`hetune.profiling.jobs.training_process` runs it as
-``python -m hetune.profiling.jobs.train_main DEVICE MACHINE``, with the digest of a machine's
+`hetune.profiling.workers.training_process` runs it as
+``python -m hetune.profiling.workers.train_main DEVICE MACHINE``, with the digest of a machine's
 fingerprint. The store is that of HETUNE_STORE, and the shelf the user's. The answer is one JSON
 object on the standard output: the model's id, or what went wrong. The standard input is only
 watched: it ends with the parent, however that ended.
@@ -19,12 +19,12 @@ from typing import Any
 
 from hetune.costmodel.features.devices import known
 from hetune.costmodel.shelf.shelf import Shelf
-from hetune.profiling.jobs.work_source import is_machine_fault, message_of
 from hetune.profiling.measure.limits import usable_memory
 from hetune.profiling.process.child import end_with_parent
 from hetune.profiling.process.memory_limit import limit_memory
 from hetune.profiling.store.store import Store
 from hetune.profiling.training.train import train
+from hetune.profiling.workers.work_source import is_machine_fault, message_of
 from hetune.variants.errors import HetuneError
 from hetune.variants.kernel.device import Device
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from hetune.profiling.jobs.activity import Activity
-from hetune.profiling.jobs.background_thread import BackgroundThread
+from hetune.profiling.workers.activity import Activity
+from hetune.profiling.workers.background_thread import BackgroundThread
 
-_COMMAND = (sys.executable, "-m", "hetune.profiling.jobs.worker_main")
+_COMMAND = (sys.executable, "-m", "hetune.profiling.workers.worker_main")
 _LOOK_SECONDS = 0.2
 _END_SECONDS = 10.0
 _STEADY_SECONDS = 60.0

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from hetune.profiling.jobs.background_thread import BackgroundThread
 from hetune.profiling.jobs.leases import LEASE_SECONDS, Leases
 from hetune.profiling.jobs.records import Trains
-from hetune.profiling.jobs.training_process import TRAIN_COMMAND, TrainingProcess
-from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.store.store import Store
+from hetune.profiling.workers.background_thread import BackgroundThread
+from hetune.profiling.workers.training_process import TRAIN_COMMAND, TrainingProcess
+from hetune.profiling.workers.worker import JobWorker
 from hetune.variants.errors import HetuneError
 
 _MOST_PAUSE_SECONDS = 60.0

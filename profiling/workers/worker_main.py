@@ -1,6 +1,6 @@
 """The worker of a service: a process that works on jobs, and ends with its parent.
 
-Run by `hetune.profiling.jobs.worker_process` as ``python -m hetune.profiling.jobs.worker_main``,
+Run by `hetune.profiling.workers.worker_process` as ``python -m hetune.profiling.workers.worker_main``,
 with the descriptor of the service's `Activity` as its argument. The store is that of HETUNE_STORE.
 The standard input is only watched: it ends with the parent, however that ended.
 """
@@ -12,14 +12,14 @@ import signal
 import sys
 import threading
 
-from hetune.profiling.jobs.activity import Activity, IdleGate
 from hetune.profiling.jobs.leases import Leases
 from hetune.profiling.jobs.records import Trains
-from hetune.profiling.jobs.training_process import TrainingProcess
-from hetune.profiling.jobs.worker import JobWorker
 from hetune.profiling.process.child import end_with_parent
 from hetune.profiling.process.supervisor import Supervisor
 from hetune.profiling.store.store import Store
+from hetune.profiling.workers.activity import Activity, IdleGate
+from hetune.profiling.workers.training_process import TrainingProcess
+from hetune.profiling.workers.worker import JobWorker
 from hetune.variants.errors import HetuneError
 
 

@@ -13,10 +13,17 @@ from typing import Protocol
 
 from hetune.costmodel.fingerprint import Fingerprint, this_machine
 from hetune.costmodel.version import code_version
-from hetune.profiling.jobs.activity import IdleGate, InterferenceError
 from hetune.profiling.jobs.leases import LEASE_SECONDS
 from hetune.profiling.jobs.records import Lease, MeasureTask, TrainTask
-from hetune.profiling.jobs.work_source import (
+from hetune.profiling.measure.bench import devices_here
+from hetune.profiling.measure.limits import Limits
+from hetune.profiling.measure.problem import units_of
+from hetune.profiling.measure.record import Stamp
+from hetune.profiling.measuring_lock import measuring_lock
+from hetune.profiling.records import Measurement
+from hetune.profiling.units import Unit
+from hetune.profiling.workers.activity import IdleGate, InterferenceError
+from hetune.profiling.workers.work_source import (
     LONGEST_PAUSE_SECONDS,
     UNAVAILABLE,
     ProcessLostError,
@@ -26,13 +33,6 @@ from hetune.profiling.jobs.work_source import (
     may_pass,
     message_of,
 )
-from hetune.profiling.measure.bench import devices_here
-from hetune.profiling.measure.limits import Limits
-from hetune.profiling.measure.problem import units_of
-from hetune.profiling.measure.record import Stamp
-from hetune.profiling.measuring_lock import measuring_lock
-from hetune.profiling.records import Measurement
-from hetune.profiling.units import Unit
 from hetune.variants.errors import HetuneError, InputError, LeaseError, StoreError, WorkerError
 from hetune.variants.kernel.device import Device
 
