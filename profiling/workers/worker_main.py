@@ -1,8 +1,8 @@
 """The worker of a service: a process that works on jobs, and ends with its parent.
 
-Run by `hetune.profiling.workers.worker_process` as ``python -m hetune.profiling.workers.worker_main``,
-with the descriptor of the service's `Activity` as its argument. The store is that of HETUNE_STORE.
-The standard input is only watched: it ends with the parent, however that ended.
+Run by `hetune.profiling.workers.worker_process`, with the descriptor of the service's `Activity` as
+its argument. The store is that of HETUNE_STORE. The standard input is only watched: it ends with
+the parent, however that ended.
 """
 
 from __future__ import annotations
