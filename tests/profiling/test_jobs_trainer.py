@@ -262,7 +262,7 @@ def test_a_training_is_given_back_in_the_end(queue, job, trainer, tmp_path):
 
 def test_it_says_that_it_lives(queue, job, trainer):
     with trainer(script(HANGS), lease_seconds=8.0):  # a heartbeat every two seconds
-        until(lambda: training(queue, job).state is State.RUNNING)
+        until(lambda: training(queue, job).state == State.RUNNING)
         first = training(queue, job).heartbeat
         until(lambda: training(queue, job).heartbeat > first + timedelta(seconds=3))
     assert training(queue, job).token == 1
@@ -271,7 +271,7 @@ def test_it_says_that_it_lives(queue, job, trainer):
 def test_no_worker_measures_meanwhile(queue, job, trainer, tmp_path):
     with FileLock(tmp_path / "lock"), trainer(TRAINS):
         time.sleep(0.2)
-        assert training(queue, job).state is State.QUEUED
+        assert training(queue, job).state == State.QUEUED
     with trainer(TRAINS):
         until(is_final(queue, job))
 

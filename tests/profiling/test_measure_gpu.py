@@ -16,7 +16,7 @@ from hetune.profiling.measure import bench as benches
 from hetune.profiling.measure.bench import Bench, answers, bench_of, devices_here, place_of
 from hetune.profiling.measure.limits import Limits, usable_gpu_memory
 from hetune.profiling.measure.problem import measure_problem, promoted_for
-from hetune.profiling.measure.record import Stamp
+from hetune.profiling.measure.record import GraphFacts, Stamp
 from hetune.profiling.measure.reference import Reference, product
 from hetune.profiling.process.heartbeat import Heartbeat
 from hetune.profiling.process.memory_limit import limit_memory
@@ -232,9 +232,9 @@ def test_a_worker_takes_the_bench_of_the_problem_s_device(rig, variants, heartbe
         problem = replace(PROBLEM, device=device)
         chosen = [v for v in promoted_for(problem) if len(v.plan.launches) == 1][:1]
         worker.answer(Order(problem, tuple(v.id for v in chosen), STAMP, LIMITS, 0))
-    found = [answer["measurements"][0] for answer in sent if "measurements" in answer]
-    assert [m["device"] for m in found] == ["cuda", "cpu", "cuda"]
-    assert [m["status"] for m in found] == ["ok"] * 3
+    found = [answer[0] for answer in sent if isinstance(answer, list)]
+    assert [m.device for m in found] == ["cuda", "cpu", "cuda"]
+    assert [m.status for m in found] == ["ok"] * 3
     assert made == ["cuda", "cpu"]
     assert limits == [0, LIMITS.memory_bytes, 0]
 
@@ -254,7 +254,7 @@ def test_a_worker_without_its_card_ends(rig, variants, heartbeat, monkeypatch, b
     worker = Worker(heartbeat, sent.append, bench_of=lambda device: rig.bench(check=lost))
     with pytest.raises(WorkerError, match="the GPU is lost"):
         worker.answer(Order(PROBLEM, (variants[0].id,), STAMP, LIMITS, 0))
-    assert all("graph" in answer for answer in sent)
+    assert all(isinstance(answer, GraphFacts) for answer in sent)
 
 
 def test_the_bound_on_addresses_can_be_taken_away(monkeypatch):
