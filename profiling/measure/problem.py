@@ -111,7 +111,7 @@ class _Measuring:
     ) -> None:
         beat(SETUP)
         self._problem, self._graph, self._variants = problem, graph, variants
-        self._limits, self._bench, self._seed, self._beat = limits, bench, seed, beat
+        self._limits, self._bench, self._seed = limits, bench, seed
         self._program = problem.program.program
         # What is counted for records is the same wherever a problem runs.
         self._counted = Domain(graph)
@@ -124,6 +124,15 @@ class _Measuring:
         self._preparation = self._table.preparation(self._counted)
         self._facts = graph_facts(graph)
         self._runs = [self._table.variants[self._table.place_of[v.id]] for v in variants]
+        self._leads = self._first_runs()
+        self._asked: dict[str, str] = {}
+        for variant, lead in zip(variants, self._leads, strict=True):
+            self._asked.setdefault(lead.id, variant.id)
+        self._tell = beat
+
+    def _beat(self, variant: str) -> None:
+        """Names what was asked for, in place of what that runs."""
+        self._tell(self._asked.get(variant, variant))
 
     def run(self, stamp: Stamp) -> list[Measurement]:
         needed = tuple(dict.fromkeys(self._runs))
@@ -131,8 +140,7 @@ class _Measuring:
         inputs = random_inputs(self._program, self._counted, self._seed)
         self._beat(SETUP)
         oracle = Oracle(self._program, self._graph, inputs, seed=self._seed)
-        leads = self._leads()
-        candidates = self._candidates(dict.fromkeys(leads), inputs)
+        candidates = self._candidates(dict.fromkeys(self._leads), inputs)
         memory = self._limits.memory_bytes or self._bench.free_bytes()
         admitted = [c for c in candidates if self._admit(c, oracle, memory)]
         keep_affordable(admitted, self._limits)
@@ -145,10 +153,10 @@ class _Measuring:
         measured = {c.variant.id: c for c in candidates}
         return [
             self._record(variant, run, measured[lead.id], taken, clocks, stamp)
-            for variant, run, lead in zip(self._variants, self._runs, leads, strict=True)
+            for variant, run, lead in zip(self._variants, self._runs, self._leads, strict=True)
         ]
 
-    def _leads(self) -> list[Variant]:
+    def _first_runs(self) -> list[Variant]:
         """For each variant the one that is measured: the first that runs the same."""
         first: dict[Run, Variant] = {}
         found = []

@@ -463,6 +463,15 @@ def test_every_step_is_announced(measure, variants):
         assert ran <= ({block_of[variant]} if variant else set())
 
 
+def test_a_step_is_announced_by_the_variant_that_was_asked_for():
+    """On a graph of one side, a hybrid variant runs another one's plan."""
+    one_way = typed_graph((30, 2), [(0, 1, 60), (0, 1, 50)])
+    hybrid = {v.id: v for v in promoted_for(PROBLEM)}["hybrid/b1024"]
+    steps: list[str] = []
+    measure_problem(PROBLEM, one_way, [hybrid], STAMP, bench=Rig().bench(), beat=steps.append)
+    assert set(steps) == {SETUP, hybrid.id}
+
+
 def test_preparing_is_from_an_unindexed_graph_and_once_for_each_plan(graph):
     rig = Rig()
     real = rig.bind
