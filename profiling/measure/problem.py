@@ -10,7 +10,8 @@ import torch
 
 from hetune.costmodel.features.graph import graph_features
 from hetune.profiling.measure.bench import Bench, bench_of
-from hetune.profiling.measure.candidate import Candidate
+from hetune.profiling.measure.candidate import CandidateRun
+from hetune.profiling.measure.duplicates import Run, run_of
 from hetune.profiling.measure.inputs import Inputs, random_inputs
 from hetune.profiling.measure.limits import Limits
 from hetune.profiling.measure.oracle import Oracle
@@ -18,7 +19,6 @@ from hetune.profiling.measure.record import GraphFacts, Stamp, Times, kernel_dig
 from hetune.profiling.measure.rounds import WAITING, Rounds, take_rounds
 from hetune.profiling.measure.stopwatch import TimedRun
 from hetune.profiling.records import LaunchRecord, Measurement, Status
-from hetune.profiling.same_runs import Run, run_of
 from hetune.profiling.units import ProblemSpec, Unit
 from hetune.variants.graph.hetero import HeteroGraph
 from hetune.variants.plan.variants import Variant, variants_of
@@ -171,7 +171,7 @@ class _Measuring:
         rows = self._rows[self._table.place_of[variant.id]]
         return [(row, tuple(self._columns[row].tolist())) for row in rows]
 
-    def _candidates(self, variants: Iterable[Variant], inputs: Inputs) -> list[Candidate]:
+    def _candidates(self, variants: Iterable[Variant], inputs: Inputs) -> list[CandidateRun]:
         features = self._moved(inputs.features)
         weights: dict[int, dict[str, torch.Tensor]] = {}
         found = []
@@ -182,7 +182,7 @@ class _Measuring:
                 made = weights_of(plan, inputs.weights, self._graph)
                 weights[id(plan)] = self._moved(made)
             found.append(
-                Candidate(
+                CandidateRun(
                     variant,
                     lambda variant=variant: self._bind(variant, self._domain),  # type: ignore[misc]
                     features,
@@ -199,7 +199,7 @@ class _Measuring:
     def _moved(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {name: tensor.to(self._there.device) for name, tensor in tensors.items()}
 
-    def _admit(self, candidate: Candidate, oracle: Oracle, memory: int) -> bool:
+    def _admit(self, candidate: CandidateRun, oracle: Oracle, memory: int) -> bool:
         plan = id(candidate.variant.plan)
         self._beat(candidate.variant.id)
         if candidate.admit(oracle, memory) and plan not in self._prepared:
@@ -216,7 +216,7 @@ class _Measuring:
         _, sample = self._bench.watch.time(lambda mark: self._bind(variant, domain))
         return sample.seconds
 
-    def _rounds(self, candidates: list[Candidate]) -> Rounds[TimedRun]:
+    def _rounds(self, candidates: list[CandidateRun]) -> Rounds[TimedRun]:
         limits, yardstick = self._limits, self._bench.yardstick
         if not candidates:
             return Rounds({}, {}, 0)
@@ -255,7 +255,7 @@ class _Measuring:
         self,
         variant: Variant,
         run: Variant,
-        measured: Candidate,
+        measured: CandidateRun,
         taken: Rounds[TimedRun],
         clocks: tuple[float, ...],
         stamp: Stamp,
@@ -291,7 +291,7 @@ def graph_facts(graph: HeteroGraph) -> GraphFacts:
     return GraphFacts(graph.fingerprint, tuple(graph_features(graph).tolist()))
 
 
-def keep_affordable(candidates: Iterable[Candidate], limits: Limits) -> None:
+def keep_affordable(candidates: Iterable[CandidateRun], limits: Limits) -> None:
     """Gives up the slowest candidates until the rounds fit into the problem's seconds.
 
     Only those that are more than five times slower than the fastest are given up.

@@ -188,7 +188,7 @@ def test_variants_that_run_the_same_are_measured_once(small, variants):
 
 def test_a_brief_run_is_timed_right_after_another_one(graph, variants):
     rig = Rig(seconds={256: 0.01, 1024: 0.05, 4096: 0.05})
-    bench = replace(rig.bench(), brief_seconds=0.02)
+    bench = replace(rig.bench(), short_seconds=0.02)
     found = measure_problem(PROBLEM, graph, variants, STAMP, bench=bench)
     # One run is checked, one warms up; the brief variant's rounds have two each.
     expected = {256: 2 + 2 * 7, 1024: 2 + 7, 4096: 2 + 7}
@@ -202,7 +202,7 @@ def test_a_brief_run_is_timed_right_after_another_one(graph, variants):
 
 def test_runs_that_warm_up_spend_a_candidate_s_time(graph, variants):
     rig = Rig(seconds={256: 0.01, 1024: 0.01, 4096: 0.01})
-    bench, limits = replace(rig.bench(), brief_seconds=0.02), Limits(unit_seconds=0.205)
+    bench, limits = replace(rig.bench(), short_seconds=0.02), Limits(unit_seconds=0.205)
     found = measure_problem(PROBLEM, graph, variants, STAMP, bench=bench, limits=limits)
     # Two runs before the rounds, and two in each.
     assert [len(m.samples) for m in found] == [9, 9, 9]
