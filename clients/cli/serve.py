@@ -160,8 +160,6 @@ def serve(
                 store=settings.store,
                 regret_rate=settings.regret_samples,
                 warm=settings.warm or (),
-                batch_requests=settings.batch_requests,
-                batch_delay=settings.batch_delay,
                 prepares=False,
             )
         activity = None
