@@ -1,4 +1,4 @@
-"""What wraps the routes, as one ASGI application: ids, the guard, errors, HEAD, metrics and logs."""
+"""What wraps the routes: request ids, the guard, errors, HEAD, metrics and logs, in one place."""
 
 from __future__ import annotations
 
