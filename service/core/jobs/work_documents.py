@@ -147,23 +147,11 @@ class MeasuredUnit(Document):
     @classmethod
     def of(cls, found: Measurement) -> Self:
         """The document of a measurement."""
-        return cls(
-            unit=found.unit,
-            graph_fingerprint=found.graph_fingerprint,
-            graph_features=found.graph_features,
-            status=found.status,
-            error=found.error,
-            samples=found.samples,
-            launches=tuple(MeasuredLaunch(**asdict(launch)) for launch in found.launches),
-            prepare_seconds=_number(found.prepare_seconds),
-            preparation=found.preparation,
-            relative_error=_number(found.relative_error),
-            peak_bytes=found.peak_bytes,
-            drift=_number(found.drift),
-            code_version=found.code_version,
-            measured_at=found.measured_at,
-            clocks=found.clocks,
-        )
+        given = {name: getattr(found, name) for name in cls.model_fields}
+        for name in ("prepare_seconds", "relative_error", "drift"):
+            given[name] = _number(given[name])
+        launches = tuple(MeasuredLaunch(**asdict(launch)) for launch in found.launches)
+        return cls(**given | {"launches": launches})
 
     def measurement(self, unit: Unit, lease: Lease) -> Measurement:
         """The measurement of a unit that was lent.
