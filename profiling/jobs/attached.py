@@ -31,7 +31,7 @@ def main() -> int:
     quiet = Quiet(Activity.inherited(int(sys.argv[1])))
     try:
         with Store.open() as store, Supervisor() as supervisor:
-            # Also for machines whose workers come over HTTP, and see neither store nor shelf.
+            # Also for machines whose workers come over HTTP, and see neither store nor registry.
             lender = Leases(store, trains=Trains.ALL)
             worker = JobWorker(lender, supervisor, train=TrainingProcess(), quiet=quiet)
             worker.run(threading.Event().wait)

@@ -10,9 +10,9 @@ from hetune.costmodel.version import release
 
 if TYPE_CHECKING:
     from hetune import errors, layers, nn
-    from hetune.costmodel.compiled import compile
-    from hetune.costmodel.explain import Explanation
-    from hetune.costmodel.selector import Selector
+    from hetune.costmodel.selection.compile import compile
+    from hetune.costmodel.selection.explanation import Explanation
+    from hetune.costmodel.selection.selector import Selector
     from hetune.variants.errors import HetuneError
     from hetune.variants.frontend.trace import layer_program
     from hetune.variants.graph.generate import generate

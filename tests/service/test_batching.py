@@ -12,7 +12,7 @@ import torch
 
 from hetune import nn
 from hetune.clients import Client
-from hetune.costmodel.selector import Selector
+from hetune.costmodel.selection.selector import Selector
 from hetune.service.core.inference import batching, joined
 from hetune.service.core.inference.run_request import RunRequest
 from hetune.service.core.models.stack import describe
