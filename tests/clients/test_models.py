@@ -12,7 +12,7 @@ from tests.costmodel._synthetic import contrary_model, problems
 from tests.costmodel.test_model_registry import report
 from tests.profiling._filled import fill
 
-from hetune.costmodel.evaluate import asking
+from hetune.costmodel.evaluate import prediction_time
 from hetune.costmodel.evaluate.report import MODEL, Report
 from hetune.costmodel.model.cost_model import CostModel
 from hetune.costmodel.registry.model_registry import ModelRegistry
@@ -153,7 +153,7 @@ def test_evaluating_takes_families_that_were_not_trained_on(trained, tmp_path):
 def test_asking_is_timed_where_measurements_are_of_this_machine(trained, tmp_path, monkeypatch):
     fill(tmp_path / "b.db", problems(graph_families=2, seed=5), prefix="new-")
     for here in (MACHINE, OTHER_MACHINE):
-        monkeypatch.setattr(asking, "this_machine", lambda here=here: here)
+        monkeypatch.setattr(prediction_time, "this_machine", lambda here=here: here)
         result = call("evaluate", "--store", str(tmp_path / "b.db"), "--json")
         spent = Report.from_json(result.output).score(MODEL).overhead_runs
         assert (spent is not None) == (here is MACHINE)

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from hetune.costmodel.evaluate import card as cards
+from hetune.costmodel.evaluate import model_card as cards
 from hetune.costmodel.evaluate.model_card import (
     MARKDOWN,
     PAGE,
