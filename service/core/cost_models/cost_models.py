@@ -7,8 +7,8 @@ from dataclasses import asdict
 from hetune.costmodel.evaluate.model_card import MARKDOWN, PAGE
 from hetune.costmodel.registry.model_registry import ModelRegistry, RegisteredModel
 from hetune.costmodel.selection.champion import ChampionFollower
-from hetune.profiling import promotion
-from hetune.profiling.train import cards_folder
+from hetune.profiling.training import promotion
+from hetune.profiling.training.train import cards_folder
 from hetune.service.core.cost_models.documents import (
     ActiveModel,
     AliasChange,
