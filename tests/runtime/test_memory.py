@@ -121,7 +121,7 @@ def test_what_counts_is_the_schedule_that_a_backend_was_given():
     graph = AWKWARD["isolated nodes"]()
     module = randomized(LAYERS["rgat-across"].make(graph, 8, 2)).eval()
     x, domain = features(module, graph), Domain(graph, torch.device("cpu"))
-    apart = GpuSchedule(balance="edge", hub_elements=16)
+    apart = GpuSchedule(part_edges=2)
     layer = compile_layer(module, backend=TritonBackend(schedule=apart))
     found = {each.id: each.peak_bytes for each in layer.explain(x, graph).candidates}
     for variant in variants_of(layer._adapter.program, "cuda"):
