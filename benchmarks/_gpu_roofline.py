@@ -66,13 +66,13 @@ _AS_EARLIER = {"aggregation": "sum/64", "attention": "softmax/64"}
 PRODUCTS = tuple(
     GpuSchedule(tile_rows=rows, tile_k=k, warps=warps, stages=stages)
     for rows, k, warps, stages in (
+        (64, 16, 4, 2),
+        (128, 16, 8, 2),
+        (32, 16, 4, 2),
         (64, 32, 4, 2),
-        (64, 64, 4, 2),
         (128, 32, 4, 2),
-        (128, 64, 4, 2),
         (128, 32, 8, 2),
-        (128, 64, 8, 3),
-        (32, 64, 4, 2),
+        (128, 64, 8, 2),
     )
 )
 SUMS = (

@@ -19,7 +19,8 @@ class GpuSchedule:
     Attributes:
         tile_rows: Rows of a Gemm's tile.
         tile_columns: Most columns of a Gemm's tile.
-        tile_k: Most terms of a product that are in registers at once.
+        tile_k: Most terms of a product that are in registers at once; of a sum that is its operand,
+            32 at least.
         part_edges: Most edges of a part, of Traversals and of sums that are a Gemm's operand.
         edges: Edges of a part, or of a row of such an operand, that a program takes at once.
         elements: Float32 elements that a Traversal's program takes at once: of rows, or of edges of
@@ -30,7 +31,7 @@ class GpuSchedule:
 
     tile_rows: int = 64
     tile_columns: int = 64
-    tile_k: int = 32
+    tile_k: int = 16
     part_edges: int = 64
     edges: int = 4
     elements: int = 2048
@@ -75,13 +76,23 @@ class GpuSchedule:
         """
         return max(1, self.elements // (self.edges * width))
 
-    def rows_of_tile(self, sums: bool) -> int:
+    def rows_of_tile(self, sums: bool, precision: str = "ieee") -> int:
         """Rows of a Gemm's tile.
 
         Args:
             sums: Whether its operand is a sum over edges: both tiles are in registers at once.
+            precision: In which it is multiplied.
         """
-        return min(self.tile_rows, _MOST_SUMS) if sums else self.tile_rows
+        most = _MOST_SPLIT_SUMS if precision == "tf32x3" else _MOST_SUMS
+        return min(self.tile_rows, most) if sums else self.tile_rows
+
+    def k_of_tile(self, sums: bool) -> int:
+        """Terms of a product that are in registers at once.
+
+        Args:
+            sums: As above; two times as many are there, for edges are walked for all of them.
+        """
+        return max(self.tile_k, _LEAST_SUMMED) if sums else self.tile_k
 
     def edges_of_sum(self, gemm: Gemm) -> int:
         """Edges that a row of a product that sums them has at most; 0 if it has all of its pair's.
@@ -100,6 +111,10 @@ _MOST_EDGES = 128
 """Terms of a sum that keeps nothing of what its additions round away."""
 _MOST_SUMS = 64
 """Rows of a tile of sums: larger ones do not fit into registers."""
+_MOST_SPLIT_SUMS = 32
+"""The same where operands are split in two: on an A100 64 do not."""
+_LEAST_SUMMED = 32
+"""Columns of such a tile that are multiplied at once: of fewer, loads would be narrow."""
 _LEAST = {
     "tile_rows": 16,
     "tile_columns": 16,

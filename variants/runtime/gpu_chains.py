@@ -83,7 +83,7 @@ def chains_of(kernels: Sequence[Kernel], launch: Launch, schedule: GpuSchedule) 
     first = kernels[0]
     if isinstance(first, Gemm):
         if isinstance(first.x, SegmentSum):
-            width = min(first.k, 2 * schedule.tile_k)
+            width = min(first.k, 2 * schedule.k_of_tile(True))
             yield Chain(
                 Space.EDGE,
                 Space.DST_PAIR,

@@ -43,9 +43,9 @@ class TritonGemmLowering:
         self.helpers: set[str] = set()
         self.typed = launch.type_of(gemm.w).space is not Space.SHARED
         self.columns = _tile(gemm.n, schedule.tile_columns)
-        self.k = _tile(gemm.k, schedule.tile_k)
+        self.k = _tile(gemm.k, schedule.k_of_tile(self._sums))
         self.pieces = _PIECES if self._sums and self.k < gemm.k else _PIECES[:1]
-        self.size = schedule.rows_of_tile(self._sums)
+        self.size = schedule.rows_of_tile(self._sums, precision)
         self.edges = schedule.edges
         self.tiled = self.typed or gemm.only is not End.NONE or self._sums
         self.tiling = Tiling(
