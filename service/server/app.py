@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, FastAPI
 
 import hetune
-from hetune.profiling.jobs.activity import Activity
+from hetune.profiling.workers.activity import Activity
 from hetune.service.core.formats.documents import Document
 from hetune.service.core.graphs.document import GraphDocument
 from hetune.service.core.graphs.edit import EditDocument
