@@ -89,4 +89,4 @@ def test_hubs_hardly_matter(program):
 
     even = seconds(typed_graph((40_000,), [(0, 0, 40_000), (0, 0, 40_000)]))
     hub = seconds(star(40_000))
-    assert all(hub[id] < 2 * even[id] for id in even)
+    assert min(hub.values()) < 2 * min(even.values())

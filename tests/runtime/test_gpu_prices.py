@@ -262,7 +262,7 @@ def test_peaks_count_what_schedules_need(graph):
     assert apart("hgt", plan, rows=True) == scratch("hgt", plan) + scores + rows
     # 32 floats for each part of nodes with several.
     assert scratch("rgcn", "src") == 0
-    pieces = -(-Domain(graph).index("").in_degree // 4)
+    pieces = -(-Domain(graph).index("").in_degree // 8)
     parts = int(pieces[pieces > 1].sum())
-    assert pieces.max() <= 4
-    assert scratch("rgcn", "src", part_edges=4) == 4 * 32 * parts
+    assert pieces.max() <= 8
+    assert scratch("rgcn", "src", part_edges=8) == 4 * 32 * parts

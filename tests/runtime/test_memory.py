@@ -124,8 +124,9 @@ def test_what_counts_is_the_schedule_that_a_backend_was_given():
     apart = GpuSchedule(part_edges=2)
     layer = compile_layer(module, backend=TritonBackend(schedule=apart))
     found = {each.id: each.peak_bytes for each in layer.explain(x, graph).candidates}
-    for variant in variants_of(layer._adapter.program, "cuda"):
-        schedules = (apart,) * len(variant.plan.launches)
-        assert found[variant.id] == layout_of(variant.plan, schedules, domain).peak_bytes
+    variants = {variant.id: variant for variant in variants_of(layer._adapter.program, "cuda")}
+    for name, peak in found.items():
+        plan = variants[name].plan
+        assert peak == layout_of(plan, (apart,) * len(plan.launches), domain).peak_bytes
     own = compile_layer(module, backend="triton").explain(x, graph).candidates
     assert found != {each.id: each.peak_bytes for each in own}

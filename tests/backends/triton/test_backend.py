@@ -153,7 +153,7 @@ def test_kernels_of_the_registry_are_started_by_the_driver(monkeypatch, registry
     assert len(card.started) == 1
     (((grid), options),) = card.interpreted
     assert grid == (1, 1, 1)
-    assert options == {"num_warps": 1, "num_stages": 1, "enable_fp_fusion": True}
+    assert options == {"num_warps": 4, "num_stages": 1, "enable_fp_fusion": True}
 
 
 def test_what_the_driver_refuses_is_put_aside(monkeypatch, registry):
