@@ -301,7 +301,7 @@ def test_baselines_know_the_schedules_of_gpus():
     for chooser, plan in ((baselines.default, "vanilla"), (baselines.pyg_heuristic, None)):
         picked = pick(chooser, given)
         if picked is not None:
-            assert picked.variant.endswith("/t64-e1024")
+            assert picked.variant.endswith("/t64-p2048")
             assert plan is None or picked.variant.startswith(plan)
     assert pick(baselines.default, given) is not None
     for chooser in baselines.baselines(problems()).values():

@@ -8,7 +8,7 @@ from hetune.variants.frontend.layers import hgt_program, rgat_program, rgcn_prog
 from hetune.variants.kernel.device import DEVICES
 from hetune.variants.plan.choices import LoweringForm
 from hetune.variants.plan.sides import default_variant, run_on, side_of
-from hetune.variants.plan.variants import BY_EDGES, variants_of
+from hetune.variants.plan.variants import DEFAULT_SCHEDULES, variants_of
 from hetune.variants.runtime.domain import Domain
 from hetune.variants.runtime.launch_columns import COLUMNS
 from hetune.variants.runtime.table import CandidateTable
@@ -112,7 +112,9 @@ def test_a_table_has_what_runs_once_and_knows_where():
 def test_the_default_variant_of_a_table_is_one_that_runs(layer, side):
     """Also where the default schedule is missing, and a hybrid plan in another one is it."""
     variants = tuple(
-        v for v in variants_of(PROGRAMS[layer], "cuda") if v.choices.schedule != BY_EDGES
+        v
+        for v in variants_of(PROGRAMS[layer], "cuda")
+        if v.choices.schedule != DEFAULT_SCHEDULES["cuda"]
     )
     hybrid = default_variant(variants, side)
     assert hybrid.id.startswith("hybrid")

@@ -219,7 +219,7 @@ def test_recordings_keep_to_the_limit_of_a_call(made, graph, x):
 
 def test_left_to_hetune_recordings_over_the_limit_of_a_call_are_not_made(made, graph, x):
     layer, recorder, _ = made(wanted=None)
-    variant = "vanilla/t64-e1024"
+    variant = "vanilla/t64-p2048"
     peak = peak_bytes(layer, x, graph, variant)
     for _ in range(4):
         layer(x, graph, variant=variant, memory_limit=peak)
@@ -240,7 +240,7 @@ def test_by_default_nothing_is_recorded(made, graph, x):
 
 
 @pytest.mark.parametrize(("replay", "recorded"), [(1.5, 0), (0.5, 1)])
-@pytest.mark.parametrize("variant", ["vanilla/t64-e1024", None])
+@pytest.mark.parametrize("variant", ["vanilla/t64-p2048", None])
 def test_left_to_hetune_what_pays_is_recorded(variant, replay, recorded, made, graph, x):
     layer, recorder, _ = made(wanted=None, replay_seconds=replay)
     for _ in range(5):

@@ -131,9 +131,7 @@ class Choices:
 
 
 def schedule_id(schedule: AnySchedule) -> str:
-    """The part of ids that names a schedule, such as ``"b1024"`` or ``"t64-e1024"``."""
+    """The part of ids that names a schedule, such as ``"b1024"`` or ``"t64-p2048"``."""
     if not isinstance(schedule, GpuSchedule):
         return f"b{schedule.block_nodes}"
-    if schedule.balance == "edge":
-        return f"t{schedule.tile_rows}-c{schedule.hub_elements}"
-    return f"t{schedule.tile_rows}-e{schedule.elements}"
+    return f"t{schedule.tile_rows}-p{schedule.elements}"
