@@ -354,6 +354,16 @@ def test_a_run_that_fails_leaves_everybody_alone(compiled, monkeypatch, error):
     check(compiled, requests, answers)
 
 
+def test_numbers_that_outgrow_float32_separate_requests(compiled):
+    requests = [asked(compiled, seed=seed) for seed in range(4)]
+    assert joined_with(together(compiled, given(requests))) == [4] * 4
+    requests[2] = replace(requests[2], features=torch.full_like(requests[2].features, 1e38))
+    answers = together(compiled, given(requests))
+    assert joined_with(answers) == [None] * 4
+    assert answers[2].report.layers[0].uncompiled is not None
+    check(compiled, requests[:2], answers[:2])
+
+
 def test_who_has_left_is_not_waited_for(compiled):
     requests = [asked(compiled, seed=seed) for seed in range(2)]
     with compiled.batching.waiting("deep", lambda: requests[0], 0) as first:

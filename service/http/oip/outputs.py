@@ -72,6 +72,8 @@ def _json(answer: Answer, id: str | None, outputs: list[dict[str, Any]]) -> byte
     parameters: dict[str, str | int] = {
         "variants": ", ".join(layer.variant for layer in report.layers)
     }
+    if reasons := {layer.uncompiled for layer in report.layers if layer.uncompiled}:
+        parameters["uncompiled"] = ", ".join(sorted(reasons))
     if report.subset is not None:
         parameters["subset"] = report.subset.how
     if report.batch is not None:
