@@ -452,15 +452,6 @@ def test_lent_indexes_are_there_as_long_as_somebody_uses_them() -> None:
     assert whole.nbytes == held
 
 
-def test_indexes_that_are_kept_are_not_lent() -> None:
-    index = GraphIndex.of(graph := random_graph(40_000, 3_000, 30))
-    index.retention.keep_all()
-    held = index.edge_id.nbytes
-    index.retention.release()
-    assert GraphIndex.of(graph).is_built("order")
-    assert index.nbytes > held
-
-
 def test_indexes_are_lent_while_others_build() -> None:
     graph = random_graph(40_000, 3_000, 30)
     expected = GraphIndex(graph).src_pair_of_edge
