@@ -31,7 +31,7 @@ def main() -> int:
     idle = IdleGate(Activity.inherited(int(sys.argv[1])))
     try:
         with Store.open() as store, Supervisor() as supervisor:
-            # Also for machines whose workers come over HTTP, and see neither store nor shelf.
+            # Also for machines whose workers come over HTTP, and see neither store nor registry.
             leases = Leases(store, trains=Trains.ALL)
             worker = JobWorker(leases, supervisor, train=TrainingProcess(), idle=idle)
             worker.run(threading.Event().wait)

@@ -121,7 +121,7 @@ def test_a_real_one_tells_why_there_is_no_model(tmp_path):
     ids=lambda value: type(value).__name__,
 )
 def test_what_may_pass_is_told_apart(tmp_path, monkeypatch, error, says, fault):
-    def fail(store, machine, shelf):
+    def fail(store, machine, registry):
         raise error
 
     monkeypatch.setenv("HETUNE_STORE", str(tmp_path / "store.db"))

@@ -31,6 +31,7 @@ from hetune.variants.runtime import fallback, global_hooks
 from hetune.variants.runtime.backends import backend_of
 from hetune.variants.runtime.calls import Policy
 from hetune.variants.runtime.choice import Choice, Chosen, check_demands
+from hetune.variants.runtime.cost_estimates import CostEstimator, RooflineEstimator
 from hetune.variants.runtime.edges import GraphCache
 from hetune.variants.runtime.first_sight import is_left_to_module
 from hetune.variants.runtime.float32_range import OUTGROWN, OutgrownError, Overflow, may_differ
@@ -39,7 +40,6 @@ from hetune.variants.runtime.layer_runner import LayerRunner
 from hetune.variants.runtime.layer_use import LayerUse
 from hetune.variants.runtime.modes import differentiates, full_precision, transform
 from hetune.variants.runtime.nested_layers import advice
-from hetune.variants.runtime.pricing import Pricer, RooflinePricer
 from hetune.variants.runtime.thread_watch import HELD_UP
 from hetune.variants.runtime.warm import Progress, compile_kernels, with_features
 from hetune.variants.runtime.weights import WeightCache
@@ -50,20 +50,20 @@ def compile(
     *,
     backend: str | Backend | None = None,
     memory_limit: int | None = None,
-    pricer: Pricer | None = None,
-    default_pricer: Callable[[Device], Pricer] = lambda device: RooflinePricer(),
+    estimator: CostEstimator | None = None,
+    default_estimator: Callable[[Device], CostEstimator] = lambda device: RooflineEstimator(),
     expected_runs: float | None = None,
     explore: bool = False,
     cuda_graph: bool | None = None,
     vocabulary: VocabularyLike | None = None,
 ) -> CompiledLayer:
-    """Compiles as `hetune.compile` does; `default_pricer` makes a `pricer` where none is given."""
+    """Compiles as `hetune.compile` does; `default_estimator` makes one where none is given."""
     check_demands(memory_limit, expected_runs)
     runs = _backend(module, backend)
     if isinstance(module, CompiledLayer):
         before = module._policy
         if runs.target == module._runs.backend.target:
-            pricer = pricer or before.pricer
+            estimator = estimator or before.estimator
             cuda_graph = before.cuda_graph if cuda_graph is None else cuda_graph
         memory_limit = before.memory_limit if memory_limit is None else memory_limit
         expected_runs = before.expected_runs if expected_runs is None else expected_runs
@@ -71,8 +71,8 @@ def compile(
         explore, module = explore or before.explore, module.module
     if cuda_graph is None and runs.target == "cpu":
         cuda_graph = False
-    pricer = pricer or default_pricer(runs.target)
-    policy = Policy(pricer, memory_limit, expected_runs, explore, cuda_graph)
+    estimator = estimator or default_estimator(runs.target)
+    policy = Policy(estimator, memory_limit, expected_runs, explore, cuda_graph)
     return CompiledLayer(module, runs, policy, vocabulary_of(vocabulary))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from hetune.costmodel.explain import Explanation
+from hetune.costmodel.selection.explanation import Explanation
 from hetune.service.core.formats.documents import Document
 from hetune.service.core.graphs.rows import Rows
 

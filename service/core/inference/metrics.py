@@ -8,7 +8,7 @@ from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 
-from hetune.costmodel.following import Following, Given
+from hetune.costmodel.selection.champion import ChampionFollower
 from hetune.profiling.jobs.records import State
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.inference.answers import LayerReport
@@ -39,7 +39,7 @@ class Metrics:
     Args:
         graphs: Whose number and size are told.
         models: Whose number is told.
-        following: What chooses, which is told.
+        follower: What chooses, which is told.
         jobs: Counts jobs by state.
         engine: What runs layers, which is told.
 
@@ -61,7 +61,7 @@ class Metrics:
         self,
         graphs: GraphStore,
         models: ModelStore,
-        following: Following | Given,
+        follower: ChampionFollower,
         jobs: Callable[[], dict[State, int]],
         engine: Engine,
     ) -> None:
@@ -126,7 +126,7 @@ class Metrics:
         )
         told = (
             StoreGauges(graphs, models),
-            SelectorGauges(following),
+            SelectorGauges(follower),
             RegistryGauges(),
             JobGauges(jobs),
             DeviceGauges(engine),
