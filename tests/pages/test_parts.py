@@ -5,7 +5,7 @@ import torch
 from tests.service._serving import tiny_graph
 
 import hetune
-from hetune.costmodel.evaluate.tables import Table
+from hetune.costmodel.evaluate.tables import TextTable
 from hetune.service.core.formats.limits import ServiceLimits
 from hetune.service.pages import figures
 from hetune.service.pages.cards import html_of
@@ -67,7 +67,7 @@ def test_lines_that_are_no_graph(text, kind, says):
 
 
 def test_a_card_is_printed_without_html_of_its_own():
-    table = Table("T", ("name", "n"), (("a", "1"), ("all", "2")), frozenset({"all"}))
+    table = TextTable("T", ("name", "n"), (("a", "1"), ("all", "2")), frozenset({"all"}))
     head = "# title\n\n- made: to\\_day \\<b\\> <b>\n\n## T\n\n"
     links = "[l](javascript:x) ![p](r.png) ![q](../s.png)"
     found = html_of(f"{head}{table.as_markdown()}\n{links}\n", "/m")

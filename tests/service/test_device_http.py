@@ -136,9 +136,7 @@ def test_a_sample_of_regret(service, id):
 def test_a_copy_goes_with_its_graph(service, http, id):
     body = {"src": [0, 1], "dst": [1, 2], "etype": [0, 1], "num_nodes": 3}
     other = http.post("/v1/graphs", json=body).json()["id"]
-    ran = http.post(
-        "/v1/models/m/infer", json={"graph": other, "x": [[1.0, 2.0, 3.0, 4.0]] * 3}
-    )
+    ran = http.post("/v1/models/m/infer", json={"graph": other, "x": [[1.0, 2.0, 3.0, 4.0]] * 3})
     assert ran.status_code == 200, ran.text
     # What has computed lets go of the graph before it computes what comes next.
     ask(http, {"x": X}, f'{{"graph": "{id}"}}')

@@ -6,12 +6,11 @@ import threading
 import httpx
 import pytest
 from sqlalchemy import text
+from tests.profiling._made_up import MACHINE, measured, some_units
 
 from hetune.profiling.campaign import read
-from hetune.profiling.jobs.activity import Activity
 from hetune.profiling.jobs.leases import Leases
-from hetune.profiling.testing.jobs import measured, some_units
-from hetune.profiling.testing.records import MACHINE
+from hetune.profiling.workers.activity import Activity
 from hetune.service.core.formats.documents import parse
 from hetune.service.http.routes import jobs
 from hetune.service.server.app import application
@@ -382,7 +381,7 @@ def test_only_so_many_watch(service, queue, monkeypatch):
 
 
 def test_what_is_computed_can_be_seen(service):
-    activity = Activity.create()
+    activity = Activity()
     seen, select = [], service.selection.select
 
     def look(*args, **options):
@@ -397,7 +396,6 @@ def test_what_is_computed_can_be_seen(service):
         assert httpx.get(f"{url}/v1/models", timeout=60).status_code == 200
     assert (seen, activity.read().running) == ([1], 0)
     assert activity.read().changes == before.changes + 2
-    activity.close()
 
 
 # The database.

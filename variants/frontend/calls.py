@@ -289,15 +289,4 @@ def result_of(
 
 
 def _reversed(graph: HeteroGraph) -> HeteroGraph:
-    return HeteroGraph(
-        graph.dst,
-        graph.src,
-        graph.etype,
-        graph.ntype,
-        num_nodes=graph.num_nodes,
-        num_etypes=graph.num_etypes,
-        num_ntypes=graph.num_ntypes,
-        ntype_names=graph.ntype_names,
-        etype_names=graph.etype_names,
-        validate=False,
-    )
+    return graph.with_columns(graph.dst, graph.src, graph.etype, canonical_etypes=None)

@@ -91,7 +91,7 @@ class IndexRetention:
         """Starts with none."""
         self._lock = threading.Lock()
         self._members: weakref.WeakSet[Steps] = weakref.WeakSet()
-        self._keeps_all = False
+        self._is_released = False
 
     def join(self, steps: Steps) -> None:
         """Makes steps belong to the others, without keeping them alive."""
@@ -109,16 +109,11 @@ class IndexRetention:
         return sum(steps.nbytes for steps in self._all())
 
     def release(self) -> None:
-        """Releases all of them (`Steps.release`), once. Without effect after `keep_all`."""
+        """Releases all of them (`Steps.release`), once."""
         with self._lock:
-            is_first, self._keeps_all = not self._keeps_all, True
+            is_first, self._is_released = not self._is_released, True
         for steps in self._all() if is_first else ():
             steps.release()
-
-    def keep_all(self) -> None:
-        """Keeps everything for good, whoever uses it, from now on."""
-        with self._lock:
-            self._keeps_all = True
 
     def _all(self) -> tuple[Steps, ...]:
         with self._lock:

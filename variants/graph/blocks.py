@@ -78,18 +78,12 @@ def block_diagonal(graphs: Sequence[HeteroGraph]) -> Blocks:
         places[order] = torch.arange(len(order), device=order.device)
         ntype, src, dst = ntype[order], places[src], places[dst]
     return Blocks(
-        HeteroGraph(
+        first.with_columns(
             src,
             dst,
             torch.cat([graph.etype for graph in graphs]),
             ntype,
-            num_nodes=sum(sizes),
-            num_etypes=first.num_etypes,
-            num_ntypes=first.num_ntypes,
-            ntype_names=first.ntype_names,
-            etype_names=first.etype_names,
             canonical_etypes=_triples(graphs),
-            validate=False,
         ),
         sizes,
         order,

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from hetune.costmodel.following import Following, Given
+from hetune.costmodel.selection.champion import ChampionFollower
 from hetune.profiling.jobs.records import State
 from hetune.service.core.graphs.graphs import GraphStore
 from hetune.service.core.models.device import Usage
@@ -31,7 +31,7 @@ def add_gauges(
     registry: CollectorRegistry,
     graphs: GraphStore,
     models: ModelStore,
-    following: Following | Given,
+    follower: ChampionFollower,
     jobs: Callable[[], dict[State, int]],
     engine: Engine,
 ) -> None:
@@ -41,7 +41,7 @@ def add_gauges(
         registry: Where they are told.
         graphs: Whose number and size are told.
         models: Whose number is told.
-        following: What chooses, and whether a champion was refused.
+        follower: What chooses, and whether a champion was refused.
         jobs: Counts jobs by state.
         engine: What runs layers, where, and how a GPU's memory is used.
     """
@@ -63,7 +63,7 @@ def add_gauges(
     )
     told(
         gauge("champion_refused", "1 if the champion cannot be used, else 0"),
-        lambda: following.problem is not None,
+        lambda: follower.problem is not None,
     )
     device = gauge("device_info", "1 for what runs layers", "device", "backend")
     device.labels(str(engine.device.torch_device), engine.backend.name).set(1)
@@ -72,7 +72,7 @@ def add_gauges(
     told(memory.labels("graphs"), lambda: math.nan if copies is None else copies.nbytes)
     for field in fields(Usage):
         told(memory.labels(field.name), partial(_usage, engine, field.name))
-    registry.register(_LookedUp(following, jobs))
+    registry.register(_LookedUp(follower, jobs))
 
 
 def _number(look: Callable[[], float]) -> float:
@@ -89,8 +89,8 @@ def _usage(engine: Engine, use: str) -> float:
 class _LookedUp(Collector):
     """Families whose labels or values come together: each is looked up once for a scrape."""
 
-    def __init__(self, following: Following | Given, jobs: Callable[[], dict[State, int]]) -> None:
-        self._following, self._jobs = following, CachedValue(jobs)
+    def __init__(self, follower: ChampionFollower, jobs: Callable[[], dict[State, int]]) -> None:
+        self._follower, self._jobs = follower, CachedValue(jobs)
         self._size = CachedValue(lambda: default_registry().size())
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
@@ -98,7 +98,7 @@ class _LookedUp(Collector):
         chooses = GaugeMetricFamily(
             "hetune_cost_model_info", "1 for the cost model that chooses", labels=["model"]
         )
-        chooses.add_metric([self._following.active.model], 1)
+        chooses.add_metric([self._follower.active.model], 1)
         yield chooses
         kernels, size = self._size.get() or (math.nan, math.nan)
         yield GaugeMetricFamily("hetune_registry_kernels", "Compiled kernels on disk", kernels)

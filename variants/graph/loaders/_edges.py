@@ -83,15 +83,11 @@ def graph_of_columns(
 
 def part_of(graph: HeteroGraph, edges: slice | np.ndarray) -> HeteroGraph:
     """Some edges of a graph, with all of its nodes and types."""
-    return HeteroGraph(
+    return graph.with_columns(
         graph.src[edges],
         graph.dst[edges],
         graph.etype[edges],
-        graph.ntype,
-        etype_names=graph.etype_names,
-        ntype_names=graph.ntype_names,
         canonical_etypes=graph.vocabulary(node_names=False).canonical_etypes,
-        node_names=graph.node_names,
         edge_data={name: values[edges] for name, values in graph.edge_data.items()},
     )
 
